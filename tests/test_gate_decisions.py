@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ddpcheck.contract import TYPICAL, Capabilities
-from ddpcheck.storage.results import UnreadableFile
+from ddpcheck.storage.files import UnreadableFile
 from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.trace import Record as Recorded
 from ddpcheck_benchmarks.gate.command import command

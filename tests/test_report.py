@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from ddpcheck.storage.results import UnreadableFile
+from ddpcheck.storage.files import UnreadableFile
 
 pytest.importorskip("matplotlib", reason="pip install ddpcheck[report]")
 

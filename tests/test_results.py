@@ -13,8 +13,9 @@ from ddpcheck import Diagnosis, Job, RankTrace, Trace, Verdict
 from ddpcheck.causes import ranks
 from ddpcheck.job import AllReduce, Backward, DataSpec, TensorSpec
 from ddpcheck.models.spec import mlp
+from ddpcheck.storage.files import UnreadableFile
 from ddpcheck.storage.replay import described, summarised
-from ddpcheck.storage.results import Environment, Failure, Results, UnreadableFile, save_junit, write_failure
+from ddpcheck.storage.results import Environment, Failure, Results, save_junit, write_failure
 from ddpcheck.trace import Record
 from ddpcheck_reports.conformance import markdown
 

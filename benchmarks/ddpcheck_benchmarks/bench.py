@@ -124,10 +124,13 @@ def command(
     results.consistency = judged(results.sorted())
     results.save()
     show(out, results)
+    if results.unwritable:
+        click.echo(f"Error: {results.unwritable}", err=True)
     if ended is not None:
         out.print("\ninterrupted: what is shown was measured in fewer launches", style="bold red")
         sys.exit(ended)
-    sys.exit(exit_code(results))
+    status = exit_code(results)
+    sys.exit(ExitStatus.UNUSABLE if results.unwritable and status == ExitStatus.WELL else status)
 
 
 def show(out: Console, results: Results) -> None:

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ddpcheck.storage.files import UnwritableFile, whole, write_whole
+
 from .machine import Load, commit, described, pytest_machine_info
 from .stats import summary
 
@@ -74,6 +76,7 @@ class Results:
         self.skipped: list[str] = []
         self.consistency: list[dict[str, Any]] = []
         self.environment = described()
+        self.unwritable = ""
         self._settings = dict(settings)
         self._path = path
         self._load = Load()
@@ -96,15 +99,20 @@ class Results:
         self.skipped += [] if what in self.skipped else [what]
 
     def save(self) -> None:
+        """Write what there is by now. What keeps it from being written is told by `unwritable`, and ends no measurement."""
         if self._path is None:
             return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self.unwritable = ""
+        try:
+            self._save(self._path)
+        except UnwritableFile as error:
+            self.unwritable = str(error)
+
+    def _save(self, path: Path) -> None:
         if self._arrays:
-            with self._beside(".npz").open("wb") as file:
+            with whole(self._beside(".npz")) as file:
                 np.savez_compressed(file, **self._arrays)  # type: ignore[arg-type]
-        draft = self._beside(".part")
-        draft.write_text(json.dumps(self.to_plain(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        draft.replace(self._path)
+        write_whole(path, json.dumps(self.to_plain(), indent=1, ensure_ascii=False) + "\n")
 
     def to_plain(self) -> dict[str, Any]:
         return {

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
-from ddpcheck.storage.results import UnreadableFile
+from ddpcheck.storage.files import UnreadableFile, write_whole
 
 from .document import page, plain, summary
 from .reading import read
@@ -39,12 +40,17 @@ def command(files: tuple[Path, ...], out: Path) -> None:
         measured = read(files)
     except UnreadableFile as error:
         raise click.UsageError(str(error)) from error
-    out.parent.mkdir(parents=True, exist_ok=True)
+    targets = out, out.with_name(f"{out.stem}-summary.md"), out.with_suffix(".txt")
+    _keep(files, targets)
     made = blocks(measured, out.parent / "plots", [str(file) for file in files], str(out))
-    for path, text in (
-        (out, page(made)),
-        (out.with_name(f"{out.stem}-summary.md"), summary(made)),
-        (out.with_suffix(".txt"), plain(made)),
-    ):
-        path.write_text(text, encoding="utf-8")
+    for path, text in zip(targets, (page(made), summary(made), plain(made)), strict=True):
+        write_whole(path, text)
         click.echo(f"wrote {path}")
+
+
+def _keep(files: Iterable[Path], targets: Iterable[Path]) -> None:
+    """UsageError if a target is one of the files that the report is made of."""
+    inputs = {file.resolve() for file in files}
+    for target in targets:
+        if target.resolve() in inputs:
+            raise click.UsageError(f"--out would write over {target}, which the report is made of; name another page")

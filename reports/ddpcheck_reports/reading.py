@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.storage.results import UnreadableFile
+from ddpcheck.storage.files import UnreadableFile
 
 BENCH = "ddpcheck.bench/"
 

@@ -11,7 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from ddpcheck.cli.files import AskedFiles
 from ddpcheck.cli.options import console, usage_errors
+from ddpcheck.storage.files import write_whole
 
 from .record import Record
 from .result import Result, result_of
@@ -95,13 +97,13 @@ def command(
     result = result_of(record)
     _show(shown, record, result, strict, accept_more)
     text = markdown(record, result, strict=strict, more_accepted=accept_more)
+    files = AskedFiles()
     if page is not None:
-        page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(text, encoding="utf-8")
+        files.write(lambda: write_whole(page, text))
     if folder is not None:
-        record.save(folder / RAW)
-        save_sides(record, result, folder, RAW)
-    sys.exit(result.status(strict=strict, more_accepted=accept_more))
+        files.write(lambda: record.save(folder / RAW))
+        files.write(lambda: save_sides(record, result, folder, RAW))
+    sys.exit(files.status(result.status(strict=strict, more_accepted=accept_more)))
 
 
 def _show(shown: Console, record: Record, result: Result, strict: bool, accept_more: bool) -> None:

@@ -11,7 +11,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from ddpcheck.storage.results import Environment, UnreadableFile
+from ddpcheck.storage.files import UnreadableFile, whole
+from ddpcheck.storage.results import Environment
 from ddpcheck.values import Array
 
 from .decision import Design
@@ -75,8 +76,8 @@ class Record:
         arrays = {
             f"{stage}/{name}": np.stack(raw) for stage, measured in self.raw.items() for name, raw in measured.items()
         }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez_compressed(path, about=np.array(json.dumps(about)), **arrays)  # type: ignore[arg-type]  # names are ours
+        with whole(path) as file:
+            np.savez_compressed(file, about=np.array(json.dumps(about)), **arrays)  # type: ignore[arg-type]  # names are ours
 
     @staticmethod
     def load_from(path: Path) -> Record:

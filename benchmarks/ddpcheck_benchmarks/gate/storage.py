@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from ddpcheck.storage.files import write_whole
+
 from ..stats import summary
 from .decision import burst_times
 from .record import Record
@@ -24,7 +26,6 @@ _FORM = "4.0.0"  # the version of pytest-benchmark whose fields these are
 
 def save_sides(record: Record, result: Result, folder: Path, raw: str) -> list[Path]:
     """Write base.json and head.json; raw: the name of the Record's file beside them."""
-    folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for side, place in enumerate(record.places[:2]):
         made = {
@@ -35,7 +36,7 @@ def save_sides(record: Record, result: Result, folder: Path, raw: str) -> list[P
             "version": _FORM,
         }
         path = folder / f"{place.name}.json"
-        path.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+        write_whole(path, json.dumps(made, indent=1) + "\n")
         paths.append(path)
     return paths
 

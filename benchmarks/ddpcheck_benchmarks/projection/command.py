@@ -14,6 +14,7 @@ from rich.console import Console
 
 from ddpcheck.cli.options import console, usage_errors
 from ddpcheck.running.suggestions import one_of
+from ddpcheck.storage.files import write_whole
 from ddpcheck.storage.results import Environment
 
 from ..machine import command_line
@@ -139,9 +140,9 @@ def command(
             out.print(f"- {line}", markup=False)
     if json_file is not None:
         text = json.dumps(_record(asked, fits, projections, simulated, lists), indent=1, allow_nan=False)
-        json_file.write_text(text + "\n", encoding="utf-8")
+        write_whole(json_file, text + "\n")
     if markdown_file is not None:
-        markdown_file.write_text(markdown(TITLE, tables, lists), encoding="utf-8")
+        write_whole(markdown_file, markdown(TITLE, tables, lists))
 
 
 def _compute(seconds: float | None, samples: tuple[float, ...]) -> Compute:

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..storage.results import UnreadableFile
+from ..storage.files import UnreadableFile, write_whole
 from .journal import Event
 
 SCHEMA = "ddpcheck.audit/1"
@@ -117,8 +117,7 @@ class Evidence:
         return min(len(self.real.of(rank, "step")) for rank in range(self.ranks))
 
     def save(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"schema": SCHEMA, **self.to_plain()}) + "\n", encoding="utf-8")
+        write_whole(path, json.dumps({"schema": SCHEMA, **self.to_plain()}) + "\n")
 
     def to_plain(self) -> dict[str, Any]:
         return asdict(self)

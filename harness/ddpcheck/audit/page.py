@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..storage.files import write_whole
 from ..verdict import SYMBOLS, Verdict
 from .evidence import Evidence
 from .laws import LAWS
@@ -140,5 +141,5 @@ def _cell(verdict: Verdict) -> str:
 
 
 def write_markdown(evidence: Evidence, verdicts: list[Verdict], path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(markdown(evidence, verdicts), encoding="utf-8")
+    """Write the page. UnwritableFile if that fails."""
+    write_whole(path, markdown(evidence, verdicts))

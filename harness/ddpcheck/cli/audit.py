@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ from ..audit.page import page, write_markdown
 from ..audit.runs import Request
 from ..audit.verdicts import answer, verdicts_of
 from ..storage.results import Results, save_junit
+from .files import AskedFiles
 from .options import at_terminal, console, usage_errors
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -96,17 +96,15 @@ def command(
     verdicts = verdicts_of(evidence)
     out.print(escape(page(evidence, verdicts)), soft_wrap=True)
     settings = {"audit": True, "ranks": evidence.ranks, "steps": evidence.steps, "no_gpu": no_gpu}
+    files = AskedFiles()
     if json_file is not None:
         results = Results(tuple(verdicts), settings)
-        results.save(json_file)
-        data = json.loads(json_file.read_text(encoding="utf-8"))
-        data["evidence"] = {"schema": SCHEMA, **evidence.to_plain()}
-        json_file.write_text(json.dumps(data) + "\n", encoding="utf-8")
+        files.write(lambda: results.save(json_file, evidence={"schema": SCHEMA, **evidence.to_plain()}))
     if junit_file is not None:
-        save_junit(verdicts, junit_file)
+        files.write(lambda: save_junit(verdicts, junit_file))
     if markdown_file is not None:
-        write_markdown(evidence, verdicts, markdown_file)
-    sys.exit(answer(evidence, verdicts)[0])
+        files.write(lambda: write_markdown(evidence, verdicts, markdown_file))
+    sys.exit(files.status(answer(evidence, verdicts)[0]))
 
 
 def _words(script: str | None, arguments: tuple[str, ...], *, module: bool) -> tuple[str, ...]:

@@ -16,13 +16,15 @@ from ..launchers.base import Launcher
 from ..run import Settings, run_items
 from ..running.adapter_lookup import known_adapters
 from ..running.expected_failures import Expectations
+from ..running.failure_files import FailureFiles
 from ..running.planning import Item, installed_checks, plan
 from ..running.profiles import PROFILES, profile_named
-from ..standalone import write_beside
-from ..storage.results import Results, save_junit, write_failure
+from ..storage.files import write_whole
+from ..storage.results import Results, save_junit
 from ..verdict import Verdict
 from .exit_status import ExitStatus, status_of
 from .failures import Failures
+from .files import AskedFiles
 from .options import LAUNCHERS, console, launcher_named, named_reasons, usage_errors, usual_sessions
 from .options import world_sizes as sizes_option
 from .progress import Display
@@ -118,18 +120,19 @@ def command(
         "launcher": launcher.name if launcher else "each adapter's own",
     }
     results = Results(tuple(verdicts), described)
+    files = AskedFiles()
     if json_file is not None:
-        results.save(json_file)
+        files.write(lambda: results.save(json_file))
     if junit_file is not None:
-        save_junit(verdicts, junit_file)
+        files.write(lambda: save_junit(verdicts, junit_file))
     if markdown_file is not None:
-        _write_markdown(results, markdown_file)
+        files.write(lambda: write_whole(markdown_file, _conformance(results)))
     if exitfirst and len(verdicts) < len(items):
         out.print(f"\nstopped at the first failure: {len(items) - len(verdicts)} of {len(items)} did not run")
     if ended is not None:
         out.print(f"\ninterrupted: {len(items) - len(verdicts)} of {len(items)} did not run", style="bold red")
-        sys.exit(ended)
-    sys.exit(exit_code(out, verdicts))
+        sys.exit(files.status(ended))
+    sys.exit(files.status(exit_code(out, verdicts)))
 
 
 def run_shown(
@@ -147,7 +150,7 @@ def run_shown(
     Verdicts are appended as they come, and stand in the order of the items in the end.
     """
     every = list(items)
-    told = Failures(out)
+    told, files = Failures(out), FailureFiles(failures)
     references = {item.adapter.name: item.reference for item in every}
     with (
         _in_order(verdicts, every),
@@ -159,12 +162,11 @@ def run_shown(
             verdicts.append(verdict)
             if verdict.ok:
                 continue
-            started_by = settings.launcher.name if settings.launcher else ""
-            file = write_failure(failures, references[verdict.adapter], verdict, started_by)
-            script = write_beside(file, references[verdict.adapter], verdict, settings.launcher) if file else None
-            told.show(verdict, file, script)
+            told.show(verdict, *files.write(references[verdict.adapter], verdict, settings.launcher))
             if exitfirst:
                 break
+    if files.problem:
+        out.print(f"\nfailing Jobs are not kept: {files.problem}; name another folder with --failures", soft_wrap=True)
 
 
 @contextmanager
@@ -241,11 +243,10 @@ def _launcher(
     return Attached(host, int(port), announce=lambda text: out.print(text, markup=False, soft_wrap=True))
 
 
-def _write_markdown(results: Results, path: Path) -> None:
+def _conformance(results: Results) -> str:
     from importlib.metadata import entry_points
 
     found = entry_points(group="ddpcheck.reports", name="conformance")
     if not found:
         raise click.ClickException("the report is not installed; install ddpcheck again")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(next(iter(found)).load()(results), encoding="utf-8")
+    return str(next(iter(found)).load()(results))

@@ -14,6 +14,7 @@ from types import FrameType
 
 import click
 
+from ..storage.files import UnreadableFile, UnwritableFile
 from .output import in_any_encoding, is_pipe, reader_is_gone, reader_watched
 
 
@@ -61,6 +62,9 @@ def run(command: Callable[[], object]) -> int:
         return result if isinstance(result, int) else ExitStatus.WELL
     except click.ClickException as error:
         error.show()
+        return ExitStatus.UNUSABLE
+    except (UnreadableFile, UnwritableFile) as error:
+        _say(f"Error: {error}")
         return ExitStatus.UNUSABLE
     except (KeyboardInterrupt, click.Abort) as interrupt:
         status = status_of(interrupt.__cause__ or interrupt)

@@ -20,8 +20,10 @@ from ..launchers.templates import Templates
 from ..run import Settings
 from ..running.fault_runs import FaultOutcome, chosen, installed_faults, judged
 from ..running.profiles import PROFILES, profile_named
+from ..storage.files import write_whole
 from ..storage.results import Environment
 from .exit_status import ExitStatus, status_of
+from .files import AskedFiles
 from .options import at_terminal, console, usage_errors
 from .show import ranks, symbol
 
@@ -78,15 +80,16 @@ def command(
     out.print(f"\n[bold]{_summary(kills, time.monotonic() - began, unusual=unusual)}[/]", soft_wrap=True)
     record = {"profile": profile, "seed": seed, "deadline": deadline, "environment": asdict(Environment.here())}
     plain = {**record, "kills": [kill.to_plain() for kill in kills]}
+    files = AskedFiles()
     if json_file is not None:
-        json_file.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
+        files.write(lambda: write_whole(json_file, json.dumps(plain, indent=1) + "\n"))
     if markdown_file is not None:
         (entry,) = entry_points(group="ddpcheck.reports", name="kill_matrix")
-        markdown_file.write_text(entry.load()(plain), encoding="utf-8")
+        files.write(lambda: write_whole(markdown_file, entry.load()(plain)))
     if ended is not None:
         out.print(f"interrupted: {len(found) - len(kills)} of {len(found)} were not run")
-        sys.exit(ended)
-    sys.exit(0 if all(map(as_wished, kills)) else 1)
+        sys.exit(files.status(ended))
+    sys.exit(files.status(0 if all(map(as_wished, kills)) else 1))
 
 
 def _bar(out: Console) -> Progress:

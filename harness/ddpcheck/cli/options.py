@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 import click
 from rich.console import Console
@@ -12,8 +13,8 @@ from rich.console import Console
 from ..launchers.base import Launcher
 from ..running.adapter_lookup import UnusableAdapter
 from ..running.suggestions import one_of
-from ..storage.results import UnreadableFile, visible_cores
-from .output import ShownConsole
+from ..storage.files import UnreadableFile, UnwritableFile
+from ..storage.results import visible_cores
 
 LAUNCHERS = {
     "processes": ("processes:Processes", "Child processes with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set."),
@@ -53,8 +54,15 @@ def usage_errors() -> Iterator[None]:
     """What the user named wrongly is a usage error, without a traceback."""
     try:
         yield
-    except (UnusableAdapter, UnreadableFile, ValueError) as error:
+    except (UnusableAdapter, UnreadableFile, UnwritableFile, ValueError) as error:
         raise click.UsageError(str(error)) from error
+
+
+class ShownConsole(Console):
+    """A console that says that nobody reads it by BrokenPipeError, not by an end of the process with status 1."""
+
+    def on_broken_pipe(self) -> NoReturn:
+        raise BrokenPipeError
 
 
 def console() -> Console:

@@ -11,9 +11,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
-from typing import NoReturn
-
-from rich.console import Console
 
 _ASCII = {
     "✓": "+",
@@ -44,13 +41,6 @@ def _in_ascii(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return "".join(_ASCII.get(character, "?") for character in error.object[error.start : error.end]), error.end
-
-
-class ShownConsole(Console):
-    """A console that says that nobody reads it by BrokenPipeError, not by an end of the process with status 1."""
-
-    def on_broken_pipe(self) -> NoReturn:
-        raise BrokenPipeError
 
 
 def reader_is_gone(wait_ms: int = 0) -> bool:

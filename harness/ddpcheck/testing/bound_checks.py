@@ -15,10 +15,9 @@ from ..launchers.templates import Templates
 from ..run import CheckRunner, Settings
 from ..running.adapter_lookup import UnusableAdapter
 from ..running.expected_failures import Expectations
+from ..running.failure_files import FailureFiles
 from ..running.planning import Item, installed_checks, plan
 from ..running.profiles import profile_named
-from ..standalone import write_beside
-from ..storage.results import write_failure
 from ..verdict import Verdict
 
 _PLACES = pytest.StashKey[dict[tuple[str, int], "CheckTarget"]]()
@@ -70,10 +69,10 @@ class BoundCheck:
 
     def _text(self, verdict: Verdict) -> str:
         text = verdict.diagnosis.text() if verdict.diagnosis else f"the check itself crashed:\n{verdict.reason}"
-        file = write_failure(self.failures, self.item.reference, verdict)
+        files = FailureFiles(self.failures)
+        file, script = files.write(self.item.reference, verdict)
         if file is None:
-            return text
-        script = write_beside(file, self.item.reference, verdict)
+            return f"{text}\n  {files.problem}" if files.problem else text
         return f"{text}\n  run again: ddpcheck replay {file}" + (f"\n  stand-alone: python {script}" if script else "")
 
 

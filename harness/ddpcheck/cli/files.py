@@ -1,0 +1,30 @@
+"""Files that a command was asked to write: results are shown first, and a file that cannot be written is told at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import click
+
+from ..storage.files import UnwritableFile
+from .exit_status import ExitStatus
+
+
+class AskedFiles:
+    """Writes files one by one; none keeps the others from being written."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+
+    def write(self, save: Callable[[], object]) -> None:
+        """Call `save`, which raises UnwritableFile if it cannot write."""
+        try:
+            save()
+        except UnwritableFile as error:
+            self.problems.append(str(error))
+
+    def status(self, status: int) -> int:
+        """The exit status of a command that would end with `status`; says which files are missing."""
+        for problem in self.problems:
+            click.echo(f"Error: {problem}", err=True)
+        return ExitStatus.UNUSABLE if self.problems and status == ExitStatus.WELL else status

@@ -1,0 +1,30 @@
+"""Files of a failure, for every door: the failing Job, to be replayed, and a stand-alone script that shows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..launchers.base import Launcher
+from ..standalone import write_beside
+from ..storage.files import UnwritableFile
+from ..storage.results import write_failure
+from ..verdict import Verdict
+
+
+class FailureFiles:
+    """The files of one run in `folder`. A folder that cannot be written to costs no verdict: `problem` says what is wrong."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.problem = ""
+
+    def write(
+        self, reference: str, verdict: Verdict, launcher: Launcher | None = None
+    ) -> tuple[Path | None, Path | None]:
+        """Where the Job and the script lie; None for what there cannot be. launcher: instead of the adapter's own."""
+        try:
+            file = write_failure(self.folder, reference, verdict, launcher.name if launcher else "")
+            return file, write_beside(file, reference, verdict, launcher) if file else None
+        except UnwritableFile as error:
+            self.problem = self.problem or str(error)
+            return None, None
