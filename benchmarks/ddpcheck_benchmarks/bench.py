@@ -10,8 +10,9 @@ import click
 from rich.console import Console
 
 from ddpcheck.cli.exit_status import ExitStatus, status_of
+from ddpcheck.cli.numbers import COUNT, RANKS, SEED, Finite
+from ddpcheck.cli.numbers import world_sizes as sizes_option
 from ddpcheck.cli.options import console, usage_errors
-from ddpcheck.cli.options import world_sizes as sizes_option
 from ddpcheck.operations.measure import Collective
 from ddpcheck.running.adapter_lookup import known_adapters
 from ddpcheck.running.suggestions import one_of
@@ -57,18 +58,14 @@ _OVERSUBSCRIBED = 1 << 20
     help="Values of the option bucket_cap_mb, of implementations that have it.  [default: 0.5,1,5,25; with --link: "
     "1,25; quick: none]",
 )
-@click.option(
-    "--launches", type=click.IntRange(1), help="How often to start the ranks.  [default: 5; quick: 3; with --link: 2]"
-)
-@click.option(
-    "--minutes", type=click.FloatRange(min=0, min_open=True), help="What all may take.  [default: 14; quick: 3]"
-)
-@click.option("--seed", default=0, show_default=True, help="Of the order of sizes.")
+@click.option("--launches", type=COUNT, help="How often to start the ranks.  [default: 5; quick: 3; with --link: 2]")
+@click.option("--minutes", type=Finite(0, 1e6, min_open=True), help="What all may take.  [default: 14; quick: 3]")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Of the order of sizes.")
 @click.option(
     "--link",
     help="Rate of links (1Gbit/s, 10GbE) between emulated hosts; needs root. Steps wait for an emulated accelerator.",
 )
-@click.option("--ranks-per-host", default=1, show_default=True, type=click.IntRange(1), help="With --link.")
+@click.option("--ranks-per-host", default=1, show_default=True, type=RANKS, help="With --link.")
 @click.option("--quick", is_flag=True, help="Fewer sizes, world sizes and launches: a first impression.")
 @click.option("--json", "json_file", type=_FILE, help="Write results as pytest-benchmark does, after every launch.")
 def command(

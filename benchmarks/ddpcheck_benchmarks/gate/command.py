@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ddpcheck.cli.files import AskedFiles
+from ddpcheck.cli.numbers import RANKS, SEED
 from ddpcheck.cli.options import console, usage_errors
 from ddpcheck.storage.files import write_whole
 
@@ -33,7 +34,7 @@ RAW = "gate.npz"
 @click.option(
     "--benchmarks", help="What to measure, such as step,all_reduce:64KiB,barrier. [default: step,all_reduce:1MiB]"
 )
-@click.option("-w", "--world-size", default=2, show_default=True, type=click.IntRange(1), help="Ranks of each side.")
+@click.option("-w", "--world-size", default=2, show_default=True, type=RANKS, help="Ranks of each side.")
 @click.option("--path", "paths", multiple=True, help="A folder of the repository to import from; may be repeated.")
 @click.option("--setup", help="A shell command that makes each side ready in a fresh virtual environment of its own.")
 @click.option("--base-python", default=sys.executable, help="The interpreter of base.")
@@ -47,7 +48,7 @@ RAW = "gate.npz"
     "--json", "folder", type=click.Path(file_okay=False, path_type=Path), help=f"Write base.json, head.json, {RAW}."
 )
 @click.option("--markdown", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write a summary here.")
-@click.option("--seed", type=int, help="Of the order in which sides start and take turns. [default: drawn]")
+@click.option("--seed", type=SEED, help="Of the order in which sides start and take turns. [default: drawn]")
 @click.option("--replay", type=click.Path(dir_okay=False, path_type=Path), help=f"Decide again by a {RAW}.")
 def command(
     adapter: str | None,

@@ -12,6 +12,7 @@ from typing import Any
 import click
 from rich.console import Console
 
+from ddpcheck.cli.numbers import Finite
 from ddpcheck.cli.options import console, usage_errors
 from ddpcheck.running.suggestions import one_of
 from ddpcheck.storage.files import write_whole
@@ -51,10 +52,10 @@ _USUAL_LINK = "25GbE:20us"
 )
 @click.option("--compute", help="Time of one rank's forward and backward. [default: as measured in --from, else 100ms]")
 @click.option(
-    "--slowed-communication", default=1.0, show_default=True, type=click.FloatRange(1), help="By compute beside it."
+    "--slowed-communication", default=1.0, show_default=True, type=Finite(1, 1e6), help="By compute beside it."
 )
 @click.option(
-    "--slowed-compute", default=1.0, show_default=True, type=click.FloatRange(1), help="By communication beside it."
+    "--slowed-compute", default=1.0, show_default=True, type=Finite(1, 1e6), help="By communication beside it."
 )
 @click.option(
     "--algorithm", help="All-reduce is known to be this one. [default: the one that predicts best what was left out]"

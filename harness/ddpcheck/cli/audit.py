@@ -18,6 +18,7 @@ from ..audit.runs import Request
 from ..audit.verdicts import answer, verdicts_of
 from ..storage.results import Results, save_junit
 from .files import AskedFiles
+from .numbers import MOST_RANKS, SECONDS, Finite, Whole
 from .options import at_terminal, console, usage_errors
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -26,15 +27,17 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.command("audit", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("script", required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.option("-n", "--ranks", type=click.IntRange(min=2), default=2, show_default=True, help="Ranks of the real run.")
+@click.option("-n", "--ranks", type=Whole(2, MOST_RANKS), default=2, show_default=True, help="Ranks of the real run.")
 @click.option(
     "--steps",
-    type=click.IntRange(min=0),
+    type=Whole(0, 1_000_000),
     default=6,
     show_default=True,
     help="Steps compared with one process; 0: none.",
 )
-@click.option("--seconds", default=10.0, show_default=True, help="How long to look on after these steps.")
+@click.option(
+    "--seconds", type=Finite(0, 86_400), default=10.0, show_default=True, help="How long to look on after these steps."
+)
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as for python -m.")
 @click.option("--no-gpu", is_flag=True, help="Run a script for CUDA and NCCL on the CPU, with Gloo.")
 @click.option(
@@ -43,7 +46,13 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     metavar="'ARGS' 'ARGS'",
     help="Arguments of a run that stops early, and of one that goes on from its checkpoint; compared with the whole run.",
 )
-@click.option("--deadline", default=30.0, show_default=True, help="Seconds in which nothing happens; then ranks hang.")
+@click.option(
+    "--deadline",
+    type=SECONDS,
+    default=30.0,
+    show_default=True,
+    help="Seconds in which nothing happens; then ranks hang.",
+)
 @click.option("--json", "json_file", type=_FILE, help="Write verdicts and evidence, which --judge reads.")
 @click.option("--junit", "junit_file", type=_FILE, help="Write JUnit XML.")
 @click.option("--markdown", "markdown_file", type=_FILE, help="Write the page as markdown.")

@@ -25,8 +25,9 @@ from ..verdict import Verdict
 from .exit_status import ExitStatus, status_of
 from .failures import Failures
 from .files import AskedFiles
+from .numbers import COUNT, SECONDS, SEED
+from .numbers import world_sizes as sizes_option
 from .options import LAUNCHERS, console, launcher_named, named_reasons, usage_errors, usual_sessions
-from .options import world_sizes as sizes_option
 from .progress import Display
 from .show import oversubscribed, show_causes, show_not_covered, show_reasons, show_table, summary
 
@@ -42,17 +43,21 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--profile", default="default", show_default=True, type=click.Choice(list(PROFILES)), help="How hard to look."
 )
-@click.option("--seed", type=int, help="Draw other Jobs than last time. Without it every run draws the same.")
+@click.option("--seed", type=SEED, help="Draw other Jobs than last time. Without it every run draws the same.")
 @click.option("-x", "--exitfirst", is_flag=True, help="Stop at the first failure.")
 @click.option(
-    "--deadline", default=10.0, show_default=True, help="Seconds for one operation of a Job; then its ranks hang."
+    "--deadline",
+    type=SECONDS,
+    default=10.0,
+    show_default=True,
+    help="Seconds for one operation of a Job; then its ranks hang.",
 )
 @click.option(
     "--expect-failure", "expected", multiple=True, metavar="NAME=REASON", help="Strict. NAME@2,3 for world sizes."
 )
 @click.option(
     "--sessions",
-    type=click.IntRange(1),
+    type=COUNT,
     help="World sizes at work at once, where the adapter promises shares_host. Else one more than cores, or 1 with -x.",
 )
 @click.option("--json", "json_file", type=_FILE, help="Write verdicts and environment.")

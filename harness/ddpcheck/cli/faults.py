@@ -24,6 +24,7 @@ from ..storage.files import write_whole
 from ..storage.results import Environment
 from .exit_status import ExitStatus, status_of
 from .files import AskedFiles
+from .numbers import SECONDS, SEED
 from .options import at_terminal, console, usage_errors
 from .show import ranks, symbol
 
@@ -36,9 +37,13 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "--profile", default="default", show_default=True, type=click.Choice(list(PROFILES)), help="How hard to look."
 )
 @click.option("--every", is_flag=True, help="Run all checks on each fault, not only until one fails.")
-@click.option("--seed", type=int, help="Draw other Jobs than last time.")
+@click.option("--seed", type=SEED, help="Draw other Jobs than last time.")
 @click.option(
-    "--deadline", default=3.0, show_default=True, help="Seconds for one operation of a Job; then its ranks hang."
+    "--deadline",
+    type=SECONDS,
+    default=3.0,
+    show_default=True,
+    help="Seconds for one operation of a Job; then its ranks hang.",
 )
 @click.option("--unusual", is_flag=True, help="Correct adapters that work otherwise than most: none may be flagged.")
 @click.option("--json", "json_file", type=_FILE, help="Write what became of each.")

@@ -14,6 +14,7 @@ from ..contract.rank_context import DEFAULT_MASTER_PORT
 from ..launchers.base import Launcher
 from ..launchers.multiprocess import Multiprocessing
 from ..running.adapter_lookup import missing_modules, resolve
+from .numbers import RANKS, Whole
 from .options import launcher_named, usage_errors
 from .running import run_ranks
 
@@ -37,14 +38,12 @@ class Cluster:
 @click.command("launch", context_settings={"ignore_unknown_options": True})
 @click.argument("program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.option(
-    "-n", "--nproc-per-node", type=click.IntRange(min=1), default=1, show_default=True, help="Ranks per host."
-)
-@click.option("--nnodes", type=click.IntRange(min=1), help="Hosts; by default as many as --hosts names, else 1.")
+@click.option("-n", "--nproc-per-node", type=RANKS, default=1, show_default=True, help="Ranks per host.")
+@click.option("--nnodes", type=RANKS, help="Hosts; by default as many as --hosts names, else 1.")
 @click.option(
     "--master-addr", help="Where rank 0 is met: an address that all hosts can reach.  [default: the first host]"
 )
-@click.option("--master-port", type=click.IntRange(1, 65535), help=f"Rank 0's port.  [default: {DEFAULT_MASTER_PORT}]")
+@click.option("--master-port", type=Whole(1, 65535), help=f"Rank 0's port.  [default: {DEFAULT_MASTER_PORT}]")
 @click.option("--hosts", help="Names of the hosts, with commas between.")
 @click.option(
     "--engine", type=click.Choice(list(_LAUNCHER_OF)), help="What starts ranks.  [default: what fits PROGRAM]"

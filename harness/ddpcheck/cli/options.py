@@ -76,22 +76,6 @@ def at_terminal(console: Console) -> bool:
     return console.is_terminal and console.file.isatty()
 
 
-def world_sizes(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[int, ...] | None:
-    """The callback of an option such as 1,2,4 or 1-4."""
-    if text is None:
-        return None
-    sizes: list[int] = []
-    try:
-        for part in text.split(","):
-            first, _, last = part.partition("-")
-            sizes += range(int(first), int(last or first) + 1)
-    except ValueError:
-        raise click.BadParameter(f"{text!r} should be world sizes such as 1,2,4 or 1-4", ctx, param) from None
-    if not sizes or min(sizes) < 1:
-        raise click.BadParameter(f"{text!r} should be at least one world size, each 1 or more", ctx, param)
-    return tuple(dict.fromkeys(sizes))
-
-
 def named_reasons(texts: tuple[str, ...]) -> dict[str, str]:
     """NAME=REASON options as a mapping. ValueError if one has no reason."""
     found = {}

@@ -17,6 +17,7 @@ from ..running.suggestions import one_of
 from ..standalone import FailedCheck, NoScript, write_script
 from ..storage.replay import ReplaySession, described
 from ..storage.results import Failure
+from .numbers import SECONDS
 from .options import LAUNCHERS, console, launcher_named, usage_errors
 from .show import ranks, show_failure, symbol
 
@@ -27,7 +28,7 @@ from .show import ranks, show_failure, symbol
 @click.option(
     "--launcher", "launcher_name", type=click.Choice(list(LAUNCHERS)), help="Instead of the one that it failed with."
 )
-@click.option("--deadline", default=10.0, show_default=True, help="Seconds for one operation.")
+@click.option("--deadline", type=SECONDS, default=10.0, show_default=True, help="Seconds for one operation.")
 @click.option(
     "--script",
     "script_file",

@@ -17,8 +17,8 @@ from ..running.planning import RANKS_START, installed_checks, plan
 from ..running.profiles import profile_named
 from ..verdict import Verdict
 from .check import exit_code, run_shown, show_all
+from .numbers import world_sizes as sizes_option
 from .options import console, usage_errors, usual_sessions
-from .options import world_sizes as sizes_option
 
 REFERENCES = ("numpy_sockets", "numpy_mpi", "torch_ddp")
 

@@ -14,13 +14,14 @@ from ..running.adapter_lookup import resolve
 from ..training.options import arguments_of, plan_of, plan_options
 from ..training.plan import TrainingPlan, UnusablePlan
 from ..training.program import check_request, explain, train
+from .numbers import RANKS
 from .options import usage_errors
 from .running import run_ranks
 
 
 @click.command("train")
 @click.argument("adapter")
-@click.option("-n", "--world-size", type=click.IntRange(min=1), default=2, show_default=True, help="Ranks to train on.")
+@click.option("-n", "--world-size", type=RANKS, default=2, show_default=True, help="Ranks to train on.")
 @plan_options
 def command(adapter: str, world_size: int, **values: Any) -> None:
     """Train with ADAPTER, and compare the result with that of a single process.

@@ -1,0 +1,55 @@
+"""Numbers on the command line: each option has a range, and what is out of it is a usage error before anything starts."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import click
+
+MOST_RANKS = 1024
+"""The largest world size. Ranks are processes of one machine, or are attached, and the driver talks to each."""
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_DAY = 86_400
+
+
+class Whole(click.IntRange):
+    """An integer in a range, in ASCII digits: int() takes those of every script, and underscores."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and not (_WHOLE.fullmatch(value) and len(value) < 30):
+            self.fail(f"{value[:40]!r} is not an integer in this range: {self._describe_range()}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Finite(click.FloatRange):
+    """A number in a range; NaN and infinities are in none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is not a number in this range: {self._describe_range()}", param, ctx)
+        return found
+
+
+RANKS = Whole(1, MOST_RANKS)
+SEED = Whole(0, (1 << 63) - 1)
+SECONDS = Finite(0, _DAY, min_open=True)
+COUNT = Whole(1, 1_000_000)
+
+
+def world_sizes(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[int, ...] | None:
+    """The callback of an option such as 1,2,4 or 1-4."""
+    if text is None:
+        return None
+    sizes: list[int] = []
+    for part in text.split(","):
+        found = re.fullmatch(r"\s*([0-9]{1,9})(?:-([0-9]{1,9}))?\s*", part)
+        if found is None:
+            raise click.BadParameter(f"{text[:60]!r} should be world sizes such as 1,2,4 or 1-4", ctx, param)
+        first, last = int(found[1]), int(found[2] or found[1])
+        if not 1 <= first <= last <= MOST_RANKS:
+            raise click.BadParameter(f"{part!r} should be world sizes from 1 to {MOST_RANKS}", ctx, param)
+        sizes += range(first, last + 1)
+    return tuple(dict.fromkeys(sizes))
