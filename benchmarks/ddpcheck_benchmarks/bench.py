@@ -14,7 +14,7 @@ from ddpcheck.cli.numbers import COUNT, RANKS, SEED, Finite
 from ddpcheck.cli.numbers import world_sizes as sizes_option
 from ddpcheck.cli.options import console, usage_errors
 from ddpcheck.operations.measure import Collective
-from ddpcheck.running.adapter_lookup import known_adapters
+from ddpcheck.running.adapter_lookup import known_adapters, resolve
 from ddpcheck.running.suggestions import one_of
 
 from .cases import COLLECTIVES
@@ -94,6 +94,8 @@ def command(
             raise ValueError(
                 f"name an adapter to measure: {', '.join(sorted(known_adapters()))}, or your own module:attribute"
             )
+        for name in adapters:
+            resolve(name)
         fabric = Fabric.of(link, ranks_per_host) if link else None
         if fabric is not None and (reason := no_hosts()):
             raise ValueError(reason)

@@ -51,7 +51,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     type=SECONDS,
     default=30.0,
     show_default=True,
-    help="Seconds in which nothing happens; then ranks hang.",
+    help="Seconds without progress; then ranks hang.",
 )
 @click.option("--json", "json_file", type=_FILE, help="Write verdicts and evidence, which --judge reads.")
 @click.option("--junit", "junit_file", type=_FILE, help="Write JUnit XML.")
