@@ -162,7 +162,7 @@ def test_expected_failure_is_no_failure() -> None:
         (["check", f"{MINIMAL.with_suffix('')}:adapter"], r"did you mean .*minimal_adapter.py:adapter"),
         (["check", f"{MINIMAL}:adaptor"], "has no attribute 'adaptor'; did you mean adapter"),
         (["check", f"{MINIMAL}:adapter", "-c", "nonsense"], "no check matches 'nonsense'"),
-        (["check", f"{MINIMAL}:adapter", "-w", "0"], "each 1 or more"),
+        (["check", f"{MINIMAL}:adapter", "-w", "0"], "should be world sizes from 1 to 1024"),
         (["check", f"{MINIMAL}:adapter", "-w", "two"], "should be world sizes such as"),
         (["check", f"{MINIMAL}:adapter", "--expect-failure", "check_x"], "should be NAME=REASON"),
         (

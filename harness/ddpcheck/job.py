@@ -23,6 +23,8 @@ __all__ = ["Job"]
 __all__ += operations.__all__
 
 _DEFAULT = OptimizerSpec()
+MOST_RANKS = 1024
+"""The largest world size. Ranks are processes of one machine, or are attached, and the driver talks to each."""
 
 
 @plain

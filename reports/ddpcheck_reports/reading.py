@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.storage.files import UnreadableFile
+from ddpcheck.storage.files import UnreadableFile, read_json
 
 BENCH = "ddpcheck.bench/"
 
@@ -97,10 +96,7 @@ def _samples(archive: Path) -> dict[str, list[float]]:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UnreadableFile(f"{path} cannot be read: {error}") from error
+    data = read_json(path)
     if not isinstance(data, dict):
         raise UnreadableFile(f"{path} holds no measurements")
     return data

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.storage.files import UnreadableFile
+from ddpcheck.storage.files import UnreadableFile, read_json
 
 HINT = "write one with: ddpcheck bench ADAPTER --json FILE"
 QUANTILE = 0.25
@@ -124,10 +123,7 @@ def _series(measurements: Sequence[Measurement]) -> tuple[Series, ...]:
 
 
 def _benchmarks(path: Path) -> list[Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UnreadableFile(f"{path} cannot be read: {error}; {HINT}") from error
+    data = read_json(path, HINT)
     if not isinstance(data, dict) or not isinstance(data.get("benchmarks"), list):
         raise UnreadableFile(f"{path} is no file of pytest-benchmark: it has no list of benchmarks; {HINT}")
     found: list[Any] = data["benchmarks"]

@@ -16,9 +16,10 @@ from ..audit.evidence import SCHEMA, Evidence
 from ..audit.page import page, write_markdown
 from ..audit.runs import Request
 from ..audit.verdicts import answer, verdicts_of
+from ..job import MOST_RANKS
 from ..storage.results import Results, save_junit
 from .files import AskedFiles
-from .numbers import MOST_RANKS, SECONDS, Finite, Whole
+from .numbers import SECONDS, Finite, Whole
 from .options import at_terminal, console, usage_errors
 
 _FILE = click.Path(path_type=Path, dir_okay=False)

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-MOST_RANKS = 1024
-"""The largest world size. Ranks are processes of one machine, or are attached, and the driver talks to each."""
+from ..job import MOST_RANKS
+
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _DAY = 86_400
 

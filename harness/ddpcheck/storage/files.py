@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, NoReturn
+
+LARGEST = 256 << 20
+"""Bytes of the largest file that is read: results of the largest runs have some 10 MB."""
 
 
 class UnreadableFile(Exception):
@@ -49,3 +55,35 @@ def write_whole(path: Path, text: str) -> None:
     """Write a text in UTF-8; characters that it cannot encode (surrogates) become "?". UnwritableFile if it cannot be written."""
     with whole(path) as file:
         file.write(text.encode("utf-8", errors="replace"))
+
+
+def read_json(path: Path, advice: str = "") -> Any:
+    """The data of a JSON file in strict JSON, of at most LARGEST bytes. UnreadableFile with `advice` if it is no such file."""
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a FIFO would wait for a writer
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ValueError("it is no regular file")
+            raw = file.read(LARGEST + 1)
+        if len(raw) > LARGEST:
+            raise ValueError(f"it has more than {LARGEST >> 20} MiB")
+        return json.loads(raw.decode("utf-8"), parse_constant=_refused, parse_float=_finite)
+    except RecursionError:
+        reason = "it is nested too deeply"
+    except UnicodeDecodeError:
+        reason = "it is no text in UTF-8"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    except ValueError as error:
+        reason = str(error)
+    raise UnreadableFile(f"{path} cannot be read: {reason}" + (f"; {advice}" if advice else ""))
+
+
+def _refused(constant: str) -> NoReturn:
+    raise ValueError(f"it holds {constant}, which is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"it holds {text[:40]}, which is too large for a number")
+    return number

@@ -17,7 +17,8 @@ from typing import Any
 from ..causes import Cause
 from ..job import Job
 from ..verdict import Verdict
-from .files import UnreadableFile, write_whole
+from .files import UnreadableFile, read_json, write_whole
+from .validated import fits, validated_job
 
 SCHEMA, OLDER_SCHEMAS = "ddpcheck.results/2", ("ddpcheck.results/1",)
 FAILURE_SCHEMA = "ddpcheck.failure/1"
@@ -85,8 +86,8 @@ class Results:
         try:
             verdicts = tuple(Verdict.from_plain(verdict) for verdict in data["verdicts"])
             return Results(verdicts, data["settings"], Environment(**data["environment"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise UnreadableFile(f"{path} is damaged: {error}") from error
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
+            raise UnreadableFile(f"{path} is damaged: {_what(error)}") from error
 
 
 @dataclass(frozen=True)
@@ -119,11 +120,15 @@ class Failure:
         """Inverse of save. UnreadableFile if it is none."""
         data = _read(path, (FAILURE_SCHEMA,), "ddpcheck check writes one for each failing Job")
         try:
-            job, launcher = Job.from_plain(data["job"]), str(data.get("launcher", ""))
+            for name, declared in (("adapter", str), ("world_size", int), ("check", str), ("job", dict)):
+                fits(data[name], declared, name)
+            job, launcher = validated_job(Job.from_plain(data["job"])), str(data.get("launcher", ""))
             causes = tuple(map(Cause.from_plain, data.get("causes", ())))
-            return Failure(data["adapter"], int(data["world_size"]), data["check"], job, launcher, causes)
-        except (KeyError, TypeError, ValueError) as error:
-            raise UnreadableFile(f"{path} holds no Job that can run: {error}") from error
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
+            raise UnreadableFile(f"{path} holds no Job that can run: {_what(error)}") from error
+        if job.world_size != data["world_size"]:
+            raise UnreadableFile(f"{path}: world_size is {data['world_size']}, but its Job has {job.world_size} ranks")
+        return Failure(data["adapter"], job.world_size, data["check"], job, launcher, causes)
 
 
 def failure_file(folder: Path, verdict: Verdict) -> Path | None:
@@ -201,12 +206,13 @@ def _xml_text(text: str) -> str:
 
 
 def _read(path: Path, schemas: tuple[str, ...], advice: str) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UnreadableFile(f"{path} cannot be read: {error}; {advice}") from error
+    data = read_json(path, advice)
     found = data.get("schema") if isinstance(data, dict) else None
     if found not in schemas:
         raise UnreadableFile(f"{path} has schema {found!r}, but should have {schemas[0]!r}; {advice}")
     assert isinstance(data, dict)
     return data
+
+
+def _what(error: Exception) -> str:
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error)

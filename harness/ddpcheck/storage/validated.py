@@ -1,0 +1,53 @@
+"""Data from outside as values of their declared types: what does not fit is named by its place."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from functools import cache
+from typing import Any
+
+from typeguard import CollectionCheckStrategy, TypeCheckError, check_type
+
+from .. import operations
+from ..job import MOST_RANKS, Job
+
+_MOST_OPERATIONS = 10_000
+"""Of one Job: drawn ones have some ten, and the longest that a check makes some hundred."""
+
+
+def validated_job(job: Job) -> Job:
+    """The Job, all of whose parts have their declared types. ValueError that names the first that has not, or is too large."""
+    _check(job, "job")
+    if not 1 <= job.world_size <= MOST_RANKS:
+        raise ValueError(f"job.world_size is {job.world_size}, but should be 1 to {MOST_RANKS}")
+    if len(job.operations) > _MOST_OPERATIONS:
+        raise ValueError(f"job.operations are {len(job.operations):,}, but should be at most {_MOST_OPERATIONS:,}")
+    return job
+
+
+def fits(value: Any, declared: Any, place: str) -> None:
+    """ValueError if a value is not of a declared type; place: what the message calls it."""
+    try:
+        check_type(value, declared, collection_check_strategy=CollectionCheckStrategy.ALL_ITEMS)
+    except TypeCheckError as error:
+        raise ValueError(f"{place}: {error}") from None
+
+
+def _check(value: Any, place: str) -> None:
+    if isinstance(value, tuple):
+        for number, part in enumerate(value):
+            _check(part, f"{place}[{number}]")
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return
+    for name, declared in _hints(type(value)).items():
+        part = getattr(value, name)
+        fits(part, declared, f"{place}.{name}")
+        _check(part, f"{place}.{name}")
+
+
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    """The declared types of a dataclass's fields; those that hold operations name them before they are all defined."""
+    hints = typing.get_type_hints(cls, localns={"Operation": operations.Operation})
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
