@@ -12,6 +12,8 @@ import numpy as np
 
 from ddpcheck.storage.files import UnreadableFile, read_json
 
+from .entries import checked, checked_run
+
 BENCH = "ddpcheck.bench/"
 
 
@@ -66,9 +68,11 @@ def read(paths: Iterable[Path]) -> Measured:
         data = _json(path)
         run = data.get("ddpcheck")
         if isinstance(run, dict) and str(run.get("schema", "")).startswith(BENCH):
-            found.runs.append({**run, "commit": data.get("commit_info", {}), "date": data.get("datetime", "")})
-            found.entries += [_entry(entry, path) for entry in data["benchmarks"]]
-            if run.get("archive") and (archive := path.with_name(run["archive"])).exists():
+            found.runs.append(
+                {**_run(run, path), "commit": data.get("commit_info") or {}, "date": data.get("datetime", "")}
+            )
+            found.entries += [_entry(entry, path) for entry in _list(data, "benchmarks", path)]
+            if isinstance(run.get("archive"), str) and (archive := path.with_name(Path(run["archive"]).name)).exists():
                 found.samples |= _samples(archive)
         elif str(data.get("schema", "")).startswith("ddpcheck.project"):
             found.projections.append(data)
@@ -104,9 +108,24 @@ def _json(path: Path) -> dict[str, Any]:
 
 def _entry(data: dict[str, Any], path: Path) -> Entry:
     try:
-        return Entry(data["name"], data["extra_info"], tuple(data["stats"]["data"]))
-    except (KeyError, TypeError) as error:
-        raise UnreadableFile(f"{path} is damaged: {error}") from error
+        checked(data)
+    except ValueError as error:
+        raise UnreadableFile(f"{path}: {error}") from error
+    return Entry(data["name"], data["extra_info"], tuple(data["stats"]["data"]))
+
+
+def _run(run: Any, path: Path) -> dict[str, Any]:
+    try:
+        return checked_run(run)
+    except ValueError as error:
+        raise UnreadableFile(f"{path}: {error}") from error
+
+
+def _list(data: dict[str, Any], name: str, path: Path) -> list[Any]:
+    found = data.get(name)
+    if not isinstance(found, list):
+        raise UnreadableFile(f"{path} should have a list {name!r}, but has {type(found).__name__}")
+    return found
 
 
 def _order(entry: Entry) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..storage.files import UnreadableFile, write_whole
+from ..storage.files import UnreadableFile, read_json, write_whole
 from .journal import Event
 
 SCHEMA = "ddpcheck.audit/1"
@@ -136,12 +136,12 @@ class Evidence:
         """Inverse of save. UnreadableFile if it is no such file."""
         advice = "write one with: ddpcheck audit train.py --json FILE"
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
+            data = read_json(path, advice)
             data = data.get("evidence", data)
             if data.get("schema") != SCHEMA:
                 raise UnreadableFile(f"{path} has schema {data.get('schema')!r}, but should have {SCHEMA!r}; {advice}")
             return Evidence.from_plain(data)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UnreadableFile(f"{path} cannot be read: {error}; {advice}") from error
 
 

@@ -1,0 +1,117 @@
+"""The form of a benchmark in a result file of `ddpcheck bench`, by its kind; what has another form is refused when it is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, NotRequired, TypedDict, get_type_hints
+
+from ddpcheck.storage.validated import fits
+
+
+class _Common(TypedDict):
+    adapter: str
+    world_size: int
+    cores: int
+    link: NotRequired[str]
+    options: NotRequired[dict[str, Any]]
+
+
+class _Timed(_Common):
+    bytes: int
+    dtype: str
+    cpu_seconds: list[float]
+    counts: list[dict[str, float] | None]
+    p25: float
+    p95: float
+    worst: float
+    cv: float
+    spikes: int
+    global_seconds: float
+    queue_share: float
+
+
+class _Startup(_Common):
+    kind: Literal["startup"]
+
+
+class _Collective(_Timed):
+    kind: Literal["collective"]
+    collective: str
+    count: int
+    redop: str
+    in_place: bool
+    algbw: float | None
+    busbw: float | None
+    calls: int
+    wrong: int
+
+
+class _Step(_Timed):
+    kind: Literal["step"]
+    model: str
+    scaling: str
+    parameters: int
+    batch: int
+    global_batch: int
+    peak_kib: list[int]
+    parts: dict[str, float | None]
+    timeline: list[list[list[Any]]] | None
+
+
+class _Load(TypedDict):
+    seconds: float
+    loadavg_before: list[float]
+
+
+class _Run(TypedDict):
+    environment: dict[str, Any]
+    settings: dict[str, Any]
+    load: dict[str, Any]
+    problems: list[str]
+    skipped: list[str]
+    consistency: list[dict[str, Any]]
+
+
+_FORMS = {"startup": _Startup, "collective": _Collective, "step": _Step}
+
+
+def checked(entry: Any) -> Mapping[str, Any]:
+    """One of `benchmarks`, which has the form of its kind. ValueError that names the first part that has not."""
+    fits(entry, dict[str, Any], "a benchmark")
+    name = entry.get("name")
+    fits(name, str, "the name of a benchmark")
+    info = entry.get("extra_info")
+    fits(info, dict[str, Any], f"{name}: extra_info")
+    form = _FORMS.get(info.get("kind"))
+    if form is None:
+        raise ValueError(f"{name}: its kind is {info.get('kind')!r}, but should be one of {', '.join(_FORMS)}")
+    known = {key: value for key, value in info.items() if key in get_type_hints(form)}
+    fits(known, form, f"{name}: extra_info")
+    data = (entry.get("stats") or {}).get("data") if isinstance(entry.get("stats"), dict) else None
+    fits(data, list[float], f"{name}: stats.data")
+    if not data or not all(math.isfinite(value) and value > 0 for value in data):
+        raise ValueError(f"{name}: stats.data should be seconds, each more than 0")
+    if negative := _negative({key: value for key, value in known.items() if key != "parts"}):  # some are differences
+        raise ValueError(f"{name}: extra_info has the number {negative:g}, but none should be below 0")
+    return dict(entry)
+
+
+def checked_run(run: Any) -> dict[str, Any]:
+    """What a file says of how it was measured. ValueError that names the first part that has another form."""
+    fits(run, dict[str, Any], "ddpcheck")
+    fits({key: run[key] for key in get_type_hints(_Run) if key in run}, _Run, "ddpcheck")
+    fits({key: run["load"][key] for key in get_type_hints(_Load) if key in run["load"]}, _Load, "ddpcheck.load")
+    fits(run["environment"].get("cores"), int, "ddpcheck.environment.cores")
+    if not run["load"]["loadavg_before"] or run["load"]["seconds"] < 0:
+        raise ValueError("ddpcheck.load should have a loadavg_before and no negative seconds")
+    return dict(run)
+
+
+def _negative(value: Any) -> float:
+    """The first number below 0 in data; 0 if there is none."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return next((found for found in map(_negative, value) if found), 0.0)
+    return value if isinstance(value, (int, float)) and value < 0 else 0.0

@@ -1,0 +1,134 @@
+"""Files from outside that are not what they should be: each is refused in a sentence that names it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ddpcheck.cli import main
+from ddpcheck.job import AllReduce, Backward, DataSpec, Job, Step, TensorSpec, ZeroGrad
+from ddpcheck.models.spec import mlp
+from ddpcheck.storage.files import UnreadableFile
+from ddpcheck.storage.results import Failure, Results
+from ddpcheck.verdict import Verdict
+from ddpcheck_benchmarks.projection.measurements import load
+from ddpcheck_reports.reading import read
+
+T = TypeVar("T")
+TRAINED = (ZeroGrad(), Backward(((0, 1), (2, 3))), Step(), AllReduce(TensorSpec((5,))))
+JOB = Job(2, TRAINED, mlp((2, 3, 1), activation="tanh"), data=DataSpec(4, "real"))
+HOSTILE = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(1 << 70), 1 << 70),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=20),
+    st.sampled_from(
+        ([], {}, [[]], {"kind": "job"}, {"kind": "nosuch"}, "\x1b[31m", "$\\frac$", "<b>", "../../x", 1 << 40)
+    ),
+)
+PLAIN = {
+    "null": b"null",
+    "empty": b"",
+    "text": b'"x"',
+    "list": b"[1]",
+    "not UTF-8": bytes(range(256)),
+    "nested": b"[" * 100_000,
+    "nested twice": b'{"schema": ' * 50_000,
+    "NaN": b'{"schema": NaN}',
+    "infinite": b'{"schema": 1e999}',
+    "cut off": b'{"schema": "ddpcheck.failure/1", ',
+    "no fields": b'{"schema": "ddpcheck.failure/1"}',
+    "no benchmarks": b'{"benchmarks": 3}',
+    "bench without entries": b'{"ddpcheck": {"schema": "ddpcheck.bench/1"}}',
+    "bench of nulls": b'{"ddpcheck": {"schema": "ddpcheck.bench/1"}, "benchmarks": [null]}',
+}
+
+
+@pytest.mark.parametrize("content", PLAIN.values(), ids=PLAIN.keys())
+@pytest.mark.parametrize(
+    "command", [["replay"], ["report"], ["project", "--from"], ["gate", "--replay"], ["audit", "--judge"]]
+)
+def test_a_file_of_something_else_is_refused_in_a_sentence(command: list[str], content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "hostile"
+    path.write_bytes(content)
+    shown = CliRunner().invoke(main, [*command, str(path)])
+    assert shown.exit_code == 2, (shown.output, shown.exception)
+    assert "Error: " in shown.output
+    assert "hostile" in shown.output
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs FIFOs and /dev/zero")
+@pytest.mark.parametrize("reading", [Failure.load, Results.load, lambda path: load([path]), lambda path: read([path])])
+def test_what_is_no_regular_file_is_not_waited_for(reading: Any, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for path in (tmp_path / "fifo", Path("/dev/zero"), tmp_path):
+        with pytest.raises(UnreadableFile, match="cannot be read"):
+            reading(path)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_a_changed_failure_is_a_job_that_fits_or_is_refused(tmp_path: Path, data: st.DataObject) -> None:
+    path = tmp_path / "failure.json"
+    Failure("numpy_sockets", 2, "check_a", JOB).save(path)
+    _change(path, data)
+    found = _loaded(Failure.load, path)
+    if found is None:
+        return
+    assert found.job.world_size == found.world_size
+    assert Job.from_plain(json.loads(json.dumps(found.job.to_plain()))) == found.job
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_changed_results_are_results_or_are_refused(tmp_path: Path, data: st.DataObject) -> None:
+    path = tmp_path / "results.json"
+    Results((Verdict("mine", 2, "check_a", "sums", "passed", 0.5, 8),)).save(path)
+    _change(path, data)
+    _loaded(Results.load, path)
+
+
+def test_too_many_operations_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "failure.json"
+    Failure("numpy_sockets", 2, "check_a", Job(2, (AllReduce(TensorSpec((1,))),) * 100_000)).save(path)
+    with pytest.raises(UnreadableFile, match="at most 10,000"):
+        Failure.load(path)
+
+
+def _loaded(load: Callable[[Path], T], path: Path) -> T | None:
+    """What is read; None if it is refused by UnreadableFile, and no other error."""
+    try:
+        return load(path)
+    except UnreadableFile:
+        return None
+
+
+def _change(path: Path, data: st.DataObject) -> None:
+    """Replace one part of a JSON file."""
+    plain = json.loads(path.read_text())
+    places = [place for place in _places(plain) if place != ("schema",)]
+    *above, last = data.draw(st.sampled_from(places))
+    changed = copy.deepcopy(plain)
+    part = changed
+    for key in above:
+        part = part[key]
+    part[last] = data.draw(HOSTILE)
+    path.write_text(json.dumps(changed))
+
+
+def _places(plain: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    parts = plain.items() if isinstance(plain, dict) else enumerate(plain) if isinstance(plain, list) else ()
+    for key, part in parts:
+        yield (*above, key)
+        yield from _places(part, (*above, key))
