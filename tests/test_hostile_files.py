@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from test_report import RUN, everything
 
 from ddpcheck.cli import main
 from ddpcheck.job import AllReduce, Backward, DataSpec, Job, Step, TensorSpec, ZeroGrad
@@ -97,6 +98,17 @@ def test_changed_results_are_results_or_are_refused(tmp_path: Path, data: st.Dat
     Results((Verdict("mine", 2, "check_a", "sums", "passed", 0.5, 8),)).save(path)
     _change(path, data)
     _loaded(Results.load, path)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@given(st.data())
+def test_a_changed_benchmark_gives_a_report_or_is_refused(tmp_path: Path, data: st.DataObject) -> None:
+    pytest.importorskip("matplotlib", reason="pip install ddpcheck[report]")
+    path = tmp_path / "bench.json"
+    path.write_text(json.dumps({"ddpcheck": RUN, "benchmarks": everything(), "commit_info": {}, "datetime": ""}))
+    _change(path, data)
+    shown = CliRunner().invoke(main, ["report", str(path), "-o", str(tmp_path / "report.md")])
+    assert shown.exit_code == 0 or (shown.exit_code == 2 and str(path) in shown.output), (shown.output, shown.exception)
 
 
 def test_too_many_operations_are_refused(tmp_path: Path) -> None:

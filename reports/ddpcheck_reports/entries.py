@@ -19,16 +19,19 @@ class _Common(TypedDict):
 
 class _Timed(_Common):
     bytes: int
-    dtype: str
-    cpu_seconds: list[float]
-    counts: list[dict[str, float] | None]
+    dtype: NotRequired[str]
+    counts: NotRequired[list[dict[str, float] | None] | None]
     p25: float
     p95: float
     worst: float
     cv: float
     spikes: int
+    ranks: NotRequired[list[dict[str, float]]]
+    iterations: NotRequired[int]
+    samples: NotRequired[int]
+    delays: NotRequired[list[float]]
     global_seconds: float
-    queue_share: float
+    queue_share: NotRequired[float]
 
 
 class _Startup(_Common):
@@ -38,18 +41,20 @@ class _Startup(_Common):
 class _Collective(_Timed):
     kind: Literal["collective"]
     collective: str
+    cpu_seconds: NotRequired[list[float]]
     count: int
     redop: str
     in_place: bool
     algbw: float | None
     busbw: float | None
-    calls: int
+    calls: NotRequired[int]
     wrong: int
 
 
 class _Step(_Timed):
     kind: Literal["step"]
     model: str
+    cpu_seconds: list[float]
     scaling: str
     parameters: int
     batch: int
@@ -62,6 +67,32 @@ class _Step(_Timed):
 class _Load(TypedDict):
     seconds: float
     loadavg_before: list[float]
+    loadavg_after: list[float]
+    steal_seconds: NotRequired[float | None]
+    waited_seconds: NotRequired[float | None]
+
+
+class _Environment(TypedDict):
+    python: str
+    platform: str
+    processor: str
+    cores: int
+    packages: dict[str, str]
+    cpu: NotRequired[str]
+    memory_gib: NotRequired[float | None]
+    governor: NotRequired[str]
+    fingerprint: NotRequired[str]
+
+
+class _Rule(TypedDict):
+    rule: str
+    adapter: str
+    world_size: int
+    bytes: int
+    left: float
+    right: float
+    p: float | None
+    verdict: str
 
 
 class _Run(TypedDict):
@@ -86,8 +117,7 @@ def checked(entry: Any) -> Mapping[str, Any]:
     form = _FORMS.get(info.get("kind"))
     if form is None:
         raise ValueError(f"{name}: its kind is {info.get('kind')!r}, but should be one of {', '.join(_FORMS)}")
-    known = {key: value for key, value in info.items() if key in get_type_hints(form)}
-    fits(known, form, f"{name}: extra_info")
+    known = _fits(info, form, f"{name}: extra_info")
     data = (entry.get("stats") or {}).get("data") if isinstance(entry.get("stats"), dict) else None
     fits(data, list[float], f"{name}: stats.data")
     if not data or not all(math.isfinite(value) and value > 0 for value in data):
@@ -99,13 +129,22 @@ def checked(entry: Any) -> Mapping[str, Any]:
 
 def checked_run(run: Any) -> dict[str, Any]:
     """What a file says of how it was measured. ValueError that names the first part that has another form."""
-    fits(run, dict[str, Any], "ddpcheck")
-    fits({key: run[key] for key in get_type_hints(_Run) if key in run}, _Run, "ddpcheck")
-    fits({key: run["load"][key] for key in get_type_hints(_Load) if key in run["load"]}, _Load, "ddpcheck.load")
-    fits(run["environment"].get("cores"), int, "ddpcheck.environment.cores")
+    _fits(run, _Run, "ddpcheck")
+    _fits(run["environment"], _Environment, "ddpcheck.environment")
+    _fits(run["load"], _Load, "ddpcheck.load")
+    for number, rule in enumerate(run["consistency"]):
+        _fits(rule, _Rule, f"ddpcheck.consistency[{number}]")
     if not run["load"]["loadavg_before"] or run["load"]["seconds"] < 0:
         raise ValueError("ddpcheck.load should have a loadavg_before and no negative seconds")
     return dict(run)
+
+
+def _fits(data: Any, form: Any, place: str) -> dict[str, Any]:
+    """What of a JSON object the form declares. ValueError if that does not fit; a later version may have more."""
+    fits(data, dict[str, Any], place)
+    known = {key: value for key, value in data.items() if key in get_type_hints(form)}
+    fits(known, form, place)
+    return known
 
 
 def _negative(value: Any) -> float:
