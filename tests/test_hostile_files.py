@@ -100,7 +100,7 @@ def test_changed_results_are_results_or_are_refused(tmp_path: Path, data: st.Dat
     _loaded(Results.load, path)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=6, deadline=None)
 @given(st.data())
 def test_a_changed_benchmark_gives_a_report_or_is_refused(tmp_path: Path, data: st.DataObject) -> None:
     pytest.importorskip("matplotlib", reason="pip install ddpcheck[report]")

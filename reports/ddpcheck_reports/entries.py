@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict, get_type_hints
 
@@ -14,7 +13,22 @@ class _Common(TypedDict):
     world_size: int
     cores: int
     link: NotRequired[str]
-    options: NotRequired[dict[str, Any]]
+    options: NotRequired[dict[str, float | str]]
+
+
+class _Rank(TypedDict):
+    median: float
+    slowest: float
+
+
+class _Parts(TypedDict):
+    step: float
+    compute: float
+    exposed: float
+    hidden: float | None
+    comm_alone: NotRequired[float | None]
+    of_possible: NotRequired[float | None]
+    optimizer: float
 
 
 class _Timed(_Common):
@@ -26,7 +40,7 @@ class _Timed(_Common):
     worst: float
     cv: float
     spikes: int
-    ranks: NotRequired[list[dict[str, float]]]
+    ranks: NotRequired[list[_Rank]]
     iterations: NotRequired[int]
     samples: NotRequired[int]
     delays: NotRequired[list[float]]
@@ -36,6 +50,13 @@ class _Timed(_Common):
 
 class _Startup(_Common):
     kind: Literal["startup"]
+    p25: NotRequired[float]
+    p95: NotRequired[float]
+    worst: NotRequired[float]
+    cv: NotRequired[float]
+    spikes: NotRequired[int]
+    ranks: NotRequired[list[_Rank]]
+    global_seconds: NotRequired[float]
 
 
 class _Collective(_Timed):
@@ -60,7 +81,7 @@ class _Step(_Timed):
     batch: int
     global_batch: int
     peak_kib: list[int]
-    parts: dict[str, float | None]
+    parts: _Parts
     timeline: list[list[list[Any]]] | None
 
 
@@ -104,6 +125,7 @@ class _Run(TypedDict):
     consistency: list[dict[str, Any]]
 
 
+_LONGEST = 86_400
 _FORMS = {"startup": _Startup, "collective": _Collective, "step": _Step}
 
 
@@ -114,14 +136,17 @@ def checked(entry: Any) -> Mapping[str, Any]:
     fits(name, str, "the name of a benchmark")
     info = entry.get("extra_info")
     fits(info, dict[str, Any], f"{name}: extra_info")
-    form = _FORMS.get(info.get("kind"))
+    form = _FORMS.get(str(info.get("kind")))
     if form is None:
         raise ValueError(f"{name}: its kind is {info.get('kind')!r}, but should be one of {', '.join(_FORMS)}")
     known = _fits(info, form, f"{name}: extra_info")
     data = (entry.get("stats") or {}).get("data") if isinstance(entry.get("stats"), dict) else None
     fits(data, list[float], f"{name}: stats.data")
-    if not data or not all(math.isfinite(value) and value > 0 for value in data):
-        raise ValueError(f"{name}: stats.data should be seconds, each more than 0")
+    if not data or not all(0 < value < _LONGEST for value in data):
+        raise ValueError(f"{name}: stats.data should be seconds, each more than 0 and less than a day")
+    for rank, spans in enumerate(known.get("timeline") or ()):
+        for span in spans:
+            fits(tuple(span), tuple[str, float, float], f"{name}: extra_info.timeline[{rank}]")
     if negative := _negative({key: value for key, value in known.items() if key != "parts"}):  # some are differences
         raise ValueError(f"{name}: extra_info has the number {negative:g}, but none should be below 0")
     return dict(entry)

@@ -20,6 +20,11 @@ _STYLE: Any = {"svg.hashsalt": "ddpcheck", "svg.fonttype": "path", "font.size": 
           "axes.spines.top": False, "axes.spines.right": False, "figure.facecolor": "white"}  # fmt: skip
 
 
+def _literal(text: str) -> str:
+    """A name as it is: matplotlib would read a formula between dollar signs."""
+    return text.replace("$", r"\$")
+
+
 def colour(position: int) -> str:
     return _COLOURS[position % len(_COLOURS)]
 
@@ -46,7 +51,7 @@ def lines(path: Path, panels: Mapping[str, Series], axes: Mapping[str, Any]) -> 
             _dress(place, title, axes)
         canvas.legend(
             [handles[label] for label in every],
-            every,
+            list(map(_literal, every)),
             loc="outside lower center",
             ncols=1 + len(panels),
             frameon=False,
@@ -55,7 +60,7 @@ def lines(path: Path, panels: Mapping[str, Series], axes: Mapping[str, Any]) -> 
 
 
 def _dress(place: Axes, title: str, axes: Mapping[str, Any]) -> None:
-    place.set_title(title, fontsize=10)
+    place.set_title(_literal(title), fontsize=10)
     place.set_xlabel(axes["x"])
     place.set_ylabel(axes["y"])
     if "x_base" in axes:
@@ -93,7 +98,11 @@ def ecdf(path: Path, panels: Mapping[str, Mapping[str, Sequence[float]]], unit: 
             place.xaxis.set_major_formatter("{x:g}")
             place.xaxis.set_minor_formatter("")
         canvas.legend(
-            [handles[label] for label in every], every, loc="outside lower center", ncols=1 + len(panels), frameon=False
+            [handles[label] for label in every],
+            list(map(_literal, every)),
+            loc="outside lower center",
+            ncols=1 + len(panels),
+            frameon=False,
         )
         _save(canvas, path)
 
@@ -105,7 +114,7 @@ def stacked(path: Path, names: Sequence[str], parts: Mapping[str, Sequence[float
         place = canvas.subplots()
         left = [0.0] * len(names)
         for position, (part, values) in enumerate(parts.items()):
-            place.barh(names, values, left=left, label=part, color=colour(position), height=0.7)
+            place.barh(list(map(_literal, names)), values, left=left, label=part, color=colour(position), height=0.7)
             left = [a + b for a, b in zip(left, values, strict=True)]
         place.invert_yaxis()
         place.set_xlabel(unit)
@@ -128,12 +137,12 @@ def timeline(path: Path, ranks: Sequence[Sequence[tuple[str, float, float]]], ti
                 if _lane(name) == lane:
                     place.barh(
                         height, (end - begin) * 1e3, left=begin * 1e3, height=0.7, edgecolor="white", linewidth=0.5,
-                        color=colour(kinds.index(_kind(name))), label=_kind(name),
+                        color=colour(kinds.index(_kind(name))), label=_literal(_kind(name)),
                     )  # fmt: skip
         place.set_yticks(range(len(rows)), [f"rank {rank}, {lane}" for rank, lane in rows], fontsize=8)
         place.invert_yaxis()
         place.set_xlabel("ms since the first rank began the step")
-        place.set_title(title, fontsize=10)
+        place.set_title(_literal(title), fontsize=10)
         handles, labels = place.get_legend_handles_labels()
         shown = dict(zip(labels, handles, strict=True))
         canvas.legend(list(shown.values()), list(shown), loc="outside lower center", ncols=4, frameon=False)
