@@ -26,6 +26,7 @@ def markdown(record: Mapping[str, Any]) -> str:
     parts = ["# Kill matrix", _summary(kills)]
     for family in sorted({kill["family"] for kill in kills}):
         parts += [f"## {family}", _table([kill for kill in kills if kill["family"] == family])]
+    parts += ["## Causes that faults show", "For each cause, one fault of which a failure names it.", _causes(kills)]
     here, runs = record["environment"], record.get("runs", 1)
     parts += [
         "## How this was run",
@@ -69,6 +70,14 @@ def _table(kills: Sequence[Mapping[str, Any]]) -> str:
             ]
         )
     return table(["fault", "ranks", "first caught by", "after s", "likely cause, as a user reads it", "seen in"], rows)
+
+
+def _causes(kills: Sequence[Mapping[str, Any]]) -> str:
+    shown: dict[str, str] = {}
+    for kill in kills:
+        for cause in kill.get("causes", ()):
+            shown.setdefault(cause, kill["name"])
+    return table(["cause", "fault"], [[f"`{cause}`", fault] for cause, fault in sorted(shown.items())])
 
 
 def _code(text: str) -> str:

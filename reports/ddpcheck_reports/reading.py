@@ -69,7 +69,7 @@ def read(paths: Iterable[Path]) -> Measured:
         run = data.get("ddpcheck")
         if isinstance(run, dict) and str(run.get("schema", "")).startswith(BENCH):
             found.runs.append(
-                {**_run(run, path), "commit": data.get("commit_info") or {}, "date": data.get("datetime", "")}
+                {**_run(run, path), "commit": _object(data.get("commit_info")), "date": str(data.get("datetime", ""))}
             )
             found.entries += [_entry(entry, path) for entry in _list(data, "benchmarks", path)]
             if isinstance(run.get("archive"), str) and (archive := path.with_name(Path(run["archive"]).name)).exists():
@@ -119,6 +119,10 @@ def _run(run: Any, path: Path) -> dict[str, Any]:
         return checked_run(run)
     except ValueError as error:
         raise UnreadableFile(f"{path}: {error}") from error
+
+
+def _object(data: Any) -> dict[str, Any]:
+    return data if isinstance(data, dict) else {}
 
 
 def _list(data: dict[str, Any], name: str, path: Path) -> list[Any]:

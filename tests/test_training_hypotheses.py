@@ -1,0 +1,59 @@
+"""Hypotheses about training runs: a run that ends where one of them says is told as its cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from in_threads import ThreadedSession
+
+from ddpcheck.causes import Cause
+from ddpcheck.job import OptimizerSpec, Train
+from ddpcheck_implementations.data_parallel.trainer import Trainer
+from ddpcheck_implementations.faulty.trainers import PROMISED, facets
+from ddpcheck_properties.training.drawn_runs import Run, run_job
+from ddpcheck_properties.training.ends import why_it_ends_elsewhere
+from ddpcheck_properties.training.hypotheses.emulation import emulate
+from ddpcheck_properties.training.hypotheses.rules import Rules
+from ddpcheck_properties.training.hypotheses.some_steps import _wrong
+from ddpcheck_properties.training.hypotheses.whole_runs import wrong_rules
+
+WORLD = 3
+PLANS = {
+    "plain": Train(epochs=2, batch_size=2),
+    "windows": Train(epochs=2, batch_size=2, micro_batches=2, max_norm=0.25),
+    "schedule": Train(epochs=2, batch_size=2, schedule="linear"),
+}
+MOMENTUM = OptimizerSpec(lr=0.125, momentum=0.5, weight_decay=0.25)
+
+
+@pytest.fixture(scope="module", params=PLANS)
+def run(request: pytest.FixtureRequest) -> Run:
+    """A right run, of 5 samples a rank: the last batch, and the last window, are short."""
+    plan = PLANS[request.param]
+    job = replace(run_job(WORLD, PROMISED, 5 * WORLD, plan, seed=3), optimizer=MOMENTUM)
+    session = ThreadedSession(partial(facets, Trainer), WORLD, PROMISED)
+    return Run.told(job, session.run(job), PROMISED)
+
+
+def hypotheses(run: Run) -> Iterator[tuple[Cause, Rules]]:
+    yield from wrong_rules(run.plan, WORLD, len(run.parameters[0]), terms=run.has_terms)
+    yield from _wrong(run)
+
+
+def test_every_hypothesis_is_told_by_its_own_end(run: Run) -> None:
+    law, told = emulate(run).ends[-1], set()
+    for cause, rules in hypotheses(run):
+        end = emulate(run, rules).ends[-1]
+        if max(float(abs(end[name] - law[name]).max()) for name in law) < 1e-6:
+            continue  # such a run shows nothing of it
+        wrong = [{name: array[rank] for name, array in end.items()} for rank in range(WORLD)]
+        found = why_it_ends_elsewhere(replace(run, parameters=wrong))
+        assert found, cause
+        same = emulate(run, next(rule for known, rule in hypotheses(run) if known == found[0])).ends[-1]
+        assert found[0] == cause or all(np.allclose(same[name], end[name], rtol=1e-3) for name in end), (cause, found)
+        told.add(found[0].id)
+    assert len(told) > 20
