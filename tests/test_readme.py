@@ -13,11 +13,14 @@ from ddpcheck.running.profiles import PROFILES
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PLUGGING_IN, CHECKS, RUNNING = (
+    (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("plugging-in", "checks", "running")
+)
 CLAIMS = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
 
 
 def example(name: str) -> str:
-    found = re.search(rf"<!-- example: {name} -->\n+```python\n(.*?)```", README, re.DOTALL)
+    found = re.search(rf"<!-- example: {name} -->\n+```python\n(.*?)```", README + PLUGGING_IN, re.DOTALL)
     assert found is not None
     return found[1]
 
@@ -41,14 +44,14 @@ def test_torch_example(tmp_path: Path) -> None:
 
 def test_tables_say_what_is_there() -> None:
     for profile in PROFILES.values():
-        assert f"| {profile.name} | {profile.effort} | {', '.join(map(str, profile.world_sizes))} |" in README
-    families = set(re.findall(r"^\| (\w+) \| [a-z]", README, re.MULTILINE)) - {"profile", "family"}
+        assert f"| {profile.name} | {profile.effort} | {', '.join(map(str, profile.world_sizes))} |" in RUNNING
+    families = set(re.findall(r"^\| (\w+) \| [a-z]", CHECKS, re.MULTILINE)) - {"profile", "family", "report"}
     assert families == {check.family for check in installed_checks()}
 
 
 def test_named_checks_and_files_exist() -> None:
     names = {check.name for check in installed_checks()}
-    named = set(re.findall(r"\bcheck_[a-z_0-9]+[a-z0-9]", README + CLAIMS))
+    named = set(re.findall(r"\bcheck_[a-z_0-9]+[a-z0-9]", README + PLUGGING_IN + CLAIMS))
     assert named - {"check_adapter", "check_name"} <= names
     links = re.findall(r"\]\(([\w/.]+)\)", README)
     assert all((ROOT / link).is_file() for link in links), links

@@ -68,7 +68,7 @@ from ddpcheck_properties.collectives.many_calls import Kind
 from ddpcheck_properties.replicas.broken_backwards import broken
 
 ROOTS = [str(Path(__file__).parents[1] / name) for name in ("harness", "implementations", "properties")]
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+PLUGGING_IN = (Path(__file__).parents[1] / "docs" / "plugging-in.md").read_text(encoding="utf-8")
 RIGHT = "ddpcheck_implementations.numpy_sockets:adapter"
 TOLD = FailedCheck(
     "check_it", "What must be, is.", Diagnosis('got """2""", but should be 1', (Cause("a back\\slash"),))
@@ -362,7 +362,7 @@ def test_the_folder_of_a_run_is_no_other_runs() -> None:
 
 @pytest.mark.parametrize("broken", [True, False])
 def test_ddpcheck_need_not_be_installed(tmp_path: Path, broken: bool) -> None:
-    text = README.partition("<!-- example: plain -->")[2].partition("```python\n")[2].partition("```")[0]
+    text = PLUGGING_IN.partition("<!-- example: plain -->")[2].partition("```python\n")[2].partition("```")[0]
     assert "total += link.recv()" in text
     adapter = tmp_path / "star.py"
     adapter.write_text(text.replace("total += link.recv()", "link.recv()") if broken else text, encoding="utf-8")

@@ -68,9 +68,10 @@ def run(command: Callable[[], object]) -> int:
         return ExitStatus.UNUSABLE
     except (KeyboardInterrupt, click.Abort) as interrupt:
         status = status_of(interrupt.__cause__ or interrupt)
-        if status == ExitStatus.PIPE_CLOSED:
+        if status == ExitStatus.PIPE_CLOSED:  # as with `| head`, which is no mistake
             _leave_output()
-        _say(f"ended by {signal.Signals(status - 128).name}")
+        else:
+            _say(f"ended by {signal.Signals(status - 128).name}")
         return status
     except OSError:
         if is_pipe() and reader_is_gone():
