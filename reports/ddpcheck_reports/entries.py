@@ -144,7 +144,8 @@ def checked(entry: Any) -> Mapping[str, Any]:
     fits(data, list[float], f"{name}: stats.data")
     if not data or not all(0 < value < _LONGEST for value in data):
         raise ValueError(f"{name}: stats.data should be seconds, each more than 0 and less than a day")
-    for rank, spans in enumerate(known.get("timeline") or ()):
+    timeline: list[list[list[Any]]] = known.get("timeline") or []
+    for rank, spans in enumerate(timeline):
         for span in spans:
             fits(tuple(span), tuple[str, float, float], f"{name}: extra_info.timeline[{rank}]")
     if negative := _negative({key: value for key, value in known.items() if key != "parts"}):  # some are differences

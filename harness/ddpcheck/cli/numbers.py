@@ -20,7 +20,8 @@ class Whole(click.IntRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, str) and not (_WHOLE.fullmatch(value) and len(value) < 30):
             self.fail(f"{value[:40]!r} is not an integer in this range: {self._describe_range()}", param, ctx)
-        return super().convert(value, param, ctx)
+        number: Any = value
+        return super().convert(number, param, ctx)
 
 
 class Finite(click.FloatRange):

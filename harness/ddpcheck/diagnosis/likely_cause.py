@@ -86,9 +86,9 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[E
     if (
         not np.isfinite(expected).all() or np.isnan(got).any()
     ):  # a factor says nothing, and the elements are of no one size
-        for sentence, array in evidence.alternatives:
+        for cause, array in evidence.alternatives:
             if np.array_equal(got, array, equal_nan=True):
-                yield sentence
+                yield cause
     if not np.isfinite(got[wrong]).all() and np.isfinite(expected).all():
         yield from overflown(got, expected)
         yield (values.NONFINITE(), *as_causes(evidence.otherwise))
@@ -102,21 +102,16 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[E
         if got[wrong].any() and _close(got[wrong], local[wrong]).all():
             yield values.PART_NOT_REDUCED().among(elements(wrong))
     yield from crept(got, expected, evidence.before)
-    for sentence, array in evidence.alternatives * bool(got.any()):
+    for cause, array in evidence.alternatives * bool(got.any()):
         if array.shape == got.shape and not _close(array, expected).all() and _close(got, array).all():
-            yield sentence
+            yield cause
     yield from _other_factor(got, expected, evidence)
-    searched = Counter(sentence for sentence, _ in evidence.alternatives) if wrong.sum() < _BY_CHANCE else Counter()
-    for sentence, array in evidence.alternatives:
+    searched = Counter(cause for cause, _ in evidence.alternatives) if wrong.sum() < _BY_CHANCE else Counter()
+    for cause, array in evidence.alternatives:
         # zeros come of much else, but for what says that all is zero; one zero is anybody's
         telling = got[wrong].any() or (got.size > 1 and not array.any())
-        if (
-            telling
-            and searched[sentence] < _MANY
-            and array.shape == got.shape
-            and _close(got[wrong], array[wrong]).all()
-        ):
-            yield _partly(sentence, wrong)
+        if telling and searched[cause] < _MANY and array.shape == got.shape and _close(got[wrong], array[wrong]).all():
+            yield cause.among(elements(wrong))
     yield from _within_rounding(got, expected, evidence)
     if evidence.parts is not None:
         yield from narrowed(got, expected, evidence.parts)
@@ -148,19 +143,14 @@ _APART = 8
 """How many times the rounding apart what is told from each other has to be."""
 
 
-def _partly(cause: Cause, wrong: Array) -> Cause:
-    """The cause, for the wrong elements only."""
-    return cause.among(elements(wrong)) if isinstance(cause, Cause) else f"{elements(wrong)}: {cause}"
-
-
 def _nearer(got: Array, expected: Array, alternatives: Sequence[tuple[Cause, Array]]) -> Iterator[Cause]:
     """What explains a difference of some last bits to the very last ones, as where a small step is a little too small."""
     if got.dtype.kind != "f" or got.size < 2:
         return
     near = 4 * float(np.finfo(got.dtype).eps) * float(np.abs(got).max())
-    for sentence, array in alternatives:
+    for cause, array in alternatives:
         if array.shape == got.shape and (abs(got - array) <= near).all() and (abs(array - expected) > 4 * near).any():
-            yield sentence
+            yield cause
 
 
 def _within_rounding(got: Array, expected: Array, evidence: Evidence) -> Iterator[Cause]:
@@ -171,20 +161,20 @@ def _within_rounding(got: Array, expected: Array, evidence: Evidence) -> Iterato
     seen = got.astype(np.float64)
     if (abs(seen) <= bound).all():  # zeros come of much else
         return
-    for sentence, array in evidence.alternatives:
+    for cause, array in evidence.alternatives:
         if array.shape != got.shape or not (abs(array - expected) > _APART * bound).any():
             continue
         if (abs(seen - array) <= bound).mean() >= _NEARLY_ALL:
-            yield sentence
+            yield cause
 
 
 def _elsewhere(got: Array, expected: Array, evidence: Evidence) -> Iterator[Cause]:
     """What was only moved, and is all there, or is something else that is known, to the last bit."""
     if _same(got, expected):
         return
-    for sentence, array in evidence.alternatives:
+    for cause, array in evidence.alternatives:
         if _same(got, array):
-            yield sentence
+            yield cause
     if got.size > 1 and _same(np.sort(got, axis=None), np.sort(expected, axis=None)):
         yield values.PERMUTED()
     yield from sent_as(got, expected)
@@ -274,6 +264,6 @@ _LOSS_SCALES = range(7, 33)
 
 def _matching(got: Array, expected: Array, factors: list[tuple[float, Explanation]]) -> Iterator[Explanation]:
     if got.dtype.kind in "fi" and expected.any():
-        for value, sentence in factors:
+        for value, cause in factors:
             if value != 1 and _close(got, expected, value).all():
-                yield sentence
+                yield cause

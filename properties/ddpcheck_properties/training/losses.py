@@ -106,13 +106,13 @@ def _by_other_means(run: Run, windows: Windows, rank: int, mean: float) -> list[
 
 def _of_other_epochs_or_ranks(epochs: Sequence[Windows]) -> list[tuple[Cause, float]]:
     """The loss of the last of these epochs with earlier ones in it, or without a rank."""
-    counts, sums = zip(*map(_counts_and_sums, epochs), strict=True)
     known: list[tuple[Cause, float]] = []
-    if len(sums) > 1:
-        known.append((training.EPOCH_LOSS_OF_ALL_EPOCHS(), float(np.sum(sums) / np.sum(counts))))
-    for rank in range(len(sums[-1])) if len(sums[-1]) > 2 else ():
-        others = np.arange(len(sums[-1])) != rank
-        mean = float(sums[-1][others].sum() / max(1.0, counts[-1][others].sum()))
+    if len(epochs) > 1:
+        known.append((training.EPOCH_LOSS_OF_ALL_EPOCHS(), _mean([window for windows in epochs for window in windows])))
+    counts, sums = _counts_and_sums(epochs[-1])
+    for rank in range(len(sums)) if len(sums) > 2 else ():
+        others = np.arange(len(sums)) != rank
+        mean = float(sums[others].sum() / max(1.0, counts[others].sum()))
         known.append((training.EPOCH_LOSS_WITHOUT_RANK(rank=rank), mean))
     return known
 
