@@ -111,6 +111,15 @@ def test_a_changed_benchmark_gives_a_report_or_is_refused(tmp_path: Path, data: 
     assert shown.exit_code == 0 or (shown.exit_code == 2 and str(path) in shown.output), (shown.output, shown.exception)
 
 
+@pytest.mark.parametrize("name", ['"]; import os; os.abort(); x["', "../../x", "a\nb", "x" * 300])
+def test_a_name_is_no_code_and_no_path(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "failure.json"
+    Failure("numpy_sockets", 2, "check_a", JOB).save(path)
+    path.write_text(path.read_text().replace('"fc1"', json.dumps(name)))
+    with pytest.raises(UnreadableFile, match="should be a name"):
+        Failure.load(path)
+
+
 def test_too_many_operations_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "failure.json"
     Failure("numpy_sockets", 2, "check_a", Job(2, (AllReduce(TensorSpec((1,))),) * 100_000)).save(path)

@@ -450,3 +450,18 @@ def test_bounds_are_rounded_up() -> None:
     assert (made <= values * 1.02).all()
     assert bound(np.array([2.0, 2.0])) == "2.01"
     assert bound(np.array([np.nan, 1.0])).startswith("np.array([np.inf, ")
+
+
+def test_a_folder_that_another_user_can_enter_is_refused(tmp_path: Path) -> None:
+    (tmp_path / f"ddpcheck-{os.geteuid()}").mkdir(mode=0o777)
+    (tmp_path / f"ddpcheck-{os.geteuid()}").chmod(0o777)
+    path = write_script(tmp_path / "shows.py", RIGHT, JOBS["ring-tail-dropped"][0], TOLD)
+    done = subprocess.run(
+        [sys.executable, str(path)],
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode != 0
+    assert "should be a folder that only this user can enter" in done.stdout + done.stderr

@@ -24,6 +24,7 @@ from ..running.planning import installed_checks
 from ..storage.files import write_whole
 from ..verdict import Diagnosis, Verdict
 from . import collectives, repeated, samplers_and_runs, scores
+from .literals import text_literal
 from .replicas import Replicas
 from .text import NoScript, Text
 
@@ -174,7 +175,7 @@ def _constants(launcher: Launcher, reference: str, job: Job) -> str:
     method = launcher.start_method if isinstance(launcher, Multiprocessing) else ""
     return "\n".join(
         [
-            f'ADAPTER = "{reference}"  # or another one, named on the command line',
+            f"ADAPTER = {text_literal(reference)}  # or another one, named on the command line",
             f"WORLD_SIZE = {job.world_size}",
             f"HOSTS = {list(hosts)}  # how many ranks are told that they are on one host",
             f"START = {start}".replace("'", '"')

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-import pickle
+import stat
 import sys
 import tempfile
 import time
@@ -90,7 +91,7 @@ def expect_untouched(what: str, got: Any, argument: Any, given: Any) -> None:
 
 def expect_same_bits_on_all_ranks(arrays: Any, names: list[str]) -> None:
     """Rank 0 says so."""
-    mine = {name: None if arrays[name] is None else np.asarray(arrays[name]).tobytes() for name in names}
+    mine = {name: None if arrays[name] is None else np.asarray(arrays[name]).tobytes().hex() for name in names}
     everyone = from_all_ranks(mine)
     for name in names if place()[0] == 0 else []:
         differ = [rank for rank, other in enumerate(everyone) if other[name] != mine[name]]
@@ -103,21 +104,33 @@ def from_all_ranks(value: Any) -> list[Any]:
     files = [folder() / f"{seen['exchanges']}-{rank}" for rank in range(WORLD_SIZE)]
     while not all(file.exists() for file in files):
         time.sleep(0.005)  # not for ever: end_if_stuck() looks after that
-    return [pickle.loads(file.read_bytes()) for file in files]
+    return [json.loads(file.read_text()) for file in files]
 
 
 def share(value: Any) -> None:
     seen["exchanges"] += 1
-    folder().mkdir(exist_ok=True)
+    folder().mkdir(mode=0o700, exist_ok=True)
     file = folder() / f"{seen['exchanges']}-{place()[0]}"
-    file.with_suffix(".part").write_bytes(pickle.dumps(value))
+    file.with_suffix(".part").write_text(json.dumps(value, default=lambda number: number.item()))
     file.with_suffix(".part").replace(file)
 
 
 def folder() -> Path:
-    """The ranks know each other by their parent: this script, mpirun or torchrun."""
+    """The ranks know each other by their parent: this script, mpirun or torchrun. No other user can write there."""
     parent = int(os.environ.get("STARTED_BY", os.getppid()))
-    return Path(tempfile.gettempdir(), f"{Path(__file__).stem}-{parent}{since(parent)}")
+    return own_folder() / f"{Path(__file__).stem}-{parent}{since(parent)}"
+
+
+def own_folder() -> Path:
+    """A folder that this user owns and nobody else can enter; the script ends if another user has taken its name."""
+    found = Path(tempfile.gettempdir(), f"ddpcheck-{os.geteuid()}")
+    found.mkdir(mode=0o700, exist_ok=True)
+    status = found.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        sys.exit(
+            f"{found} should be a folder that only this user can enter; remove it, or set TMPDIR to another folder"
+        )
+    return found
 
 
 def since(process: int) -> str:

@@ -58,10 +58,16 @@ def _number(value: Any) -> str:
     return str(int(value)) if whole and (value != 0 or not np.signbit(value)) else str(value)
 
 
+def text_literal(text: str) -> str:
+    """A string as source text, whatever it holds."""
+    plain = text.isascii() and text.isprintable() and not set(text) & {'"', "\\"}
+    return f'"{text}"' if plain else repr(text)
+
+
 def declaration(value: Any, used: set[str]) -> str:
     """A dataclass as a call, fields at their default left out; the names of the classes go into `used`."""
     if isinstance(value, str):
-        return f'"{value}"'
+        return text_literal(value)
     if isinstance(value, tuple):
         inside = [declaration(item, used) for item in value]
         return f"({', '.join(inside)}{',' * (len(inside) == 1)})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing
 from functools import cache
 from typing import Any
@@ -12,6 +13,8 @@ from typeguard import CollectionCheckStrategy, TypeCheckError, check_type
 from .. import operations
 from ..job import MOST_RANKS, Job
 
+_NAME = re.compile(r"(?!.*\.\.)[\w. -]{0,200}", re.ASCII)
+"""Texts of a Job are names: of layers, dtypes, operations, folders. They go into scripts and paths."""
 _MOST_OPERATIONS = 10_000
 """Of one Job: drawn ones have some ten, and the longest that a check makes some hundred."""
 
@@ -35,6 +38,10 @@ def fits(value: Any, declared: Any, place: str) -> None:
 
 
 def _check(value: Any, place: str) -> None:
+    if isinstance(value, str) and not _NAME.fullmatch(value):
+        raise ValueError(
+            f"{place} is {value[:40]!r}, but should be a name of letters, digits, spaces, single dots, - and _"
+        )
     if isinstance(value, tuple):
         for number, part in enumerate(value):
             _check(part, f"{place}[{number}]")
