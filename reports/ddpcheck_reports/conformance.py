@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from ddpcheck.printable import fenced, in_markdown
 from ddpcheck.storage.results import Results
 from ddpcheck.verdict import SYMBOLS, Status, Verdict
 
@@ -48,7 +49,12 @@ def _summary(adapters: Sequence[str], verdicts: Sequence[Verdict]) -> str:
         counts = Counter(verdict.status for verdict in own)
         sizes = ", ".join(str(size) for size in sorted({verdict.world_size for verdict in own}))
         rows.append(
-            [adapter, sizes, *(str(counts[status]) for status in _MEANING), str(sum(verdict.jobs for verdict in own))]
+            [
+                in_markdown(adapter),
+                sizes,
+                *(str(counts[status]) for status in _MEANING),
+                str(sum(verdict.jobs for verdict in own)),
+            ]
         )
     return table(
         ["implementation", "world sizes", *(f"{SYMBOLS[status]} {status}" for status in _MEANING), "Jobs"], rows
@@ -69,7 +75,7 @@ def _family_table(adapters: Sequence[str], verdicts: Sequence[Verdict]) -> str:
             own = [verdict for verdict in verdicts if (verdict.adapter, verdict.check) == (adapter, check)]
             cells.append(" ".join(SYMBOLS[verdict.status] for verdict in sorted(own, key=lambda v: v.world_size)))
         rows.append([f"`{check}`", *cells])
-    return table(["check", *adapters], rows)
+    return table(["check", *map(in_markdown, adapters)], rows)
 
 
 def _failures(verdicts: Iterable[Verdict]) -> list[str]:
@@ -79,7 +85,7 @@ def _failures(verdicts: Iterable[Verdict]) -> list[str]:
             continue
         text = verdict.diagnosis.text() if verdict.diagnosis else verdict.reason
         found.append(
-            f"**{verdict.adapter}, world size {verdict.world_size}: `{verdict.check}`**\n\n```text\n{text}\n```"
+            f"**{in_markdown(verdict.adapter)}, world size {verdict.world_size}: `{verdict.check}`**\n\n{fenced(text)}"
         )
     return ["## Failures", *found] if found else []
 
@@ -89,7 +95,9 @@ def _reasons(verdicts: Iterable[Verdict]) -> list[str]:
     for verdict in verdicts:
         if verdict.status in ("skipped", "expected_failure"):
             reasons.setdefault((verdict.adapter, verdict.reason), {})[f"`{verdict.check}`"] = None
-    rows = [[adapter, reason, ", ".join(checks)] for (adapter, reason), checks in reasons.items()]
+    rows = [
+        [in_markdown(adapter), in_markdown(reason), ", ".join(checks)] for (adapter, reason), checks in reasons.items()
+    ]
     return (
         ["## Not judged, or failed as declared", table(["implementation", "because", "checks"], rows)] if rows else []
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..printable import fenced, in_markdown
 from ..storage.files import write_whole
 from ..verdict import SYMBOLS, Verdict
 from .evidence import Evidence
@@ -120,15 +121,15 @@ def markdown(evidence: Evidence, verdicts: list[Verdict]) -> str:
     """The same as a markdown page."""
     sentences = {law.name: law.sentence for law in LAWS}
     rows = [f"| {sentences[v.check]} | {_WORDS[v.status]} | {_cell(v)} |" for v in verdicts]
-    findings = [f"```text\n{verdict.diagnosis.text()}\n```" for verdict in verdicts if verdict.diagnosis]
+    findings = [fenced(verdict.diagnosis.text()) for verdict in verdicts if verdict.diagnosis]
     return (
         "\n\n".join(
             [
-                f"# Audit of {evidence.title}",
+                f"# Audit of {in_markdown(evidence.title)}",
                 f"**{answer(evidence, verdicts)[1]}**",
                 *findings,
                 "\n".join(["| law | result | |", "|---|---|---|", *rows]),
-                "\n".join(f"- {line}" for line in scope(evidence)),
+                "\n".join(f"- {in_markdown(line)}" for line in scope(evidence)),
             ]
         )
         + "\n"
@@ -137,7 +138,7 @@ def markdown(evidence: Evidence, verdicts: list[Verdict]) -> str:
 
 def _cell(verdict: Verdict) -> str:
     text = verdict.diagnosis.headline if verdict.diagnosis else verdict.reason.splitlines()[0] if verdict.reason else ""
-    return text.replace("|", "\\|")
+    return in_markdown(text).replace("|", "\\|")
 
 
 def write_markdown(evidence: Evidence, verdicts: list[Verdict], path: Path) -> None:

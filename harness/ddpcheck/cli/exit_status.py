@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -14,8 +15,12 @@ from types import FrameType
 
 import click
 
+from ..printable import cut, printable
 from ..storage.files import UnreadableFile, UnwritableFile
 from .output import in_any_encoding, is_pipe, reader_is_gone, reader_watched
+
+_LONGEST_ERROR = 20_000
+"""Characters of an error of usage, in which an adapter's own error may be quoted."""
 
 
 class ExitStatus(IntEnum):
@@ -61,7 +66,9 @@ def run(command: Callable[[], object]) -> int:
             sys.stdout.flush()
         return result if isinstance(result, int) else ExitStatus.WELL
     except click.ClickException as error:
-        error.show()
+        text = io.StringIO()
+        error.show(text)
+        _say(cut(printable(text.getvalue().rstrip()), _LONGEST_ERROR))
         return ExitStatus.UNUSABLE
     except (UnreadableFile, UnwritableFile) as error:
         _say(f"Error: {error}")

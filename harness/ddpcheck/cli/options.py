@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 import click
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from ..launchers.base import Launcher
+from ..printable import cut, printable
 from ..running.adapter_lookup import UnusableAdapter
 from ..running.suggestions import one_of
 from ..storage.files import UnreadableFile, UnwritableFile
@@ -35,6 +37,8 @@ LAUNCHERS = {
 }
 ATTACHED = ("attached", "Ranks that you start yourself, on any hosts: ddpcheck check ADAPTER --attach HOST:PORT")
 _WIDTH_OF_LOGS = 140
+_LONGEST_LINE = 4000
+"""Characters of one line that are shown; files keep them all."""
 
 
 def launcher_named(name: str) -> Launcher:
@@ -59,10 +63,17 @@ def usage_errors() -> Iterator[None]:
 
 
 class ShownConsole(Console):
-    """A console that says that nobody reads it by BrokenPipeError, not by an end of the process with status 1."""
+    """A console whose reader may go, which is a BrokenPipeError, and which shows texts that are not ours."""
 
     def on_broken_pipe(self) -> NoReturn:
         raise BrokenPipeError
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """What an adapter says is shown, and not obeyed: control characters become escapes, and what is very long is cut."""
+        for segment in super().render(renderable, options):
+            text = segment.text
+            plain = segment.control or text == "\n" or (text.isprintable() and len(text) <= _LONGEST_LINE)
+            yield segment if plain else Segment(cut(printable(text), _LONGEST_LINE), segment.style)
 
 
 def console() -> Console:

@@ -158,12 +158,12 @@ def save_junit(verdicts: Iterable[Verdict], path: Path) -> None:
         groups.setdefault((verdict.adapter, verdict.world_size), []).append(verdict)
     root = ET.Element("testsuites", name="ddpcheck")
     for (adapter, world_size), group in groups.items():
-        suite = ET.SubElement(root, "testsuite", {"name": f"{adapter}-w{world_size}", **_counts(group)})
+        suite = ET.SubElement(root, "testsuite", {"name": _xml_text(f"{adapter}-w{world_size}"), **_counts(group)})
         for verdict in group:
             case = ET.SubElement(
                 suite,
                 "testcase",
-                classname=f"{adapter}.{verdict.family}",
+                classname=_xml_text(f"{adapter}.{verdict.family}"),
                 name=f"{verdict.check}[w{world_size}]",
                 time=f"{verdict.seconds:.3f}",
             )

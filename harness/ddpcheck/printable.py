@@ -1,0 +1,31 @@
+"""Texts of adapters and scripts as people read them: without control characters, markup that counts, or great length."""
+
+from __future__ import annotations
+
+import re
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""All control characters but tab and line feed, marks that turn the direction of writing, and surrogates."""
+
+
+def printable(text: str) -> str:
+    """The text with control characters as escapes: a terminal would obey them."""
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def cut(text: str, most: int) -> str:
+    """At most so many characters of a text, and how many more there are."""
+    return text if len(text) <= most else f"{text[:most]} ... ({len(text) - most:,} more characters)"
+
+
+def in_markdown(text: str) -> str:
+    """A text as it is in a line of markdown, in which no part is a tag, a link, code or emphasis. Tables escape columns."""
+    return re.sub(
+        r"([\\`*\[\]])", r"\\\1", printable(text).replace("&", "&amp;").replace("<", "&lt;").replace("\n", " ")
+    )
+
+
+def fenced(text: str) -> str:
+    """A text as a block of code in markdown, whatever fences it holds itself."""
+    longest = max((len(found) for found in re.findall(r"`{3,}", text)), default=2)
+    return f"{'`' * (longest + 1)}text\n{printable(text)}\n{'`' * (longest + 1)}"

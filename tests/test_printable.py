@@ -1,0 +1,65 @@
+"""Texts that an adapter brings: what it calls itself, and its errors, are shown and obeyed by nothing."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddpcheck.cli import main
+from ddpcheck.printable import cut, fenced, in_markdown, printable
+
+HOSTILE = """
+from dataclasses import replace
+from ddpcheck_implementations.numpy_sockets import adapter as right
+
+def connect(context):
+    raise ValueError("\\x1b[2J<script>alert(1)</script>" + "x" * 5_000_000)
+
+adapter = replace(right, name="\\x1b[31m<b>mine</b>", connect=connect)
+"""
+
+
+@given(st.text())
+def test_no_control_character_is_left(text: str) -> None:
+    assert all(character.isprintable() or character in "\t\n" or ord(character) > 0x9F for character in printable(text))
+    assert printable(printable(text)) == printable(text)
+
+
+def test_markdown_holds_no_tag_and_no_fence_ends_early() -> None:
+    assert in_markdown("<b>a`b") == "&lt;b>a\\`b"
+    assert fenced("a\n```\nb").startswith("````text\n")
+
+
+def test_a_long_text_is_cut() -> None:
+    assert cut("abc", 3) == "abc"
+    assert cut("abcd", 3) == "abc ... (1 more characters)"
+
+
+def test_nothing_of_an_adapter_is_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(HOSTILE)
+    words = (
+        "check",
+        "mine.py:adapter",
+        "-w",
+        "1",
+        "--profile",
+        "quick",
+        "--junit",
+        "junit.xml",
+        "--markdown",
+        "page.md",
+    )
+    shown = CliRunner().invoke(main, words)
+    assert shown.exit_code == 1
+    assert "\x1b" not in shown.output
+    assert len(shown.output) < 100_000
+    page = Path("page.md").read_text(encoding="utf-8")
+    assert "\x1b" not in page
+    assert "<b>" not in page
+    assert "testsuite" in ET.parse("junit.xml").getroot().tag
