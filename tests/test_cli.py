@@ -70,12 +70,15 @@ def test_failure_is_shown_written_and_replayed(here: Path) -> None:
     assert result.exit_code == 1, result.output
     assert "✗ forgetful, 2 ranks: check_" in result.output
     assert "but should be" in result.output
-    command = re.search(r"run again: ddpcheck replay (bad/.*\.json)", result.output)
+    command = re.search(r"run again: ddpcheck replay (bad/.*\.json) --adapter (\S+)", result.output)
     assert command is not None
     assert not all(verdict.ok for verdict in Results.load(here / "r.json").verdicts)
     assert "<failure" in (here / "r.xml").read_text()
     assert "## Failures" in (here / "r.md").read_text()
-    again = ddpcheck("replay", command[1])
+    refused = ddpcheck("replay", command[1])
+    assert refused.exit_code == 2
+    assert "names code to run" in refused.output
+    again = ddpcheck("replay", command[1], "--adapter", command[2])
     assert again.exit_code == 1, again.output
     assert "all_reduce" in again.output
     assert "rank 0: done" in again.output
@@ -117,7 +120,7 @@ def test_many_failures_of_one_cause_are_told_once_and_last() -> None:
     end = result.output[result.output.index("what went wrong") :]
     assert re.search(r"^  The value is this rank's own: it is not reduced\.$", end, re.MULTILINE)
     assert re.search(r"^      (check_\w+, )+at 2, 3 ranks; operation 0, all_reduce sum of .* got ", end, re.MULTILINE)
-    command = re.search(r"begin with: ddpcheck replay (.*\.json)\n", end)
+    command = re.search(r"begin with: ddpcheck replay (.*\.json) --adapter", end)
     assert command is not None
     assert Path(command[1]).is_file()
     assert "skipped, because" not in end
@@ -127,13 +130,14 @@ def test_many_failures_of_one_cause_are_told_once_and_last() -> None:
 def test_what_failed_with_forked_ranks_is_replayed_with_forked_ranks() -> None:
     result = check(f"{MINIMAL}:forgetful", "-w", "2", "--launcher", "fork", "--failures", "bad")
     assert result.exit_code == 1, result.output
-    command = re.search(r"run again: ddpcheck replay (bad/.*\.json)", result.output)
+    command = re.search(r"run again: ddpcheck replay (bad/.*\.json) --adapter (\S+)", result.output)
     assert command is not None
     file = Path(command[1])
     assert '"launcher": "fork"' in file.read_text()
     assert 'METHOD = "fork"' in file.with_suffix(".py").read_text()
-    assert ddpcheck("replay", command[1]).exit_code == 1
-    again = ddpcheck("replay", command[1], "--launcher", "processes", "--script", "made.py")
+    own = "--adapter", command[2]
+    assert ddpcheck("replay", command[1], *own).exit_code == 1
+    again = ddpcheck("replay", command[1], *own, "--launcher", "processes", "--script", "made.py")
     assert again.exit_code == 1, again.output
     assert 'METHOD = ""' in Path("made.py").read_text()
 

@@ -98,3 +98,10 @@ def test_laws_keep_their_sentences_without_docstrings(tmp_path: Path, flag: str)
     assert ended.returncode == ExitStatus.WELL, ended.stderr
     listed = ddpcheck(tmp_path, "list", "checks", flags=[flag])
     assert listed.stdout == ddpcheck(tmp_path, "list", "checks").stdout
+
+
+def test_a_module_in_the_working_folder_does_not_stand_in_for_one_that_the_command_imports(tmp_path: Path) -> None:
+    for name in ("numpy", "hypothesis", "click"):
+        (tmp_path / f"{name}.py").write_text(f"raise RuntimeError('{name} of the working folder')\n")
+    ended = ddpcheck(tmp_path, "list", "capabilities", "numpy_sockets")
+    assert ended.returncode == ExitStatus.WELL, ended.stderr

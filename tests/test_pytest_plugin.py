@@ -47,7 +47,7 @@ def test_failure_shows_the_diagnosis_and_no_traceback(pytester: pytest.Pytester,
     write(pytester, f"['{MINIMAL}:forgetful'], world_sizes=[2], checks=['{sums}']")
     result = pytester.runpytest("--ddp-profile=quick")
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*rank 0: got *, but should be *", "*run again: ddpcheck replay *.json"])
+    result.stdout.fnmatch_lines(["*rank 0: got *, but should be *", "*run again: ddpcheck replay *.json*"])
     result.stdout.no_fnmatch_line("*bound.py*")
     assert sorted(file.suffix for file in (pytester.path / "ddpcheck-failures").iterdir()) == [".json", ".py"]
 

@@ -89,10 +89,10 @@ def main() -> None:
     Exit status: 0 all well; 1 something failed; 2 the command could not be run as given; 70 ddpcheck itself failed; 130, 143
     and 129 Ctrl-C, SIGTERM and SIGHUP ended it.
     """
-    # a user's adapter lies where the user stands, as with `python -m`
+    # a user's adapter lies where the user stands, but a numpy.py there does not stand in for the installed one
     here = str(Path.cwd())
     if here not in sys.path:
-        sys.path.insert(0, here)
+        sys.path.append(here)
 
 
 def program() -> NoReturn:

@@ -11,7 +11,8 @@ from ..job import Job
 from ..launchers.base import Launcher
 from ..ranks.attaching import StartFailed
 from ..run import run_check
-from ..running.adapter_lookup import resolve
+from ..running.adapter_lookup import names_file, resolve
+from ..running.failure_files import replay_command
 from ..running.planning import installed_checks
 from ..running.suggestions import one_of
 from ..standalone import FailedCheck, NoScript, write_script
@@ -40,12 +41,13 @@ def command(
 ) -> None:
     """Run the Job in FILE again; show what every rank saw, and what the check says of it.
 
-    `ddpcheck check` writes a FILE for each failing Job. Exit status 1 if the check fails again.
+    `ddpcheck check` writes a FILE for each failing Job. An adapter at a path is run only if --adapter names it, or after a
+    question. Exit status 1 if the check fails again.
     """
     out = console()
     with usage_errors():
         failure = Failure.load(file)
-        reference = adapter or failure.adapter
+        reference = adapter or _trusted(failure.adapter, file)
         name = resolve(reference)[0].name
         checks = {check.name: check for check in installed_checks()}
         check = checks[one_of(failure.check, checks, "check")]
@@ -70,6 +72,15 @@ def command(
         _write_script(script_file, reference, failure.job, told, launcher)
         out.print(f"stand-alone: python {script_file}", markup=False, soft_wrap=True)
     sys.exit(0 if verdict.ok else 1)
+
+
+def _trusted(reference: str, file: Path) -> str:
+    """The adapter that a file names. Code at a path may be somebody else's choice: ValueError without a yes."""
+    if names_file(reference) and not (
+        sys.stdin.isatty() and click.confirm(f"{file} names code to run: {reference}. Run it?")
+    ):
+        raise ValueError(f"{file} names code to run, {reference}; to run it: {replay_command(file)}")
+    return reference
 
 
 def _write_script(path: Path, reference: str, job: Job, told: FailedCheck, launcher: Launcher | None) -> None:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from ..running.failure_files import replay_command
 from ..running.failure_groups import alike
 from ..storage.results import failure_file, visible_cores
 from ..verdict import SYMBOLS, Diagnosis, Verdict
@@ -59,7 +60,7 @@ def show_failure(console: Console, verdict: Verdict, file: Path | None, script: 
     if len(lines) > _DETAIL_LINES:
         console.print(f"    ... {len(lines) - _DETAIL_LINES} more lines; --json and --junit keep them all", style="dim")
     if file is not None:
-        console.print(f"    run again: ddpcheck replay {escape(str(file))}", style="cyan", soft_wrap=True)
+        console.print(f"    run again: {escape(replay_command(file))}", style="cyan", soft_wrap=True)
     if script is not None:
         console.print(f"    stand-alone: python {escape(str(script))}", style="cyan", soft_wrap=True)
     console.print()
@@ -190,8 +191,8 @@ def show_causes(console: Console, verdicts: Iterable[Verdict], failures: Path) -
         checks = _some(list(dict.fromkeys(name for group in left for name in group.checks)))
         console.print(f"  and {len(left)} more, of which those in front may be the cause: {checks}", soft_wrap=True)
     file = failure_file(failures, found[0].first)
-    if file is not None:
-        console.print(f"begin with: ddpcheck replay {escape(str(file))}", style="cyan", soft_wrap=True)
+    if file is not None and file.exists():
+        console.print(f"begin with: {escape(replay_command(file))}", style="cyan", soft_wrap=True)
 
 
 def _some(names: list[str], first: str = "") -> str:

@@ -58,6 +58,11 @@ def resolve(reference: str) -> tuple[Adapter, str]:
     return adapter, f"{Path(place).resolve()}:{attribute}" if place.endswith(".py") else full
 
 
+def names_file(reference: str) -> bool:
+    """Whether a reference names a file of Python, and not an installed adapter or a module."""
+    return reference.rpartition(":")[0].endswith(".py")
+
+
 _TRAINS = re.compile(r"\.backward\(|optimi[sz]er\.step\(|Trainer\(|\.fit\(")
 _RUNS = re.compile(r"^(if __name__ ==|main\(|train\(|\w+\.fit\()", re.MULTILINE)
 _ADAPTER = re.compile(r"^\w*adapter\w*\s*[:=]|^import ddpcheck|^from ddpcheck", re.MULTILINE)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from ..launchers.base import Launcher
 from ..standalone import write_beside
 from ..storage.files import UnwritableFile
-from ..storage.results import write_failure
+from ..storage.results import Failure, write_failure
 from ..verdict import Verdict
+from .adapter_lookup import names_file
+
+
+def replay_command(file: Path) -> str:
+    """The command that runs a Job again. It names an adapter at a path: replay runs none that only the Job's file names."""
+    reference = Failure.load(file).adapter
+    words = ["ddpcheck", "replay", str(file)]
+    return shlex.join([*words, "--adapter", reference] if names_file(reference) else words)
 
 
 class FailureFiles:

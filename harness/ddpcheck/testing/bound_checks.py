@@ -15,7 +15,7 @@ from ..launchers.templates import Templates
 from ..run import CheckRunner, Settings
 from ..running.adapter_lookup import UnusableAdapter
 from ..running.expected_failures import Expectations
-from ..running.failure_files import FailureFiles
+from ..running.failure_files import FailureFiles, replay_command
 from ..running.planning import Item, installed_checks, plan
 from ..running.profiles import profile_named
 from ..verdict import Verdict
@@ -73,7 +73,7 @@ class BoundCheck:
         file, script = files.write(self.item.reference, verdict)
         if file is None:
             return f"{text}\n  {files.problem}" if files.problem else text
-        return f"{text}\n  run again: ddpcheck replay {file}" + (f"\n  stand-alone: python {script}" if script else "")
+        return f"{text}\n  run again: {replay_command(file)}" + (f"\n  stand-alone: python {script}" if script else "")
 
 
 def bound_checks(
