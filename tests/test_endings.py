@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,14 @@ def connect(context):
 adapter = replace(right, name="ends its driver", connect=connect)
 """
 QUICK = ("-w", "1", "--profile", "quick", "-c", "sampler")
+
+
+@pytest.fixture(autouse=True)
+def heard() -> Iterator[None]:
+    """Processes hear SIGHUP, also where the tests run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 def ddpcheck(folder: Path, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -62,6 +72,33 @@ def test_an_adapter_that_ends_the_process_is_no_verdict(tmp_path: Path, command:
     ended = ddpcheck(tmp_path, command, "mine.py:adapter")
     assert ended.returncode == ExitStatus.UNUSABLE
     assert f"mine.py, line 3 ended ddpcheck by os._exit({status}): nothing is judged" in ended.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"])
+def test_ranks_that_train_end_with_their_command(tmp_path: Path, name: str) -> None:
+    number: signal.Signals = getattr(signal, name)
+    words = [sys.executable, "-m", "ddpcheck", "train", "numpy_sockets", "--epochs", "100000", "--no-compare"]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+        handles = [os.pidfd_open(rank) for rank in _ranks_below(running)]
+        running.send_signal(number)
+        running.wait(60)
+    ended = [bool(select.select([handle], [], [], 30)[0]) for handle in handles]
+    for handle in handles:
+        os.close(handle)
+    assert ended == [True, True]
+    assert running.returncode == (-number if number == signal.SIGKILL else 128 + number)
+
+
+def _ranks_below(running: subprocess.Popen[bytes]) -> list[int]:
+    """Wait until both ranks run as the program that trains; who they are."""
+    children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+    while running.poll() is None:
+        ranks = [int(child) for child in children.read_text().split()]
+        known = [rank for rank in ranks if "ddpcheck.training" in Path(f"/proc/{rank}/cmdline").read_text()]
+        if len(known) == 2:
+            return known
+    raise AssertionError("the command ended by itself")
 
 
 def test_without_a_reader_the_run_stops(tmp_path: Path) -> None:

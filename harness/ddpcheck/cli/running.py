@@ -10,6 +10,8 @@ import click
 from rich.console import Console
 
 from ..launchers.base import Launcher
+from ..launchers.pids import DRIVER
+from ..launchers.processes import Processes
 from .exit_status import status_of
 
 _PROGRAMS_OWN = (0, 1, 2)
@@ -26,7 +28,8 @@ def run_ranks(launcher: Launcher, command: Sequence[str], ranks: int, variables:
     # threads of several ranks on the same cores stand in each other's way
     threads = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": "1"}
     sys.stdout.flush()
-    launched = launcher.start(command, ranks, threads | dict(variables), inherit_output=True)
+    here = {DRIVER: str(os.getpid())} if isinstance(launcher, Processes) else {}  # whose ranks are its children
+    launched = launcher.start(command, ranks, threads | here | dict(variables), inherit_output=True)
     try:
         status = launched.wait()
         if status not in _PROGRAMS_OWN:

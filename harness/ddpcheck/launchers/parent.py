@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.process import BaseProcess
 
-from .pids import open_process
+from .pids import end_with_parent, open_process
 
 ENDED = struct.Struct("ii")
 """What the driver is told of each rank that ends: the rank, and its exit status."""
@@ -35,7 +35,6 @@ _WORKER = "ddpcheck.worker"
 _TAKE_AN_ADAPTER = (_WORKER, "ddpcheck.training")
 _LOOK_EVERY = 20  # ms, where no handle tells that a process has ended
 _LEAVE_WITHIN = 2.0
-_PR_SET_PDEATHSIG = 1
 _OWN: list[int] = []  # files of this process that a forked rank is to close
 
 
@@ -104,13 +103,7 @@ def _module(command: Sequence[str]) -> str | None:
 
 def _end_with(starter: int) -> None:
     """End this process when its parent has ended. starter: who has forked it, or 0 if that is a fork server."""
-    if sys.platform == "linux" and starter:
-        import ctypes
-
-        # the kernel does so, even if this process is stuck
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != starter:  # it was quicker
-            os._exit(1)
+    if starter and end_with_parent(starter):
         return
     parent = multiprocessing.parent_process()
 

@@ -13,6 +13,7 @@ import click
 from ..contract.adapter import Adapter, Facets
 from ..contract.rank_context import RankContext, rank_context
 from ..contract.validation import causes_of_facets, problems_of_facets
+from ..launchers.pids import DRIVER, end_with_parent
 from ..running.adapter_lookup import UnusableAdapter, missing_modules, resolve
 from . import datasets
 from .comparison import compare
@@ -143,6 +144,8 @@ def program(adapter: str, **values: Any) -> int:
 
 
 def main() -> NoReturn:
+    if driver := os.environ.pop(DRIVER, ""):
+        end_with_parent(int(driver))
     try:
         status = int(program.main(prog_name="python -m ddpcheck.training", standalone_mode=False) or DONE)
     except click.Abort:
