@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from ddpcheck.causes import KINDS, Cause, Elements, Kind
 
+REPORTS = Path(__file__).parents[1] / "reports"
 HEADLINE_WORDS = 20
 SENTENCE_WORDS = 25
 RIDDLES = re.compile(
@@ -100,3 +102,14 @@ def test_mistakes_in_the_catalogue_are_errors() -> None:
         lacking()
     with pytest.raises(TypeError, match="has no parameter"):
         lacking(**{name: EXAMPLES[type_] for name, type_ in lacking.parameters.items()}, misspelt=1)
+
+
+def test_every_cause_is_shown_by_a_fault_or_listed_as_not_yet_shown() -> None:
+    """The pages are made by runs of all faults and of all broken scripts. The list may only become shorter."""
+    faults = (REPORTS / "kill-matrix.md").read_text(encoding="utf-8").partition("## Causes that faults show")[2]
+    scripts = (REPORTS / "audit-matrix.md").read_text(encoding="utf-8")
+    shown = set(re.findall(r"^\| `([a-z0-9-]+)` \|", faults, re.MULTILINE))
+    shown |= set(re.findall(r"[a-z0-9]+(?:-[a-z0-9]+)+", scripts)) & set(KINDS)
+    unshown = (Path(__file__).parent / "unshown_causes.txt").read_text(encoding="utf-8").split()
+    assert shown <= set(KINDS)
+    assert sorted(set(KINDS) - shown) == unshown
