@@ -21,7 +21,7 @@ import numpy as np
 
 from ddpcheck.contract import Capabilities
 from ddpcheck.contract.adapter import Adapter, Facets
-from ddpcheck.execution import Execution
+from ddpcheck.execution import ContractBroken, Execution
 from ddpcheck.job import Job
 from ddpcheck.trace import Outcome, RankTrace, Trace
 from ddpcheck.values import Array
@@ -118,7 +118,7 @@ class ThreadedSession:
 
         def one(rank: int) -> None:
             outcome: Outcome = "done"
-            error = ""
+            error, form = "", None
             execution = None
             try:
                 facets = self.wire(ThreadCollectives(table, rank), rank, self.world_size)
@@ -127,12 +127,15 @@ class ThreadedSession:
                     execution.run()
             except LostError:
                 outcome = "hung"
+            except ContractBroken as broken:
+                outcome, error, form = "invalid", str(broken), broken.form
             except Exception:
                 outcome, error = "raised", traceback.format_exc()
             finally:
                 table.leave()
             records = tuple(execution.records) if execution else ()
-            ranks[rank] = RankTrace(rank, outcome, records, error, failed_at=None if outcome == "done" else 1.0)
+            failed_at = None if outcome == "done" else 1.0
+            ranks[rank] = RankTrace(rank, outcome, records, error, failed_at=failed_at, wrong_form=form)
 
         threads = [threading.Thread(target=one, args=(rank,)) for rank in range(self.world_size)]
         with tempfile.TemporaryDirectory() as folder:
