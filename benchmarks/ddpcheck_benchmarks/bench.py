@@ -41,31 +41,39 @@ _OVERSUBSCRIBED = 1 << 20
 @click.command("bench")
 @click.argument("adapters", nargs=-1)
 @click.option(
-    "-w", "--world-size", "world_sizes", callback=sizes_option, help="As 1,2,4 or 1-4.  [default: 1,2,4,8; quick: 1,2]"
+    "-w",
+    "--world-size",
+    "world_sizes",
+    callback=sizes_option,
+    help="World sizes, such as 1,2,4 or 1-4.  [default: 1,2,4,8; quick: 1,2]",
 )
 @click.option("--sizes", help="Bytes: 4B..1MiB (each 8 x the one before), or 4B,64KiB.  [default: 4B..256MiB]")
 @click.option(
-    "--collectives", help="Names, with commas between, or all, or none.  [default: all; with --link: all_reduce]"
+    "--collectives", help="Names, separated by commas, or all, or none.  [default: all; with --link: all_reduce]"
 )
 @click.option(
     "--steps",
     "models",
-    help=f"Training steps of {', '.join(MODELS)}, with commas between, or none.  [default: all but emulated; quick: "
+    help=f"Training steps of {', '.join(MODELS)}, separated by commas, or none.  [default: all but emulated; quick: "
     "small,medium; with --link: emulated]",
 )
 @click.option(
     "--buckets",
-    help="Values of the option bucket_cap_mb, of implementations that have it.  [default: 0.5,1,5,25; with --link: "
+    help="Values of the option bucket_cap_mb, where an implementation has it.  [default: 0.5,1,5,25; with --link: "
     "1,25; quick: none]",
 )
 @click.option("--launches", type=COUNT, help="How often to start the ranks.  [default: 5; quick: 3; with --link: 2]")
-@click.option("--minutes", type=Finite(0, 1e6, min_open=True), help="What all may take.  [default: 14; quick: 3]")
-@click.option("--seed", type=SEED, default=0, show_default=True, help="Of the order of sizes.")
+@click.option(
+    "--minutes", type=Finite(0, 1e6, min_open=True), help="Minutes for the whole run.  [default: 14; quick: 3]"
+)
+@click.option("--seed", type=SEED, default=0, show_default=True, help="The seed of the order of sizes.")
 @click.option(
     "--link",
     help="Rate of links (1Gbit/s, 10GbE) between emulated hosts; needs root. Steps wait for an emulated accelerator.",
 )
-@click.option("--ranks-per-host", default=1, show_default=True, type=RANKS, help="With --link.")
+@click.option(
+    "--ranks-per-host", default=1, show_default=True, type=RANKS, help="Ranks on each emulated host, with --link."
+)
 @click.option("--quick", is_flag=True, help="Fewer sizes, world sizes and launches: a first impression.")
 @click.option("--json", "json_file", type=_FILE, help="Write results as pytest-benchmark does, after every launch.")
 def command(

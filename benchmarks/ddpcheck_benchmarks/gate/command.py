@@ -29,27 +29,27 @@ RAW = "gate.npz"
 
 @click.command()
 @click.argument("adapter", required=False)
-@click.option("--base", help="What to compare with: a branch, tag or commit. It is the commit from which head left it.")
-@click.option("--head", help="What is judged: a branch, tag or commit. [default: the working tree as it is]")
-@click.option(
-    "--benchmarks", help="What to measure, such as step,all_reduce:64KiB,barrier. [default: step,all_reduce:1MiB]"
-)
+@click.option("--base", help="The branch, tag or commit to compare with; the commit at which head left it is measured.")
+@click.option("--head", help="The branch, tag or commit to judge. [default: the working tree as it is]")
+@click.option("--benchmarks", help="Benchmarks, such as step,all_reduce:64KiB,barrier. [default: step,all_reduce:1MiB]")
 @click.option("-w", "--world-size", default=2, show_default=True, type=RANKS, help="Ranks of each side.")
-@click.option("--path", "paths", multiple=True, help="A folder of the repository to import from; may be repeated.")
-@click.option("--setup", help="A shell command that makes each side ready in a fresh virtual environment of its own.")
-@click.option("--base-python", default=sys.executable, help="The interpreter of base.")
-@click.option("--head-python", default=sys.executable, help="The interpreter of head.")
+@click.option("--path", "paths", multiple=True, help="A folder of the repository to import from. Repeatable.")
+@click.option("--setup", help="A shell command that prepares each side in a fresh virtual environment.")
+@click.option("--base-python", default=sys.executable, help="The Python interpreter of base.")
+@click.option("--head-python", default=sys.executable, help="The Python interpreter of head.")
 @click.option(
-    "--counts-only", is_flag=True, help="Compare bytes, messages and collectives only: seconds, on any machine."
+    "--counts-only",
+    is_flag=True,
+    help="Compare only bytes, messages and collectives. This takes seconds, on any machine.",
 )
-@click.option("--accept-more", is_flag=True, help="More bytes, messages or collectives are meant, and no regression.")
+@click.option("--accept-more", is_flag=True, help="Accept more bytes, messages or collectives.")
 @click.option("--strict", is_flag=True, help="Exit with 2 if a benchmark could not be decided.")
 @click.option(
     "--json", "folder", type=click.Path(file_okay=False, path_type=Path), help=f"Write base.json, head.json, {RAW}."
 )
 @click.option("--markdown", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write a summary here.")
-@click.option("--seed", type=SEED, help="Of the order in which sides start and take turns. [default: drawn]")
-@click.option("--replay", type=click.Path(dir_okay=False, path_type=Path), help=f"Decide again by a {RAW}.")
+@click.option("--seed", type=SEED, help="The seed of the order in which sides take turns. [default: drawn]")
+@click.option("--replay", type=click.Path(dir_okay=False, path_type=Path), help=f"Decide again from a recorded {RAW}.")
 def command(
     adapter: str | None,
     base: str | None,

@@ -42,9 +42,11 @@ _USUAL_LINK = "25GbE:20us"
 
 @click.command("project")
 @click.option(
-    "--from", "files", multiple=True, type=_FILE, help="Measured times: JSON of ddpcheck bench. May be given again."
+    "--from", "files", multiple=True, type=_FILE, help="Measured times: a JSON file of ddpcheck bench. Repeatable."
 )
-@click.option("--link", "link_text", metavar="RATE:LATENCY", help="The link of each host, as 25GbE:20us or 3GB/s:5us.")
+@click.option(
+    "--link", "link_text", metavar="RATE:LATENCY", help="The link of each host, such as 25GbE:20us or 3GB/s:5us."
+)
 @click.option("--ranks", "ranks_text", default="8..4096", show_default=True, help="Doubling, or a list: 8,16,64.")
 @click.option("--model-bytes", default="100MB", show_default=True, help="Bytes of gradients. 100MB is a ResNet-50.")
 @click.option(
@@ -52,17 +54,23 @@ _USUAL_LINK = "25GbE:20us"
 )
 @click.option("--compute", help="Time of one rank's forward and backward. [default: as measured in --from, else 100ms]")
 @click.option(
-    "--slowed-communication", default=1.0, show_default=True, type=Finite(1, 1e6), help="By compute beside it."
+    "--slowed-communication",
+    default=1.0,
+    show_default=True,
+    type=Finite(1, 1e6),
+    help="The factor by which compute slows communication beside it.",
 )
 @click.option(
-    "--slowed-compute", default=1.0, show_default=True, type=Finite(1, 1e6), help="By communication beside it."
+    "--slowed-compute",
+    default=1.0,
+    show_default=True,
+    type=Finite(1, 1e6),
+    help="The factor by which communication slows compute beside it.",
 )
-@click.option(
-    "--algorithm", help="All-reduce is known to be this one. [default: the one that predicts best what was left out]"
-)
+@click.option("--algorithm", help="The algorithm of all-reduce. [default: the one that predicts held-out times best]")
 @click.option("--simulate", is_flag=True, help="Compare the formulas with SimGrid, message by message, up to 64 ranks.")
-@click.option("--json", "json_file", type=_FILE, help="Write everything.")
-@click.option("--markdown", "markdown_file", type=_FILE, help="Write the tables.")
+@click.option("--json", "json_file", type=_FILE, help="Write all tables as JSON.")
+@click.option("--markdown", "markdown_file", type=_FILE, help="Write the tables as markdown.")
 def command(
     files: tuple[Path, ...],
     link_text: str | None,

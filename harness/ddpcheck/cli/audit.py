@@ -34,10 +34,14 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     type=Whole(0, 1_000_000),
     default=6,
     show_default=True,
-    help="Steps compared with one process; 0: none.",
+    help="Optimizer steps to compare with one process; 0 compares none.",
 )
 @click.option(
-    "--seconds", type=Finite(0, 86_400), default=10.0, show_default=True, help="How long to look on after these steps."
+    "--seconds",
+    type=Finite(0, 86_400),
+    default=10.0,
+    show_default=True,
+    help="Seconds to keep recording after these steps.",
 )
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as for python -m.")
 @click.option("--no-gpu", is_flag=True, help="Run a script for CUDA and NCCL on the CPU, with Gloo.")
@@ -45,20 +49,24 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "--resume-check",
     nargs=2,
     metavar="'ARGS' 'ARGS'",
-    help="Arguments of a run that stops early, and of one that goes on from its checkpoint; compared with the whole run.",
+    help="Arguments of a run that stops early, and of one that resumes from its checkpoint. Both are compared with the whole run.",
 )
 @click.option(
     "--deadline",
     type=SECONDS,
     default=30.0,
     show_default=True,
-    help="Seconds without progress; then ranks hang.",
+    help="Seconds without progress until ranks count as hung.",
 )
 @click.option("--json", "json_file", type=_FILE, help="Write verdicts and evidence, which --judge reads.")
 @click.option("--junit", "junit_file", type=_FILE, help="Write JUnit XML.")
 @click.option("--markdown", "markdown_file", type=_FILE, help="Write the page as markdown.")
-@click.option("--judge", "judged", type=_FILE, help="Judge the evidence in a file of --json again; nothing runs.")
-@click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep the journals in this folder.")
+@click.option(
+    "--judge", "judged", type=_FILE, help="Judge the evidence in a --json file again, without running the script."
+)
+@click.option(
+    "--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep the recorded journals in this folder."
+)
 def command(
     script: str | None,
     arguments: tuple[str, ...],

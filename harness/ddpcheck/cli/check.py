@@ -37,30 +37,48 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.command("check")
 @click.argument("adapters", nargs=-1)
 @click.option(
-    "-w", "--world-size", "world_sizes", callback=sizes_option, help="As 1,2,4 or 1-4; else those of the profile."
+    "-w",
+    "--world-size",
+    "world_sizes",
+    callback=sizes_option,
+    help="World sizes, such as 1,2,4 or 1-4. Default: those of the profile.",
 )
-@click.option("-c", "--check", "patterns", multiple=True, help="A family, a check, or a part of its name. Repeatable.")
 @click.option(
-    "--profile", default="default", show_default=True, type=click.Choice(list(PROFILES)), help="How hard to look."
+    "-c",
+    "--check",
+    "patterns",
+    multiple=True,
+    help="Run only this family, or checks with this text in their names. Repeatable.",
 )
-@click.option("--seed", type=SEED, help="Draw other Jobs than last time. Without it every run draws the same.")
+@click.option(
+    "--profile",
+    default="default",
+    show_default=True,
+    type=click.Choice(list(PROFILES)),
+    help="How many Jobs are drawn, and the world sizes.",
+)
+@click.option("--seed", type=SEED, help="Draw other Jobs. Default: every run draws the same Jobs.")
 @click.option("-x", "--exitfirst", is_flag=True, help="Stop at the first failure.")
 @click.option(
     "--deadline",
     type=SECONDS,
     default=10.0,
     show_default=True,
-    help="Seconds for one operation of a Job; then its ranks hang.",
+    help="Seconds until an operation counts as hung.",
 )
 @click.option(
-    "--expect-failure", "expected", multiple=True, metavar="NAME=REASON", help="Strict. NAME@2,3 for world sizes."
+    "--expect-failure",
+    "expected",
+    multiple=True,
+    metavar="NAME=REASON",
+    help="Expect this check to fail; a pass is then a failure. NAME@2,3 limits it to world sizes.",
 )
 @click.option(
     "--sessions",
     type=COUNT,
-    help="World sizes at work at once, where the adapter promises shares_host. Else one more than cores, or 1 with -x.",
+    help="World sizes that run at once, if the adapter promises shares_host. Default: CPU count + 1; 1 with -x.",
 )
-@click.option("--json", "json_file", type=_FILE, help="Write verdicts and environment.")
+@click.option("--json", "json_file", type=_FILE, help="Write verdicts and environment as JSON.")
 @click.option("--junit", "junit_file", type=_FILE, help="Write JUnit XML.")
 @click.option("--markdown", "markdown_file", type=_FILE, help="Write a conformance report.")
 @click.option(
@@ -68,10 +86,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     default="ddpcheck-failures",
     show_default=True,
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for failing Jobs.",
+    help="The folder for failing Jobs.",
 )
-@click.option("--launcher", "launcher_name", type=click.Choice(list(LAUNCHERS)), help="Instead of the adapter's own.")
-@click.option("--attach", metavar="HOST:PORT", help="Wait there for ranks that you start yourself.")
+@click.option(
+    "--launcher", "launcher_name", type=click.Choice(list(LAUNCHERS)), help="The launcher. Default: the adapter's own."
+)
+@click.option("--attach", metavar="HOST:PORT", help="Wait at this address for ranks that you start yourself.")
 def command(
     adapters: tuple[str, ...],
     world_sizes: tuple[int, ...] | None,

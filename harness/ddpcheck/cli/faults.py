@@ -34,19 +34,23 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.command("faults")
 @click.argument("patterns", nargs=-1)
 @click.option(
-    "--profile", default="default", show_default=True, type=click.Choice(list(PROFILES)), help="How hard to look."
+    "--profile",
+    default="default",
+    show_default=True,
+    type=click.Choice(list(PROFILES)),
+    help="How many Jobs are drawn.",
 )
-@click.option("--every", is_flag=True, help="Run all checks on each fault, not only until one fails.")
-@click.option("--seed", type=SEED, help="Draw other Jobs than last time.")
+@click.option("--every", is_flag=True, help="Run all checks on each fault. Default: until one fails.")
+@click.option("--seed", type=SEED, help="Draw other Jobs. Default: every run draws the same Jobs.")
 @click.option(
     "--deadline",
     type=SECONDS,
     default=3.0,
     show_default=True,
-    help="Seconds for one operation of a Job; then its ranks hang.",
+    help="Seconds until an operation counts as hung.",
 )
-@click.option("--unusual", is_flag=True, help="Correct adapters that work otherwise than most: none may be flagged.")
-@click.option("--json", "json_file", type=_FILE, help="Write what became of each.")
+@click.option("--unusual", is_flag=True, help="Run correct adapters that work in unusual ways; no check may fail.")
+@click.option("--json", "json_file", type=_FILE, help="Write the outcome of each as JSON.")
 @click.option("--markdown", "markdown_file", type=_FILE, help="Write the kill matrix.")
 def command(
     patterns: tuple[str, ...],

@@ -39,14 +39,14 @@ class Cluster:
 @click.argument("program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("-n", "--nproc-per-node", type=RANKS, default=1, show_default=True, help="Ranks per host.")
-@click.option("--nnodes", type=RANKS, help="Hosts; by default as many as --hosts names, else 1.")
-@click.option(
-    "--master-addr", help="Where rank 0 is met: an address that all hosts can reach.  [default: the first host]"
-)
+@click.option("--nnodes", type=RANKS, help="Number of hosts. Default: the number of --hosts, or 1.")
+@click.option("--master-addr", help="The address of rank 0, which all hosts can reach. Default: the first host.")
 @click.option("--master-port", type=Whole(1, 65535), help=f"Rank 0's port.  [default: {DEFAULT_MASTER_PORT}]")
-@click.option("--hosts", help="Names of the hosts, with commas between.")
+@click.option("--hosts", help="Names of the hosts, separated by commas.")
 @click.option(
-    "--engine", type=click.Choice(list(_LAUNCHER_OF)), help="What starts ranks.  [default: what fits PROGRAM]"
+    "--engine",
+    type=click.Choice(list(_LAUNCHER_OF)),
+    help="The engine that starts the ranks. Default: the engine that fits PROGRAM.",
 )
 @click.option("--run", is_flag=True, help="Start the ranks here, on this host.")
 def command(

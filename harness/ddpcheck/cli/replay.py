@@ -25,16 +25,21 @@ from .show import ranks, show_failure, symbol
 
 @click.command("replay")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("--adapter", help="Run the Job on another implementation.")
+@click.option("--adapter", help="Run the Job on this adapter. Default: the adapter that failed.")
 @click.option(
-    "--launcher", "launcher_name", type=click.Choice(list(LAUNCHERS)), help="Instead of the one that it failed with."
+    "--launcher",
+    "launcher_name",
+    type=click.Choice(list(LAUNCHERS)),
+    help="The launcher. Default: the launcher with which the Job failed.",
 )
-@click.option("--deadline", type=SECONDS, default=10.0, show_default=True, help="Seconds for one operation.")
+@click.option(
+    "--deadline", type=SECONDS, default=10.0, show_default=True, help="Seconds until an operation counts as hung."
+)
 @click.option(
     "--script",
     "script_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write a Python script that shows it without ddpcheck's harness.",
+    help="Write a stand-alone Python script that shows the failure.",
 )
 def command(
     file: Path, adapter: str | None, launcher_name: str | None, deadline: float, script_file: Path | None

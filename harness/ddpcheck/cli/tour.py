@@ -24,7 +24,13 @@ REFERENCES = ("numpy_sockets", "numpy_mpi", "torch_ddp")
 
 
 @click.command("tour")
-@click.option("-w", "--world-size", "world_sizes", callback=sizes_option, help="Else 1,2,3.")
+@click.option(
+    "-w",
+    "--world-size",
+    "world_sizes",
+    callback=sizes_option,
+    help="World sizes, such as 1,2,4 or 1-4. Default: 1,2,3.",
+)
 @click.option("--train/--no-train", default=True, show_default=True, help="Train each on 2 ranks after checking it.")
 def command(world_sizes: tuple[int, ...] | None, train: bool) -> None:
     """Check the reference implementations that can run here, quickly, then train each on handwritten digits."""
