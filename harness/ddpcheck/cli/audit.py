@@ -49,7 +49,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "--resume-check",
     nargs=2,
     metavar="'ARGS' 'ARGS'",
-    help="Arguments of a run that stops early, and of one that resumes from its checkpoint. Both are compared with the whole run.",
+    help="Arguments of a run that stops early and of one that resumes from its checkpoint; compared with the whole run.",
 )
 @click.option(
     "--deadline",
