@@ -1,11 +1,11 @@
-"""What a check is: a plain function `check_<what_must_hold>(session)`, with its family and what it needs.
+"""A check: a plain function `check_<subject>_<verb>_<condition>(session)` with its family and the promises that it needs.
 
     @law("collectives", needs.collectives.operations("all_reduce"))
     def check_all_reduce_sums_exactly(session: Session) -> None:
         '''All-reduce gives the exact sum of the ranks' arrays.'''
 
-It runs Jobs on the session, judges their Traces, and raises Finding if what must hold does not. It knows capabilities,
-never an implementation's name. What it returns, if anything, is a note to its verdict. The first paragraph of its docstring
+It runs Jobs on the session, judges their Traces, and raises Finding if its law is broken. It knows capabilities,
+never an implementation's name. A text that it returns is a note to its verdict. The first paragraph of its docstring
 is the law in one sentence.
 """
 

@@ -3,7 +3,7 @@
     for verdict in run_checks("torch_ddp", world_sizes=(1, 2)):
         print(verdict.check, verdict.status)
 
-`planning` lists what to run; `Ranks` judges it, on ranks that are started once. Nothing vanishes: what was planned gets a
+`planning` lists the items; `CheckRunner` judges them, on ranks that are started once. Each planned item gets a
 Verdict, also when the ranks do not start.
 """
 

@@ -27,7 +27,7 @@ Outcome = Literal["done", "raised", "invalid", "hung", "died"]
 
 
 class Record(NamedTuple):
-    """One operation on one rank: position in the Job, kind, times, and what it yielded.
+    """One operation on one rank: position in the Job, kind, times, and results.
 
     entered and left are seconds of the host's monotonic clock (comparable between ranks of one host); left is None if the
     rank never came out.

@@ -1,4 +1,4 @@
-"""What a check concluded, and why: Finding (a check raises it), Diagnosis (what was got and the likeliest cause),
+"""The conclusion of a check: Finding (a check raises it), Diagnosis (the wrong value and its likeliest causes),
 Verdict.
 """
 
@@ -27,10 +27,10 @@ SYMBOLS: dict[str, str] = {
 class Diagnosis:
     """Why a check failed.
 
-    headline: one line: what was got, what was expected, on which rank, in which parameter or operation.
+    headline: one line: got and expected, rank, parameter or operation.
     causes: what may be wrong, the likeliest first; empty if the evidence points nowhere.
-    advice: what to look at next, whatever the cause is.
-    subject: what is wrong, as values: ("gradients", "fc1.weight"), ("loss", ""); empty if it is no such thing.
+    advice: where to look next, for any cause.
+    subject: the wrong thing as values: ("gradients", "fc1.weight"), ("loss", ""); empty if there is none.
     operation: the position in the Job of the operation that shows it; -1 if it is none.
     details: further lines: the other ranks, a few elements, stacks.
     """
@@ -80,7 +80,7 @@ class Finding(AssertionError):
         return self._with(details=(*self.diagnosis.details, note))
 
     def about(self, kind: str, name: str = "") -> Finding:
-        """The same finding, with the kind and the name of what is wrong."""
+        """The same finding about this kind of value and this name."""
         return self._with(subject=(kind, name))
 
     def at(self, operation: int) -> Finding:
@@ -94,7 +94,7 @@ class Finding(AssertionError):
 
 
 class CannotTell(Exception):
-    """A check cannot see here what it would have to judge; its words say why. The verdict is a skip, never a pass."""
+    """A check cannot judge here; its text says why. The verdict is a skip, never a pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Verdict:
 
     `reason` is why it was skipped, why the failure was expected, how far to trust a pass, or the traceback of a check that
     crashed (status unknown: never a pass). `job` is the smallest Job known to fail; `jobs` counts those run; `seconds` is
-    wall time. `not_covered` names what a check that passed left out, since it is not promised: sub-groups, say.
+    wall time. `not_covered` names cases that a passed check left out because they are not promised, such as sub-groups.
     """
 
     adapter: str

@@ -123,7 +123,7 @@ def _say(text: str) -> None:
 
 @contextmanager
 def _signals_end_it() -> Iterator[Callable[[int], None]]:
-    """SIGINT, SIGTERM and SIGHUP raise Ended, once: what is cleaned up then is not interrupted again.
+    """SIGINT, SIGTERM and SIGHUP raise Ended once, so that nothing interrupts the cleaning up.
 
     Yields a function for other threads: it does the same by a signal that the process did not get.
     """

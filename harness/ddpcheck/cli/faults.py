@@ -64,7 +64,7 @@ def command(
 ) -> None:
     """Check adapters that are wrong on purpose, and show which check catches each, how soon, and what it says.
 
-    PATTERNS choose by family or by part of a name; all without. Ctrl-C ends it, and what was found by then is written.
+    PATTERNS choose faults by family or by part of a name. Default: all. After Ctrl-C the results so far are written.
     """
     out = console()
     with usage_errors():

@@ -27,7 +27,7 @@ def command() -> None:
 def adapters() -> None:
     """Implementations that can be checked by name, and whether they can run here."""
     out = console()
-    table = _table("adapter", "here", "what it is")
+    table = _table("adapter", "here", "description")
     for name in sorted(known_adapters()):
         try:
             adapter, _ = resolve(name)
@@ -139,7 +139,7 @@ def _value(name: str, value: object) -> str:
 @command.command()
 def launchers() -> None:
     """How ranks can be started, and whether that works here."""
-    table = _table("launcher", "here", "what it does")
+    table = _table("launcher", "here", "description")
     for name, (_, sentence) in LAUNCHERS.items():
         reason = launcher_named(name).unavailable()
         table.add_row(name, "no" if reason else "yes", escape(f"{sentence} ({reason})" if reason else sentence))
@@ -150,7 +150,7 @@ def launchers() -> None:
 @command.command()
 def profiles() -> None:
     """How hard to look."""
-    table = _table("profile", "Jobs per check", "world sizes", "what it is for")
+    table = _table("profile", "Jobs per check", "world sizes", "use")
     for profile in PROFILES.values():
         table.add_row(profile.name, str(profile.effort), ", ".join(map(str, profile.world_sizes)), profile.sentence)
     console().print(table)

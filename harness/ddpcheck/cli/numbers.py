@@ -1,4 +1,4 @@
-"""Numbers on the command line: each option has a range, and what is out of it is a usage error before anything starts."""
+"""Numbers on the command line: each option has a range, and a value out of range is a usage error before anything starts."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class ShownConsole(Console):
         raise BrokenPipeError
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """What an adapter says is shown, and not obeyed: control characters become escapes, and what is very long is cut."""
+        """Texts of adapters are shown, not obeyed: control characters become escapes, and long lines are cut."""
         for segment in super().render(renderable, options):
             text = segment.text
             plain = segment.control or text == "\n" or (text.isprintable() and len(text) <= _LONGEST_LINE)

@@ -1,4 +1,4 @@
-"""Ranks of a program in this terminal: what they write is shown as it comes, and how they end is the command's status."""
+"""Ranks of a program in this terminal: their output is shown as it comes, and their exit status is the command's."""
 
 from __future__ import annotations
 

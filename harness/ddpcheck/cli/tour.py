@@ -1,4 +1,4 @@
-"""`ddpcheck tour`: the whole product in a minute or two, with what is installed."""
+"""`ddpcheck tour`: the whole product in two minutes, with the installed references."""
 
 from __future__ import annotations
 

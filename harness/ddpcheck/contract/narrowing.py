@@ -41,7 +41,7 @@ def watched(capabilities: Capabilities, note: Callable[[str], None]) -> Capabili
 
 
 def _watching(group: type[Promises]) -> type[Any]:
-    """A subclass of a group of promises that tells what it is asked for in vain."""
+    """A subclass of a group of promises that reports promises which were asked for and are not made."""
 
     def asked(self: Any, name: str) -> Any:
         value = object.__getattribute__(self, name)

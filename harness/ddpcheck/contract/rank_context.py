@@ -1,4 +1,4 @@
-"""Who am I among the ranks? Read from what the launcher set, without importing what is under test."""
+"""This rank among the others, read from the launcher's variables, without importing the implementation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trainer, a facet of implementations that own the loop: a whole training run, from the task to what it tells at its end."""
+"""The trainer, a facet of implementations that own the loop: a whole training run, from the task to its report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether an adapter, and what its connect() returns, are what the contract says: all problems at once."""
+"""Whether an adapter and the facets of its connect() fit the contract: all problems at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding an adapter by what a user calls it: an entry point's name, `module:attribute`, or
+"""Finding an adapter by its reference: an entry point's name, `module:attribute`, or
 `path/to/file.py:attribute`.
 
 Ranks are other processes, so an adapter must have such a reference; `reference_of` finds the one of an object.
@@ -27,7 +27,7 @@ GROUP = "ddpcheck.adapters"
 
 
 class UnusableAdapter(Exception):
-    """No adapter can be made of what the user named; the message says what is wrong and what to do."""
+    """The reference leads to no usable adapter; the message says why, and what to do."""
 
 
 def known_adapters() -> dict[str, str]:

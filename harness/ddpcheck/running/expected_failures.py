@@ -1,4 +1,4 @@
-"""Failures that a user expects, with the reason. Strict: what was expected to fail and passes is a failure that says so.
+"""Failures that a user expects, with the reason. Strict: a check that was expected to fail and passes is a failure.
 
 A name stands for every world size, `check_name@3,4` for world sizes 3 and 4 only: what needs several ranks to go wrong
 passes at world size 1.
@@ -35,7 +35,7 @@ class Expectations:
         return self._reasons.get((check, world_size)) or self._reasons.get((check, None), "")
 
     def applied(self, verdict: Verdict) -> Verdict:
-        """The verdict in the light of what was expected."""
+        """The verdict, with an expected failure marked as one."""
         reason = self.reason(verdict.check, verdict.world_size)
         if reason and verdict.status in ("failed", "hung"):
             return replace(verdict, status="expected_failure", reason=reason)

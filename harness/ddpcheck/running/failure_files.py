@@ -21,7 +21,7 @@ def replay_command(file: Path) -> str:
 
 
 class FailureFiles:
-    """The files of one run in `folder`. A folder that cannot be written to costs no verdict: `problem` says what is wrong."""
+    """The files of one run in `folder`. A folder that cannot be written to costs no verdict: `problem` says why."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -45,7 +45,7 @@ class Alike:
 
     @property
     def text(self) -> str:
-        """The cause in words, or what was got."""
+        """The cause's headline, or that of the failure."""
         return said(self.first)
 
     @property
@@ -58,7 +58,7 @@ class Alike:
 
 
 def said(verdict: Verdict) -> str:
-    """A failure in one line: its likeliest cause, or what was got."""
+    """A failure in one line: its likeliest cause, or its headline."""
     if verdict.diagnosis is None:
         return f"the check itself crashed: {verdict.reason.strip().rpartition(chr(10))[2]}"
     return verdict.diagnosis.cause.headline if verdict.diagnosis.cause else verdict.diagnosis.headline

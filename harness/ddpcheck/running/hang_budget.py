@@ -1,4 +1,4 @@
-"""What hung on one adapter so far, and what is therefore not waited for again: a hang costs a deadline each time.
+"""Hangs of one adapter so far, and the checks that are skipped because of them: each hang costs a deadline.
 
 Who hangs in one collective most often hangs in all of them, at every world size; what else he offers may be well. So the
 checks of a facet are left out once several of them hung, and sooner in the next facet, and at other world sizes.

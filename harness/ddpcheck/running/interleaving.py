@@ -1,4 +1,4 @@
-"""Several generators at work at once, each in a thread of its own: what they yield comes as it is made."""
+"""Several generators at once, each in its own thread; their items come in the order in which they are made."""
 
 from __future__ import annotations
 
