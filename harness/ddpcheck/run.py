@@ -1,4 +1,4 @@
-"""What to run, and what came of it: the one road behind the command line, pytest and `check_adapter`.
+"""Running checks: the one road behind the command line, pytest and `check_adapter`.
 
     for verdict in run_checks("torch_ddp", world_sizes=(1, 2)):
         print(verdict.check, verdict.status)

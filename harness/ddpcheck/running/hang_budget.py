@@ -1,7 +1,7 @@
 """Hangs of one adapter so far, and the checks that are skipped because of them: each hang costs a deadline.
 
-Who hangs in one collective most often hangs in all of them, at every world size; what else he offers may be well. So the
-checks of a facet are left out once several of them hung, and sooner in the next facet, and at other world sizes.
+A hang in one collective usually means that all of them hang, at every world size; other facets may work. So the remaining
+checks of a facet are skipped once several of them hung, and sooner in the next facet and at other world sizes.
 """
 
 from __future__ import annotations
