@@ -155,7 +155,7 @@ def equal(got: Any, expected: Any, what: str, rank: int | None = None, cause: Gi
 
 
 def that(condition: bool, headline: str, cause: Given = (), advice: str = "") -> None:
-    """A condition that has no better form; `headline` says what was got and what should be."""
+    """A condition that has no better form; `headline` has got and expected."""
     if not condition:
         raise Finding(Diagnosis(headline, as_causes(cause), advice))
 

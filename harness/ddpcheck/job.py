@@ -1,4 +1,4 @@
-"""A Job: what the ranks are asked to do. Immutable, framework-neutral, and a file that can be replayed.
+"""A Job: the work of all ranks. Immutable, framework-neutral, and a file that can be replayed.
 
 A Job holds declarations and seeds, never arrays: ranks and oracle make the same numbers from them (values.py). Every rank
 gets different numbers, unless a check says otherwise on purpose. Ranks run the operations in order; what an operation

@@ -1,6 +1,6 @@
 """How gradients of several runs are related: weights by least squares, and distances in units of what rounding allows.
 
-With local gradients g_r, the synchronised G, and the mirror's M: G = sum v_r g_r says what the synchronisation did, and
+With local gradients g_r, the synchronised G, and the mirror's M: G = sum v_r g_r describes the synchronisation, and
 M = sum w_r g_r how one process weights the ranks' samples. Both are solved over all parameters of a step at once, from dot
 products in float64.
 

@@ -73,7 +73,7 @@ def _table(verdicts: list[Verdict]) -> Iterator[str]:
 
 
 def scope(evidence: Evidence) -> Iterator[str]:
-    """How far the audit looked, what ran otherwise than in the script, and what it left on disk."""
+    """The scope of the audit, deviations from the script, and files left on disk."""
     real = evidence.real
     passes = len({(e["key"], e["passed"]) for e in real.of(0, "epoch")})
     usable = sum(not step.not_comparable for step in evidence.compared)

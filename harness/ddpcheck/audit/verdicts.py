@@ -1,4 +1,4 @@
-"""Laws as verdicts: what held, what is broken with its causes, what was not judged and why."""
+"""Laws as verdicts: held, broken with causes, or not judged with the reason."""
 
 from __future__ import annotations
 

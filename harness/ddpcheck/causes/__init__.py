@@ -1,4 +1,4 @@
-"""Causes as values, and the catalogue that renders them: one module for each family, `cause.py` for what they are made of."""
+"""Causes as values, and the catalogue that renders them: one module for each family, `cause.py` for their classes."""
 
 from . import (
     audit,

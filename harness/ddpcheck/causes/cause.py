@@ -1,4 +1,4 @@
-"""A cause as a value: what is wrong, by a stable id with typed parameters, and how sure that is. Texts are rendered from it.
+"""A cause as a value: a stable id, typed parameters and a certainty. Texts are rendered from it.
 
 A `Kind` is one entry of the catalogue. Calling it makes a `Cause`:
 
@@ -12,7 +12,7 @@ A `Kind` is one entry of the catalogue. Calling it makes a `Cause`:
     )
     cause = SUMMED(factor=2.0, world_size=2)
 
-Nothing compares texts: what two failures have in common, and what a fault must be told as, is asked by `cause.id`.
+Nothing compares texts: failures are grouped, and faults are asserted, by `cause.id`.
 """
 
 from __future__ import annotations

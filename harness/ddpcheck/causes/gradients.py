@@ -1,4 +1,4 @@
-"""Why a gradient, or a loss, is not what the ranks' parts give: told by what the gradient was made of."""
+"""Why a gradient or a loss differs from the mean of the ranks' parts."""
 
 from .cause import Kind
 

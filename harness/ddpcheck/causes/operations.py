@@ -1,4 +1,4 @@
-"""Why an operation raised, or returned what the contract does not allow: what the ranks were asked to do tells it."""
+"""Why an operation raised, or returned a result that the contract does not allow: told by the Job's operations."""
 
 from .cause import Kind
 

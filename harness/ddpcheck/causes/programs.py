@@ -1,4 +1,4 @@
-"""Which circumstances of a training program point to a cause: what the operations say, beside the wrong value."""
+"""Causes that the circumstances of a training program point to: its operations, beside the wrong value."""
 
 from .cause import Kind
 

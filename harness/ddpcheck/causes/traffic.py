@@ -1,4 +1,4 @@
-"""Why more is sent than needed, or counts tell something else than what is sent."""
+"""Why more bytes are sent than needed, or counts() differs from the bytes sent."""
 
 from .cause import Kind
 

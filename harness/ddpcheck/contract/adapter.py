@@ -1,6 +1,6 @@
 """The contract between ddpcheck and an implementation: all that a third party writes. Nobody subclasses anything.
 
-An `Adapter` names an implementation, says what it promises (Capabilities) and how its ranks are started (a Launcher), and
+An `Adapter` names an implementation, its promises (Capabilities) and the way its ranks start (a Launcher), and
 has `connect`: called once in every rank, it returns the `Facets` that the implementation offers there. A facet is any
 object with the methods of its Protocol below (trainer.py has the trainer's); leave out what there is not, and
 give no promises of its group in Capabilities.

@@ -1,4 +1,4 @@
-"""From a wrong array to its likeliest cause, in a sentence with the evidence.
+"""From a wrong array to its likeliest causes, as values.
 
 A check knows what the array should be; it may also know what it would be if something specific had gone wrong (this
 rank's own gradient, the last step's gradient, the sum without the tail ...). Those go in as `Evidence.alternatives`;

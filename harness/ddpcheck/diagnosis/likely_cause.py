@@ -1,4 +1,4 @@
-"""The likeliest cause of a wrong array: what is asked of it, in which order."""
+"""The likeliest causes of a wrong array: the questions, in their order."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from .wrong_elements import elements, remainder, seams, shifted, tail
 class Evidence:
     """What a check knows beside the expected value.
 
-    local: what the array would be if nothing had been communicated (this rank's own contribution).
-    alternatives: (cause, array): what the array would be if this were the cause.
-    before: what it was before it was updated.
-    idle: what it would be after an update by a gradient of zero, to which the update adds its gradient, times a number.
+    local: the array if nothing had been communicated (this rank's own contribution).
+    alternatives: (cause, array): the array that each cause would give.
+    before: the array before the update.
+    idle: the array after an update by a gradient of zero; the update adds its gradient times a number to it.
     precision: whether a difference of 1e-2 or 1e-3 may come from fewer bits.
     doubt: what else a factor of the world size may come from. less: what else may have divided by so much.
     parts: what every rank has put in, with the ranks as first axis.
@@ -65,7 +65,7 @@ Explanation = Given
 
 
 def likely_causes(got: Array, expected: Array, evidence: Evidence) -> tuple[Cause, ...]:
-    """The first explanation that fits all elements, or that fits the wrong ones; else what is sure in any case."""
+    """The first explanation that fits all elements, or that fits the wrong ones; else the causes that are sure in any case."""
     if got.shape != expected.shape or not expected.size:
         return as_causes(evidence.otherwise)
     with np.errstate(all="ignore"):

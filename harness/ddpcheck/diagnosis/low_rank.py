@@ -1,4 +1,4 @@
-"""Whether a matrix is what is left of the right one by a projection on fewer dimensions, as a gradient that was compressed is."""
+"""Whether a matrix is the right one projected on fewer dimensions, as PowerSGD compresses gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collectives. What they are given and what they give is overwritten at once: from then on both are the caller's."""
+"""Collectives. Arguments and results are overwritten at once: they are the caller's from then on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of a Job: where they lie, and what a rank does to them.
+"""Files of a Job: their place, and a rank's writes and reads.
 
 What a rank opens for writing is seen through the interpreter's audit events, so that it does not matter by which
 library; what writes by system calls of its own is not seen. A slow disk is emulated in the same place.

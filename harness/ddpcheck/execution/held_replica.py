@@ -1,4 +1,4 @@
-"""The replica that a rank holds, and what it is built from and fed with."""
+"""The replica that a rank holds, with its model, data and initial values."""
 
 from __future__ import annotations
 

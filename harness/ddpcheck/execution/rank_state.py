@@ -1,4 +1,4 @@
-"""What the runners know: this rank, its part of the Job, and what the operations before have left."""
+"""The state of a rank that runs a Job: the rank, its part of the Job, and results of earlier operations."""
 
 from __future__ import annotations
 

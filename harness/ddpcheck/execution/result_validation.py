@@ -1,4 +1,4 @@
-"""Whether what an implementation gave back is what the contract allows."""
+"""Whether results of an implementation fit the contract."""
 
 from __future__ import annotations
 

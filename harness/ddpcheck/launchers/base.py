@@ -66,7 +66,7 @@ class Launcher(Protocol):
     ) -> Launched:
         """Start `command` on `world_size` ranks, with these environment variables added on each.
 
-        inherit_output: what the ranks write goes where this process writes, as it comes, and not into output().
+        inherit_output: the ranks write to this process's output, and not into output().
         """
         ...
 

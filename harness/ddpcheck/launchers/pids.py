@@ -1,4 +1,4 @@
-"""Processes of this host by number: handles that name one for ever, and who has started whom."""
+"""Processes of this host by number: handles that name one for ever, and parents."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def end_process(handle: int) -> None:
 
 
 def end_group(leader: int, *, ended: bool) -> None:
-    """End by force what a process that leads a group has started, and the process itself unless it has ended.
+    """Kill the group that a process leads, and the process itself unless it has ended.
 
     A number stays taken while a group has it: if the leader has ended, and a process has its number, that is another one.
     """

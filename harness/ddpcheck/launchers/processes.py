@@ -4,7 +4,7 @@ Even ranks hash strings by another seed than odd ones, PYTHONHASHSEED=20 and 235
 through a set comes out in different orders on neighbours, and in the same in every run. (mpiexec and torchrun leave the seed to
 each interpreter, which draws one.)
 
-With `templates`, ranks of a Session are forked from processes that have imported what they need (templates.py).
+With `templates`, ranks of a Session are forked from pre-warmed processes, so restarts are fast (templates.py).
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def _threads() -> int:
 
 
 def become(request: dict[str, Any], output: int, standard_path: list[str]) -> None:
-    """Make this fork what a fresh interpreter would be that was started with the request's arguments and environment."""
+    """Give this fork the arguments, environment and import path of a freshly started interpreter."""
     os.setsid()
     os.dup2(output, 1)
     os.dup2(output, 2)

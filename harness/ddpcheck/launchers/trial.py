@@ -1,4 +1,4 @@
-"""A run in which one rank fails and the others fail because of it a little later: what a launcher makes of it.
+"""A run in which one rank fails, and the others a little later because of it: which rank the launcher names.
 
 The program needs no package. The rank that fails says why, leaves a mark and ends with status 3; the others wait for the
 mark, and a moment more, say that they have lost it, and end with status 1. Or the first is killed, and the others end well.

@@ -1,4 +1,4 @@
-"""The operations of a Job, by what they are about."""
+"""The operations of a Job, by subject."""
 
 from __future__ import annotations
 

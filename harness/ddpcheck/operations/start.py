@@ -1,4 +1,4 @@
-"""How the ranks of a Job are started when that is what a check is about; and reads and sends that are short."""
+"""Starts of the ranks of one Job, for checks of the start itself; and short reads and sends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stays as it is while a Job is walked: the model, the data, and what is promised."""
+"""The constants of one walk over a Job: the model, the data and the promises."""
 
 from __future__ import annotations
 

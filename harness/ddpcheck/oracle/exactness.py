@@ -1,4 +1,4 @@
-"""Why lattice Jobs give the same bits whatever the implementation does, and how far that goes.
+"""Why lattice Jobs give the same bits in every implementation, and the limits of that.
 
 A dtype with a significand of t bits (24 or 53) holds every integer up to 2^t. Take integer parameters, inputs and
 targets, layers and a loss that only add and multiply (linear, relu, scale, embedding; linear loss or squared error,

@@ -213,7 +213,7 @@ def _replica_maker(
         keep_busy(device)
         wrapped = wrap(module, **options)
         if wrapped is None:
-            raise TypeError("wrap() returned None, but should return what is called in the module's place")
+            raise TypeError("wrap() returned None, but should return the wrapped module")
         return TorchReplica(
             module,
             wrapped,

@@ -1,4 +1,4 @@
-"""A layout of several hosts that ranks of one host are told of: what a launcher would have set on such hosts."""
+"""A simulated layout of several hosts: ranks of one host get the variables that a launcher would set on such hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collectives as plain calls; what they must give is computed in the script itself, from every rank's inputs."""
+"""Collectives as plain calls; the script computes the expected results from every rank's inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a script compares and tells, and how its ranks share what they see. Below the line it is copied into every script."""
+"""How a script compares values, reports, and exchanges values between ranks. Below the line it is copied into every script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations again and again, what they leave in the process, and the end of an implementation, as plain calls."""
+"""Repeated operations, their effects on the process, and the end of an implementation, as plain calls."""
 
 from __future__ import annotations
 

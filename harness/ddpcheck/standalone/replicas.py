@@ -1,4 +1,4 @@
-"""A replica's operations as plain calls; what they must give is the oracle's, written out with its bounds."""
+"""A replica's operations as plain calls; expected values are the oracle's, written out with their bounds."""
 
 from __future__ import annotations
 

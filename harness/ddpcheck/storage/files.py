@@ -17,7 +17,7 @@ LARGEST = 256 << 20
 
 
 class UnreadableFile(Exception):
-    """A file is not what it should be; the message says what is wrong and what to do."""
+    """A file cannot be read or is damaged; the message says why, and what to do."""
 
 
 class UnwritableFile(Exception):

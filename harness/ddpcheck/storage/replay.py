@@ -1,4 +1,4 @@
-"""Run a failing Job again: what every rank saw, as text, and what the check that it failed says of it now."""
+"""Running a failing Job again: every rank's values as text, and the verdict of the check that it failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run leaves behind: verdicts with their environment as JSON, JUnit XML for CI servers, and failing Jobs to replay."""
+"""The files of a run: verdicts with their environment as JSON, JUnit XML for CI servers, and failing Jobs to replay."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def _add_outcome(case: ET.Element, verdict: Verdict) -> None:
 
 
 def _xml_text(text: str) -> str:
-    """Without the control characters that XML 1.0 cannot hold; what a rank wrote may have them."""
+    """Without the control characters that XML 1.0 cannot hold; output of ranks may have them."""
     return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", text)
 
 

@@ -30,7 +30,7 @@ def validated_job(job: Job) -> Job:
 
 
 def fits(value: Any, declared: Any, place: str) -> None:
-    """ValueError if a value is not of a declared type; place: what the message calls it."""
+    """ValueError if a value is not of a declared type; place: its name in the message."""
     try:
         check_type(value, declared, collection_check_strategy=CollectionCheckStrategy.ALL_ITEMS)
     except TypeCheckError as error:

@@ -22,7 +22,7 @@ _UNSIGNED_BYTE = 0x08
 
 
 class DataError(Exception):
-    """The data set is not there, or is not what it should be; the message says what to do."""
+    """The data set is missing or damaged; the message says what to do."""
 
 
 @dataclass(frozen=True)

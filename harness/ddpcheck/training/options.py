@@ -71,7 +71,7 @@ def plan_of(values: dict[str, Any]) -> TrainingPlan:
 
 
 def arguments_of(plan: TrainingPlan) -> list[str]:
-    """The options that say this plan; what is the default is left out."""
+    """The options of this plan; defaults are left out."""
     made: list[str] = []
     for field in dataclasses.fields(plan):
         value = getattr(plan, field.name)

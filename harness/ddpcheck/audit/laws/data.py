@@ -11,7 +11,7 @@ from ..journal import Event
 from .judged import Judged, broken, held, not_judged
 
 _WHOLE = ("RandomSampler", "SequentialSampler")
-"""Samplers that give every sample of their data set, whatever the rank."""
+"""Samplers that give every sample of their data set on each rank."""
 
 Passes = dict[tuple[str, int], list[list[Event]]]
 

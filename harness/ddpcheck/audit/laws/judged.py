@@ -14,7 +14,7 @@ Status = Literal["held", "broken", "not judged"]
 
 @dataclass(frozen=True)
 class Judged:
-    """causes: the likeliest first, if it is broken. headline: what was got and expected.
+    """causes: the likeliest first, if it is broken. headline: got and expected.
 
     note: how far to trust it, or why it was not judged.
     """

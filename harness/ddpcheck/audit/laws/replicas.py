@@ -1,4 +1,4 @@
-"""Laws of the replicas: parameters start and stay equal, buffers too, and the optimizer holds what is trained."""
+"""Laws of the replicas: parameters start and stay equal, buffers too, and the optimizer holds the trained parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws of what a run reports and leaves behind: metrics count every rank's samples, one rank writes each checkpoint."""
+"""Laws of a run's reports and files: metrics count every rank's samples, one rank writes each checkpoint."""
 
 from __future__ import annotations
 

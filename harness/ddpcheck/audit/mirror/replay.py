@@ -79,7 +79,7 @@ _asked: dict[str, int] = {}
 def _in_turn(run: Run, key: str, every: tuple[Source, ...]) -> torch.Tensor | None:
     """The draw of the rank whose turn it is: a micro-batch of rank 0, one of rank 1, and so on.
 
-    Counted over all steps: what is drawn for the next micro-batch may be drawn before the step.
+    Counted over all steps: the next micro-batch's numbers may be drawn before the step.
     """
     name = key.rpartition(" ")[0]
     number = _asked[name] = _asked.get(name, -1) + 1

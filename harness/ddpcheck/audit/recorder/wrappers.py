@@ -1,4 +1,4 @@
-"""DistributedDataParallel: what was wrapped, with which options, what its forward and no_sync() did."""
+"""DistributedDataParallel: the wrapped module, its options, its forward passes and its uses of no_sync()."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gradient was made of, and what it would be if something specific had gone wrong."""
+"""The contributions to a gradient, and the gradient that each hypothesis gives."""
 
 from __future__ import annotations
 
