@@ -465,3 +465,11 @@ def test_a_folder_that_another_user_can_enter_is_refused(tmp_path: Path) -> None
     )
     assert done.returncode != 0
     assert "should be a folder that only this user can enter" in done.stdout + done.stderr
+
+
+def test_any_name_of_a_metric_is_a_text(tmp_path: Path) -> None:
+    names = ('"]; raise SystemExit(9)  # ', "two\nlines", "back\\slash", "µs {x}")
+    job = Job(2, (Aggregate((1.0, 2.0), (1, 3), names=names),))
+    path = write_script(tmp_path / "shows.py", RIGHT, job, TOLD)
+    done = run(sys.executable, str(path), cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -58,8 +58,8 @@ def test_a_file_that_cannot_be_written_is_a_sentence_after_the_results(wrong: st
 
 def test_other_files_are_written_all_the_same(wrong: str) -> None:
     shown = ddpcheck("check", wrong, *METRICS, "--json", "a-file/below", "--junit", "junit.xml")
-    assert shown.exit_code == 1
-    assert Path("junit.xml").is_file()
+    assert shown.exit_code == 1, shown.output
+    assert Path("junit.xml").is_file(), (shown.output, shown.exception)
 
 
 def test_a_report_does_not_write_over_what_it_is_made_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..launchers.base import Launcher
 from ..standalone import write_beside
-from ..storage.files import UnwritableFile
+from ..storage.files import UnreadableFile, UnwritableFile
 from ..storage.results import Failure, write_failure
 from ..verdict import Verdict
 from .adapter_lookup import names_file
@@ -15,7 +15,10 @@ from .adapter_lookup import names_file
 
 def replay_command(file: Path) -> str:
     """The command that runs a Job again. It names an adapter at a path: replay runs none that only the Job's file names."""
-    reference = Failure.load(file).adapter
+    try:
+        reference = Failure.load(file).adapter
+    except UnreadableFile:  # somebody has changed it since it was written
+        reference = ""
     words = ["ddpcheck", "replay", str(file)]
     return shlex.join([*words, "--adapter", reference] if names_file(reference) else words)
 

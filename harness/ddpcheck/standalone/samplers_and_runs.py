@@ -6,7 +6,7 @@ import itertools
 import math
 
 from ..job import Aggregate, Kill, Raise, ResumeSampling, Sample, Sleep, Train
-from .literals import declaration
+from .literals import declaration, text_literal
 from .text import Text
 
 _TELLING = 8
@@ -180,7 +180,7 @@ def aggregate(text: Text, position: int, op: Aggregate) -> None:
     text.judges = True
     text.comment(position, "rank r holds means[r] as the mean over counts[r] samples")
     text.add(f"means, counts = {_numbers(op.values)}, {list(op.counts)}")
-    given = ", ".join(f'"{name}": {_times(place)}means[rank]' for place, name in enumerate(op.names))
+    given = ", ".join(f"{text_literal(name)}: {_times(place)}means[rank]" for place, name in enumerate(op.names))
     rank, strange = op.no_number or (None, None)
     text.add(f"given = {{{given}}}")
     if op.turned:
@@ -189,7 +189,7 @@ def aggregate(text: Text, position: int, op: Aggregate) -> None:
             "given = dict([*given.items()][at:] + [*given.items()][:at])",
         )
     if strange is not None:
-        text.add(f"if rank == {rank}:", f'    given["{strange}"] = float("nan")')
+        text.add(f"if rank == {rank}:", f'    given[{text_literal(strange)}] = float("nan")')
     text.add("got = aggregate_metrics(dict(given), counts[rank])")
     if not any(op.counts):
         text.add(
@@ -206,9 +206,11 @@ def aggregate(text: Text, position: int, op: Aggregate) -> None:
         size = f"{_times(place)}1e-6 * max(map(abs, means))"
         within = "" if whole or not all(map(math.isfinite, used)) else f", within={size}"
         if name == strange:
-            text.add(f'expect("{name} is no number", bool(np.isnan(got["{name}"])), True)')
+            what = text_literal(f"{name} is no number")
+            text.add(f"expect({what}, bool(np.isnan(got[{text_literal(name)}])), True)")
             continue
-        text.add(f'expect("{name}, the mean over all samples", float(got["{name}"]), {_times(place)}want{within})')
+        what = text_literal(f"{name}, the mean over all samples")
+        text.add(f"expect({what}, float(got[{text_literal(name)}]), {_times(place)}want{within})")
     text.add(*same(position, "sorted(got.items())"))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import typing
 from functools import cache
 from typing import Any
@@ -12,9 +11,11 @@ from typeguard import CollectionCheckStrategy, TypeCheckError, check_type
 
 from .. import operations
 from ..job import MOST_RANKS, Job
+from ..operations import Aggregate
 
-_NAME = re.compile(r"(?!.*\.\.)[\w. -]{0,200}", re.ASCII)
-"""Texts of a Job are names: of layers, dtypes, operations, folders. They go into scripts and paths."""
+_FORBIDDEN = frozenset('"\\{}')
+"""Characters that no text of a Job has: its texts go into scripts, between double quotes."""
+_LONGEST = 200
 _MOST_OPERATIONS = 10_000
 """Of one Job: drawn ones have some ten, and the longest that a check makes some hundred."""
 
@@ -38,9 +39,9 @@ def fits(value: Any, declared: Any, place: str) -> None:
 
 
 def _check(value: Any, place: str) -> None:
-    if isinstance(value, str) and not _NAME.fullmatch(value):
+    if isinstance(value, str) and not _is_name(value):
         raise ValueError(
-            f"{place} is {value[:40]!r}, but should be a name of letters, digits, spaces, single dots, - and _"
+            f"{place} is {value[:40]!r}, but should be a name: printable, and without quotes, braces or backslashes"
         )
     if isinstance(value, tuple):
         for number, part in enumerate(value):
@@ -50,7 +51,13 @@ def _check(value: Any, place: str) -> None:
     for name, declared in _hints(type(value)).items():
         part = getattr(value, name)
         fits(part, declared, f"{place}.{name}")
-        _check(part, f"{place}.{name}")
+        if not (isinstance(value, Aggregate) and name in ("names", "no_number")):  # metrics may have any name
+            _check(part, f"{place}.{name}")
+
+
+def _is_name(text: str) -> bool:
+    """Whether a text can stand in a script and, as a folder has no `..`, in a path."""
+    return text.isprintable() and ".." not in text and len(text) <= _LONGEST and not _FORBIDDEN & set(text)
 
 
 @cache
