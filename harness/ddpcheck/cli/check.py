@@ -17,6 +17,7 @@ from ..run import Settings, run_items
 from ..running.adapter_lookup import known_adapters
 from ..running.expected_failures import Expectations
 from ..running.failure_files import FailureFiles
+from ..running.launcher_lookup import installed_launchers, launcher_named
 from ..running.planning import Item, installed_checks, plan
 from ..running.profiles import PROFILES, profile_named
 from ..storage.files import write_whole
@@ -27,7 +28,7 @@ from .failures import Failures
 from .files import AskedFiles
 from .numbers import COUNT, SECONDS, SEED
 from .numbers import world_sizes as sizes_option
-from .options import LAUNCHERS, console, launcher_named, named_reasons, usage_errors, usual_sessions
+from .options import console, named_reasons, usage_errors, usual_sessions
 from .progress import Display
 from .show import oversubscribed, show_causes, show_not_covered, show_reasons, show_table, summary
 
@@ -89,7 +90,10 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="The folder for failing Jobs.",
 )
 @click.option(
-    "--launcher", "launcher_name", type=click.Choice(list(LAUNCHERS)), help="The launcher. Default: the adapter's own."
+    "--launcher",
+    "launcher_name",
+    type=click.Choice(sorted(installed_launchers())),
+    help="The launcher. Default: the adapter's own.",
 )
 @click.option("--attach", metavar="HOST:PORT", help="Wait at this address for ranks that you start yourself.")
 def command(

@@ -16,9 +16,10 @@ from rich.markup import escape
 from ..launchers.mpi import find_mpi
 from ..launchers.ports import reserve_port
 from ..running.adapter_lookup import UnusableAdapter, known_adapters
+from ..running.launcher_lookup import installed_launchers, launcher_named
 from ..running.planning import RANKS_START, installed_checks, plan
 from ..storage.results import Environment, installed_packages
-from .options import LAUNCHERS, console, launcher_named, usage_errors
+from .options import console, usage_errors
 from .show import symbol
 
 _SMALL_SHM = 256 << 20
@@ -94,7 +95,7 @@ def _packages(out: Console) -> list[str]:
 
 def _launchers(out: Console) -> list[str]:
     _title(out, "launchers")
-    for name in LAUNCHERS:
+    for name in sorted(installed_launchers()):
         reason = launcher_named(name).unavailable()
         _line(out, name, reason or "ready", good=not reason)
     advice = []

@@ -14,8 +14,9 @@ from ..contract.rank_context import DEFAULT_MASTER_PORT
 from ..launchers.base import Launcher
 from ..launchers.multiprocess import Multiprocessing
 from ..running.adapter_lookup import missing_modules, resolve
+from ..running.launcher_lookup import launcher_named
 from .numbers import RANKS, Whole
-from .options import launcher_named, usage_errors
+from .options import usage_errors
 from .running import run_ranks
 
 _LAUNCHER_OF = {"torchrun": "torchrun", "mpirun": "mpiexec", "environment": "processes"}

@@ -13,9 +13,10 @@ from ..causes import KINDS, Kind
 from ..contract import GROUPS, Capabilities, promises_of
 from ..docstrings import docstring
 from ..running.adapter_lookup import UnusableAdapter, known_adapters, missing_modules, resolve
+from ..running.launcher_lookup import description, installed_launchers, launcher_named
 from ..running.planning import installed_checks
 from ..running.profiles import PROFILES
-from .options import ATTACHED, LAUNCHERS, console, launcher_named, usage_errors
+from .options import ATTACHED, console, usage_errors
 
 
 @click.group("list")
@@ -140,9 +141,12 @@ def _value(name: str, value: object) -> str:
 def launchers() -> None:
     """How ranks can be started, and whether that works here."""
     table = _table("launcher", "here", "description")
-    for name, (_, sentence) in LAUNCHERS.items():
-        reason = launcher_named(name).unavailable()
-        table.add_row(name, "no" if reason else "yes", escape(f"{sentence} ({reason})" if reason else sentence))
+    for name in sorted(installed_launchers()):
+        try:
+            reason, text = launcher_named(name).unavailable(), description(name)
+        except ValueError as error:
+            reason, text = str(error), ""
+        table.add_row(name, "no" if reason else "yes", escape(f"{text} ({reason})".strip() if reason else text))
     table.add_row(ATTACHED[0], "yes", escape(ATTACHED[1]))
     console().print(table)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
@@ -11,41 +10,15 @@ import click
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from ..launchers.base import Launcher
 from ..printable import cut, printable
 from ..running.adapter_lookup import UnusableAdapter
-from ..running.suggestions import one_of
 from ..storage.files import UnreadableFile, UnwritableFile
 from ..storage.results import visible_cores
 
-LAUNCHERS = {
-    "processes": ("processes:Processes", "Child processes with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set."),
-    "mpiexec": ("mpi:Mpiexec", "mpiexec of MPICH, Open MPI or Intel MPI, with the flags that each needs."),
-    "torchrun": ("torchrun:Torchrun", "torch's elastic agent, as torchrun does it."),
-    "spawn": (
-        "multiprocess:spawn",
-        "Fresh processes of Python's multiprocessing, as torch.multiprocessing.spawn has them.",
-    ),
-    "fork": (
-        "multiprocess:fork",
-        "Forked by a process that has imported the adapter: ranks inherit what the import made.",
-    ),
-    "forkserver": (
-        "multiprocess:forkserver",
-        "Forked by multiprocessing's server, which has not imported the adapter.",
-    ),
-}
 ATTACHED = ("attached", "Ranks that you start yourself, on any hosts: ddpcheck check ADAPTER --attach HOST:PORT")
 _WIDTH_OF_LOGS = 140
 _LONGEST_LINE = 4000
 """Characters of one line that are shown; files keep them all."""
-
-
-def launcher_named(name: str) -> Launcher:
-    """ValueError if there is none."""
-    place, _, attribute = LAUNCHERS[one_of(name, LAUNCHERS, "launcher")][0].partition(":")
-    made: Launcher = getattr(importlib.import_module(f"ddpcheck.launchers.{place}"), attribute)()
-    return made
 
 
 def usual_sessions() -> int:

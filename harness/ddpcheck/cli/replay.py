@@ -13,13 +13,14 @@ from ..ranks.attaching import StartFailed
 from ..run import run_check
 from ..running.adapter_lookup import names_file, resolve
 from ..running.failure_files import replay_command
+from ..running.launcher_lookup import installed_launchers, launcher_named
 from ..running.planning import installed_checks
 from ..running.suggestions import one_of
 from ..standalone import FailedCheck, NoScript, write_script
 from ..storage.replay import ReplaySession, described
 from ..storage.results import Failure
 from .numbers import SECONDS
-from .options import LAUNCHERS, console, launcher_named, usage_errors
+from .options import console, usage_errors
 from .show import ranks, show_failure, symbol
 
 
@@ -29,7 +30,7 @@ from .show import ranks, show_failure, symbol
 @click.option(
     "--launcher",
     "launcher_name",
-    type=click.Choice(list(LAUNCHERS)),
+    type=click.Choice(sorted(installed_launchers())),
     help="The launcher. Default: the launcher with which the Job failed.",
 )
 @click.option(
@@ -57,7 +58,7 @@ def command(
         checks = {check.name: check for check in installed_checks()}
         check = checks[one_of(failure.check, checks, "check")]
         started_by = launcher_name or failure.launcher  # attached ranks are the user's to start
-        launcher = launcher_named(started_by) if started_by in LAUNCHERS else None
+        launcher = launcher_named(started_by) if started_by in installed_launchers() else None
         session = ReplaySession(reference, failure.job, deadline=deadline, launcher=launcher)
     out.print(f"{name}, {ranks(failure.world_size)}: the Job of {failure.check}", style="bold", markup=False)
     with session:

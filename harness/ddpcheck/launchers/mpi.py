@@ -87,7 +87,10 @@ def _version(text: str) -> str:
 
 @dataclass(frozen=True)
 class Mpiexec:
-    """Start ranks by mpiexec, which chooses no MASTER_PORT: for what meets there, not over MPI."""
+    """mpiexec of MPICH, Open MPI or Intel MPI, with the flags that each needs.
+
+    No MASTER_PORT is chosen, since ranks meet over MPI.
+    """
 
     name: str = "mpiexec"
 

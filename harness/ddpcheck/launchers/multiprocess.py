@@ -20,7 +20,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Literal
 
 from .base import Launched, Output, clean_environment
@@ -112,7 +111,19 @@ def _folder_of_server() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="ddp-", dir=usual if len(usual) < _ROOM_FOR_SOCKET else "/tmp")
 
 
-fork, spawn, forkserver = (partial(Multiprocessing, method) for method in ("fork", "spawn", "forkserver"))
+def spawn() -> Multiprocessing:
+    """Fresh processes of Python's multiprocessing, as torch.multiprocessing.spawn starts them."""
+    return Multiprocessing("spawn")
+
+
+def fork() -> Multiprocessing:
+    """Forks of a process that has imported the adapter: ranks inherit what the import made."""
+    return Multiprocessing("fork")
+
+
+def forkserver() -> Multiprocessing:
+    """Forks of multiprocessing's server, which has not imported the adapter."""
+    return Multiprocessing("forkserver")
 
 
 @dataclass

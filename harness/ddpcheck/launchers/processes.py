@@ -30,7 +30,7 @@ _SAY_WITHIN = 2.0
 
 @dataclass(frozen=True)
 class Processes:
-    """Start every rank as a child process on this host.
+    """Child processes on this host, with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set.
 
     preload: modules that are imported before a fork, if there are templates: what takes long to import, and starts no thread.
     """

@@ -15,7 +15,10 @@ from .base import Launched
 
 @dataclass(frozen=True)
 class Torchrun:
-    """Start ranks by torchrun on this host. The agent chooses the port by binding it."""
+    """torch's elastic agent on this host, as torchrun starts it.
+
+    The agent chooses the port by binding it.
+    """
 
     name: str = "torchrun"
 
