@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from gate_study import main, replayed
 
 from ddpcheck_benchmarks.gate.decision import (
     BASE,
@@ -24,7 +25,6 @@ from ddpcheck_benchmarks.gate.decision import (
     seconds_apart,
 )
 from ddpcheck_benchmarks.gate.signed_rank import lower_bound, pseudo_median, tail, upper_bound, walsh_averages
-from ddpcheck_benchmarks.gate.study import main, replayed
 from ddpcheck_benchmarks.gate.trials import NOT_MEASURED, Trial, clopper_pearson, share, trials_in
 
 DESIGN = Design()

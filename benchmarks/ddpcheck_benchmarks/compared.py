@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Client, Listener
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from ddpcheck.contract.adapter import Collectives
 from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.values import Array
-from ddpcheck_implementations.numpy_sockets.communicator import Communicator
-from ddpcheck_implementations.numpy_sockets.shared_memory.mapping import Region, map_region
 
-SOCKETS = "ddpcheck_implementations.numpy_sockets"
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
 AUTHORITY = b"ring"
 MEMORY = "memory"
+MPI_PIECE_BYTES = 4 << 20
+"""The pieces of a tuned MPI, with which numpy_mpi was measured to be fastest."""
+
+
+class InPlace(Collectives, Protocol):
+    """Collectives of a communicator that also reduces the caller's own arrays."""
+
+    rank: int
+    world_size: int
+
+    def all_reduce_in_place(self, array: Array) -> object: ...
+
+    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+        """An array in memory that the communicator chooses."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +48,9 @@ class Compared:
     barrier: Callable[[], object]
 
 
-def of_sockets(context: RankContext, adapter: str = "adapter") -> Communicator:
-    """The communicator of one of the adapters of numpy_sockets."""
-    communicator: Communicator = resolve(f"{SOCKETS}:{adapter}")[0].connect(context).collectives
+def of_sockets(context: RankContext, adapter: str = "numpy_sockets") -> InPlace:
+    """The communicator of this installed adapter, one of numpy_sockets."""
+    communicator: InPlace = resolve(adapter)[0].connect(context).collectives
     return communicator
 
 
@@ -39,7 +58,7 @@ def plain(count: int) -> Array:
     return np.zeros(count, np.float32)
 
 
-def in_place(communicator: Communicator, *, own_buffers: bool = False) -> Compared:
+def in_place(communicator: InPlace, *, own_buffers: bool = False) -> Compared:
     """all_reduce_in_place on plain arrays, or on those that the communicator's empty() makes."""
 
     def made(count: int) -> Array:
@@ -63,7 +82,7 @@ def of_gloo(context: RankContext) -> Compared:
 def of_naive(context: RankContext) -> Compared:
     """The ring of a tutorial: whole chunks, pickled, one step after the other."""
     rank, world = context.rank, context.world_size
-    collectives = of_sockets(context, "tcp")
+    collectives = of_sockets(context, "numpy_sockets_tcp")
     with Listener((context.master_addr, 0), authkey=AUTHORITY) as listener:
         ports = collectives.all_gather(np.array(listener.address[1])).tolist()
         address = context.master_addr, ports[(rank + 1) % world]
@@ -96,9 +115,7 @@ def of_mpi(tuned: bool = False) -> Compared:
     """`tuned` cuts arrays into pieces as numpy_mpi does."""
     from mpi4py import MPI
 
-    from ddpcheck_implementations.numpy_mpi.communicator import PIECE_BYTES
-
-    world, count = MPI.COMM_WORLD, PIECE_BYTES // 4
+    world, count = MPI.COMM_WORLD, MPI_PIECE_BYTES // 4
 
     def in_pieces(array: Array) -> None:
         for start in range(0, array.size, count):
@@ -107,7 +124,7 @@ def of_mpi(tuned: bool = False) -> Compared:
     return Compared(plain, in_pieces if tuned else lambda array: world.Allreduce(MPI.IN_PLACE, array), world.Barrier)
 
 
-def of_memory(communicator: Communicator) -> Compared:
+def of_memory(communicator: InPlace) -> Compared:
     """No all-reduce, but what memory allows: each rank reads and writes its part of every rank's array.
 
     That is the least that ranks who reduce in place must touch: all that was given is read once, and all results are written.
@@ -116,15 +133,12 @@ def of_memory(communicator: Communicator) -> Compared:
     parts: list[Array] = []
 
     def made(count: int) -> Array:
-        region = Region(count * 4)
-        places = communicator.all_gather(np.array([os.getpid(), region.descriptor])).tolist()
-        views = [
-            region.view if one == rank else map_region(process, descriptor, region.size)
-            for one, (process, descriptor) in enumerate(places)
-        ]
+        own = os.memfd_create("compared")
+        os.posix_fallocate(own, 0, count * 4)
+        places = communicator.all_gather(np.array([os.getpid(), own])).tolist()
+        arrays = [np.frombuffer(_mapped(process, number, count * 4), np.float32) for process, number in places]
         communicator.barrier()  # all have mapped it
-        region.close()
-        arrays = [np.frombuffer(view, np.float32) for view in views]
+        os.close(own)
         parts[:] = [array[count * rank // world : count * (rank + 1) // world] for array in arrays]
         return arrays[rank]
 
@@ -135,9 +149,15 @@ def of_memory(communicator: Communicator) -> Compared:
     return Compared(made, touch, communicator.barrier)
 
 
+def _mapped(process: int, descriptor: int, size: int) -> mmap.mmap:
+    """Memory of a process of this host, by its descriptor there."""
+    with Path(f"/proc/{process}/fd/{descriptor}").open("r+b") as file:
+        return mmap.mmap(file.fileno(), size)
+
+
 MAKERS: Mapping[str, Callable[[RankContext], Compared]] = {
-    "tcp": lambda context: in_place(of_sockets(context, "tcp")),
-    "unix": lambda context: in_place(of_sockets(context, "unix")),
+    "tcp": lambda context: in_place(of_sockets(context, "numpy_sockets_tcp")),
+    "unix": lambda context: in_place(of_sockets(context, "numpy_sockets_unix")),
     "shm": lambda context: in_place(of_sockets(context)),
     "shm, empty()": lambda context: in_place(of_sockets(context), own_buffers=True),
     "Gloo": of_gloo,

@@ -1,10 +1,10 @@
 """How often the gate cries wolf, and what it finds.
 
-    python -m ddpcheck_benchmarks.gate.study record --launches 300 aa.npz    real launches of equal code
-    python -m ddpcheck_benchmarks.gate.study replay aa.npz                    gates drawn from them, with planted slow-downs
-    python -m ddpcheck_benchmarks.gate.study live live.jsonl                  real gates: equal code, 10 and 25 % more work
-    python -m ddpcheck_benchmarks.gate.study show live.jsonl                  their table so far
-    python -m ddpcheck_benchmarks.gate.study traffic --runs 20                real gates: more messages, more bytes
+    python tests/gate_study.py record --launches 300 aa.npz    real launches of equal code
+    python tests/gate_study.py replay aa.npz                    gates drawn from them, with planted slow-downs
+    python tests/gate_study.py live live.jsonl                  real gates: equal code, 10 and 25 % more work
+    python tests/gate_study.py show live.jsonl                  their table so far
+    python tests/gate_study.py traffic --runs 20                real gates: more messages, more bytes
 
 A replay multiplies head's times, which is cheap and many; `live` runs code that does more (implementations/planted.py), which
 takes hours. It can be stopped at any time, and goes on where it was.
@@ -25,15 +25,14 @@ from ddpcheck.contract.adapter import Adapter
 from ddpcheck.ranks.interpreter import Interpreter
 from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.values import Array
-
-from .course import measure
-from .decision import Design, confirm, log_ratios, looks
-from .launches import Pairing, Toss
-from .record import MeasuredSide, Record
-from .result import REGRESSION, result_of
-from .side import Side, Unusable, path_for
-from .trials import NOT_MEASURED, Trial, table, trials_in
-from .workload import benchmark_named
+from ddpcheck_benchmarks.gate.course import measure
+from ddpcheck_benchmarks.gate.decision import Design, confirm, log_ratios, looks
+from ddpcheck_benchmarks.gate.launches import Pairing, Toss
+from ddpcheck_benchmarks.gate.record import MeasuredSide, Record
+from ddpcheck_benchmarks.gate.result import REGRESSION, result_of
+from ddpcheck_benchmarks.gate.side import Side, Unusable, path_for
+from ddpcheck_benchmarks.gate.trials import NOT_MEASURED, Trial, table, trials_in
+from ddpcheck_benchmarks.gate.workload import benchmark_named
 
 PLANTED = "ddpcheck_implementations.planted"
 SLOW_DOWNS = (0.0, 0.03, 0.05, 0.10, 0.25)
