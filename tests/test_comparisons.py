@@ -89,7 +89,7 @@ def test_small_arrays_are_reduced_often_and_large_ones_more_than_once() -> None:
 
 def test_memory_reads_and_writes_every_element_of_all_ranks_once() -> None:
     def program(communicator: Communicator) -> Array:
-        compared = of_memory(communicator)
+        compared = of_memory(communicator, communicator.rank, communicator.world_size)
         array = compared.array(5)
         array[:] = communicator.rank + 1
         communicator.barrier()

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from ddpcheck.contract.adapter import Collectives
+from ddpcheck.contract.extras import InPlace
 from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.values import Array
 
 if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
+    pass
 
 AUTHORITY = b"ring"
 MEMORY = "memory"
@@ -26,17 +27,8 @@ MPI_PIECE_BYTES = 4 << 20
 """The pieces of a tuned MPI, with which numpy_mpi was measured to be fastest."""
 
 
-class InPlace(Collectives, Protocol):
-    """Collectives of a communicator that also reduces the caller's own arrays."""
-
-    rank: int
-    world_size: int
-
-    def all_reduce_in_place(self, array: Array) -> object: ...
-
-    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-        """An array in memory that the communicator chooses."""
-        ...
+class Reducing(Collectives, InPlace, Protocol):
+    """Collectives that also reduce into the caller's own arrays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +40,9 @@ class Compared:
     barrier: Callable[[], object]
 
 
-def of_sockets(context: RankContext, adapter: str = "numpy_sockets") -> InPlace:
+def of_sockets(context: RankContext, adapter: str = "numpy_sockets") -> Reducing:
     """The communicator of this installed adapter, one of numpy_sockets."""
-    communicator: InPlace = resolve(adapter)[0].connect(context).collectives
+    communicator: Reducing = resolve(adapter)[0].connect(context).collectives
     return communicator
 
 
@@ -58,11 +50,11 @@ def plain(count: int) -> Array:
     return np.zeros(count, np.float32)
 
 
-def in_place(communicator: InPlace, *, own_buffers: bool = False) -> Compared:
+def in_place(communicator: Reducing, *, own_buffers: bool = False) -> Compared:
     """all_reduce_in_place on plain arrays, or on those that the communicator's empty() makes."""
 
     def made(count: int) -> Array:
-        array = communicator.empty((count,), np.float32)
+        array = communicator.empty((count,), "float32")
         array[:] = 0
         return array
 
@@ -124,12 +116,11 @@ def of_mpi(tuned: bool = False) -> Compared:
     return Compared(plain, in_pieces if tuned else lambda array: world.Allreduce(MPI.IN_PLACE, array), world.Barrier)
 
 
-def of_memory(communicator: InPlace) -> Compared:
+def of_memory(communicator: Collectives, rank: int, world: int) -> Compared:
     """No all-reduce, but what memory allows: each rank reads and writes its part of every rank's array.
 
     That is the least that ranks who reduce in place must touch: all that was given is read once, and all results are written.
     """
-    rank, world = communicator.rank, communicator.world_size
     parts: list[Array] = []
 
     def made(count: int) -> Array:
@@ -162,5 +153,5 @@ MAKERS: Mapping[str, Callable[[RankContext], Compared]] = {
     "shm, empty()": lambda context: in_place(of_sockets(context), own_buffers=True),
     "Gloo": of_gloo,
     "naive": of_naive,
-    MEMORY: lambda context: of_memory(of_sockets(context)),
+    MEMORY: lambda context: of_memory(of_sockets(context), context.rank, context.world_size),
 }

@@ -22,6 +22,7 @@ from typing import Self
 from .causes.lifecycle import PORT_TAKEN_BY_PARENT
 from .checks import Check, select
 from .contract.adapter import Adapter
+from .contract.narrowing import left_out
 from .launchers.base import Launcher
 from .launchers.templates import Templates
 from .ranks.attaching import StartFailed
@@ -57,7 +58,7 @@ def run_check(session: Session, check: Check, expected: Expectations | Mapping[s
     if not isinstance(expected, Expectations):
         expected = Expectations(expected or {}, (*installed_checks(), check))
     began, jobs = time.monotonic(), session.jobs_run
-    session.left_out.clear()
+    session.asked.clear()
     status: Status = "passed"
     reason, finding = "", None
     try:
@@ -86,7 +87,7 @@ def run_check(session: Session, check: Check, expected: Expectations | Mapping[s
         reason,
         finding.diagnosis if finding else None,
         finding.job if finding else None,
-        tuple(sorted(session.left_out)) if status == "passed" else (),
+        left_out(session.adapter.capabilities, session.asked) if status == "passed" else (),
     )
     return expected.applied(verdict)
 

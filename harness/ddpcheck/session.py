@@ -47,7 +47,8 @@ class Session:
     the other ranks once one has failed. start_deadline: seconds until all ranks are connected. effort: how many Jobs a drawn
     check runs.
     random_seed: None derandomizes drawing. launcher: instead of the adapter's own. home: where the ranks live, if they are to
-    see other code than this process. templates: ranks that are plain processes are forked from these.
+    see other code than this process. templates: ranks that are plain processes are forked from these. capabilities: promises to
+    be judged in place of the adapter's own.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Session:
         launcher: Launcher | None = None,
         home: Interpreter | None = None,
         templates: Templates | None = None,
+        capabilities: Capabilities | None = None,
     ) -> None:
         self.adapter, self.reference = resolve(adapter if isinstance(adapter, str) else reference_of(adapter))
         self.world_size = world_size
@@ -71,8 +73,10 @@ class Session:
         self.start_deadline = start_deadline
         self.effort = effort
         self.random_seed = random_seed
-        self.left_out: set[str] = set()
-        self._capabilities = watched(self.adapter.capabilities, self.left_out.add)
+        if capabilities is not None:
+            self.adapter = replace(self.adapter, capabilities=capabilities)
+        self.asked: set[str] = set()
+        self._capabilities = watched(self.adapter.capabilities, self.asked.add)
         self.jobs_run = 0
         self.starts = 0
         self._launcher = launcher or self.adapter.launcher
@@ -92,7 +96,7 @@ class Session:
 
     @property
     def capabilities(self) -> Capabilities:
-        """The adapter's promises. What a check leaves out for want of one is noted in `left_out`."""
+        """The adapter's promises; `asked` holds the names of those that were asked for."""
         return self._capabilities
 
     @property
@@ -120,6 +124,7 @@ class Session:
             start_deadline=self.start_deadline,
             launcher=self._launcher,
             home=self._home,
+            capabilities=self.adapter.capabilities,
         )
 
     def __enter__(self) -> Self:

@@ -21,6 +21,7 @@ COMMANDS = {
     "faults": "Check adapters that are wrong on purpose: which check catches each, how soon, and what it says.",
     "replay": "Run a failing Job again, and show what every rank saw.",
     "doctor": "Look at this machine: what is ready, what is missing, and how to get it.",
+    "suggest": "Try the promises that an adapter does not make: which does it seem to keep?",
     "train": "Train a model with an implementation, on as many ranks as you like.",
     "bench": "Measure collectives and training steps of implementations side by side.",
     "gate": "Compare two revisions of an implementation: is the new one slower, or does it send more?",

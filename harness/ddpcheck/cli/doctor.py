@@ -15,7 +15,7 @@ from rich.markup import escape
 
 from ..launchers.mpi import find_mpi
 from ..launchers.ports import reserve_port
-from ..running.adapter_lookup import UnusableAdapter, known_adapters
+from ..running.adapter_lookup import UnusableAdapter, known_adapters, missing_modules
 from ..running.launcher_lookup import installed_launchers, launcher_named
 from ..running.planning import RANKS_START, installed_checks, plan
 from ..storage.results import Environment, installed_packages
@@ -24,7 +24,6 @@ from .show import symbol
 
 _SMALL_SHM = 256 << 20
 _SIZES = (1, 2, 3, 4)
-_PIP_NAMES = {"sklearn": "scikit-learn", "mpi4py": "mpi4py mpich"}
 
 
 @click.command("doctor")
@@ -131,8 +130,8 @@ def _adapters(out: Console, names: tuple[str, ...]) -> tuple[list[str], dict[str
         if not sizes:
             reason = start[0].skip
             _line(out, name, reason, good=False)
-            command = reason.partition("install with: ")[2]
-            advice += [f"for {name}: {command}"] if command else []
+            absent = missing_modules(start[0].adapter)
+            advice += [f"for {name}: pip install {' '.join(absent)}"] if absent else []
             continue
         ready.append(name)
         # at the largest world size, where the fewest checks are skipped

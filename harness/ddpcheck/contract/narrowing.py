@@ -1,12 +1,12 @@
-"""What a check leaves out since an implementation does not promise it: noted as the check asks, and told in its verdict."""
+"""Which promises a check asks for, and what it leaves out where one of them is not made: its verdict says so."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
-from .capabilities import GROUPS, Capabilities
+from .capabilities import GROUP_OF, GROUPS, Capabilities, promises_of
 from .promises import Promises
 
 OPTIONAL_CALLS: dict[str, str] = {
@@ -26,30 +26,36 @@ nothing.
 """
 
 
+def left_out(capabilities: Capabilities, asked: Collection[str]) -> tuple[str, ...]:
+    """What a check leaves out that has asked for these promises: those that an offered facet does not make."""
+    absent = {name for name in OPTIONAL_CALLS if name in asked and _unpromised(capabilities, name)}
+    return tuple(sorted(OPTIONAL_CALLS[name] for name in absent))
+
+
+def _unpromised(capabilities: Capabilities, name: str) -> bool:
+    group = getattr(capabilities, GROUP_OF[name])
+    return group.offered and getattr(group, name) is False
+
+
 def watched(capabilities: Capabilities, note: Callable[[str], None]) -> Capabilities:
-    """Equal capabilities that call `note` with what is left out whenever somebody asks for one of these that is not
-    promised, of a facet that is offered.
-    """
+    """Equal capabilities that call `note` with the name of each promise that somebody asks for."""
     made = {}
     for name in GROUPS:
         own = getattr(capabilities, name)
-        kind = _WATCHING[type(own)]
         values = {field.name: getattr(own, field.name) for field in dataclasses.fields(own)}
-        made[name] = kind(**values)
+        made[name] = _WATCHING[type(own)](**values)
         object.__setattr__(made[name], "_note", note)
     return Capabilities(**made)
 
 
 def _watching(group: type[Promises]) -> type[Any]:
-    """A subclass of a group of promises that reports promises which were asked for and are not made."""
+    """A subclass of a group of promises that reports which of them are asked for."""
+    promises = {promise.name for promise in promises_of(group)}
 
     def asked(self: Any, name: str) -> Any:
-        value = object.__getattribute__(self, name)
-        if value is False and name in OPTIONAL_CALLS:
-            own = object.__getattribute__(self, "__dict__")
-            if own["offered"] and "_note" in own:
-                own["_note"](OPTIONAL_CALLS[name])
-        return value
+        if name in promises and "_note" in (own := object.__getattribute__(self, "__dict__")):
+            own["_note"](name)
+        return object.__getattribute__(self, name)
 
     return type(
         group.__name__, (group,), {"__getattribute__": asked, "__eq__": group.__eq__, "__hash__": group.__hash__}

@@ -1,0 +1,94 @@
+"""`ddpcheck suggest`: promises that an adapter does not make and seems to keep."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+
+import click
+from rich.console import Console
+from rich.markup import escape
+
+from ..launchers.templates import Templates
+from ..ranks.attaching import StartFailed
+from ..running.planning import RANKS_START, installed_checks
+from ..running.suggested_promises import Suggesting, Suggestion, as_source
+from .numbers import SECONDS
+from .numbers import world_sizes as sizes_option
+from .options import console, usage_errors
+from .show import symbol
+
+
+@click.command("suggest")
+@click.argument("adapter")
+@click.option(
+    "-w",
+    "--world-size",
+    "world_sizes",
+    callback=sizes_option,
+    help="World sizes, such as 1,2,4 or 1-4. Default: 2,3.",
+)
+@click.option(
+    "--deadline", type=SECONDS, default=3.0, show_default=True, help="Seconds until an operation counts as hung."
+)
+def command(adapter: str, world_sizes: tuple[int, ...] | None, deadline: float) -> None:
+    """Try every promise that ADAPTER does not make, and print those that it seems to keep, ready to paste.
+
+    A promise is tried by the checks that judge it, with few Jobs each: run `ddpcheck check` with the promises that you make.
+    Exit status 1 if the ranks do not start, or if a check fails that the adapter promises already.
+    """
+    out = console()
+    with usage_errors(), Templates() as templates:
+        checks = tuple(check for check in installed_checks() if check is not RANKS_START)
+        suggesting = Suggesting(adapter, world_sizes or (2, 3), checks, templates, deadline=deadline)
+        promised = suggesting.capabilities
+        if not promised.facets:
+            raise ValueError(
+                f"{adapter} hands out no facet: give Capabilities() a group, such as replica=ReplicaPromises()"
+            )
+        try:
+            broken = _baseline(out, suggesting)
+        except StartFailed as error:
+            raise click.ClickException(f"the ranks did not start: {error}\n{error.details}") from error
+        out.print("\n[bold]promises that it does not make[/]")
+        found = []
+        for suggestion in suggesting.suggestions():
+            found.append(suggestion)
+            _show(out, suggestion)
+    _end(out, found, as_source(promised, suggesting.capabilities))
+    sys.exit(int(broken))
+
+
+def _baseline(out: Console, suggesting: Suggesting) -> bool:
+    """Whether the adapter breaks a promise that it makes."""
+    verdicts = list(suggesting.baseline())
+    counted = Counter(verdict.status for verdict in verdicts)
+    out.print(f"with the promises that it makes: {counted['passed']} checks passed", markup=False)
+    failed = sorted({verdict.check for verdict in verdicts if verdict.status not in ("passed", "skipped")})
+    for name in failed:
+        out.print(f"  {symbol('failed')} {name} fails already, and judges nothing here", soft_wrap=True)
+    return bool(failed)
+
+
+def _show(out: Console, suggestion: Suggestion) -> None:
+    name = escape(suggestion.candidate.text)
+    if suggestion.holds:
+        shown = ", ".join(suggestion.passed[:2]) + (
+            f" and {len(suggestion.passed) - 2} more" * (len(suggestion.passed) > 2)
+        )
+        out.print(f"  {symbol('passed')} [bold]{name}[/]: {escape(suggestion.sentence)}", soft_wrap=True)
+        out.print(f"      passed: {shown}", style="dim", soft_wrap=True)
+    elif suggestion.failed:
+        out.print(f"  {symbol('failed')} {name}: {escape(suggestion.failed)}", soft_wrap=True)
+
+
+def _end(out: Console, found: list[Suggestion], source: str) -> None:
+    held = sum(each.holds for each in found)
+    unjudged = [each.candidate.text for each in found if not each.passed and not each.failed]
+    if unjudged:
+        out.print(f"\nnot judged, for want of another promise: {', '.join(unjudged)}", markup=False, soft_wrap=True)
+    if not held:
+        out.print("\nIt seems to keep no further promise.")
+        return
+    out.print(f"\nIt seems to keep {held} more promises. Append to its capabilities those that you mean to keep:\n")
+    out.print(source, markup=False, soft_wrap=True)
