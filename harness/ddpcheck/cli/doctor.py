@@ -43,6 +43,7 @@ def command(adapters: tuple[str, ...]) -> None:
         _line(out, "-", text)
     if ready:
         _line(out, "-", f"check one: ddpcheck check {ready[0]}")
+        _line(out, "-", f"see which further promises it seems to keep: ddpcheck suggest {ready[0]}")
         if not adapters:
             _line(out, "-", f"see which of its checks are skipped, and why: ddpcheck doctor {ready[0]}")
     sys.exit(0 if ready else 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from itertools import chain
 
 import click
 from rich.console import Console
@@ -46,37 +47,38 @@ def command(adapter: str, world_sizes: tuple[int, ...] | None, deadline: float) 
             raise ValueError(
                 f"{adapter} hands out no facet: give Capabilities() a group, such as replica=ReplicaPromises()"
             )
+        found: list[Suggestion] = []
         try:
-            broken = _baseline(out, suggesting)
+            _baseline(out, suggesting)
+            out.print("\n[bold]promises that it does not make[/]")
+            for suggestion in chain(suggesting.mending(), suggesting.suggestions()):
+                _show(out, suggestion, again=any(suggestion.sentence == each.sentence for each in found))
+                found.append(suggestion)
         except StartFailed as error:
             raise click.ClickException(f"the ranks did not start: {error}\n{error.details}") from error
-        out.print("\n[bold]promises that it does not make[/]")
-        found = []
-        for suggestion in suggesting.suggestions():
-            found.append(suggestion)
-            _show(out, suggestion)
     _end(out, found, as_source(promised, suggesting.capabilities))
-    sys.exit(int(broken))
+    for name in sorted(suggesting.broken):
+        out.print(
+            f"{symbol('failed')} {name} fails with all of them: ddpcheck check {adapter} -c {name}", soft_wrap=True
+        )
+    sys.exit(int(bool(suggesting.broken)))
 
 
-def _baseline(out: Console, suggesting: Suggesting) -> bool:
-    """Whether the adapter breaks a promise that it makes."""
-    verdicts = list(suggesting.baseline())
-    counted = Counter(verdict.status for verdict in verdicts)
-    out.print(f"with the promises that it makes: {counted['passed']} checks passed", markup=False)
-    failed = sorted({verdict.check for verdict in verdicts if verdict.status not in ("passed", "skipped")})
-    for name in failed:
-        out.print(f"  {symbol('failed')} {name} fails already, and judges nothing here", soft_wrap=True)
-    return bool(failed)
+def _baseline(out: Console, suggesting: Suggesting) -> None:
+    counted = Counter(verdict.status for verdict in suggesting.baseline())
+    failed = f"; {len(suggesting.broken)} failed" if suggesting.broken else ""
+    out.print(f"with the promises that it makes: {counted['passed']} passed{failed}", markup=False)
 
 
-def _show(out: Console, suggestion: Suggestion) -> None:
+def _show(out: Console, suggestion: Suggestion, *, again: bool) -> None:
+    """again: its sentence has been shown."""
     name = escape(suggestion.candidate.text)
     if suggestion.holds:
+        sentence = "" if again else f": {escape(suggestion.sentence)}"
         shown = ", ".join(suggestion.passed[:2]) + (
             f" and {len(suggestion.passed) - 2} more" * (len(suggestion.passed) > 2)
         )
-        out.print(f"  {symbol('passed')} [bold]{name}[/]: {escape(suggestion.sentence)}", soft_wrap=True)
+        out.print(f"  {symbol('passed')} [bold]{name}[/]{sentence}", soft_wrap=True)
         out.print(f"      passed: {shown}", style="dim", soft_wrap=True)
     elif suggestion.failed:
         out.print(f"  {symbol('failed')} {name}: {escape(suggestion.failed)}", soft_wrap=True)

@@ -1,14 +1,14 @@
 """Promises that an adapter does not make and seems to keep: each is tried by the checks that judge it.
 
-A promise that no check judges with the adapter's own promises may be judged once another one is made (clipping needs an
-optimizer), so all are tried again after each that holds.
+Some are judged only together with others (clipping needs an optimizer): the fewest that make a check apply are tried
+together, and what failed is tried again after each that holds.
 """
 
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, get_args
 
@@ -38,6 +38,13 @@ class Candidate:
         if isinstance(self.value, IntEnum):
             return f"{self.name}={type(self.value).__name__}.{self.value.name}"
         return f"{self.name}={self.value!r}"
+
+    @property
+    def needs(self) -> tuple[str, str]:
+        """The names of needs.py's needs of it."""
+        promise = f"{GROUP_OF[self.name]}.{self.name}"
+        word = self.value.name.lower() if isinstance(self.value, IntEnum) else self.value
+        return promise, f"{promise}={word}"
 
     def made(self, capabilities: Capabilities) -> Capabilities:
         """These capabilities with this promise."""
@@ -108,61 +115,110 @@ class Suggesting:
     deadline: float = 3.0
     capabilities: Capabilities = field(init=False)
     asked: dict[str, set[str]] = field(init=False, default_factory=dict)
+    broken: set[str] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
         self.capabilities = resolve(self.reference)[0].capabilities
 
     def baseline(self) -> Iterator[Verdict]:
-        """Verdicts of the adapter as it is. What fails already can speak neither for nor against a promise."""
-        failed = set()
+        """Verdicts of the adapter as it is. What fails already judges no promise, unless it is mended."""
+        self.broken = set()
         for verdict in self._verdicts(self.capabilities, self.checks):
-            if verdict.status not in ("passed", "skipped"):
-                failed.add(verdict.check)
+            if _bad(verdict):
+                self.broken.add(verdict.check)
             yield verdict
-        self.checks = tuple(check for check in self.checks if check.name not in failed)
+
+    def mending(self) -> Iterator[Suggestion]:
+        """Promises with which checks pass that fail without: ranks that do not say that they share parameters must not."""
+        for candidate in candidates(self.capabilities):
+            judges = [check for check in self._that_asked(candidate) if check.name in self.broken]
+            if not judges:
+                continue
+            suggestion = self._tried((candidate,), judges[:1])
+            if suggestion.holds:
+                self.capabilities = candidate.made(self.capabilities)
+                self.broken -= set(suggestion.passed)
+                self.broken &= {
+                    each.check for each in self._verdicts(self.capabilities, self._named(self.broken)) if _bad(each)
+                }
+                yield suggestion
 
     def suggestions(self) -> Iterator[Suggestion]:
-        """One for each candidate, those that hold as they are found; baseline() goes before."""
-        left = candidates(self.capabilities)
-        for exact in (True, False):
-            found = True
-            while found:
-                found = False
-                for candidate in tuple(left):
-                    judges = self._enabled(candidate) if exact else self._asking(candidate)
-                    if candidate not in left or not judges:
-                        continue
-                    left.remove(candidate)
-                    suggestion = self._tried(candidate, judges)
-                    yield suggestion
-                    if suggestion.holds:
-                        found = True
-                        self.capabilities = candidate.made(self.capabilities)
-                        left = [each for each in left if each in candidates(self.capabilities)]
-        yield from map(Suggestion, left)
+        """Those that hold as they are found, then those that do not, then those that no check judges. baseline() and mending()
+        go before.
+        """
+        self.checks = tuple(check for check in self.checks if check.name not in self.broken)
+        failed: dict[Candidate, Suggestion] = {}
+        tried: set[frozenset[Candidate]] = set()
+        while found := self._next(tried):
+            together, judges = found
+            outcome = self._tried(together, judges)
+            suggestions = [replace(outcome, candidate=candidate) for candidate in together]
+            if outcome.holds:
+                yield from suggestions
+                self.capabilities = _made(self.capabilities, together)
+                failed.clear()
+                tried.clear()  # they may hold now
+            else:
+                tried.add(together)
+                failed |= {each.candidate: each for each in suggestions if each.candidate not in failed}
+        yield from failed.values()
+        yield from (Suggestion(each) for each in candidates(self.capabilities) if each not in failed)
 
-    def _tried(self, candidate: Candidate, judges: Iterable[Check]) -> Suggestion:
-        passed: dict[str, None] = {}
+    def _next(self, tried: Collection[frozenset[Candidate]]) -> tuple[frozenset[Candidate], list[Check]] | None:
+        """The fewest promises that make a check apply, with all such checks; then those that no check needs."""
+        left = candidates(self.capabilities)
+        bundles = {self._bundle(check, left) for check in self.checks} - {frozenset()} - set(tried)
+        if bundles:
+            together = min(bundles, key=lambda bundle: (len(bundle), sorted(each.text for each in bundle)))
+            return together, self._enabled(together)
+        alone = ((frozenset({each}), self._asking(each)) for each in left)
+        return next(((each, judges) for each, judges in alone if judges and each not in tried), None)
+
+    def _bundle(self, check: Check, left: Sequence[Candidate]) -> frozenset[Candidate]:
+        """Promises with which a check applies that does not yet; none if there are no such promises."""
+        chosen: dict[Candidate, None] = {}
+        for need in check.needs:
+            made = _made(self.capabilities, chosen)
+            if need.lacking(made, self.world_sizes[-1]) is None:
+                continue
+            enough = (each for each in left if need.lacking(each.made(made), self.world_sizes[-1]) is None)
+            if (candidate := next(enough, None)) is None:
+                return frozenset()
+            chosen[candidate] = None
+        return frozenset(chosen)
+
+    def _tried(self, together: Collection[Candidate], judges: Iterable[Check]) -> Suggestion:
+        """What the judges say of promises that are made together, the first of them named."""
+        first, passed = next(iter(together)), dict[str, None]()
         try:
-            for verdict in self._verdicts(candidate.made(self.capabilities), judges):
+            for verdict in self._verdicts(_made(self.capabilities, together), judges):
                 if verdict.status == "passed":
                     passed[verdict.check] = None
-                elif verdict.status != "skipped":
-                    return Suggestion(candidate, tuple(passed), _said(verdict))
+                elif _bad(verdict):
+                    return Suggestion(first, tuple(passed), _said(verdict))
         except StartFailed as error:
-            return Suggestion(candidate, tuple(passed), f"the ranks did not start: {error.problems[0]}")
-        return Suggestion(candidate, tuple(passed))
+            return Suggestion(first, tuple(passed), f"the ranks did not start: {error.problems[0]}")
+        return Suggestion(first, tuple(passed))
 
-    def _enabled(self, candidate: Candidate) -> list[Check]:
-        """The checks that apply with this promise, and do not without it."""
-        made = candidate.made(self.capabilities)
+    def _enabled(self, together: Collection[Candidate]) -> list[Check]:
+        """The checks that apply with these promises, and do not without them."""
+        made = _made(self.capabilities, together)
         return [
             check for check in self.checks if self._applies(check, made) and not self._applies(check, self.capabilities)
         ]
 
     def _asking(self, candidate: Candidate) -> list[Check]:
-        """The checks whose Jobs depend on this promise."""
+        """The checks whose Jobs depend on this promise, if none needs it."""
+        if any(need.name in candidate.needs for check in self.checks for need in check.needs):
+            return []
+        return self._that_asked(candidate)
+
+    def _that_asked(self, candidate: Candidate) -> list[Check]:
         return [check for check in self.checks if candidate.name in self.asked.get(check.name, ())]
+
+    def _named(self, names: Collection[str]) -> list[Check]:
+        return [check for check in self.checks if check.name in names]
 
     def _applies(self, check: Check, capabilities: Capabilities) -> bool:
         return any(missing(check, capabilities, size) is None for size in self.world_sizes)
@@ -186,6 +242,16 @@ class Suggesting:
             templates=self.templates,
             capabilities=capabilities,
         )
+
+
+def _bad(verdict: Verdict) -> bool:
+    return verdict.status not in ("passed", "skipped")
+
+
+def _made(capabilities: Capabilities, together: Iterable[Candidate]) -> Capabilities:
+    for candidate in together:
+        capabilities = candidate.made(capabilities)
+    return capabilities
 
 
 def _said(verdict: Verdict) -> str:

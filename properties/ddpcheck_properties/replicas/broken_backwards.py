@@ -46,7 +46,7 @@ def check_failed_backward_leaves_no_trace(session: Session) -> None:
 def check_backward_after_failed_backward_raises_or_is_correct(session: Session) -> None:
     """After an exception ended a backward half-way on every rank, the next backward either raises on every rank or is correct."""
     # one Job, as ranks that have raised are started anew
-    (job,) = fitting(session, [broken(session.world_size, tuple(range(session.world_size)), sync=True)])
+    jobs = fitting(session, [broken(session.world_size, tuple(range(session.world_size)), sync=True)])
     as_ever = _as_if_never_begun(session.capabilities)
 
     def judge(job: Job, trace: Trace) -> None:
@@ -60,7 +60,7 @@ def check_backward_after_failed_backward_raises_or_is_correct(session: Session) 
             )
             raise Finding(Diagnosis(headline, (causes.BROKEN_BACKWARD_TOLD_APART(),)), hung="hung" in outcomes)
 
-    for_each(session, [job], judge)
+    for_each(session, jobs, judge)
 
 
 def _as_if_never_begun(promised: Capabilities) -> Judge:

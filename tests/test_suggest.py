@@ -1,0 +1,118 @@
+"""`ddpcheck suggest` finds the promises that an adapter keeps and does not make, and none that it breaks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ddpcheck.checks import select
+from ddpcheck.cli import main
+from ddpcheck.contract import Capabilities
+from ddpcheck.contract.promises import Determinism, ReplicaPromises, SamplerPromises
+from ddpcheck.launchers.templates import Templates
+from ddpcheck.running.planning import installed_checks
+from ddpcheck.running.suggested_promises import Candidate, Suggesting, Suggestion, as_source, candidates
+
+OWN = '''
+from ddpcheck import Adapter
+from ddpcheck.contract import Capabilities
+from ddpcheck.contract.promises import ReplicaPromises, SamplerPromises
+from ddpcheck_implementations.numpy_sockets import adapter as sockets
+
+class SameOrder:
+    """A sampler that does not shuffle, whatever it is asked."""
+
+    def __init__(self, made):
+        self.made = made
+
+    def __call__(self, length, *, shuffle, seed, drop_last):
+        return self.made(length, shuffle=False, seed=seed, drop_last=drop_last)
+
+def connect(context):
+    facets = sockets.connect(context)
+    object.__setattr__(facets, "make_sampler", SameOrder(facets.make_sampler))
+    return facets
+
+sampler = Adapter("sampler", sockets.connect, Capabilities(sampler=SamplerPromises()))
+unshuffled = Adapter("unshuffled", connect, Capabilities(sampler=SamplerPromises()))
+replica = Adapter("replica", sockets.connect, Capabilities(replica=ReplicaPromises()))
+nothing = Adapter("nothing", sockets.connect, Capabilities())
+'''
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    path = tmp_path / "own.py"
+    path.write_text(OWN)
+    return path
+
+
+def suggested(reference: str, *patterns: str) -> tuple[Suggesting, dict[str, Suggestion]]:
+    """All suggestions by the candidate's text, judged by these checks at two ranks."""
+    with Templates() as templates:
+        suggesting = Suggesting(reference, (2,), select(installed_checks(), patterns), templates, effort=2)
+        list(suggesting.baseline())
+        found = [*suggesting.mending(), *suggesting.suggestions()]
+    return suggesting, {each.candidate.text: each for each in found}
+
+
+def test_what_a_sampler_keeps_is_suggested(own: Path) -> None:
+    suggesting, found = suggested(f"{own}:sampler", "sampler")
+    held = {name for name, each in found.items() if each.holds}
+    assert {"drop_last=True", "shuffles=True", "distinct_streams=True", "sampler_state=True"} <= held
+    assert suggesting.capabilities.sampler == SamplerPromises(
+        drop_last=True, shuffles=True, distinct_streams=True, sampler_state=True
+    )
+
+
+def test_what_a_sampler_breaks_is_not_suggested_and_says_why(own: Path) -> None:
+    suggesting, found = suggested(f"{own}:unshuffled", "sampler")
+    assert found["drop_last=True"].holds
+    assert not found["shuffles=True"].holds
+    assert found["shuffles=True"].failed.startswith("check_")
+    assert not suggesting.capabilities.sampler.shuffles
+
+
+def test_a_promise_whose_absence_is_a_claim_mends_failing_checks(own: Path) -> None:
+    """Without broadcasts_parameters each replica keeps its own parameters, which those of numpy_sockets do not."""
+    suggesting, found = suggested(f"{own}:replica", "check_gradients_equal_the_large_batch_exactly")
+    assert not suggesting.broken
+    assert found["broadcasts_parameters=True"].passed == ("check_gradients_equal_the_large_batch_exactly",)
+
+
+def test_promises_that_are_judged_only_together_are_tried_together(own: Path) -> None:
+    _, found = suggested(f"{own}:replica", "large_batch_exactly", "check_clipping_uses_the_global_gradient_norm")
+    assert found["clipping=True"].holds
+    assert found["optimizers='adam'"].holds or found["optimizers='sgd'"].holds
+
+
+def test_candidates_are_promises_that_are_not_made_of_facets_that_are_handed_out() -> None:
+    promised = Capabilities(replica=ReplicaPromises(no_sync=True, model_features=frozenset({"branch"})))
+    names = {each.text for each in candidates(promised)}
+    assert {"clipping=True", "model_features='tied'", "determinism=Determinism.BETWEEN_RUNS"} <= names
+    assert {"join='divide_by_live_ranks'", "unused_parameters='synchronised'"} <= names
+    assert not {"no_sync=True", "model_features='branch'", "shuffles=True"} & names
+
+
+def test_the_call_that_is_printed_makes_the_promises() -> None:
+    before = Capabilities(replica=ReplicaPromises())
+    after = before
+    for name, value in (("no_sync", True), ("optimizers", "sgd"), ("determinism", Determinism.BETWEEN_CALLS)):
+        after = Candidate(name, value).made(after)
+    source = as_source(before, after)
+    assert eval(source, {"capabilities": before, "Determinism": Determinism}) == after
+
+
+def test_the_command_prints_what_to_paste(own: Path) -> None:
+    done = CliRunner().invoke(main, ["suggest", f"{own}:sampler", "-w", "2"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert "capabilities.but(\n" in done.output
+    assert "    shuffles=True,\n" in done.output
+
+
+def test_an_adapter_without_a_facet_is_told_to_give_one(own: Path) -> None:
+    done = CliRunner().invoke(main, ["suggest", f"{own}:nothing"])
+    assert done.exit_code == 2
+    assert "hands out no facet" in done.output
