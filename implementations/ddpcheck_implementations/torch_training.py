@@ -125,7 +125,7 @@ class Run:
         (folder / "checkpoint.half").replace(folder / "checkpoint.pt")
 
     def load(self) -> None:
-        """Go on from what rank 0 finds; the others take its word for whether there is anything."""
+        """Resume from the checkpoint that rank 0 finds; rank 0 alone decides whether there is one."""
         assert self.task.folder is not None
         path = Path(self.task.folder, "checkpoint.pt")
         found: list[Any] = [None]

@@ -2,7 +2,7 @@
 
 Backward completes gradients in the reverse order of the parameters, and writes each where it lies in its bucket. Behind the
 elements stands one flag for each parameter: 1 where this rank has a gradient, 0 where it has none. The mean over the ranks is
-taken of flags and elements alike, which tells every rank what no rank had, with no second message.
+taken of flags and elements alike, which tells every rank which gradients no rank had, without a second message.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Bucket:
             place *= weight
 
     def scale_local(self, factor: float) -> None:
-        """Multiply what was not reduced yet."""
+        """Multiply the gradients that were not reduced yet."""
         for name in self._has_local:
             assert self._local is not None
             self._local.views[name] *= factor
@@ -111,7 +111,7 @@ class Bucket:
             self._local, self._reduced = self._reduced, None
 
     def zero_gradients(self) -> None:
-        """What is there becomes zero, and counts as reduced."""
+        """Set all gradients to zero; they count as reduced."""
         there = self._has_local | self._has_reduced
         self.zero_grad()
         self._reduced = self._reduced or _Memory(self._shapes, self._elements, self._dtype, self._empty)

@@ -1,4 +1,4 @@
-"""What a training run needs to go on: one file, written and read by rank 0, and sent by it to all others."""
+"""Checkpoints of a training run: one file, written and read by rank 0, which broadcasts it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def write(folder: Path, checkpoint: Checkpoint) -> None:
 
 
 def read(folder: Path) -> Checkpoint | None:
-    """What was written last; None if nothing was."""
+    """The last checkpoint; None if there is none."""
     try:
         return unpack((folder / NAME).read_bytes())
     except FileNotFoundError:
@@ -50,7 +50,7 @@ def read(folder: Path) -> Checkpoint | None:
 
 
 def share(collectives: Collectives, checkpoint: Checkpoint | None) -> Checkpoint | None:
-    """Rank 0's checkpoint, or its None, on every rank, whatever the others pass."""
+    """Rank 0's checkpoint, or its None, on every rank; the argument of the other ranks is ignored."""
     content = b"" if checkpoint is None else pack(checkpoint)
     length = int(collectives.broadcast(np.array(len(content), _WORD)))
     if not length:

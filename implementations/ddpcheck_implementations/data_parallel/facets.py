@@ -1,4 +1,4 @@
-"""All facets of a data-parallel engine, for one communicator. What a rank does not use it does not import."""
+"""All facets of a data-parallel engine, for one communicator. A rank imports only the facets that it uses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def numpy_facets(
     settings: EngineSettings = DEFAULTS,
     counts: Callable[[], Mapping[str, int]] | None = None,
 ) -> Facets:
-    """What an adapter's connect() returns for a communicator with NumPy arrays in and out.
+    """The result of an adapter's connect() for a communicator with NumPy arrays in and out.
 
     trainer: None for the usual one. settings: those of replicas for which a user sets no others.
     """

@@ -13,12 +13,12 @@ Work = Callable[[], object]
 
 
 class CommunicationThread:
-    """Does what it is given one after the other, in the order in which it was given, so that ranks cannot cross.
+    """Runs the functions that it is given one after the other, in the order of the calls, so that ranks cannot cross.
 
     A thread for one backward: it starts with the first work, and ends with the `with` block, which waits for it. So nothing
     else uses the communicator meanwhile, and nothing is left behind.
 
-    The first error ends it: what comes later is not begun, as ranks would no longer agree on it, and the block raises the
+    The first error ends it: later functions are not begun, as ranks would no longer agree on them, and the block raises the
     error. If the block itself raises, work that has not begun is dropped.
     """
 

@@ -1,4 +1,4 @@
-"""What this engine promises over any communicator; the NumPy references add what their own communication promises."""
+"""The promises of this engine over any communicator; the NumPy references add those of their own communication."""
 
 from __future__ import annotations
 

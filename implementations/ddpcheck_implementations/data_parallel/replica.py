@@ -94,7 +94,7 @@ class DataParallel:
     def _weigh(self, weights: Array) -> float:
         """How often this rank's gradients count in a mean of the ranks': by its share of all weights, times their number.
 
-        What was gathered inside no_sync() counts so often, too.
+        Gradients accumulated inside no_sync() count so often, too.
         """
         own = float(weights.sum(dtype=np.float64))
         total = float(self._collectives.all_reduce(np.array([own]))[0])

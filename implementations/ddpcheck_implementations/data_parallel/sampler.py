@@ -50,7 +50,7 @@ class DistributedSampler:
         return {"epoch": self._epoch, "given": self._given}
 
     def load_state(self, state: Mapping[str, int]) -> None:
-        """The next iteration gives what is left of the epoch; those after it are whole."""
+        """The next iteration gives the rest of the epoch; those after it are whole."""
         self._epoch, self._begin = int(state["epoch"]), int(state["given"])
         self._given = self._begin
 

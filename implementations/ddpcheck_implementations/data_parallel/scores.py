@@ -1,4 +1,4 @@
-"""Scores over the samples of all ranks: what is summed up over ranks are counts and sums, from which the score is made once.
+"""Scores over the samples of all ranks: counts and sums are summed over ranks, and the score is computed once from them.
 
 Most scores are no mean of the ranks' own: a root, an exponential, or a quotient of counts has to come after the sum.
 """

@@ -1,4 +1,4 @@
-"""What a user may set of the engine: the options of make_replica."""
+"""The options of make_replica."""
 
 from __future__ import annotations
 

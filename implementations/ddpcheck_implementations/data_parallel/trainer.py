@@ -1,7 +1,7 @@
 """A whole training run, written once over the other facets: sampler, replica, metrics and collectives.
 
-What all ranks must do alike, they decide by numbers that all have alike: the number of steps by the length of the
-sampler, the learning rate by the step, the best epoch by the loss of all ranks, where to go on by what rank 0 has read.
+All ranks decide alike, by numbers that are equal on all of them: the number of steps by the length of the
+sampler, the learning rate by the step, the best epoch by the loss of all ranks, a resumed run's start by rank 0's checkpoint.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Window = Sequence[Sequence[int]]
 
 @dataclass(frozen=True)
 class Engine:
-    """What a run is made with, on one rank."""
+    """The parts of a run on one rank."""
 
     rank: int
     world_size: int
@@ -35,7 +35,7 @@ class Engine:
 
 
 class Trainer:
-    """One run of a task on one rank. `progress` is what a checkpoint keeps."""
+    """One run of a task on one rank. `progress` is the part that a checkpoint keeps."""
 
     def __init__(self, engine: Engine, task: TrainingTask) -> None:
         self.engine, self.task = engine, task
@@ -73,7 +73,7 @@ class Trainer:
         return list(self.sampler)
 
     def windows(self, order: Sequence[int]) -> Iterator[Window]:
-        """Windows of `micro_batches` batches; the last window, and its last batch, have what is left."""
+        """Windows of `micro_batches` batches; the last window and its last batch have the rest."""
         size = self.task.batch_size
         batches = [order[start : start + size] for start in range(0, self.length, size)]
         for start in range(0, len(batches), self.task.micro_batches):

@@ -1,6 +1,6 @@
 """Collectives of the contract over an mpi4py communicator.
 
-MPI does the work; what is left to do here: contiguous copies of what may be strided, a mean (MPI has none), minimum and
+MPI does the work. Left to do here: contiguous copies of strided arrays, a mean (MPI has none), minimum and
 maximum that propagate NaN (MPI's own lose it, depending on the rank that holds it), and communicators for groups of ranks.
 A large all-reduce is cut into pieces: MPI works with temporaries as large as the message, and those of a piece stay in the
 cache, and in the process, where those of the whole are new pages each time. Its mean is not MPI's (ring.py).
@@ -68,7 +68,7 @@ class MpiCommunicator:
         """ValueError if the array is not C-contiguous."""
         comm = self._comm if group is None else self._of(group)
         self._collectives += 1
-        if op == "sum" and array.nbytes <= PIECE_BYTES:  # what is called most often, with nothing around it
+        if op == "sum" and array.nbytes <= PIECE_BYTES:  # the most frequent call, with nothing around it
             comm.Allreduce(_IN_PLACE, array, _SUM)
             return
         large = array.nbytes > PIECE_BYTES

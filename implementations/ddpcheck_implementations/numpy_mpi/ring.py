@@ -19,7 +19,7 @@ from ddpcheck.values import Array
 _PIECE_BYTES = 2 << 20
 """A chunk, and what arrives to be added to it, stay in a core's own cache."""
 _TAG = 1
-"""What this rank's user sends has another."""
+"""The tag of these messages; those that this rank's user sends have another."""
 
 
 def mean(comm: Any, flat: Array) -> None:

@@ -1,4 +1,4 @@
-"""Layers: what each computes forward, and how a gradient goes back through it.
+"""Layers: the forward computation of each, and its backward.
 
 With dy the gradient of the loss by a layer's output, backward(dy) returns the one by its input, for which it may use the
 memory of dy, and adds those by its parameters to `gradients`. A layer keeps of its last forward pass what backward needs. All

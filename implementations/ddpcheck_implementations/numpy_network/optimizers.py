@@ -28,7 +28,7 @@ class Optimizer(Protocol):
         ...
 
     def load_state(self, state: Mapping[str, Array]) -> None:
-        """Go on from what state() gave, dropping what was gathered before. ValueError if it is another optimizer's."""
+        """Load the result of state(), replacing the present state. ValueError if it is another optimizer's."""
         ...
 
 
@@ -116,7 +116,7 @@ class Adam:
 
 
 def _pieces(*arrays: Array) -> Iterable[Sequence[Array]]:
-    """Arrays of one shape in pieces that stay in the cache, with what is computed of them on the way."""
+    """Arrays of one shape in pieces that stay in the cache, with the intermediate results."""
     size = arrays[0].size
     if size <= PIECE or not all(array.flags.c_contiguous for array in arrays):
         return (arrays,)

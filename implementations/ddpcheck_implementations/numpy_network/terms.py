@@ -25,7 +25,7 @@ def shares(outputs: Array, scale: float, weights: Array | None) -> Array:
 
 @runtime_checkable
 class Term(Protocol):
-    """What a layer with a term has beside a Layer. coefficient: how often the term counts."""
+    """A Layer with an auxiliary term in the loss. coefficient: how often the term counts."""
 
     coefficient: float
 

@@ -10,10 +10,10 @@ Ranks that share a processor take half the time for small arrays if one process 
 addresses, so after a switch from one to another the processor still knows their branches.
 
 NUMPY_SOCKETS_TRANSPORT forces one of tcp, unix (Unix-domain sockets) and shm (shared memory); the last two need all
-ranks on one host, and shared memory a processor of the x86 family. By default, auto, ranks use what they can.
+ranks on one host, and shared memory a processor of the x86 family. By default (auto) ranks use the fastest that works.
 NUMPY_SOCKETS_ALGORITHM forces the algorithm of all-reduces where it can be used: direct, doubling, halving or ring over
 sockets, express, all_add or owners_add in memory, hierarchical between hosts (choice.py says which is chosen otherwise).
-NUMPY_SOCKETS_HOSTS=4,2 treats ranks as if 4 were on one host, 2 on the next, and so on, to try out what they do between hosts.
+NUMPY_SOCKETS_HOSTS=4,2 treats ranks as if 4 were on one host, 2 on the next, and so on, to try out the algorithms between hosts.
 NUMPY_SOCKETS_START_TIMEOUT (default 120) is how many seconds ranks wait for each other at the start,
 NUMPY_SOCKETS_TIMEOUT (default 30) how long a peer may be silent in an operation. NUMPY_SOCKETS_RUN names the run, if
 several share an address by mistake.

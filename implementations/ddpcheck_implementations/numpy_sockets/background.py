@@ -33,7 +33,7 @@ class Background:
         return Pending(result)
 
     def drain(self) -> None:
-        """Return when all operations have ended. Their errors are left to whoever waits for them."""
+        """Return when all operations have ended. Their errors are raised by the waits for them."""
         if self.last is not None:
             self.last.exception()
             self.last = None

@@ -30,7 +30,7 @@ _NO_ELEMENTS = np.empty(0, np.float64)
 
 
 class Communicator:
-    """The collectives facet; ddpcheck.contract.adapter.Collectives says what each method does. `traffic` counts what was sent.
+    """The collectives facet; ddpcheck.contract.adapter.Collectives documents its methods. `traffic` counts bytes sent.
 
     After an error it cannot be used any more (guard.py).
     """
@@ -75,7 +75,7 @@ class Communicator:
         return self._guard.now(self._all_reduce, members, members.header("all_reduce", array, op), array, op)
 
     def all_reduce_async(self, array: Array, op: str = "sum", *, group: Sequence[int] | None = None) -> Pending:
-        """In the background, after all that was called before; what is called later waits for it."""
+        """Run in the background, in the order of the calls: after all earlier ones and before all later ones."""
         members = self._of(group)
         header = members.header("all_reduce", array, op)
         return self._guard.later(self._all_reduce, members, header, array, op)
@@ -172,7 +172,7 @@ class Communicator:
         return result
 
     def counts(self) -> dict[str, int]:
-        """What this rank has sent to others since the start, headers included, and the collectives it has begun."""
+        """Bytes and messages sent since the start, headers included, and the number of collectives begun."""
         traffic = self.traffic
         return {
             "bytes": traffic.payload_bytes + traffic.header_bytes,
@@ -181,7 +181,7 @@ class Communicator:
         }
 
     def close(self) -> None:
-        """End in order: operations under way are finished first, and what was sent still arrives."""
+        """Close in order: operations under way are finished first, and sent messages still arrive."""
         self._guard.background.stop()
         for peer in self._peers.values():
             peer.close()

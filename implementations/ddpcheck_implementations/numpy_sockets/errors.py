@@ -1,4 +1,4 @@
-"""What can go wrong between ranks.
+"""Errors of communication between ranks.
 
 CommunicationError        each names the ranks concerned
 ├── RendezvousError       the ranks did not find each other

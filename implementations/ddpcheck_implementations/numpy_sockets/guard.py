@@ -19,7 +19,7 @@ _MOMENT = 0.05  # seconds
 
 
 class Guard:
-    """After an error nothing can follow: ranks would no longer agree on what comes next.
+    """After an error nothing can follow: ranks would no longer agree on the next operation.
 
     It then tells the peers, so that they fail at once too, and say which rank to look at.
     """

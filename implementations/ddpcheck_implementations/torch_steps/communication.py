@@ -35,7 +35,7 @@ def all_reduce(tensor: Tensor, op: str = "sum") -> None:
 
 
 def start_all_reduce(tensor: Tensor, op: str = "sum") -> dist.Work:
-    """As all_reduce, but returns at once; the tensor belongs to the network until wait() on what is returned."""
+    """As all_reduce, but returns at once; the tensor belongs to the network until wait() on the returned handle."""
     work: dist.Work | None = dist.all_reduce(tensor, OPS[op], async_op=True)
     assert work is not None
     return work

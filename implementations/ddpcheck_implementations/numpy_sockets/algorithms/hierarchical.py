@@ -1,4 +1,4 @@
-"""Hosts of several ranks: each adds up in memory, hosts all-reduce what they have, and each shares the result in memory.
+"""Hierarchical all-reduce: each host reduces in memory, hosts all-reduce their sums, each host shares the result.
 
 So that all ranks of a host send at once, an array has lanes: as many as the smallest host has ranks, L. On each host the first
 L ranks own one each. All ranks publish their arrays block by block (messages.py), of which an owner adds up its part, in rank
@@ -31,7 +31,7 @@ from .choice import choice
 from .over_connections import OverStreams
 
 _PIECE_BYTES = 1024 * 1024
-"""What goes all the way at once. It is in a cache when it is shared, and links do not rest while a whole array is added up."""
+"""Bytes of a piece. It is still in a cache when it is shared, and links do not idle while a whole array is reduced."""
 Block = tuple[slice, list[slice]]
 """Where it lies in the array, and in it the part of each lane."""
 
@@ -39,7 +39,7 @@ Block = tuple[slice, list[slice]]
 class Hierarchical(OverStreams):
     """All-reduces of `ranks` on several `hosts`, one of which has two or more of them. The rest is done over sockets.
 
-    `host` is what this rank shares with others of its host, if it is not alone there.
+    `host`: the memory shared with the other ranks of this host; None if there are none.
     """
 
     def __init__(

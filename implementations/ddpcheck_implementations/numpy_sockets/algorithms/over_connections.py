@@ -1,4 +1,4 @@
-"""Collectives over one connection to every other rank, whatever it goes through.
+"""Collectives over one connection to every other rank, on any transport.
 
 Whichever algorithm is chosen, every rank combines, or gets, the same numbers in the same order, so that all have the same bits.
 """

@@ -8,7 +8,7 @@ If W is no power of two, the first ranks go together in pairs until as many are 
 of a pair gives its array to the odd one, and has the result from it at the end, which takes 2 a + 2 N b + N r more.
 
 After round k, ranks whose places differ in the bits 0 to k only have the same sum: of four ranks, (0 + 1) + (2 + 3). Each
-puts the lower ranks first, so that all have the same bits whatever is reduced: which is less, 0.0 or -0.0?
+puts the lower ranks first, so that all have the same bits for every reduction: which is less, 0.0 or -0.0?
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _rounds(cube: Cube, header: bytes, have: Array, theirs: Array, target: Array
 
 
 Rounds = Callable[[Cube, bytes, Array, Array, Array, np.ufunc], None]
-"""What the ranks of a cube do: cube, header, what this rank starts with, room for what comes, target and reduction."""
+"""One exchange of a cube of ranks: cube, header, this rank's input, receive buffer, target and reduction."""
 
 
 def in_cube(rounds: Rounds, cube: Cube, header: bytes, source: Array, target: Array, reduction: np.ufunc) -> None:

@@ -4,8 +4,8 @@ For N bytes, W = 2^k ranks, a latency `a`, and `b` and `r` to send and to add a 
 
     all_reduce  2 log2 W a + 2 (W - 1)/W N b + (W - 1)/W N r
 
-Ranks swap halves of what they still add up: the lower one of two ranks keeps the lower half. After log2 W rounds each has a
-finished piece. Then the rounds go backwards, and ranks swap what is finished. Other numbers of ranks are first made a
+Ranks swap halves of the unfinished part: the lower one of two ranks keeps the lower half. After log2 W rounds each has a
+finished piece. Then the rounds go backwards, and ranks swap finished pieces. Other numbers of ranks are first made a
 power of two, as in recursive_doubling.py.
 
 Partners of the first round are the nearest ranks, so each element is added up in the order of recursive_doubling.py.

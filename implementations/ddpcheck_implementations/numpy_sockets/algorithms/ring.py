@@ -7,7 +7,7 @@ finished chunks round the same way for another W - 1 steps. That makes 2 (W - 1)
 
     all_reduce  2 (W - 1) a + 2 (W - 1)/W N b + (W - 1)/W N r      reduce_scatter, all_gather of N bytes in all: half of it
 
-What a rank sends in a step is what it received in the step before. So there are no steps in the code: it is one stream of
+In each step a rank sends the piece received in the step before. So there are no steps in the code: it is one stream of
 the bytes of chunks r, r - 1, r - 2, ... of which a rank sends all but the last chunk and receives all but the first. Two
 cursors say how far: a rank may send its first chunk, and then as far as it has received (and added up). Nothing waits
 for the end of a step, and sending and receiving go on at the same time, so no array is too large for the kernel's buffers.

@@ -1,4 +1,4 @@
-"""What one rank has goes to all others, and what all say to each: in log2 W rounds, for W ranks.
+"""Broadcast from one rank, and small all-gathers: in log2 W rounds, for W ranks.
 
 broadcast  log2 W (a + N b)     of N bytes; a: latency, b: to send a byte
 barrier    log2 W a

@@ -7,7 +7,7 @@ from ddpcheck.values import Array
 from .peer import Peer, as_bytes, wait_for
 
 FITS_BYTES = 32 * 1024
-"""A rank may send so much before it receives: it fits the kernel's buffers, whoever sends first."""
+"""Bytes that a rank may send before it receives: they fit the kernel's buffers even if both ranks send first."""
 _SEND_BYTES = 256 * 1024
 
 

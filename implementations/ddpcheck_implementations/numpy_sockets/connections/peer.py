@@ -29,7 +29,7 @@ _SPINS = 20  # looks at a socket take longer than those at memory
 
 @dataclass(slots=True)
 class Traffic:
-    """What this rank has sent. A ring counts one message for each of its steps; headers are counted apart."""
+    """Bytes and messages sent by this rank. A ring counts one message a step; headers are counted apart."""
 
     messages: int = 0
     payload_bytes: int = 0
@@ -55,7 +55,7 @@ class Peer:
         self.traffic = traffic
         self._own_rank = own_rank
         self._socket = connection
-        self.looks = (lambda: iter(())) if crowded else Polling(_SPINS)  # the kernel wakes who waits for a socket fast
+        self.looks = (lambda: iter(())) if crowded else Polling(_SPINS)  # the kernel wakes a waiting thread fast
         self._whole = True  # no message is half sent
         self.beside: Sequence[Peer] = ()
         self._wanted = b""  # of the message that is awaited, or comes in
@@ -99,7 +99,7 @@ class Peer:
             raise self._lost(error, "sent") from error
 
     def _first_of(self, buffers: tuple[bytearray, memoryview]) -> int:
-        """What is there of a message, as soon as anything is."""
+        """The part of a message that has arrived, as soon as there is any."""
         for _ in self.looks():
             try:
                 return self._socket.recvmsg_into(buffers, 0, socket.MSG_DONTWAIT)[0]
@@ -116,7 +116,7 @@ class Peer:
             received += more
 
     def _patiently(self, receive: Callable[..., Any], *args: object) -> Any:
-        """What `receive` gives within the time limit, or else its BlockingIOError. Mismatch if others call what does not fit."""
+        """The result of `receive` within the time limit, else its BlockingIOError. Mismatch if other ranks' calls differ."""
         latest = time.monotonic() + self.timeout
         while True:
             try:
@@ -154,7 +154,7 @@ class Peer:
         return sent
 
     def receive_some(self, view: memoryview) -> int:
-        """Receive what is there now; 0 if nothing is."""
+        """Receive the bytes that have arrived; 0 if none have."""
         try:
             received = self._socket.recv_into(view, 0, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -179,7 +179,7 @@ class Peer:
     def trouble(self, header: bytes) -> CommunicationError | None:
         """Why nothing will come by another way in the operation of this header: the peer's last words, or that it is gone.
 
-        Whatever it sends here instead does not fit either.
+        Anything else from it is a mismatch, too.
         """
         try:
             said = self._said()
@@ -210,7 +210,7 @@ class Peer:
             raise stray
 
     def _said(self) -> bytes:
-        """The start of what is unread: a header between messages. BlockingIOError if nothing is."""
+        """The first unread bytes: between messages, a header. BlockingIOError if there are none."""
         return self._socket.recv(wire_format.HEADER_BYTES, socket.MSG_PEEK | socket.MSG_DONTWAIT)
 
     def silent(self, verb: str) -> PeerLost:
@@ -227,7 +227,7 @@ class Peer:
             pass  # it is gone, or will find out by its time limit
 
     def close(self) -> None:
-        """What was sent before still arrives: the kernel delivers it after close, unless unread data makes it reset."""
+        """Close. Sent bytes still arrive: the kernel delivers them after close, unless unread data makes it reset."""
         try:
             self._socket.shutdown(socket.SHUT_WR)
             while self._socket.recv(1 << 16, socket.MSG_DONTWAIT):

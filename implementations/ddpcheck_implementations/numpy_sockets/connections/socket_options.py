@@ -1,4 +1,4 @@
-"""What the kernel is asked for each connection between two ranks."""
+"""Socket options of each connection between two ranks."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import socket
 import struct
 
 LOOK_SECONDS = 0.5
-"""Who waits for so long looks round, again and again, whether others call what does not fit (Peer.stray)."""
+"""Seconds of waiting after which a rank looks, again and again, for mismatched calls of other ranks (Peer.stray)."""
 UNDER_WAY_BYTES = 384 * 1024
-"""What is sent, but not yet received, within a host. More of it leaves the cache before it is read: all-reduces of 25 MiB took
+"""Bytes in flight within a host. More would leave the cache before they are read: all-reduces of 25 MiB took
 1.5 times as long with the kernel's own choice, and from 576 KiB on. Between hosts the kernel knows best."""
 
 

@@ -1,4 +1,4 @@
-"""What goes over a connection: a header that says what follows, then the array's bytes. Nothing is ever unpickled.
+"""Wire format: a header that describes the array, then its bytes. Nothing is ever unpickled.
 
     magic 4   operation 1   dtype 1   detail 2   group 4   sequence 8   elements 8   padding 4      = 32 bytes
 
@@ -71,7 +71,7 @@ def pack(operation: str, array: Array, detail: int | str = 0, group: int = NO_GR
 
 
 def pack_abort(culprit: int) -> bytes:
-    """The last words of a rank that gives up, for whoever waits for it."""
+    """The last message of a rank that gives up, for the ranks that wait for it."""
     return _HEADER.pack(_MAGIC, _OPERATION_CODES["abort"], 0, culprit, NO_GROUP, 0, 0)
 
 
@@ -82,7 +82,7 @@ def culprit_of(header: bytes) -> int | None:
 
 
 def part(one: bytes, other: bytes) -> bool:
-    """Whether they are of the same operation of a group by number, but not by what is done: the ranks part there."""
+    """Whether both have the same number in a group but are different operations: there the ranks' calls diverge."""
     magic, _, _, _, group, sequence, _ = _HEADER.unpack(one)
     same = (magic, group, sequence) == (_MAGIC, *_HEADER.unpack(other)[4:6])
     return same and group != NO_GROUP and one != other

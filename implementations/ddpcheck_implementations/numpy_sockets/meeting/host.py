@@ -33,7 +33,7 @@ Hosts = tuple[tuple[int, ...], ...]
 def share_memory(
     rank: int, peers: Mapping[int, Peer], traffic: Traffic, *, must: bool, emulated: int = 0
 ) -> tuple[Host | None, Hosts]:
-    """What this rank shares with the other ranks of its host, or None if sockets have to do; and who shares memory.
+    """Memory shared with the other ranks of this host, or None if ranks use sockets; and which ranks share memory.
 
     RendezvousError if sockets `must` not do. Ranks of which another host is `emulated` are on another one.
     """
@@ -113,8 +113,8 @@ def _told(peers: Mapping[int, Peer], card: Array, round_: int) -> dict[int, Arra
 
 
 def _place(emulated: int) -> bytes:
-    """Two numbers: who has both in common is on the same host, and who has the first one has the same processors."""
-    # pathlib would be a tenth of what a rank takes to start
+    """Two numbers: ranks with both in common share a host, ranks with the first in common share processors."""
+    # pathlib would take a tenth of a rank's start
     with open("/proc/sys/kernel/random/boot_id", "rb") as file:  # noqa: PTH123
         kernel = file.read()
     network = os.stat("/proc/self/ns/net")  # noqa: PTH116

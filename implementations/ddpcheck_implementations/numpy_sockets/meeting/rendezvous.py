@@ -5,7 +5,7 @@ where it listens itself. When all have come, rank 0 sends each the table of addr
 for this run. Rank r then connects to the ranks 1 .. r - 1 of the table, showing the secret, and accepts those above
 it. Its connection to rank 0 stays.
 
-Ranks are what they declare, never the order of arrival. Whoever does not speak the protocol is dropped, and cannot
+Ranks are declared, never given by the order of arrival. A client that does not speak the protocol is dropped, and cannot
 hold up the others; one that does, but does not fit (another run, a rank twice) is told why.
 """
 

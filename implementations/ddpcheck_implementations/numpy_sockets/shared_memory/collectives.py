@@ -1,12 +1,12 @@
 """Collectives of ranks that share memory. Sums are added in rank order, for every rank or by one rank for all: equal bits.
 
-What they cost for N bytes per rank, W ranks and blocks of B bytes. `a` is the time until one rank sees what another has
+Costs for N bytes per rank, W ranks and blocks of B bytes. `a` is the time until one rank sees the bytes that another has
 written (some 100 ns), `c` and `r` are the times to copy and to add up one byte:
 
 all_add                 a N/B + N c + (W - 1) N r          each copies its blocks out, and adds up everybody's
 owners_add              2 a N/B + 2 N c + (W - 1)/W N r    each adds up its part of every block for all
 all_reduce_in_place     2 a + (W - 1)/W N (c + r)          the same, in the arrays themselves (in_place.py)
-the others              a N/B + N c, and what a rank reads of the blocks of the others
+the others              a N/B + N c, and reading the blocks of the others
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _INTEGER = np.dtype(np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What the ranks of one host share: the board, where arrays are made, and those of the other ranks."""
+    """Memory shared by the ranks of one host: the board, this rank's arrays, and those of the other ranks."""
 
     board: Board
     pool: Pool

@@ -20,13 +20,13 @@ from .mapping import KEPT, Mapped, Pool
 from .pieces import pieces, reduce_into
 
 _CACHED_BYTES = 256 * 1024
-"""What is read and written of each array at once: two stay in a core's own cache, and the calls for it take little beside it."""
+"""Bytes of each array processed at once: two such pieces fit a core's own cache, and the cost of calls is small."""
 _Dtype = np.dtype[np.generic]
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one rank adds up: `nbytes` of each array, in pieces of the arrays of all ranks."""
+    """The part that one rank reduces: `nbytes` of each array, in pieces of the arrays of all ranks."""
 
     nbytes: int
     pieces: list[Sequence[Array]]

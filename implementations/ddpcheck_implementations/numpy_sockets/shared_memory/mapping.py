@@ -41,7 +41,7 @@ class Region:
         self.address = int(np.frombuffer(self.view, np.uint8).__array_interface__["data"][0])
 
     def close(self) -> None:
-        """Nobody can map it any more; those who have keep it."""
+        """Remove its name: no process can map it any more; existing mappings stay."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1

@@ -37,7 +37,7 @@ from .wake_up import Bell, Rope
 
 SLOTS = 4
 BLOCK_BYTES = 512 * 1024
-"""Two ranks' blocks, and what is computed from them, stay in the cache."""
+"""Two ranks' blocks and their result stay in the cache."""
 
 _LINE = 64
 _TICKET = 8  # a ticket is its number times this, plus its slot
@@ -72,7 +72,7 @@ class _Slot:
 
 
 class Line:
-    """What this rank and another one have on their boards for each other."""
+    """The parts of two ranks' boards that are for each other."""
 
     __slots__ = (
         "announced",
@@ -101,7 +101,7 @@ class Line:
         self.words = _halves(theirs, ranks).words
 
     def wake(self) -> None:
-        """What the other rank may be waiting for is there."""
+        """Tell the other rank, which may be waiting, that the message is there."""
         if self.taken[ASLEEP]:
             self.rope.pull()
 
@@ -166,7 +166,7 @@ class Board:
         return elements
 
     def count(self, messages: int, payload_bytes: int) -> None:
-        """What a network would have had to carry."""
+        """Bytes that a network would have had to carry."""
         traffic = self.traffic
         traffic.messages += messages
         traffic.payload_bytes += payload_bytes
@@ -207,7 +207,7 @@ class Board:
             raise line.peer.unexpected(wire_format.expand(words[half], self._code), header)
 
     def refuse_unread(self, line: Line, word: int) -> None:
-        """Mismatch if there is a message from there, although what the word stands for comes next."""
+        """Mismatch if a message from there comes before the operation that the word stands for."""
         message = self._astray(line, line.words, wire_format.expand(word, self._code))
         if message is not None:
             raise message

@@ -1,4 +1,4 @@
-"""What all algorithms in memory do with arrays: cut them, and add them up in rank order."""
+"""Cutting arrays into pieces and adding them up in rank order, for all algorithms in shared memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be computed once for all reductions of arrays of one dtype and shape: where the elements of every rank will be."""
+"""Plans, computed once for all reductions of one dtype and shape: where the elements of every rank will be."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _Blocks = tuple[Array, Array, tuple[Array, ...]]
 
 
 class Halves:
-    """Memory of one rank for operations that take turns in it, and for each half a word that says what is there."""
+    """Memory of one rank for operations that take turns in it, and for each half a word that names its content."""
 
     def __init__(self, memory: memoryview) -> None:
         self.words = memory[:_WORDS].cast("Q")
@@ -39,7 +39,7 @@ class Halves:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`what` is its header (wire.compact). By half: `own` is where this rank writes, `blocks` what it reads of all, in rank
+    """`what` is its header (wire.compact). By half: `own` is where this rank writes, `blocks` are those that it reads, in rank
     order: of the first two, and of the others. `single`: it reads one element of each.
     """
 
@@ -53,7 +53,7 @@ class Plan:
 
 
 class Plans(dict[Key, Plan]):
-    """Those of this rank, which has the halves in place `place` of all `halves`, in rank order. What is missing is made.
+    """Those of this rank, which has the halves in place `place` of all `halves`, in rank order. Missing ones are made.
 
     TypeError or ValueError as wire.pack; an array has at most EXPRESS_BYTES.
     """

@@ -1,6 +1,6 @@
 """Small reductions, and barriers, among all ranks of a host: one exchange in memory, with everything prepared (plans.py).
 
-For N bytes per rank and W ranks; `a` is the time until the others see what a rank has written, `c` and `r` are the times to
+For N bytes per rank and W ranks; `a` is the time until the others see a rank's bytes, `c` and `r` are the times to
 copy and to add up one byte:
 
     all_reduce      a + N c + (W - 1) N r
@@ -9,7 +9,7 @@ copy and to add up one byte:
 Operation k goes through half k % 2 of each rank's memory. A rank writes its elements there, and then a word that says
 which operation they are for. It waits for the word of every other rank, and adds all of them up in rank order, or of each
 the elements that are for itself.
-Nobody has to say that it has read them: who has written its word for operation k + 1 is done with operation k. So
+No rank has to say that it has read them: a rank that has written its word for operation k + 1 is done with k. So
 when a rank has seen those words of all others, the half of operation k is free for k + 2.
 """
 
