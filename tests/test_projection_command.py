@@ -173,7 +173,7 @@ def test_projection_from_results(tmp_path: Path, write: Callable[..., Path]) -> 
     text = page.read_text()
     assert "| made, software as measured + link" in text
     assert "held-out error" in text
-    assert "made, all_reduce: 64 ranks are ×8 what was measured (8)" in text
+    assert "made, all_reduce: 64 ranks are ×8 the largest measured (8)" in text
     assert "More ranks than cores were measured (8 on 4)" in text
     lines = [line for line in text.splitlines() if line.startswith("|")]
     assert len({len(line) for line in lines if "software as measured" in line}) == 2  # one width in each table

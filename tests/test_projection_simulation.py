@@ -132,7 +132,7 @@ def test_the_command_prints_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "Largest difference 0.0 %: they agree." in result.output
     assert "fat tree 4:1" in result.output
     assert re.search(r"ring +2 +1 MiB +1\.07 ms +1\.07 ms +1\.07 ms +[+-]0 %", result.output)
-    assert not re.search(r"ring +4 .* %$", result.output.split("SimGrid and what was measured")[1], re.MULTILINE)
+    assert not re.search(r"ring +4 .* %$", result.output.split("SimGrid and the measurements")[1], re.MULTILINE)
 
 
 def test_every_schedule_has_a_formula() -> None:

@@ -1,1 +1,1 @@
-"""What is measured: collectives and training steps of any implementation, and the harness itself."""
+"""Benchmarks of collectives and training steps of any implementation, and of the harness itself."""

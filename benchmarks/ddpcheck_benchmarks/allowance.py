@@ -1,4 +1,4 @@
-"""How long a whole sweep may take, and what is measured again in it: after the first launch it is known what everything costs."""
+"""The time of a whole sweep, and the points measured again in it: after the first launch all costs are known."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Allowance:
             self._costs[name] = seconds * again
 
     def decide(self, fixed: float) -> float:
-        """Choose what is measured again, where starting ranks takes `fixed` seconds in all; returns the seconds for both."""
+        """Choose the points to measure again, where starting ranks takes `fixed` seconds in all; returns seconds for both."""
         self._repeated = set()
         total = fixed
         for name, cost in sorted(self._costs.items(), key=lambda item: item[1]):
@@ -39,7 +39,7 @@ class Allowance:
         return total if self._repeated else 0.0
 
     def fits(self, name: str) -> bool:
-        """Whether there is time for it now, if it costs what it did before: a machine may have become slower."""
+        """Whether there is time for it now, at its cost before: a machine may have become slower."""
         return self.left > self._each.get(name, 0.0)
 
     def grants(self, name: str) -> bool:

@@ -127,14 +127,14 @@ def command(
         with Display(out) as display:
             sweep(wanted, results, display)
     except KeyboardInterrupt as interrupt:
-        ended = status_of(interrupt)  # what was measured until here is kept, shown and saved all the same
+        ended = status_of(interrupt)  # measurements until here are kept, shown and saved all the same
     results.consistency = judged(results.sorted())
     results.save()
     show(out, results)
     if results.unwritable:
         click.echo(f"Error: {results.unwritable}", err=True)
     if ended is not None:
-        out.print("\ninterrupted: what is shown was measured in fewer launches", style="bold red")
+        out.print("\ninterrupted: these figures come from fewer launches", style="bold red")
         sys.exit(ended)
     status = exit_code(results)
     sys.exit(ExitStatus.UNUSABLE if results.unwritable and status == ExitStatus.WELL else status)

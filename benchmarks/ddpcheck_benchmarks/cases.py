@@ -21,7 +21,7 @@ _REDUCING = ("all_reduce", "reduce_scatter")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One collective at one size: what the rows of the tables are."""
+    """One collective at one size: a row of the tables."""
 
     adapter: str
     world_size: int
@@ -54,7 +54,7 @@ class Case:
         )
 
     def info(self, seconds: float, cores: int) -> dict[str, Any]:
-        """extra_info: what it is, and the rates (GB/s of 1e9 bytes) that the time of one call means."""
+        """extra_info: the case, and the rates (GB/s of 1e9 bytes) that follow from the time of one call."""
         algbw = self.bytes / seconds / 1e9
         factor = bus_factor(self.collective, self.world_size)
         moves = self.collective != "barrier" and self.world_size > 1
@@ -109,5 +109,5 @@ def cases(
 
 
 def memory_needed(case: Case) -> int:
-    """Bytes that all ranks of this host hold at once at most: arguments, results, what is compared, and buffers."""
+    """Bytes that all ranks of this host hold at once at most: arguments, results, expected values, and buffers."""
     return 6 * case.bytes * case.world_size

@@ -31,7 +31,7 @@ def measure_collectives(
     begin: Callable[[Case], bool],
     seed: int = 0,
 ) -> Iterator[tuple[Case, float]]:
-    """Measure all cases once in this Session, and add what is found to the results; yields each with its seconds.
+    """Measure all cases once in this Session, and add them to the results; yields each with its seconds.
 
     begin: whether there is time for a case. One whose ranks fail is a problem of the results; the others go on.
     """

@@ -1,4 +1,4 @@
-"""What an adapter over MPI adds to a bare Allreduce of mpi4py, in turns in one run.
+"""The cost of an adapter over MPI beside a bare Allreduce of mpi4py, in turns in one run.
 
     mpiexec -n 2 python -m ddpcheck_benchmarks.compare_mpi
 

@@ -57,7 +57,7 @@ def main(adapters: Sequence[str], world_size: int, model: str, turns: int, steps
 
 
 def _turn(session: Session, case: StepCase, steps: int) -> list[float]:
-    """Seconds of what _PARTS names; NaN for what the implementation does not offer."""
+    """Seconds of each of _PARTS; NaN for those that the implementation does not offer."""
     promises = session.capabilities
     parts: list[MeasureSteps | MeasureCollective] = [case.steps(_WARMUPS, steps)]
     if promises.replica.no_sync:

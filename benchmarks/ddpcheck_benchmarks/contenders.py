@@ -1,4 +1,4 @@
-"""The ranks of each all-reduce that is compared: what starts them, and what they are.
+"""The contenders of the all-reduce comparison, each with the command that starts its ranks.
 
     python -m ddpcheck_benchmarks.contenders NAME WORLD_SIZE --connect ADDRESS SECRET
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_SHORT = 5e-6  # below it the clock is too large a part of what is timed
+_SHORT = 5e-6  # below it the clock is too large a part of the measured time
 _LONG_ENOUGH = 20e-6
 _LARGE = 32 << 20
 

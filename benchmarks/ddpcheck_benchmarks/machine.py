@@ -1,4 +1,4 @@
-"""The machine while it measured: what it is, and what else it had to do. Linux; what cannot be read is left out."""
+"""The machine while it measured: hardware, versions and load. Linux; unreadable values are left out."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def command_line() -> str:
 
 
 def described() -> dict[str, Any]:
-    """What does not change while one measures. `fingerprint` is a short hash of it."""
+    """The facts that do not change during a measurement. `fingerprint` is a short hash of them."""
     facts: dict[str, Any] = asdict(Environment.here())
     facts["cpu"] = _line("/proc/cpuinfo", "model name")
     facts["hypervisor"] = " hypervisor" in _line("/proc/cpuinfo", "flags")

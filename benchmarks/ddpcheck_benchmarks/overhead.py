@@ -3,7 +3,7 @@
     torchrun --nproc-per-node 2 -m ddpcheck_benchmarks.overhead step
     mpiexec -n 2 python -m ddpcheck_benchmarks.overhead all-reduce
 
-A rank's program: by hand it uses torch or mpi4py, a clock and nothing else; the other side is what the harness runs on ranks,
+A rank's program: by hand it uses torch or mpi4py, a clock and nothing else; the other side is the harness's program of a rank,
 with an adapter. Bursts go A B B A in the same processes, whose memory and cores both share. A burst's time is the median over its
 iterations of the slowest rank's; the ratio is the median over pairs of bursts, with its 95 % interval.
 """
@@ -47,7 +47,7 @@ def main(what: str, pairs: int) -> None:
     context = rank_context()
     for title, by_hand, harness, largest in (_steps if what == "step" else _all_reduces)(context):
         one, other = (partial(_time_of, burst, largest) for burst in (by_hand, harness))
-        in_turns(one, other, 1)  # what a process does the first time
+        in_turns(one, other, 1)  # the first time of a process differs
         both = in_turns(one, other, pairs)
         if context.rank == 0:
             ratios = [ours / theirs for theirs, ours in both]
@@ -141,7 +141,7 @@ def _all_reduces(context: RankContext) -> Iterator[Comparison]:
         def by_hand(
             array: Array = array, call: partial[None] = call, operation: MeasureCollective = operation
         ) -> Floats:
-            """After a sum that is looked at, as in the harness: MPI's memory, and what is in the array, make up to 10 %."""
+            """After a sum that is looked at, as in the harness: MPI's memory and the array's values make up to 10 %."""
             own = pattern(array.size, context.rank, "float32")
             array[:] = own
             call()
@@ -160,7 +160,7 @@ def _all_reduces(context: RankContext) -> Iterator[Comparison]:
 
 
 def _by_hand(meet: Callable[[], object], call: Callable[[], object], iterations: int, calls: int) -> Floats:
-    """What a script does: a clock before, a clock after."""
+    """As a script times it: a clock before, a clock after."""
     found = np.empty(iterations)
     for iteration in range(-_WARMUPS, iterations):
         meet()

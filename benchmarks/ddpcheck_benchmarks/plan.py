@@ -1,4 +1,4 @@
-"""What is measured where: every implementation at every world size, as far as it can be."""
+"""The plan of measurements: every implementation at every world size, as far as possible."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Wanted:
     """What to measure. sizes: bytes; oversubscribed_size: the largest where there are more ranks than cores.
 
     models: names of step_cases.MODELS; buckets: values of bucket_cap_mb. fabric: emulated hosts that ranks live on, each rank
-    with a core of its own in as far as it waits for an accelerator. minutes: what all of it may take.
+    with a core of its own in as far as it waits for an accelerator. minutes: the limit for all of it.
     """
 
     adapters: tuple[str, ...]
@@ -48,7 +48,7 @@ class Wanted:
 
 @dataclass
 class PlannedMeasurement:
-    """One implementation at one world size, with what is to be measured there."""
+    """One implementation at one world size, with its cases."""
 
     reference: str
     adapter: Adapter

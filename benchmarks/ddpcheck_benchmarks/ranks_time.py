@@ -21,7 +21,7 @@ def stamps(trace: Trace, operation: int, name: str) -> Floats:
 
 
 def slowest(begin: Floats, end: Floats) -> Floats:
-    """Each iteration's time on the rank that took longest: what a synchronous program waits for."""
+    """Each iteration's time on the slowest rank, for which a synchronous program waits."""
     longest: Floats = (end - begin).max(axis=0)
     return longest
 

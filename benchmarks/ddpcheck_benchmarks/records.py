@@ -1,7 +1,7 @@
 """Results as pytest-benchmark stores them, written again after each launch, so that an interruption loses one at most.
 
 One benchmark is one point: its stats.data has one value for each launch, in seconds; all else is in extra_info. The key
-"ddpcheck", which pytest-benchmark leaves alone, says how and where it was measured, and what could not be. Every rank's
+"ddpcheck", which pytest-benchmark leaves alone, says how and where it was measured, and which cases could not be. Every rank's
 times, iteration by iteration, lie beside the file in an archive of arrays (.npz): NAME/LAUNCH/begin and /end, of shape (ranks,
 iterations), in seconds since the first began.
 """
@@ -30,7 +30,7 @@ VERSION = "5.3.1"
 
 @dataclass
 class Point:
-    """What was measured of one thing: one value a launch, and whatever else belongs to it."""
+    """Measurements of one case: one value a launch, and their context."""
 
     name: str
     group: str

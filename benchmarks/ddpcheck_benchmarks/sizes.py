@@ -42,7 +42,7 @@ def sizes(text: str, factor: int = 8) -> tuple[int, ...]:
 
 
 def named(count: int) -> str:
-    """64KiB for 65536; what is no whole multiple keeps its bytes."""
+    """64KiB for 65536; a number that is no whole multiple stays in bytes."""
     for unit, scale in _IEC.items():
         if count >= scale and count % scale == 0:
             return f"{count // scale}{unit}"

@@ -20,7 +20,7 @@ _CHUNK = 500
 
 @dataclass(frozen=True)
 class Footprint:
-    """What one process holds: resident memory in KiB, threads, open descriptors."""
+    """Resources of one process: resident memory in KiB, threads, open descriptors."""
 
     resident: int
     threads: int

@@ -86,7 +86,7 @@ class StepCase:
         return sum(layer.forward for layer in found), sum(layer.backward for layer in found)
 
     def job(self, parts: Sequence[MeasureSteps | MeasureCollective]) -> Job:
-        """A learning rate so small that numbers stay what they are, and with them the time that they take."""
+        """A learning rate so small that numbers stay as they are, and with them the time of a step."""
         samples = self.batch * self.world_size
         return Job(
             self.world_size,

@@ -1,4 +1,4 @@
-"""What a step's time consists of: exposed communication and the part that is hidden behind computing."""
+"""The parts of a step's time: exposed communication and the part that is hidden behind computing."""
 
 from __future__ import annotations
 

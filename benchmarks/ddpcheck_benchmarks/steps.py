@@ -34,7 +34,7 @@ Sent = Callable[[], Sequence[int]]
 def measure_step(
     session: Session, case: StepCase, effort: Effort, plan: StepPlan, results: Results, sent: Sent | None = None
 ) -> None:
-    """Measure one case in this Session, and add what is found to the results."""
+    """Measure one case in this Session, and add it to the results."""
     if any(case.delays):
         plan[case.name] = effort.steps(sum(case.delays))
     elif case.name not in plan:
@@ -56,7 +56,7 @@ def measure_step(
 
 
 def _wire_bytes(session: Session, case: StepCase, sent: Sent) -> list[float] | None:
-    """Bytes that each host sends for one step, whatever the implementation says of it: a difference, as ranks also say how
+    """Bytes that each host sends for one step, counted by the kernel: a difference, as ranks also say how
     they begin. None if a rank failed.
     """
     found = []

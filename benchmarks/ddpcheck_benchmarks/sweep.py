@@ -44,7 +44,7 @@ def sweep(wanted: Wanted, results: Results, progress: Progress) -> None:
     launches = wanted.effort.launches
     progress.expect(
         points,
-        f"{_points(points)} in {launches} launches, {wanted.minutes:g} minutes at most: what does not fit is measured in fewer",
+        f"{_points(points)} in {launches} launches, {wanted.minutes:g} minutes at most: others are measured in fewer",
     )
     fabric = wanted.fabric
     with ExitStack() as opened:

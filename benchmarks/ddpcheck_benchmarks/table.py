@@ -11,7 +11,7 @@ from .records import Point
 _LEFT = f"{'size':>12} {'count':>12} {'type':>8} {'redop':>6}"
 _RIGHT = f"{'time':>9} {'algbw':>8} {'busbw':>8} {'#wrong':>7}"
 _NAME = 60
-_EMULATED = ", computed by waiting; hidden: of what can be hidden, the smaller of backward and communication"
+_EMULATED = ", computed by waiting; hidden: share of the smaller of backward and communication"
 _UNITS = f"{'(us)':>9} {'(GB/s)':>8} {'(GB/s)':>8} {'':>7}"
 
 
@@ -30,7 +30,7 @@ def tables(points: Iterable[Point]) -> Iterator[str]:
 
 
 def step_tables(points: Iterable[Point]) -> Iterator[str]:
-    """One block of lines for each model: steps as they are, without communication, and what is left of it."""
+    """One block of lines for each model: steps as they are, without communication, and the exposed part of it."""
     steps = [point for point in points if point.info["kind"] == "step"]
     for model, group in groupby(sorted(steps, key=_by_model), key=lambda point: point.info["model"]):
         rows = list(group)

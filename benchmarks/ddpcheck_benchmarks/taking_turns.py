@@ -52,7 +52,7 @@ class Program:
                 rank.send(str(size).encode())
             begins, ends, counts = zip(*(json.loads(rank.receive()) for rank in self._ranks), strict=True)
         except ChannelClosed:
-            raise RuntimeError(f"{self._name}: a rank has ended; what it printed says why") from None
+            raise RuntimeError(f"{self._name}: a rank has ended; see its output above") from None
         seconds: float = (max(ends) - min(begins)) / counts[0]
         return seconds * 1e6
 
@@ -72,7 +72,7 @@ def started(name: str, start: Start, world_size: int) -> Iterator[Program]:
             except TimeoutError:
                 if time.monotonic() > latest or begun.poll() is not None:
                     came = f"{len(ranks)} of {world_size} ranks came"
-                    raise RuntimeError(f"{name}: {came}; what they printed says why") from None
+                    raise RuntimeError(f"{name}: {came}; see their output above") from None
                 continue
             if rank is not None:
                 ranks.append(opened.enter_context(closing(rank)))

@@ -34,7 +34,7 @@ _QUICK = Scope.of(quick=True, hosts=False).effort
 
 
 class RankClock:
-    """A clock that stands still until ranks say how long something took: what pytest-benchmark times is what they measured."""
+    """A clock that advances by the ranks' own measurements, so that pytest-benchmark reports these."""
 
     def __init__(self) -> None:
         self._now = 0.0

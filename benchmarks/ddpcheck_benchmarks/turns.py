@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 def in_turns(a: Callable[[], float], b: Callable[[], float], pairs: int) -> list[tuple[float, float]]:
-    """What a and b gave, pair by pair; b goes first in every second pair."""
+    """The results of a and b, pair by pair; b goes first in every second pair."""
     found = []
     for pair in range(pairs):
         first, second = (b, a) if pair % 2 else (a, b)

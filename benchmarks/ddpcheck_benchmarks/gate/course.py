@@ -34,13 +34,13 @@ def measure(
     timed: bool = True,
     deadline: float = 60.0,
 ) -> None:
-    """Fill the record. timed: else only what has no noise. twin: makes a second checkout of head, if it is needed.
+    """Fill the record. timed: else only quantities without noise. twin: makes a second checkout of head, if it is needed.
 
     Unusable if a side cannot be measured.
     """
     begun, load = time.monotonic(), os.getloadavg()[0]
     pairing = Pairing(adapter, record.world_size, sides, deadline)
-    told("what has no noise")
+    told("quantities without noise")
     _try(record, pairing)
     if timed and not any(seen.wrong[HEAD] for seen in record.seen.values()):
         suspects = _stage(record, pairing, record.benchmarks, told)
@@ -121,7 +121,7 @@ def _launch_until(
     decided: Callable[[Benchmark], bool],
     told: Told,
 ) -> None:
-    """Launch up to the last of `ends`. After so many launches as each says, what is decided takes part no longer."""
+    """Launch up to the last of `ends`. After each end, benchmarks that are decided take part no longer."""
     open_ones = list(benchmarks)
     for launch in range(1, ends[-1] + 1):
         if not open_ones:
@@ -140,7 +140,7 @@ def _clear(values: Array, record: Record) -> bool:
 
 def _launch(record: Record, stage: Stage, launch: int, pairing: Pairing, benchmarks: Sequence[Benchmark]) -> None:
     design, toss = record.design, Toss.of(record.seed, stage, launch)
-    # the control's second side is no base: what it counts is nobody's business
+    # the control's second side is no base: its counts are not compared
     seen = record.seen if stage != "control" else {benchmark.name: Seen() for benchmark in benchmarks}
     begun = time.monotonic()
     record.add(stage, pairing.measure(benchmarks, design.pairs, design.iterations, toss, seen))

@@ -1,6 +1,6 @@
 """From durations to a verdict. One launch gives one value, however much was measured in it.
 
-What one launch measures is correlated: a foreign process on one core slows minutes of it, and more iterations say
+Measurements of one launch are correlated: a foreign process on one core slows minutes of it, and more iterations say
 nothing new. So the unit is the launch, a pair of fresh process groups, and its value the median over alternating pairs
 of bursts of ln(head / base).
 """
@@ -178,5 +178,5 @@ def seconds_apart(raw: Array) -> float:
 def detectable(values: Array, design: Design) -> float:
     """The slow-down that so many launches with this spread find in four of five cases, as a share."""
     spread = 1.4826 * float(np.median(np.abs(values - np.median(values))))
-    # 1.02: what the signed-rank test loses against the t-test on normal values
+    # 1.02: the signed-rank test's loss against the t-test on normal values
     return design.margin + (_NORMAL_995 + _NORMAL_80) * 1.02 * spread / math.sqrt(len(values))

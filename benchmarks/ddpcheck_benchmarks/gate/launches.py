@@ -43,7 +43,7 @@ class Toss:
 
 @dataclass
 class Seen:
-    """What was found beside durations, of one benchmark: elements that were wrong, and every different count, by side."""
+    """Findings of one benchmark beside durations: wrong elements, and every different count, by side."""
 
     wrong: list[int] = field(default_factory=lambda: [0, 0])
     counts: tuple[list[Counts | None], list[Counts | None]] = field(default_factory=lambda: ([], []))

@@ -1,4 +1,4 @@
-"""Run by each side's interpreter, in its environment: what does it see? `python -P probe.py ADAPTER < jobs.json`
+"""Run by each side's interpreter, in its environment: describe the adapter there. `python -P probe.py ADAPTER < jobs.json`
 
 Prints one JSON object. Only the harness of that side is imported, which may be older than this file.
 """
@@ -27,7 +27,7 @@ def main() -> None:
     for job in json.load(sys.stdin):
         try:
             Job.from_plain(job)
-        except Exception as error:  # whatever an older harness raises
+        except Exception as error:  # an older harness may raise anything
             told["unknown"].append(f"{type(error).__name__}: {error}")
     import numpy
 

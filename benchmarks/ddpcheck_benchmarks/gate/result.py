@@ -1,4 +1,4 @@
-"""What a Record says, without anything but the Record: the same again whenever it is replayed."""
+"""The result that follows from a Record alone: the same again whenever it is replayed."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Result:
     noisy: bool
 
     def status(self, *, strict: bool = False, more_accepted: bool = False) -> int:
-        """The exit status. strict: what could not be decided is UNUSABLE. more_accepted: more traffic is no regression."""
+        """The exit status. strict: an undecided benchmark is UNUSABLE. more_accepted: more traffic is no regression."""
         verdicts = [row.decision.verdict for row in self.rows if row.decision is not None]
         if any(row.wrong[HEAD] for row in self.rows):
             return WRONG
@@ -78,7 +78,7 @@ class Result:
 
 
 def result_of(record: Record) -> Result:
-    """Decide by what was recorded."""
+    """Decide by the record."""
     control = []
     for name in record.raw["control"]:
         raw = record.launches("control", name)

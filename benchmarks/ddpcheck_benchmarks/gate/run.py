@@ -104,7 +104,7 @@ class _Maker:
         return self._side(name, revision, self._head, self._wanted.head_python)
 
     def about(self, side: Side) -> dict[str, Any]:
-        """What goes into a Record beside what the interpreter saw."""
+        """The part of a Record that the driver knows."""
         commit = self._base if side.name == "base" else self._head
         return {"commit": commit, "dirty": side.name != "base" and self._wanted.head is None}
 
@@ -116,7 +116,7 @@ class _Maker:
             self._told(f"making {name} ready: {self._wanted.setup}")
             environment = self._checkouts.folder / f"{name}-environment"
             python = build(tree, python, self._wanted.setup, environment)
-            roots = tuple(map(Path, self._wanted.paths))  # what was built is what is imported
+            roots = tuple(map(Path, self._wanted.paths))  # the built trees are those that are imported
         shared = environment is None and python == sys.executable
         path = path_for(tree, root, roots, self._lent, shared=shared)
         here = Path.cwd()
@@ -129,7 +129,7 @@ def _chosen(names: str | None, promised: Capabilities) -> tuple[Benchmark, ...]:
     if names is None:
         chosen = usual(promised)
         if not chosen:
-            raise ValueError("there is neither a step nor an all_reduce to measure; say what is with --benchmarks")
+            raise ValueError("there is neither a step nor an all_reduce to measure; name a benchmark with --benchmarks")
         return chosen
     chosen = tuple(dict.fromkeys(benchmark_named(name) for name in names.split(",")))
     problems = [f"{one.name}: {reason}" for one in chosen if (reason := offered_by(promised, one))]

@@ -35,7 +35,7 @@ class Side:
     environment: Path | None = None
 
     def look(self, jobs: Iterable[Job]) -> Mapping[str, Any]:
-        """What the side's interpreter sees (probe.py). Unusable if it cannot run these Jobs on this tree's code."""
+        """The report of the side's interpreter (probe.py). Unusable if it cannot run these Jobs on this tree's code."""
         try:
             done = subprocess.run(
                 [self.home.python, "-P", str(Path(__file__).with_name("probe.py")), self.home.reference],
@@ -60,7 +60,7 @@ class Side:
         who = f"{self.name} ({self.revision})"
         if seen["unknown"]:
             raise Unusable(
-                f"{who}: the ddpcheck of that tree, {seen['harness']}, cannot read what is to be measured "
+                f"{who}: the ddpcheck of that tree, {seen['harness']}, cannot read these benchmarks "
                 f"({seen['unknown'][0]}): it is older than the gate; choose a later --base"
             )
         if seen["missing"]:
@@ -81,7 +81,7 @@ def _inside(path: str, folder: Path) -> bool:
 
 
 def source_roots(root: Path, given: Sequence[str]) -> tuple[Path, ...]:
-    """The folders to import from, relative to the repository: those given, or what this process imports from there, the
+    """The folders to import from, relative to the repository: those given, or those that this process imports from, the
     repository itself, and src.
     """
     if given:
@@ -100,7 +100,7 @@ def _of_environment(path: Path) -> bool:
 def path_for(tree: Path, root: Path, roots: Iterable[Path], lent: Path, *, shared: bool) -> tuple[Path, ...]:
     """PYTHONPATH of one side. lent: a folder with nothing but this process's ddpcheck, for a tree that has none.
 
-    shared: the interpreter is this process's, so that the ranks can import what this process can beside the repository.
+    shared: the interpreter is this process's, so that ranks can import its packages beside the repository.
     """
     entries = [entry for entry in sys.path if shared and Path(entry).is_dir()]
     foreign = [Path(entry) for entry in entries if "lib/python" not in entry or "site-packages" in entry]

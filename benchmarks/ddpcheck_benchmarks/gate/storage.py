@@ -1,6 +1,6 @@
 """One file for each side in the form of pytest-benchmark's, which its `compare` and other tools read.
 
-`stats.data` has one value for each launch, seconds of one call or step, so that `rounds` counts what is independent.
+`stats.data` has one value for each launch, seconds of one call or step, so that `rounds` counts independent values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What has no noise: bytes, messages and collectives of one step or call. More than before is a regression on any machine."""
+"""Traffic, which has no noise: bytes, messages and collectives of a step or call. More of it is a regression anywhere."""
 
 from __future__ import annotations
 

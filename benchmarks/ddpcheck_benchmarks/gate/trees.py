@@ -18,7 +18,7 @@ _NOBODY = {
 
 
 class GitFailed(Exception):
-    """git did not do what it was asked for; its own words."""
+    """git failed, with its own message."""
 
 
 class Repository:
@@ -32,7 +32,7 @@ class Repository:
         return _git(self.root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
 
     def branched_at(self, revision: str, head: str) -> str:
-        """The commit from which `head` left `revision`: what was done there since is no doing of head's."""
+        """The commit where `head` branched off `revision`: later commits there are not head's."""
         commit = self.commit(revision)
         try:
             return _git(self.root, "merge-base", commit, head)

@@ -1,4 +1,4 @@
-"""What the gate can measure, by name: `step`, `barrier`, `all_reduce:1MiB`, `all_reduce:64KiB:in_place` ..."""
+"""The gate's benchmarks, by name: `step`, `barrier`, `all_reduce:1MiB`, `all_reduce:64KiB:in_place` ..."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Benchmark:
         return "step" if self.kind == "step" else "call"
 
     def job(self, world_size: int, iterations: int, promised: Capabilities) -> Job:
-        """One burst: what is discarded, and `iterations` timed ones."""
+        """One burst: discarded iterations, then `iterations` timed ones."""
         if self.kind == "step":
             samples = tuple(tuple(range(BATCH * rank, BATCH * (rank + 1))) for rank in range(world_size))
             # two are discarded: torch's DDP builds its buckets anew after the first
@@ -68,11 +68,11 @@ class Benchmark:
         return made
 
     def wrong(self, trace: Trace) -> int:
-        """Elements that were not what they should be, over all ranks; a step does not tell."""
+        """The number of wrong elements over all ranks; a step has none."""
         return 0 if self.kind == "step" else sum(trace.values(0, "wrong"))
 
     def counts(self, trace: Trace) -> tuple[Mapping[str, float], ...] | None:
-        """What each rank counted for one call or step; None if it does not count."""
+        """The traffic that each rank counted for one call or step; None if it does not count."""
         told = trace.values(0, "counts")
         if None in told:
             return None
@@ -80,11 +80,11 @@ class Benchmark:
         return tuple({name: _whole(count / over) for name, count in sorted(rank.items())} for rank in told)
 
     def calibrated(self, seconds: float) -> Benchmark:
-        """With so many calls to an iteration that the clock and the harness do not matter; `seconds` is what one takes."""
+        """With so many calls to an iteration that the clock and the harness do not matter; `seconds` is the time of one."""
         return replace(self, calls=min(_MOST_CALLS, max(1, math.ceil(_SECONDS / max(seconds, 1e-9)))))
 
     def least_bytes(self, world_size: int, promised: Capabilities) -> float | None:
-        """What the best algorithm for large arrays sends from each rank for one call or step; None if there is none."""
+        """Bytes that the best algorithm for large arrays sends from each rank for one call or step; None if there is none."""
         moved = {"all_reduce": 2, "step": 2, "all_gather": 1, "reduce_scatter": 1}.get(self.kind)
         if moved is None or world_size < 2:
             return None
@@ -144,6 +144,6 @@ def offered_by(promised: Capabilities, benchmark: Benchmark) -> str | None:
 
 
 def usual(promised: Capabilities) -> tuple[Benchmark, ...]:
-    """What is measured if nobody says: a training step and a large all-reduce, as far as there are both."""
+    """The default benchmarks: a training step and a large all-reduce, as far as there are both."""
     wanted = [benchmark_named(name) for name in ("step", "all_reduce:1MiB")]
     return tuple(benchmark for benchmark in wanted if offered_by(promised, benchmark) is None)

@@ -5,8 +5,8 @@
     ...                      ┘ bridge "control"        └── ...
 
 Both ends of a data link are shaped, so that it is as slow to the host as it is from it, and full duplex. Packets are jumbo
-frames. The kernel adds no delay: latency is that of the machine's own TCP. What the driver says to its ranks goes over
-links of its own, so that the counters of eth0 count what the implementation sends and nothing else.
+frames. The kernel adds no delay: latency is that of the machine's own TCP. The driver's messages to its ranks go over
+links of its own, so that the counters of eth0 count the implementation's bytes and nothing else.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What a cluster would take that is not here: a cost model, fitted and validated, and a simulation that checks it."""
+"""Projection of times to a larger cluster: a cost model, fitted and validated, and a simulation that checks it."""

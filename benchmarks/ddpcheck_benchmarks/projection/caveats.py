@@ -1,4 +1,4 @@
-"""What a projection takes for granted, and what a reader must know before believing it."""
+"""The assumptions of a projection, and its limits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .projecting import Fit, Question
 from .quantities import factor_text, percent, size_text, time_text
 
 FAR = 2.0
-"""Beyond this multiple of what was measured, a projection is labelled as far from it."""
+"""Beyond this multiple of the measured range, a projection is labelled as far from it."""
 
 
 def assumptions(question: Question, fits: Sequence[Fit]) -> list[str]:
@@ -23,11 +23,11 @@ def assumptions(question: Question, fits: Sequence[Fit]) -> list[str]:
     if question.link:
         lines.append(
             f"The link is yours, not measured: {time_text(question.link.alpha)} a message, {8e-9 / question.link.beta:.4g} "
-            "Gbit/s. TCP in frames of 1500 bytes reaches 94 % of what a link's name says."
+            "Gbit/s. TCP in frames of 1500 bytes reaches 94 % of a link's nominal rate."
         )
         if fits:
             lines.append(
-                "A message costs what the software took here and the link's latency; a byte what copying and reducing took "
+                "A message costs the software's time here and the link's latency; a byte the time of copying and reducing "
                 "here and the link's time. An implementation that overlaps the two is faster."
             )
     return lines
@@ -56,14 +56,14 @@ def caveats(question: Question, fits: Sequence[Fit]) -> list[str]:
 
 
 def _beyond_data(question: Question, found: Fit) -> list[str]:
-    """What this series cannot know."""
+    """The limits of this series."""
     series, ranks = found.series, max(question.ranks)
     most, largest = series.world_sizes[-1], series.sizes[-1]
     cores = min(each.cores for each in series.measurements)
     lines = []
     if ranks > FAR * most:
         lines.append(
-            f"{ranks} ranks are {factor_text(ranks / most)} what was measured ({most}), and no error was measured so far out: "
+            f"{ranks} ranks are {factor_text(ranks / most)} the largest measured ({most}), and no error was measured so far out: "
             "a what-if, not a prediction."
         )
     if question.model_bytes > largest:

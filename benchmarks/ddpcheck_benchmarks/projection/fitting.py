@@ -3,9 +3,9 @@
 The relative error is minimised, sum of (model / measured - 1)^2: in seconds, the largest messages alone would count.
 Features of a time are [1, steps k, volume k]: a call's overhead, messages one after the other, bytes one after the other;
 k is the contention of ranks that share a host's cores. Reduced bytes are proportional to moved ones in each algorithm,
-so that beta is what a byte costs with its share of reduction and copies.
+so that beta is the cost of a byte with its share of reduction and copies.
 
-An algorithm is chosen by how well it predicts what it was not fitted to, never by how well it fits; and so is a break,
+An algorithm is chosen by its error on held-out measurements, never by how well it fits; and so is a break,
 a number of bytes from which another algorithm, or another regime of caches and buffers, begins.
 """
 
@@ -28,7 +28,7 @@ from .nonnegative import Vector, nonnegative_least_squares
 Mask = NDArray[np.bool_]
 
 WORTHWHILE = 0.9
-"""A break is kept if the held-out error falls below this share of what it was."""
+"""A break is kept if the held-out error falls below this share of the error without it."""
 FEWEST_SIZES = 3
 """On each side of a break: fewer leave nothing to hold out."""
 ALIKE = 1.25
@@ -47,7 +47,7 @@ class Segment:
     beta: float
 
     def seconds(self, world_size: int, size: float, cores: int | None = None, link: Link | None = None) -> float:
-        """On a host with so many cores; None: every rank has a core. `link` is added to what the software takes."""
+        """On a host with so many cores; None: every rank has a core. `link` is added to the software's time."""
         cost = FORMULAS[self.collective][self.algorithm](world_size, size)
         k = 1.0 if cores is None else cost.contention(cores)
         time = self.overhead + k * (cost.steps * self.alpha + cost.moved * self.beta)
@@ -72,7 +72,7 @@ class Model:
 
 
 def fit(collective: str, points: Sequence[Point], only: str | None = None) -> Model:
-    """The model that predicts best what it is not fitted to; of this algorithm only, if one is given.
+    """The model with the smallest error on held-out measurements; of this algorithm only, if one is given.
 
     ValueError if there are no points, no such collective, or no such algorithm.
     """

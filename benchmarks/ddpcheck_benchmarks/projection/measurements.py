@@ -32,7 +32,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What a cost model is fitted to: one time for a world size and a number of bytes."""
+    """One measurement for the fit: a time for a world size and a number of bytes."""
 
     world_size: int
     bytes: int
@@ -85,14 +85,14 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Benchmarks:
-    """What a file holds: series of collectives with two ranks or more, and step times of one rank by adapter."""
+    """The content of a file: series of collectives with two ranks or more, and step times of one rank by adapter."""
 
     series: tuple[Series, ...]
     one_rank_steps: Mapping[str, tuple[float, ...]]
 
 
 def load(paths: Iterable[Path]) -> Benchmarks:
-    """Everything in the files together. UnreadableFile if one is not what it should be, or none has a collective."""
+    """Everything in the files together. UnreadableFile if one is malformed, or none has a collective."""
     measurements: list[Measurement] = []
     steps: dict[str, tuple[float, ...]] = {}
     for path in paths:

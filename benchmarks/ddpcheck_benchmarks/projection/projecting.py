@@ -16,14 +16,14 @@ from .validation import Scenario, relevant, validate
 
 DRAWS = 100
 CHOSEN_BY_LIBRARIES = ("ring", "recursive doubling", "Rabenseifner")
-"""What a library chooses among by size, for an all-reduce on a switch."""
+"""The algorithms among which a library chooses by size, for an all-reduce on a switch."""
 
 Interval = tuple[float, float] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked: so many ranks, one a host, on this link; None: on the host that was measured, with a core for each."""
+    """The scenario: so many ranks, one a host, on this link; None: on the measured host, with a core for each."""
 
     ranks: tuple[int, ...]
     link: Link | None
@@ -101,7 +101,7 @@ def fitted(series: Series, only: str | None = None, draws: int = DRAWS) -> Fit:
 
 
 def projected(found: Fit, question: Question) -> Iterator[Projection]:
-    """What this implementation would take there: its own software as it was measured, and the link beside it.
+    """The time of this implementation there: its own software as measured here, and the link's time.
 
     First by the algorithm that predicts best, then by each that cannot be told from it.
     """
@@ -116,7 +116,7 @@ def projected(found: Fit, question: Question) -> Iterator[Projection]:
 
 
 def shortened(projections: Sequence[Projection]) -> list[Projection]:
-    """Without those between the shortest and the longest of what one implementation could be, at the most ranks."""
+    """Leave out those between the shortest and the longest of one implementation, at the most ranks."""
     kept: list[Projection] = []
     for name, group in groupby(projections, key=lambda each: each.guessed):
         own = list(group)

@@ -16,7 +16,7 @@ _MOST_RANKS = 1 << 24
 
 
 def parse_link(text: str) -> Link:
-    """RATE:LATENCY such as 25GbE:20us, 400Gbps:2us or 3GB/s:5us. ValueError that says what is wrong with it."""
+    """Parse RATE:LATENCY such as 25GbE:20us, 400Gbps:2us or 3GB/s:5us. ValueError names the wrong part."""
     rate_text, separator, latency_text = text.partition(":")
     if not separator:
         raise ValueError(f"link {text!r} has no latency: write RATE:LATENCY, for example {text}:20us")
@@ -24,7 +24,7 @@ def parse_link(text: str) -> Link:
 
 
 def parse_rate(text: str) -> float:
-    """Bytes/s of 25GbE, 400Gbps, 1Gbit/s or 3GB/s. ValueError that says what is wrong with it."""
+    """Bytes/s of 25GbE, 400Gbps, 1Gbit/s or 3GB/s. ValueError names the wrong part."""
     match = _RATE.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is no rate: write bits as 25GbE, 100Gbit/s or 400Gbps, bytes as 3GB/s")

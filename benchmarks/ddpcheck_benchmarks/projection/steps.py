@@ -14,7 +14,7 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """What one rank does alone, in seconds. `samples` are measured times of whole steps, of which some are late."""
+    """One rank's own work, in seconds. `samples` are measured times of whole steps, of which some are late."""
 
     forward: float
     backward: float
@@ -36,7 +36,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Seconds of a step of all ranks, and of its parts; `communication` is all of it, `exposed` what it adds to a step."""
+    """Seconds of a step of all ranks, and of its parts; `communication` is all of it, `exposed` the part not hidden."""
 
     total: float
     communication: float

@@ -1,7 +1,7 @@
 """How far off the model is where it can be checked: fitted to some of the points, it predicts the others.
 
 Each scenario asks for another way of going beyond the data, and the model is chosen anew, algorithm and breaks
-included, from what the scenario leaves. An error of 0.5 is 50 % of the measured time.
+included, from the rest of the measurements. An error of 0.5 is 50 % of the measured time.
 """
 
 from __future__ import annotations

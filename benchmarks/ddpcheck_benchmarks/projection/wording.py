@@ -1,4 +1,4 @@
-"""Projections as tables, with what they rest on beside every number."""
+"""Projections as tables, with their assumptions beside every number."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AGREES = 0.1
 
 
 def fit_tables(found: Fit) -> list[Table]:
-    """What was fitted, and how far off it is where that can be checked."""
+    """The fitted models, and their errors where they can be checked."""
     series = found.series
     rows, notes = [], []
     for place, (segment, errors) in enumerate(zip(found.model.segments, found.errors, strict=True)):
@@ -57,7 +57,7 @@ def fit_tables(found: Fit) -> list[Table]:
 
 
 def _behaviour(errors: Mapping[str, float]) -> str:
-    """What it is like, best first."""
+    """Descriptions of each model, best first."""
     alike = look_alikes(errors)
     if len(errors) > 1 and len(alike) == len(errors):
         return "any: not told apart"
@@ -129,11 +129,13 @@ def measured_table(found: Fit, compared: Sequence[tuple[Point, Comparison]]) -> 
         for point, each in compared
     )
     note = "With the costs fitted to all points, these among them; only where every rank had a core of its own."
-    return Table(f"SimGrid and what was measured: {found.series.title}", header, rows, (note,))
+    return Table(f"SimGrid and the measurements: {found.series.title}", header, rows, (note,))
 
 
 def departure_table(compared: Sequence[Comparison]) -> Table:
-    note = "What the formulas leave out, by SimGrid, one at a time; a positive difference is time that they do not see."
+    note = (
+        "Effects that the formulas leave out, by SimGrid, one at a time; a positive difference is time that they miss."
+    )
     return Table("SimGrid and the formulas where they differ by design", *_compared(compared), (note,), words=2)
 
 

@@ -1,8 +1,8 @@
-"""What one process would have done: the model, the losses and the optimizers again, in float64, shared with nobody.
+"""The oracle: the same training in one process, with a model, losses and optimizers of its own, in float64.
 
 `Oracle(job, capabilities)` walks a Job and says, operation by operation, what every rank must have seen, and how far
 rounding may have taken it from there. Layers and losses are written in autograd.numpy, derivatives are autograd's, so
-that no line of backward code is common to the oracle and to what it judges.
+that no line of backward code is common to the oracle and the implementations that it judges.
 """
 
 from .exactness import is_exact, loss_scale_for

@@ -28,7 +28,7 @@ class Case:
             self.data = (inputs.astype(np.float64) if inputs.dtype.kind == "f" else inputs), targets
 
     def alike(self, name: str) -> bool:
-        """Whether construction gives every rank what rank 0 has."""
+        """Whether construction gives every rank the parameters and buffers of rank 0."""
         buffer = self.described[name].role == "buffer"
         return self.promised.replica.broadcasts_buffers if buffer else self.promised.replica.broadcasts_parameters
 

@@ -54,7 +54,7 @@ class Clip:
     max_norm: float
 
     def gone_wrong(self, name: str) -> Iterator[tuple[Cause, Array]]:
-        """What the gradient of this name would be if it had been clipped in another way."""
+        """The gradient of this name as other ways of clipping would give it."""
         gradient, limit = self.before[name], self.max_norm
         norms = np.sqrt(sum(_sum(other**2) for other in self.before.values()))
         largest = np.max(

@@ -14,7 +14,7 @@ loss_scale = V * lcm(B_r), where V is the smallest multiple of W that has the od
     never less than u |k| / 2: |d| <= u/2 is enough. In float64 that holds for every W up to 16; in float32 for every
     W up to 12 but 7 (d = 0.75 u), so a float32 Job for 7 ranks is not called exact. tests/test_oracle.py tries it.
 
-Where a window has a second synchronised backward without zero_grad, some reduce what was reduced before once more; that
+Where a window has a second synchronised backward without zero_grad, some reduce the earlier sum once more; that
 is exact if it is a multiple of V itself, so loss_scale is V^2 * lcm(B_r) there.
 
 As every partial sum is an integer, rounding happens nowhere if none of them is larger than 2^t: `largest_integer`
@@ -214,7 +214,7 @@ def _coefficient(layer: object) -> float:
 
 
 def _term(layer: object, model: ModelSpec, sizes: dict[str, float], x: float) -> tuple[float, float]:
-    """Bounds on the layer's auxiliary term in the loss of one sample, and on its derivative by what it is a function of: an
+    """Bounds on the layer's auxiliary term in the loss of one sample, and on its derivative by its argument: an
     output of the head, an activation, an element of the weight.
     """
     often = _coefficient(layer)

@@ -1,4 +1,4 @@
-"""What the oracle says: one Moment for each operation, with an Entry for each named array."""
+"""The oracle's answer: one Moment for each operation, with an Entry for each named array."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .rounding import Value
 
 Presence = Literal["there", "none", "either"]
 Alternatives = tuple[tuple[Cause, Array], ...]
-"""Causes, and what each would have made of it on every rank."""
+"""Causes, each with the array that it would give on every rank."""
 
 
 class Origin(Protocol):
-    """What an array came from."""
+    """The evidence behind an expected array, for the diagnosis."""
 
     def evidence(self, expected: Array, rank: int) -> Evidence:
         """What else might have come of it on this rank. It is asked only when something is wrong."""
@@ -30,7 +30,7 @@ class Origin(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ExpectedArray:
-    """What one named array must be on every rank: value.exact[r] on rank r.
+    """The expected values of one named array on every rank: value.exact[r] on rank r.
 
     presence: whether rank r must hold an array, must hold None, or may hold None or zeros. ranks: those on which the
     value is promised. alike: all ranks must hold the same bits, even where a bound lets them differ from the exact
@@ -59,7 +59,7 @@ class ExpectedArray:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedOperation:
-    """What one operation must have yielded.
+    """The expected results of one operation.
 
     numbers: by name (loss, norm), a value for every rank; known: what such a number would be if something specific had gone
     wrong. arrays: by what (gradients, parameters, buffers), then by name. outputs: of a prediction, an array for every rank;

@@ -1,4 +1,4 @@
-"""Gradients since the last zero_grad: what each rank holds, and what becomes of it."""
+"""Gradients since the last zero_grad: each rank's local ones, and their reduction."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Gradients:
             self.of[name] = Gradient(before.used | used[name], before.synced, pending)
 
     def synchronise(self, shards: Shards, divisor: int) -> None:
-        """Reduce what is local, with the batch sizes and weights of the last backward, whose `shards` these are.
+        """Reduce local gradients, with the batch sizes and weights of the last backward, whose `shards` these are.
 
         divisor: so many ranks take part in means.
         """

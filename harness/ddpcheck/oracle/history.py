@@ -25,7 +25,7 @@ _IN_TURN = 4
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """One backward. own: what it added on each rank, by name. used: on which ranks, bool (ranks,), for each parameter. shown:
+    """One backward. own: its gradients by rank, by name. used: on which ranks, bool (ranks,), for each parameter. shown:
     the gradients after it.
     """
 
@@ -78,7 +78,7 @@ class History:
         return np.broadcast_to(parts[-1].mean(axis=0), parts[-1].shape) if parts else None
 
     def windows_gone_wrong(self, name: str) -> Iterator[tuple[Cause, Array]]:
-        """What the mean gradient of several micro-batches would be if one of them were lost."""
+        """The mean gradient of several micro-batches if one of them were lost."""
         parts = [done.own[name] for done in self.since_zero_grad() if name in done.own]
         if len(parts) > 1:
             last = np.broadcast_to(parts[-1].mean(axis=0), parts[-1].shape)
@@ -91,7 +91,7 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Accumulated:
-    """What the gradient of a parameter came from. zeros: by name, of the shape of every gradient. shared: whether several
+    """The backward passes behind a parameter's gradient. zeros: by name, of the shape of every gradient. shared: whether several
     layers use the parameter. clipped: how it was, since. inside, weighted: as Contributions'. by_weight: whether ranks are
     promised to count by their samples' weights.
     """

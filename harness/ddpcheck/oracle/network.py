@@ -7,7 +7,7 @@ batch of them. Ranks with fewer samples have rows of weight zero at their end.
 The majorant network
 --------------------
 A sum of products, each of which goes through at most m roundings, is off by at most gamma_m * sum|products|. To get the
-sum of |products|, evaluate the same network on the absolute values of parameters, inputs and targets, with what is not
+sum of |products|, evaluate the same network on the absolute values of parameters, inputs and targets, with everything not
 a sum of products replaced by a function that grows at least as fast:
 
     relu           identity
@@ -20,7 +20,7 @@ a sum of products replaced by a function that grows at least as fast:
 
 autograd's gradient of it bounds each gradient's sum of |products|. All of its operations are sums and products of
 numbers that are not negative, so it also bounds sensitivity: if parameters p are off by at most e, then values and
-gradients are off by at most M(|p| + e) - M(|p|). Batch norm divides by what it has measured and has no majorant here;
+gradients are off by at most M(|p| + e) - M(|p|). Batch norm divides by measured values and has no majorant here;
 nor have models that hold one.
 """
 
@@ -92,7 +92,7 @@ class Evaluation:
     beside: list[Beside] = field(default_factory=list)
 
     def halves(self) -> tuple[Evaluation, Evaluation]:
-        """What the first half of the ranks found, and what the second did, without moments."""
+        """The results of the first and of the second half of the ranks, without moments."""
         half = len(self.losses) // 2
         first, second = (
             Evaluation(

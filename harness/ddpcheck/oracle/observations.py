@@ -1,4 +1,4 @@
-"""What an Observe must show."""
+"""The expected results of an Observe."""
 
 from __future__ import annotations
 

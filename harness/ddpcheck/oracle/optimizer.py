@@ -24,7 +24,7 @@ from .rounding import Value, combine
 
 @dataclass
 class Optimizer:
-    """The state of one run: what each parameter has gathered, and how often it was updated.
+    """The state of one run: each parameter's moments and number of updates.
 
     roundings: of p - lr u, those in a scheduled learning rate included.
     """
@@ -40,7 +40,7 @@ class Optimizer:
         return Optimizer(self.spec, self.dtype, dict(self.state), dict(self.steps), self.roundings)
 
     def of_rank_zero(self) -> Optimizer:
-        """A copy in which every rank holds what rank 0 has."""
+        """A copy in which every rank holds rank 0's state."""
         state = {name: value.of_rank_zero() for name, value in self.state.items()}
         return Optimizer(self.spec, self.dtype, state, dict(self.steps), self.roundings)
 

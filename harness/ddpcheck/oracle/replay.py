@@ -1,4 +1,4 @@
-"""A Job again, in one process: what each operation must have shown on every rank, under the promised conventions.
+"""A Job again, in one process: the expected results of each operation on every rank, under the promised conventions.
 
 Every array has the rank as its first axis. A synchronised gradient is the mean of the ranks' local ones (or their sum,
 or their mean weighted by batch sizes: ReplicaPromises.gradient and uneven_batches), which for equal shards and mean
@@ -6,7 +6,7 @@ losses is the large batch's gradient. What earlier backwards left local inside n
 synchronised one, with that one's weights. An empty batch has loss and gradient 0. Where samples have weights, a rank's
 loss is their weighted mean, and ranks count by their sums of weights, or equally: ReplicaPromises.sample_weights.
 
-Where ranks may rightly differ, only what is promised is said: batch norm's running statistics are those of rank 0's own
+Where ranks may rightly differ, only promises are judged: batch norm's running statistics are those of rank 0's own
 batches on rank 0; whether the others take them over before each forward is left open. Where batch norm is promised to
 be synchronised, statistics are those of all ranks' samples, on all ranks.
 """
@@ -64,7 +64,7 @@ class Oracle:
         self._resumed = False
 
     def walk(self) -> Iterator[ExpectedOperation]:
-        """What must be, one operation after the other. Operations that are none of a replica's show nothing."""
+        """Expected results, one operation after the other. Operations that are none of a replica's show nothing."""
         oracles: list[Oracle] = [self]
         for position, (replica, op) in enumerate(of_two_replicas(self.case.job.operations)):
             if replica == len(oracles):
@@ -74,7 +74,7 @@ class Oracle:
     def _after(self, position: int, op: ops.Operation) -> ExpectedOperation:
         moment = ExpectedOperation(position, op)
         if isinstance(op, ops.Backward) and op.broken:
-            pass  # what it left behind, the zero_grad that follows takes away
+            pass  # the zero_grad that follows removes its gradients
         elif isinstance(op, ops.Backward):
             loss = self._both(op) if op.second else self._backward(op)
             moment = replace(moment, numbers={"loss": loss}, known=self._losses_gone_wrong(loss.exact))

@@ -4,7 +4,7 @@ Most are a function of a mean of terms that are not negative: a sum of n terms, 
 may add where shares are weighed, and those within a term are off by gamma_m of the mean at most, m = n + 8 W + 32, in float32,
 and as many more as there are classes where these are summed up, too.
 
-Counts are exact there below 2^24. A root halves the relative error, exp makes a relative one of what was absolute. Shares,
+Counts are exact there below 2^24. A root halves the relative error, exp makes a relative error of an absolute one. Shares,
 which are 1 at most, may be computed as 1 less another, and areas of differences of neighbours: they are off by so much of 1.
 """
 
@@ -42,7 +42,7 @@ TERMS: dict[str, Callable[[Array, Array], Array]] = {
     "perplexity": cross_entropies,
 }
 FINISH: dict[str, Callable[[float], float]] = {"accuracy": float, "rmse": math.sqrt, "perplexity": math.exp}
-"""What is made of the mean of terms."""
+"""The function of the mean of terms that is the score."""
 
 
 def confusion(outputs: Array, labels: Array) -> Array:

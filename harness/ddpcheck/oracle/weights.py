@@ -100,7 +100,7 @@ class Weights:
         self._saved[name] = dict(self.tensors), dict(self.averages), self._optimizer.copy(), self.apart
 
     def resume(self, name: str) -> None:
-        """Every rank goes on with what it saved itself, which differs where construction leaves ranks different."""
+        """Every rank resumes from its own checkpoint, which differs where construction leaves ranks different."""
         self.trained = True
         tensors, averages, optimizer, self.apart = self._saved[name]
         for key, value in self.tensors.items():

@@ -101,7 +101,7 @@ def _run(command: Sequence[str], text: str, deadline: float) -> str:
 
 
 def _rounds(schedule: Schedule, size: float) -> list[list[Any]]:
-    """What each rank does, round by round, as program.py reads it."""
+    """Each rank's sends and receives, round by round, as program.py reads them."""
     ranks: list[list[Any]] = [[] for _ in range(schedule.world_size)]
     for transfers in schedule.rounds:
         parts: dict[int, tuple[list[tuple[int, float]], list[int], float]] = {}

@@ -1,1 +1,1 @@
-"""What an array would be if something specific had gone wrong: small functions from evidence to causes with their arrays."""
+"""Hypotheses about a wrong array: small functions from evidence to causes, each with the array that it would give."""

@@ -1,4 +1,4 @@
-"""What a parameter would be after an update by Adam as others have it, or as it goes wrong."""
+"""Hypotheses about an update by Adam: other variants of it, and mistakes in it."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _KINDS = {Linear: "weight penalty", Activity: "activity term", Head: "auxiliary-
 
 
 def terms_of(model: ModelSpec) -> dict[type, str]:
-    """What a model's auxiliary terms are called, by the class of their layers."""
+    """The names of a model's auxiliary terms, by the class of their layers."""
     features = {Linear: "penalty", Activity: "activity", Head: "auxiliary_head"}
     return {kind: words for kind, words in _KINDS.items() if features[kind] in model.features()}
 
@@ -124,7 +124,7 @@ class Terms:
                 yield cause, rest + instead
 
     def doubt(self, own: Array) -> tuple[Cause, ...]:
-        """What a factor of the world size may come from, in a gradient that is a term's alone."""
+        """Causes of a factor of the world size in a gradient that comes from a term alone."""
         for kind, what in terms_of(self.passes[0].model).items():
             each = self._each(kind)
             if np.allclose(self._mean(sum(each[1:], each[0])), self._mean(own), rtol=1e-9):
@@ -152,7 +152,7 @@ class Terms:
     def _by_ranks(
         self, what: str, part: Array, mean: Callable[[Array], Array], rank: int
     ) -> Iterator[tuple[Cause, Array]]:
-        """What a term adds, if ranks count otherwise in it."""
+        """The term's gradient if ranks were weighted otherwise."""
         world, zero = len(part), np.zeros_like(part[0])
         yield causes.TERM_MISSING(term=what, where="gradient"), zero
         yield causes.TERM_PER_RANK(term=what, where="gradient"), mean(part) * world
@@ -173,7 +173,7 @@ class Terms:
     def _by_passes(
         self, kind: type, what: str, each: list[Array], mean: Callable[[Array], Array]
     ) -> Iterator[tuple[Cause, Array]]:
-        """What a term adds, if micro-batches or samples count otherwise in it."""
+        """The term's gradient if micro-batches or samples were weighted otherwise."""
         part = sum(each[1:], each[0])
         if len(each) > 1:
             yield causes.TERM_OF_LAST_MICRO_BATCH(term=what), mean(each[-1])

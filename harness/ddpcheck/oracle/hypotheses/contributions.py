@@ -24,7 +24,7 @@ _RANKS = 6
 
 @dataclass(frozen=True, slots=True)
 class Contributions:
-    """What a gradient was made of, for a diagnosis; arrays have the ranks as first axis.
+    """The contributions to a gradient, for a diagnosis; arrays have the ranks as first axis.
 
     own: each rank's own, all since zero_grad. first, last: each rank's own of the first and the last backward. before: what
     was shown after the backward before. backwards: how many since zero_grad. counts: the ranks' batch sizes. inside: whether
@@ -127,7 +127,7 @@ class Contributions:
         for rank in range(len(self.own)):
             backwards = list(there)[::-1]
             layers = dict.fromkeys(name.rpartition(".")[0] for name in backwards)
-            for first in ("", *layers):  # what a rank did not use once may come first
+            for first in ("", *layers):  # a layer that a rank did not use once may come first
                 order = sorted(backwards, key=lambda name: name.rpartition(".")[0] != first)
                 flat = np.concatenate([there[name][rank] for name in order])
                 for start in range(flat.size - size + 1):
@@ -174,7 +174,7 @@ class Contributions:
                     yield causes.GROUPS_WEIGH_EQUALLY(groups=tuple(map(str, groups))), np.mean(means, axis=0)
 
     def _not_cleared(self) -> Iterator[tuple[Cause, Array]]:
-        """What came of it if a rank that has no gradient sent what it had last."""
+        """The gradient if a rank without one had sent its last one again."""
         unused = self._unused()
         if self.inside or not len(unused):
             return
@@ -191,7 +191,7 @@ class Contributions:
             yield causes.UNUSED_RANK_SENDS_OLD(ranks=ranks, backwards=back), array.mean(axis=0)
 
     def _stale(self) -> Iterator[tuple[Cause, Array]]:
-        """What came of it if a rank sent what it had before."""
+        """The gradient if a rank had sent its previous one."""
         yield from self._not_cleared()
         if self.earlier is None or self.inside:
             return
@@ -201,7 +201,7 @@ class Contributions:
             yield causes.RANK_SENDS_OLD(ranks=(rank,)), array.mean(axis=0)
 
     def _alternatives(self, expected: Array, rank: int) -> Iterator[tuple[Cause, Array]]:
-        """What the gradient would be if something specific had gone wrong."""
+        """Hypotheses about a wrong gradient, each with the gradient that it would give."""
         if not self.inside and self.own[rank].size > 1 and not self.own[rank].any() and expected.any():
             yield causes.OTHERS_PARTS_MISSING(), np.zeros_like(expected)
         if self.before is not None:

@@ -1,4 +1,4 @@
-"""What the loss of a backward would be if something specific had gone wrong."""
+"""Hypotheses about a wrong loss, each with the loss that it would give."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def losses_gone_wrong(losses: Array, counts: Array) -> Alternatives:
 def losses_of_initial_values(
     forward: Pass, initial: Mapping[str, Array], described: Iterable[Tensor]
 ) -> Iterator[tuple[Cause, Array]]:
-    """Those of ranks that construction left with other values than rank 0's. initial: what each rank was given."""
+    """Those of ranks that construction left with other values than rank 0's. initial: each rank's own."""
     for what, given in _kinds(initial, described):
         mean = {name: np.broadcast_to(array.mean(axis=0), array.shape) for name, array in given.items()}
         yield causes.LOSS_OF_OWN_INITIAL(values=what), _with(forward, given)
@@ -39,7 +39,7 @@ def losses_of_initial_values(
 def losses_of_unloaded_values(
     forward: Pass, initial: Mapping[str, Array], described: Iterable[Tensor]
 ) -> Iterator[tuple[Cause, Array]]:
-    """Those of a forward pass that still uses what the new replica was made with. initial: rank 0's."""
+    """Those of a forward pass that still uses the values from the new replica's construction. initial: rank 0's."""
     everywhere = {name: array[None] for name, array in initial.items() if array.dtype.kind == "f"}
     for what, given in _kinds(everywhere, described):
         values = {

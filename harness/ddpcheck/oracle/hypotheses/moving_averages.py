@@ -1,4 +1,4 @@
-"""What a parameter's moving average would be if its last update had gone wrong in a known way."""
+"""Hypotheses about a parameter's moving average: mistakes in its last update."""
 
 from __future__ import annotations
 

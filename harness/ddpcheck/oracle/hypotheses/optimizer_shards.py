@@ -1,4 +1,4 @@
-"""What an optimizer holds after a new replica has loaded the wrong shard of it."""
+"""Hypotheses about an optimizer's state: a new replica has loaded the wrong shard of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pass would have given otherwise, for a diagnosis: one layer's part, another derivative of relu at 0, rows of an
+"""Forward and backward passes under a hypothesis, for a diagnosis: one layer's part, another derivative of relu at 0, rows of an
 embedding that are lost, other weights.
 """
 
@@ -43,7 +43,7 @@ class Pass:
         return {user: found[f"{user}.{part}"] for user in users if f"{user}.{part}" in found}
 
     def gone_wrong(self, name: str, own: Array) -> Iterator[tuple[Cause, Array]]:
-        """What the ranks' local gradients would be, which are `own`, if a layer computed something else."""
+        """The ranks' local gradients (right ones: `own`) if a layer computed something else."""
         for slope in (0.5, 1.0):
             array = self._bent(name, slope)
             if array is not None:

@@ -1,4 +1,4 @@
-"""What a parameter without gradient would be if a step had moved it all the same."""
+"""Hypotheses about a parameter without gradient that a step has moved all the same."""
 
 from __future__ import annotations
 

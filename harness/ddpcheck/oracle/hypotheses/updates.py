@@ -1,4 +1,4 @@
-"""What a parameter would be if its last update, or the loading of its state, had gone wrong in a known way; and norms."""
+"""Hypotheses about a wrong parameter: mistakes in its last update or in the loading of its state; and about norms."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .optimizer_shards import shards_misplaced
 class Update:
     """One update of one parameter; arrays have the ranks as first axis.
 
-    before: the parameter, and `optimizer` its state, in front of the update. gradient: what was to be applied. history: of
+    before: the parameter, and `optimizer` its state, in front of the update. gradient: the one to apply. history: of
     the ranks' own gradients. clipped: how that was clipped.
     """
 
@@ -39,7 +39,7 @@ class Update:
     initial: Array | None = None
 
     def evidence(self, expected: Array, rank: int) -> Evidence:
-        """Small differences are no sign of lost precision: what an update does wrong is small beside the parameter."""
+        """Small differences are no sign of lost precision: an error of one update is small beside the parameter."""
         made = tuple((cause, array[rank]) for cause, array in self._alternatives(expected, rank))
         spec = self.optimizer.spec
         stateful = spec.name == "adam" or spec.momentum > 0
@@ -124,7 +124,7 @@ class Update:
                 shared.state[self.name] = Value(self.gradient)
                 yield causes.MOMENTUM_OVERWRITTEN(), self._stepped(shared)
             yield causes.NESTEROV(), self._ahead()
-        with np.errstate(over="ignore"):  # what is too large for it would be infinite
+        with np.errstate(over="ignore"):  # values too large for it become infinite
             narrow = expected.astype(np.float16).astype(np.float64)
         yield causes.HELD_IN(dtype="float16"), np.broadcast_to(narrow, before.shape)
         significand, exponent = np.frexp(expected)
@@ -168,7 +168,7 @@ def _factors(size: int) -> list[tuple[float, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """A parameter or buffer after load_state on a new replica. before: what the old one held last, on each rank. earlier:
+    """A parameter or buffer after load_state on a new replica. before: the last values of the old one, on each rank. earlier:
     what happened to it before it was saved.
     """
 
@@ -179,7 +179,7 @@ class Loading:
 
     @property
     def initial(self) -> Array:
-        """What rank 0's new replica held before."""
+        """The values of rank 0's new replica before it."""
         return self.job.initial_of_resumed(0)[self.name].astype(np.float64)
 
     def evidence(self, expected: Array, rank: int) -> Evidence:
