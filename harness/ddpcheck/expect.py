@@ -70,7 +70,7 @@ _FRAME = re.compile(r'^  File "(?:.*[/\\])?([^"/\\]+)", line (\d+), in (.+)$', r
 
 
 def _why_failed(culprit: RankTrace) -> tuple[Cause, ...]:
-    """What is sure of a rank that did not hang: what kind of failure it was, and of an exception its type and its place."""
+    """The certain facts of a rank that did not hang: the kind of failure, and of an exception its type and its place."""
     if culprit.outcome == "invalid":
         return (ranks.RESULT_VIOLATES_CONTRACT(operation=culprit.last.kind if culprit.last else "start-up"),)
     if culprit.outcome == "died":
@@ -134,7 +134,7 @@ def same_on_all_ranks(values: Sequence[Any], what: str) -> None:
             raise Finding(Diagnosis(text, (replicas.DIFFERENT_MODELS(),)))
         differ = different_bits(value, first)
         index = _index(differ)
-        # terms that cancel leave a difference of many ulp of what is left, but of few ulp of the terms
+        # terms that cancel leave a difference of many ulp of the rest, but of few ulp of the terms
         small = value.dtype.kind == "f" and bool(
             np.all(np.abs(value - first) <= 64 * np.finfo(value.dtype).eps * np.max(np.abs(first)))
         )
@@ -220,7 +220,7 @@ _NOT_WAITING_FOR_RANKS = {
     '/subprocess.py", line': ranks.WAITS_FOR_A_PROGRAM,
     IMPORTING: ranks.IMPORTS_MODULES,
 }
-"""What a stack shows of a rank that waits for no other one."""
+"""Stack frames of a rank that waits for no other one."""
 
 _FUTURE = '/concurrent/futures/_base.py", line'
 

@@ -59,7 +59,7 @@ class WrongForm(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RankTrace:
-    """What one rank saw. wrong_form: of the array for which its outcome is invalid, if it is one."""
+    """The record of one rank. wrong_form: of the array for which its outcome is invalid, if it is one."""
 
     rank: int
     outcome: Outcome
@@ -80,7 +80,7 @@ class RankTrace:
         return self.error.startswith(MAKING)
 
     def values(self, operation: int) -> dict[str, Any]:
-        """What the operation at this position yielded. KeyError if the rank did not finish it."""
+        """The results of the operation at this position. KeyError if the rank did not finish it."""
         for record in self.records:
             if record.operation == operation and record.left is not None:
                 return record.values
@@ -89,7 +89,7 @@ class RankTrace:
 
 @dataclass(frozen=True, slots=True)
 class StartReport:
-    """What was seen while the ranks of a Job with a Start were started, and until its end.
+    """Observations from the start of the ranks of a Job with a Start until its end.
 
     listening: for each rank the addresses ("127.0.0.1:29500") on which it listened, where strangers were about. calls: how
     many strangers were let in. ran: whether a rank loaded a pickle that one of them sent.
@@ -102,7 +102,7 @@ class StartReport:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What all ranks saw; `ranks[r]` is rank r."""
+    """The record of all ranks; `ranks[r]` is rank r."""
 
     ranks: tuple[RankTrace, ...]
     deadline: float = field(default=0.0, compare=False)

@@ -3,7 +3,7 @@ Trace.
 
 Draws happen in the driver only, and are the same in every run unless the session has a random seed. All Jobs are drawn
 first, and run with several under way at once, so that the ranks go on while the driver judges. Only if one fails they are drawn
-once more, up to that one, and Hypothesis makes it smaller. What it sees of a Job is remembered, so that a rank that is slow
+once more, up to that one, and Hypothesis makes it smaller. Its verdict on a Job is remembered, so that a rank that is slow
 once, or dead, never looks to it like a test that cannot make up its mind.
 """
 
@@ -47,7 +47,7 @@ def takes_its_time(session: Session) -> bool:
 
 
 def asks_all(session: Session) -> bool:
-    """Whether a check asks what it asks of three ranks: more cost most, and are asked less by the profiles before a merge."""
+    """Whether all Jobs are drawn at this world size. Short profiles draw fewer above three ranks, which cost most."""
     return session.world_size <= 3 or session.effort > 20
 
 
@@ -93,7 +93,7 @@ def for_all(
         search.try_one(job)
 
     draw = run if session.random_seed is None else seed(session.random_seed)(run)
-    with suppress(Unsatisfiable):  # no Job fits what is promised
+    with suppress(Unsatisfiable):  # no Job fits the promises
         draw()  # all pass, as they only are taken note of
     finding = search.first_failing(search.drawn)
     if finding is None:
@@ -180,7 +180,7 @@ class Drawn(list[Job]):
 
 
 class _Search:
-    """What is known of the Jobs seen so far."""
+    """The results of the Jobs seen so far."""
 
     def __init__(self, session: Session, judge: Judge) -> None:
         self.session, self.judge = session, judge
@@ -258,11 +258,11 @@ class _Search:
         return finding
 
     def failure(self, job: Job) -> Finding | None:
-        """What the judge says of one run of this Job."""
+        """The judge's findings on one run of this Job."""
         return self.verdict(job, self.session.run(job))
 
     def verdict(self, job: Job, trace: Trace) -> Finding | None:
-        """What the judge says of this Trace of the Job."""
+        """The judge's findings on this Trace of the Job."""
         try:
             self.judge(job, trace)
         except Finding as found:

@@ -1,4 +1,4 @@
-"""Why a Job may have come to an end on some rank before its end: what the operations say that the ranks were asked to do."""
+"""Why a Job may have ended early on some rank, judged by the operations that ranks were asked to do."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _OF_A_TENSOR = (AllReduce, Broadcast, AllGather, ReduceScatter)
 _TOGETHER = ("backward", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "barrier", "wait")
 
 _OF_A_ROOT = re.compile(r"(?i)\b(invalid|bad|wrong|unknown|no) root\b|\broot\b.*\b(range|rank|group)\b")
-"""What an error says of a root that a group does not have."""
+"""Words of an error about a root that a group does not have."""
 _OF_A_MESSAGE = re.compile(
     r"(?i)trunca|size|shape|bytes|length|frame|header|message|expected|match|unpack|broadcast together|too (large|small)"
 )
-"""What an error says of a message that is not the one that was waited for."""
+"""Words of an error about another message than the expected one."""
 _OF_TIME = re.compile(r"(?<!run)time")
-"""In lower case, what an error says of a time limit; every RuntimeError has the word in its name."""
+"""Words of an error about a time limit, in lower case; every RuntimeError has the word in its name."""
 
 
 def explained(finding: Finding, job: Job, trace: Trace) -> Finding:
     """The finding, of a Trace that did not complete, with the likeliest cause before any that it has; with none if there
-    was no replica yet, as what the Job was to show did not begin.
+    was no replica yet, as the Job's subject did not begin.
     """
     culprit = trace.first_failure
     if culprit is not None and culprit.without_replica:
@@ -83,7 +83,7 @@ def _position(culprit: RankTrace) -> int:
 
 
 def _causes(culprit: RankTrace, job: Job, trace: Trace) -> Iterator[tuple[Cause, ...]]:
-    """What explains it, the likeliest first; what is told together are alternatives."""
+    """Its causes, the likeliest first; causes told together are alternatives."""
     operation, before = _failed_in(culprit, job), job.operations[: _position(culprit)]
     raised = culprit.outcome == "raised"
     if culprit.outcome == "invalid":
@@ -110,7 +110,7 @@ def _causes(culprit: RankTrace, job: Job, trace: Trace) -> Iterator[tuple[Cause,
 
 
 def _apart(culprit: RankTrace, job: Job, trace: Trace) -> tuple[Cause, ...]:
-    """What is left to say of a rank that raised where others came through."""
+    """The remaining causes for a rank that raised where others succeeded."""
     operation = _failed_in(culprit, job)
     through = _through(culprit, trace, getattr(operation, "group", None))
     if culprit.outcome != "raised" or operation.kind not in _TOGETHER or not through:
@@ -141,7 +141,7 @@ def _why_no_backward(operation: Backward, culprit: RankTrace, job: Job) -> Itera
 
 
 def _why_no_message(culprit: RankTrace, job: Job) -> Iterator[tuple[Cause, ...]]:
-    """What a receiver may have got in place of a message, where its error says that it does not fit."""
+    """Messages that a receiver may have got instead, where its error reports a mismatch."""
     said = [line for line in culprit.error.splitlines() if not line.startswith("  ")]
     sent = [each.pairs for each in job.operations[: _position(culprit) + 1] if isinstance(each, SendRecv)]
     sources = tuple(sorted({source for pairs in sent for source, dest in pairs if dest == culprit.rank}))
@@ -205,7 +205,7 @@ def _is_empty(operation: Operation) -> bool:
 
 
 def _through(culprit: RankTrace, trace: Trace, group: Sequence[int] | None) -> tuple[int, ...]:
-    """The ranks, of this group, that have done what the culprit failed in."""
+    """The ranks of this group that completed the operation in which the culprit failed."""
     at = _position(culprit)
     done = [rank for rank in trace.ranks if rank.outcome == "done" or (rank.last and rank.last.operation > at)]
     return tuple(rank.rank for rank in done if group is None or rank.rank in group)

@@ -1,4 +1,4 @@
-"""The contract: what an implementation hands out (adapter, extras, trainer) and promises (promises, capabilities), and what
+"""The contract: the facets of an implementation (adapter, extras, trainer), its promises (promises, capabilities), and what
 checks need of it (needs).
 """
 

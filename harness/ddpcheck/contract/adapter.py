@@ -62,7 +62,7 @@ class Collectives(Protocol):
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group | None = None) -> Array:
         """The element-wise reduction over the ranks: sum, mean, min, max (both propagate NaN) or prod. A mean is the sum divided
-        by the number of ranks, or the sum of what each rank divided. Infinities add up as those of one process do.
+        by the number of ranks, or the sum of quotients. Infinities add up as those of one process do.
         """
         ...
 
@@ -157,9 +157,9 @@ class Batch:
 
 @runtime_checkable
 class Replica(Protocol):
-    """This rank's copy of the model, wrapped for data-parallel training. What it may offer beside: ddpcheck.contract.extras.
+    """This rank's copy of the model, wrapped for data-parallel training. Optional methods: ddpcheck.contract.extras.
 
-    Names and shapes are those of ModelSpec.tensors(). What is returned is read at once, and may be a view; a state() is kept,
+    Names and shapes are those of ModelSpec.tensors(). Results are read at once and may be views; a state() is kept,
     and must be a copy. All ranks call the same methods in the same order, so that each may communicate, to gather what is
     sharded, say; only predict() may be called by one rank alone.
     """
@@ -210,7 +210,7 @@ class Replica(Protocol):
         ...
 
     def load_state(self, state: Mapping[str, Array]) -> None:
-        """On a new replica: what this same rank's state() gave, which may hold its shard only."""
+        """On a new replica: load this same rank's state(), which may hold its shard only."""
         ...
 
 
@@ -258,7 +258,7 @@ class ComputeScore(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Facets:
-    """What an implementation offers on one rank, and its own idea of rank and world size (the harness compares).
+    """The facets of an implementation on one rank, and its own idea of rank and world size (the harness compares).
 
     counts: "bytes" and "messages" sent to other ranks, and "collectives" begun, on this rank since connect(). Bytes that
     another rank reads from shared memory are sent as well. close: called once, at the end, on every rank, on some sooner: what

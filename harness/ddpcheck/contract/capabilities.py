@@ -1,4 +1,4 @@
-"""What an implementation promises: one group of promises for each facet that it hands out.
+"""The promises of an implementation: one group for each facet that it offers.
 
 A promise made is a promise checked; one not made is a visible skip that names it. Checks ask for promises by typed needs
 (needs.py), and never for the name of an implementation.

@@ -11,7 +11,7 @@ from .adapter import Batch, Group
 
 
 class BackwardBroken(Exception):
-    """What a Job has the model raise in the middle of a backward (Breaking)."""
+    """The error that the model raises in the middle of a backward (Breaking)."""
 
 
 @runtime_checkable
@@ -43,7 +43,7 @@ class Timed(Protocol):
     """ReplicaPromises.timeline, of a replica."""
 
     def timeline(self) -> Sequence[Span]:
-        """What the last backward() did on this rank, in order of begin: "backward" without what waits for other ranks, and
+        """The phases of the last backward() on this rank, by their start: "backward" without waits for other ranks, and
         "all_reduce 0", "all_reduce 1" and so on, one for each bucket.
         """
         ...
@@ -69,7 +69,7 @@ class Zeroing(Protocol):
     def zero_gradients(self) -> None:
         """zero_grad() in its other form: a gradient that is there stays, as zeros, until zero_grad(); None stays None.
 
-        A parameter whose gradient is zero takes part in step(): momentum and weight decay move it. What was gathered
+        A parameter whose gradient is zero takes part in step(): momentum and weight decay move it. Gradients accumulated
         inside no_sync() is dropped.
         """
         ...
@@ -103,7 +103,7 @@ class Remeasuring(Protocol):
     def remeasure(self, batch: Batch) -> None:
         """Running means and unbiased variances become those of all ranks' samples as they reach each batch norm.
 
-        What was there before is forgotten; counters of batches, parameters and gradients stay.
+        Earlier statistics are forgotten; counters of batches, parameters and gradients stay.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Which promises a check asks for, and what it leaves out where one of them is not made: its verdict says so."""
+"""The promises that a check asks for, and the cases that it leaves out without them: its verdict says so."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ OPTIONAL_CALLS: dict[str, str] = {
     "several_replicas": "several replicas",
     "averaged_weights": "moving averages",
 }
-"""Promises without which a check makes fewer calls, and what it leaves out then. A convention, such as how ranks weigh, narrows
+"""Promises without which a check makes fewer calls, and the cases left out. A convention, such as how ranks weigh, narrows
 nothing.
 """
 
 
 def left_out(capabilities: Capabilities, asked: Collection[str]) -> tuple[str, ...]:
-    """What a check leaves out that has asked for these promises: those that an offered facet does not make."""
+    """The cases left out by a check that has asked for these promises: those that an offered facet does not make."""
     absent = {name for name in OPTIONAL_CALLS if name in asked and _unpromised(capabilities, name)}
     return tuple(sorted(OPTIONAL_CALLS[name] for name in absent))
 

@@ -1,4 +1,4 @@
-"""What a check needs of an implementation, as values: a need that is misspelt cannot be written.
+"""The needs of a check, as values: a misspelt need cannot be written.
 
     from ddpcheck.contract import needs
 
@@ -122,7 +122,7 @@ def _without(capabilities: Capabilities, group: str) -> str | None:
 
 
 def _unpromised(capabilities: Capabilities, group: str) -> str | None:
-    """As _without; but what is promised of replicas holds for those that a trainer makes for itself, too."""
+    """As _without; but promises of replicas hold for those that a trainer makes for itself, too."""
     return None if group == "replica" and capabilities.trainer.offered else _without(capabilities, group)
 
 

@@ -53,7 +53,7 @@ class Promises:
 
 @dataclass(frozen=True)
 class WorldPromises(Promises):
-    """How the ranks of one adapter start, fail and end, and what holds of every facet."""
+    """How the ranks of one adapter start, fail and end, and promises that concern every facet."""
 
     world_sizes: frozenset[int] | None = promise(None, "The world sizes that it runs at; None means any.")
     determinism: Determinism = promise(
@@ -274,7 +274,7 @@ class ScorePromises(Promises):
     """The scores facet: scores of all ranks' samples together."""
 
     score_names: frozenset[str] = promise(
-        frozenset(), "The scores that the scores facet computes (ComputeScore says what each is).", SCORES
+        frozenset(), "The scores that the scores facet computes (ComputeScore defines each).", SCORES
     )
     scores_count_once: bool = promise(
         False, "A sample that several ranks hold, or one holds twice, as where a sampler pads, counts once in a score."

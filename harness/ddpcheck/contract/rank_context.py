@@ -29,7 +29,7 @@ DEFAULT_MASTER_PORT = 29500
 class RankContext:
     """One rank's place: rank and world size, the same on this host, and where rank 0 can be met.
 
-    Address and port are what a world's ranks have in common, and no other world beside it; their parent processes may differ.
+    The ranks of a world share address and port, and no other world at the same time has both; parent processes may differ.
     """
 
     rank: int

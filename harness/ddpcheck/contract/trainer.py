@@ -26,7 +26,7 @@ class TrainingTask:
     The rest has values other than these defaults only where TrainerPromises.trainer_features promises it:
 
     micro_batches   accumulation: so many batches to each optimizer step. Its gradient is that of one large batch with all of
-                    the window's samples. The last window of an epoch takes what is left; no window goes over its end.
+                    the window's samples. The last window of an epoch takes the rest; no window goes over its end.
     schedule        linear: the step i (from 0) of the n steps that all epochs have takes lr (n - i) / n.
     keep_best       best: tell the parameters at the end of the epoch with the lowest loss, the first of equal ones.
     folder          checkpoint: where to save at the end of every epoch all that it takes to go on. At first it is not there
@@ -61,7 +61,7 @@ class TrainingTask:
 
 @dataclass(frozen=True, slots=True)
 class TrainingRun:
-    """What a training run tells on one rank, of the epochs from where it began or went on.
+    """The report of a training run on one rank, for the epochs from its start or resume.
 
     parameters: at the end, frozen ones included. losses: of each epoch, the mean over the samples of all ranks, equal on
     all, the model's auxiliary terms included, at least as precise as float32. indices: which samples this rank used, epoch by

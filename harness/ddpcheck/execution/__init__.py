@@ -1,10 +1,10 @@
-"""A Job's operations, done on one rank with the facets of an implementation; what each yields is recorded.
+"""Execution of a Job on one rank: its operations call the facets of an implementation, and results are recorded.
 
 This is the only place where the harness calls an implementation. Everything that comes back is validated here; all
 problems of one operation are raised together.
 
     walk        one operation after the other, and the records
-    runners     what does each operation: a new one is entered there
+    runners     the function of each operation: a new operation is entered there
     here        what all of them know of this rank and this Job
     contract    whether what came back is what the contract allows
     measuring   calls that are timed

@@ -52,7 +52,7 @@ def _reduced_in_place(here: RankState, op: ops.AllReduce, tensor: Array) -> Valu
 
 
 def _room(here: RankState, op: ops.AllReduce, tensor: Array) -> tuple[Array, tuple[Array, ...]]:
-    """Where to reduce in place: an array of empty(), one of NumPy's, or the middle of one of empty(); and what lies beside it.
+    """Where to reduce in place: an array of empty(), one of NumPy's, or the middle of one of empty(); and the elements beside it.
 
     Of that last one nobody keeps the whole: its memory is in use as long as any part of it is.
     """
@@ -108,7 +108,7 @@ def reduce_scatter(here: RankState, op: ops.ReduceScatter) -> Values:
 def _result(
     here: RankState, result: Any, argument: Array, given: Array, what: str, shape: tuple[int, ...] | None = None
 ) -> Values:
-    """What a collective yields: its result, and what became of the argument, whose values were `given`."""
+    """The record of a collective: its result, and the argument afterwards, whose values were `given`."""
     made = np.array(checked_array(result, given.shape if shape is None else shape, given.dtype, what))
     values = {
         "result": made,

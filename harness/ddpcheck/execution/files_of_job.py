@@ -1,6 +1,6 @@
 """Files of a Job: their place, and a rank's writes and reads.
 
-What a rank opens for writing is seen through the interpreter's audit events, so that it does not matter by which
+Files opened for writing are seen through the interpreter's audit events, so that it does not matter by which
 library; what writes by system calls of its own is not seen. A slow disk is emulated in the same place.
 """
 
@@ -75,7 +75,7 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
 
 @contextmanager
 def watched(folder: str, *, slow: bool = False) -> Iterator[dict[str, bool]]:
-    """What is opened for writing below `folder` meanwhile, by relative path, filled in at the end.
+    """Files opened for writing below `folder` meanwhile, by relative path, filled in at the end.
 
     True for a file that has something in it then, or is gone, False for an empty one. A file that is empty for all who
     have opened it is a lock or the like; one that is empty for some may just be written by another.

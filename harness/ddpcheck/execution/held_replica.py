@@ -21,9 +21,9 @@ Options = tuple[tuple[str, float | str], ...]
 
 
 class HeldReplica:
-    """A Job's replica on one rank, built when it is first asked for, and what goes with it.
+    """A Job's replica on one rank, built at its first use, with its saved states.
 
-    saved: states by name. lent: what make_replica() and load_state() were given, by what it is, with copies; and mappings: the
+    saved: states by name. lent: arguments of make_replica() and load_state(), by name, with copies; and mappings: the
     names in it. windows: those of no_sync() that are open. switched: parameters of layers that were frozen or unfrozen.
     """
 
@@ -69,7 +69,7 @@ class HeldReplica:
         self.replica()
 
     def resume(self, name: str) -> None:
-        """Another replica, built from other values, goes on from what was saved."""
+        """Build another replica from other values and load the saved state."""
         self._replica = self._built(self._model, self._job.initial_of_resumed(self._rank), ())
         self._built_with = (), None
         state = {key: array.copy() for key, array in self.saved[name].items()}
@@ -93,7 +93,7 @@ class HeldReplica:
             self.mappings.append((to, list(arrays), arrays))
 
     def changed(self) -> list[str]:
-        """What was lent and is another now."""
+        """The names of lent arguments that have changed."""
         names = [f"the names in what was given to {to}" for to, before, now in self.mappings if before != list(now)]
         return names + [what for what, before, now in self.lent if before.tobytes() != now.tobytes()]
 
@@ -116,6 +116,6 @@ class HeldReplica:
 
 
 def arrays_of(batch: Batch) -> dict[str, Array]:
-    """What a batch holds, by name."""
+    """The arrays of a batch, by name."""
     held = {"inputs": batch.inputs, "targets": batch.targets}
     return held if batch.weights is None else held | {"weights": batch.weights}

@@ -35,7 +35,7 @@ class Execution:
         """All operations in order; an exception of the implementation goes through."""
         poisoned = self._job.data is not None and bool(self._job.data.poisoned)
         try:
-            # once for all operations: NumPy may warn of what is there on purpose
+            # once for all operations: NumPy may warn of deliberate values such as NaN
             with np.errstate(invalid="ignore", over="ignore") if poisoned else nullcontext():
                 self._run_all()
         finally:

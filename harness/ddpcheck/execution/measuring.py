@@ -1,4 +1,4 @@
-"""What the operations of operations/measure.py do on one rank: call, and look at the clock."""
+"""The operations of operations/measure.py on one rank: call, and read the clock."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class _Work:
                 return partial(getattr(comm, name), array)
 
     def _expected(self) -> Array | None:
-        """What a call gives on this rank, flat; None if it gives nothing."""
+        """The result of a call on this rank, flat; None if it has none."""
         operation, size = self._operation, self._world_size
         count, dtype = operation.count, operation.dtype
         if operation.collective == "barrier":

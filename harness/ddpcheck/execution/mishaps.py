@@ -1,4 +1,4 @@
-"""What goes wrong on one rank, and looks at what an implementation does with its sockets."""
+"""Mishaps of one rank, and observations of an implementation's sockets."""
 
 from __future__ import annotations
 

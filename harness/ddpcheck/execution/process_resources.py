@@ -1,4 +1,4 @@
-"""What a process holds beside its arrays: an implementation that is used leaves nothing behind."""
+"""Resources of a process: an implementation that is used leaves none behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from ..launchers.segments import Segment, all_named_memory
 
 MEMORY = ("bytes", "objects")
-"""What is held without the system's knowledge: bytes of arrays, and Python's small objects."""
+"""Memory that the system does not count: bytes of arrays, and Python's small objects."""
 MANY = 40
 """Calls in a round from which on one small object for each shows, and fewer show all else."""
 GRAIN = 32_000
@@ -45,7 +45,7 @@ def named_at_first() -> frozenset[Segment]:
 def held(before: Mapping[str, int] | None = None, calls: int = 0) -> dict[str, int]:
     """Numbers of threads, descriptors and the like, and the bytes that the process has allocated.
 
-    With more than `before` it looks again for a moment: what is about to end may take its time. So it does, with `calls`
+    With more than `before` it looks again for a moment: threads and processes may take time to end. So it does, with `calls`
     since then, where there is as much more memory as if each of them had left something.
     """
     found, begun = _collected(), time.monotonic()
@@ -67,7 +67,7 @@ def _collected() -> dict[str, int]:
 
 
 def _told_by(calls: int) -> str | None:
-    """The kind of memory in which so many calls show what each of them leaves."""
+    """The kind of memory in which so many calls show a leak of each."""
     return None if not calls else "objects" if calls >= MANY else "bytes"
 
 

@@ -1,4 +1,4 @@
-"""What a process has set: an implementation that is used leaves its settings as they were."""
+"""Settings of a process: an implementation that is used leaves them as they were."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ProcessSettings:
 
     @classmethod
     def at_first(cls) -> ProcessSettings:
-        """Those of the first call in this process, before the first Job: what a Job leaves changed, others find so."""
+        """Those of the first call in this process, before the first Job: a change by one Job is seen by others."""
         cls.first = cls.first or cls()
         return cls.first
 

@@ -16,7 +16,7 @@ from .held_replica import HeldReplica
 from .result_validation import offered
 
 Values: TypeAlias = dict[str, Any]
-"""What an operation yields."""
+"""The named results of an operation."""
 
 
 class RankState:
@@ -39,7 +39,7 @@ class RankState:
         self.named_memory: set[Segment] = set()
         """Shared memory that was there under a name when the implementation was closed."""
         self.aggregated: list[tuple[Mapping[str, Any], str]] = []
-        """What metrics became so far, and what it was then, in writing."""
+        """Metrics so far, and their values then, as text."""
         self._handed_out: list[tuple[Values, str, Array, Any]] = []
         self._waited: list[Array] = []
 
@@ -53,7 +53,7 @@ class RankState:
         return offered(self.facets.collectives, "collectives")
 
     def switch(self) -> None:
-        """Another replica, and what goes with it, takes the place of this one, which waits to come back."""
+        """Another replica takes the place of this one, which is kept and comes back."""
         self.held.replica()  # built now at the latest: construction may communicate, and comes in one order on all ranks
         other = self._other or HeldReplica(self.facets, self.job.of_second(), self.rank)
         self._other, self.held = self.held, other
@@ -62,7 +62,7 @@ class RankState:
         return group is None or self.rank in group
 
     def look_again(self, values: Values, name: str, now: Array, handed_out: Any) -> None:
-        """At the end of the Job `handed_out` must still be what it is now; else `values` will name it."""
+        """At the end of the Job `handed_out` must still have its present value; else `values` will name it."""
         self._handed_out.append((values, name, now, handed_out))
 
     def waited(self, argument: Array) -> None:
@@ -78,7 +78,7 @@ class RankState:
         return any(argument is each for each in self.shared.values())
 
     def forget(self) -> None:
-        """Nothing of what was handed out so far is looked at again."""
+        """Forget all that was handed out so far."""
         self.overwrite_waited()
         self._handed_out.clear()
         self.aggregated.clear()

@@ -1,4 +1,4 @@
-"""Operations on a replica: adapter.Replica and ddpcheck.contract.extras say what each method promises."""
+"""Operations on a replica: adapter.Replica and ddpcheck.contract.extras document each method."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does each operation on a rank."""
+"""The function that runs each operation on a rank."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def rounds(here: RankState, op: ops.Rounds) -> Values:
             RUNNERS[type(operation)](here, operation)
             here.forget()
         changed.append(ProcessSettings().changed(program))
-        found.append(held(found[-1], op.times if number else 0))  # the first may leave what it likes
+        found.append(held(found[-1], op.times if number else 0))  # the first may leave caches
     return {"changed": changed, "held": found}
 
 

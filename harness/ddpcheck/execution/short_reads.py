@@ -40,7 +40,7 @@ def reads_cut() -> int:
 
 
 def _fewer(connection: socket.socket, asked: int, flags: int) -> int:
-    """One byte, and half of what was asked for, in turn: headers come in pieces, and large messages still get on."""
+    """One byte, and half of the bytes asked for, in turn: headers come in pieces, and large messages still progress."""
     global _cut
     if asked < 2 or flags & _WHOLE or connection.type != socket.SOCK_STREAM:
         return asked

@@ -1,7 +1,7 @@
-"""What this process has sent over TCP, connection by connection, as its kernel counts it.
+"""Bytes that this process has sent over TCP, by connection, as its kernel counts them.
 
 The implementation is not asked: the sockets that the process has open are found through /proc, and each is asked for its
-TCP_INFO. What counts is what was handed to the socket: sent for the first time, or waiting to be sent.
+TCP_INFO. They are the bytes handed to the socket: sent for the first time, or waiting to be sent.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def _folder(here: RankState, op: ops.Train) -> str | None:
 
 
 def _told(here: RankState, op: ops.Train, run: Any) -> Values:
-    """What the run tells of itself."""
+    """The report of a run."""
     if not isinstance(run, TrainingRun):
         raise ContractBroken(f"train() must return a ddpcheck.TrainingRun, got {type(run).__name__}")
     epochs = op.stop_after or op.epochs

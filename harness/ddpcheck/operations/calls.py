@@ -30,7 +30,7 @@ class Calls:
     strided: bool = False
 
     def values(self, rank: int, world_size: int) -> Array:
-        """What this rank's array is filled with, call by call; a mean of it is exact."""
+        """The values of this rank's array, call by call; their mean is exact."""
         step = world_size if self.reduction == "mean" else 1
         made: Array = ((np.arange(self.times) + 7 * rank) % PERIOD + 1) * step
         return made.astype(self.dtype)

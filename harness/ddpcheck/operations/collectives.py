@@ -1,4 +1,4 @@
-"""Collectives: adapter.Collectives says what each promises. `group=None` means all ranks."""
+"""Collectives: adapter.Collectives documents each. `group=None` means all ranks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class AllReduce:
     the rank's own array), read_only (nobody can write to the result) and overwritten_later (it has changed by the Job's end).
 
     in_place: all_reduce_in_place (extras.InPlace) on an array from empty(). Laid out offset it is the middle of one, and
-    beside_changed tells whether the elements next to it are not what they were; laid out mixed it is NumPy's own on even ranks.
+    beside_changed tells whether the elements next to it have changed; laid out mixed it is NumPy's own on even ranks.
     """
 
     kind: ClassVar[str] = "all_reduce"

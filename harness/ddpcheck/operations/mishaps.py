@@ -1,4 +1,4 @@
-"""What goes wrong on one rank."""
+"""Mishaps of one rank."""
 
 from __future__ import annotations
 

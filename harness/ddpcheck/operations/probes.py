@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @plain
 @dataclass(frozen=True, slots=True)
 class OnRanks:
-    """An operation that these ranks enter, and the others pass by. Yields there what the operation yields."""
+    """An operation that these ranks enter, and the others skip. Yields there the operation's results."""
 
     kind: ClassVar[str] = "on_ranks"
     ranks: tuple[int, ...]
@@ -48,7 +48,7 @@ class Leave:
 class Close:
     """The implementation is closed, as at the end of a program. The ranks are of no use afterwards.
 
-    Yields before and held: what the process had open before connect(), and what it holds now (process_resources.py).
+    Yields before and held: what the process had open before connect(), and its open ones now (process_resources.py).
     """
 
     kind: ClassVar[str] = "close"
@@ -57,7 +57,7 @@ class Close:
 @plain
 @dataclass(frozen=True, slots=True)
 class Left:
-    """After Close: wait until all ranks are here, and look at what they have left under a name.
+    """After Close: wait until all ranks are here, and list the names that they have left.
 
     Yields files: those in a temporary folder of the world's own (Start.own_folder); memory: shared memory that this process had
     mapped, or open, when it was closed, and that has its name still. None of both if not all ranks come, as on several hosts.
@@ -69,8 +69,8 @@ class Left:
 @plain
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Read what this rank has sent. Yields sent: {TCP connection: bytes handed to it and packets since it was opened}
-    (sockets.py); counts: what the implementation counts itself, None if it does not.
+    """Read the counters of this rank. Yields sent: {TCP connection: bytes handed to it and packets since it was opened}
+    (sockets.py); counts: the implementation's own counters, None if it has none.
     """
 
     kind: ClassVar[str] = "sent"
@@ -95,7 +95,7 @@ class Rounds:
     """These operations again and again: `rounds` rounds of `times` each, whose values are dropped. A Wait among them names
     this operation's own position. After each round the settings of the process (process_settings.py) are put back.
 
-    Yields changed: names of the settings that each round changed; held: what the process held before, and after each round.
+    Yields changed: names of the settings that each round changed; held: its resources before, and after each round.
     """
 
     kind: ClassVar[str] = "rounds"

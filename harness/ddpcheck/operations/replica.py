@@ -1,4 +1,4 @@
-"""What is done with a replica: adapter.Replica and ddpcheck.contract.extras say what each method promises."""
+"""Operations on a replica: adapter.Replica and ddpcheck.contract.extras document each method."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Save:
 @plain
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Build a new replica (from other initial values) and load into it what this rank saved."""
+    """Build a new replica (from other initial values) and load this rank's saved state into it."""
 
     kind: ClassVar[str] = "resume"
     name: str = "checkpoint"

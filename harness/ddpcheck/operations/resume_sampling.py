@@ -15,11 +15,11 @@ class ResumeSampling:
     and `then` all of another epoch, or of one more without set_epoch (None).
 
     Yields pieces: one list of indices for each piece, and the rest; then: the other epoch's; then_length: what len() said of
-    that before it was read; on: what the first sampler still gives if it is read on after all this; straight: what a sampler
+    that before it was read; on: the rest of the first sampler, read after all this; straight: the indices of a sampler
     that has loaded the last state gives of the other epoch, if it is told that at once; whole: the epoch, and then_whole the
     other one, in a sampler that was never interrupted. told: a new sampler is told the epoch (set_epoch) after its state was
     loaded, as most programs do. used: the first sampler has read epoch + 1 before, and is saved first when it was told the
-    epoch, and nothing of it was asked for. at_once: what a new sampler has loaded is saved by it at once, and goes on in one
+    epoch, and nothing of it was asked for. at_once: a new sampler saves its loaded state at once, and that state goes on in one
     more.
     """
 

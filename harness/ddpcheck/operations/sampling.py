@@ -13,7 +13,7 @@ from ..storage.plain import plain
 @dataclass(frozen=True, slots=True)
 class Sample:
     """Make one sampler and read it once for each epoch. Yields epochs: one int64 array each, length: len(sampler), and
-    length_before: what it was before anything was read.
+    length_before: its length before anything was read.
 
     An epoch of None reads again without set_epoch. disturbed: between two readings this rank draws from the generators
     that its process shares, and the next seeds its own. peeks: so many samples rank r reads of each epoch first, before

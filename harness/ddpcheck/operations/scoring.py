@@ -14,7 +14,7 @@ from .data import PerRank
 OF_NUMBERS = frozenset({"rmse"})
 """Scores whose targets are numbers; those of the others are labels."""
 _APART = 32
-"""What makes outputs far apart: up to 80, of which exp is a number in float32."""
+"""The factor that makes outputs far apart: up to 80, of which exp is a number in float32."""
 _AROUND = 16384.0
 """What takes numbers so far from 0 that float32 does not hold their squares."""
 
@@ -29,7 +29,7 @@ class Score:
     that are numbers differ from the outputs by up to 12. Rows of padding are wrong, all alike.
 
     guesses: only the first so many classes ever have the largest output; 0 means all. poisoned: a sample whose first output is
-    NaN. values: of a lattice, or real ones. first: what the first sample is called in the indices that are passed, those after it
+    NaN. values: of a lattice, or real ones. first: the index of the first sample, those after it
     counting on from there, by `apart` each. far: outputs of classes are 32 times as large, or numbers lie
     around 16,384. empty: rows of padding hold NaN.
     """

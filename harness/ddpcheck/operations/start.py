@@ -49,7 +49,7 @@ class Start:
 @dataclass(frozen=True, slots=True)
 class ShortReads:
     """Until the end of the Job, or one that says on=False: reading from Python's stream sockets gives one byte, or half of
-    what was asked for, and send() takes no more, as a network may. Yields reads: how many were cut short so far.
+    what was asked for, and send() takes no more, as a network may. Yields reads: the number cut short so far.
     """
 
     kind: ClassVar[str] = "short_reads"

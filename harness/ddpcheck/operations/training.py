@@ -14,8 +14,8 @@ class Train:
     """A whole training run by the implementation's own loop (adapter.TrainingTask) on the Job's model and data.
 
     Yields parameters: a mapping; losses: one for each epoch; indices: one int64 array for each epoch; learning_rates and
-    best, None if the run does not tell them; arguments_changed: which of the arrays of its task are not what they were;
-    written, with a folder: what this rank opened for writing there (files.watched).
+    best, None if the run does not tell them; arguments_changed: the arrays of its task that have changed;
+    written, with a folder: files that this rank opened for writing there (files.watched).
 
     folder: its name within this Job. rank_0_only: every other rank has a folder of its own under that name. slow_disk:
     rank 0's file system takes its time (files.py).

@@ -56,7 +56,7 @@ _OF_REPLICA = (
 
 @dataclass(frozen=True)
 class FailedCheck:
-    """What the check said: its name, its law in a sentence, and the diagnosis, if there is one."""
+    """The check's name, its law in a sentence, and the diagnosis, if there is one."""
 
     check: str
     sentence: str = ""
@@ -142,17 +142,17 @@ def _docstring(adapter: Adapter, job: Job, told: FailedCheck, name: str, text: T
     found = told.diagnosis or Diagnosis("")
     paragraphs = [f"{adapter.name}, {ranks}: {found.headline or told.check}"]
     paragraphs += [f"Likely cause: {found.cause.headline}"] if found.cause else []
-    law = f"What must hold: {told.sentence.rstrip('.')}. " if told.sentence else ""
+    law = f"Law: {told.sentence.rstrip('.')}. " if told.sentence else ""
     paragraphs.append(f"{law}(Found by ddpcheck, {told.check}; the case is the smallest that was found.)")
     if text.data_classes:
         paragraphs.append(
             "It needs NumPy, the implementation, and ddpcheck's plain data classes, in which the model is declared; "
-            "what must come out was computed by one process, in float64."
+            "expected values were computed by one process, in float64."
         )
     else:
         paragraphs.append("It needs NumPy and the implementation only; ddpcheck need not be installed.")
     if not text.judges:
-        paragraphs.append("It compares nothing: it shows what comes out, and where it stops.")
+        paragraphs.append("It compares nothing: it shows the results, and where it stops.")
     shown = [textwrap.fill(paragraph, 112, break_long_words=False) for paragraph in paragraphs]
     ways = [f"python {name}", f"mpirun -n {size} python {name}", f"torchrun --nproc-per-node {size} {name}"]
     notes = ["# starts the ranks itself", "", ""]

@@ -69,7 +69,7 @@ def broadcast(text: Text, position: int, op: Broadcast) -> None:
         given += f" if rank == {op.root} else np.full_like({name}[rank], {poison(op.tensor.on(0))})"
     array, remark = laid_out(f"{name}[rank]" if shared else "given", op.tensor.layout, op.tensor.shape, op.tensor.dtype)
     lines = [
-        f"given = {given}  # what the others give does not matter",
+        f"given = {given}  # the values of the others do not matter",
         f"argument = {array}{_remark(remark)}",
         f"got = collectives.broadcast(argument, {op.root}{_group(op.group)})",
         *_moved("broadcast", f"{name}[{op.root}]"),
@@ -185,7 +185,7 @@ def _reduced(tensor: TensorSpec, reduction: str, of: str, size: int) -> tuple[st
 
 
 def _tight(text: Text, op: AllReduce | ReduceScatter, of: str, size: int) -> tuple[str, str, str, str] | None:
-    """What is compared, with what, and how near it must be, where more is promised than the dtype's own roundings."""
+    """The comparison: result, expected value, and the tolerance where more than the dtype's own roundings is promised."""
     tensor, divisor = op.tensor, size if op.reduction == "mean" else 1
     if isinstance(op, ReduceScatter) or op.reduction not in ("sum", "mean"):
         return None

@@ -134,7 +134,7 @@ def own_folder() -> Path:
 
 
 def since(process: int) -> str:
-    """When it began, where the system tells: its number may have been another's, who left a folder behind."""
+    """The start time of a process, where the system tells: its id may have been another's that left a folder behind."""
     try:
         return "-" + Path("/proc", str(process), "stat").read_text().rpartition(")")[2].split()[19]
     except OSError:

@@ -1,4 +1,4 @@
-"""What the oracle says that replicas must have, as lines of a script; large arrays are looked at in part."""
+"""Expected values of replicas by the oracle, as lines of a script; large arrays are compared in part."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def _number(value: Any) -> str:
 
 
 def text_literal(text: str) -> str:
-    """A string as source text, whatever it holds."""
+    """A string as source text, with any characters."""
     plain = text.isascii() and text.isprintable() and not set(text) & {'"', "\\"}
     return f'"{text}"' if plain else repr(text)
 

@@ -60,7 +60,7 @@ _GRAIN = 32_000
 def rounds(text: Text, position: int, op: Rounds, write: Write) -> None:
     """write: how one of its operations is written."""
     kinds = ", ".join(dict.fromkeys(operation.kind for operation in op.operations))
-    text.comment(position, f"{op.rounds} rounds of {op.times} times {kinds}: what they leave behind")
+    text.comment(position, f"{op.rounds} rounds of {op.times} times {kinds}: resources left behind")
     text.inputs.append(_FOOTPRINT)
     before, text.lines = text.lines, []
     for operation in op.operations:
@@ -78,10 +78,10 @@ def rounds(text: Text, position: int, op: Rounds, write: Write) -> None:
         *(f"        {line}" if line else "" for line in inside),
         "    handed_out.clear()  # the script's own",
         "    now = settings()",
-        "    if turn == 1:  # what the first round does, as by an import, it may do once",
+        "    if turn == 1:  # the first round may change things once, as an import does",
         '        expect("settings that changed", [name for name in was if was[name] != now[name]], [])',
         "    was = now = None",
-        "    time.sleep(0.2)  # for what is about to end",
+        "    time.sleep(0.2)  # for threads that are about to end",
         "    had.append(held())",
         f'judged = [name for name in had[1] if (name == "objects") == {op.times >= MANY}]',
         f'least = {{name: {max(1, op.times - 1)} * ({_GRAIN} if name == "bytes" else 1) for name in judged}}',
@@ -111,7 +111,7 @@ def make(text: Text, position: int, op: Make) -> None:
         "    states.append({name: str(now[name]) for name in generators if now[name] is not None})",
         "    others.append({name for name in was if was[name] != now[name]} - generators)",
         "seeded = [name for name in states[-1] if len({each.get(name) for each in states}) == 1]",
-        'expect("generators in one state, whatever it was before", sorted(seeded), [])',
+        'expect("generators that were seeded", sorted(seeded), [])',
         'expect("other settings that changed", sorted(set.union(*others)), [])',
     )
 
@@ -150,7 +150,7 @@ _CALLS = {
         "every[:, :1]",
     ),
 }
-"""How a collective is called, and what the rows of results are."""
+"""The call of a collective, and the rows of its results."""
 
 
 def close(text: Text, position: int, op: Close) -> None:

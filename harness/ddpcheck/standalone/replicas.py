@@ -93,7 +93,7 @@ class Replicas:
         )
 
     def unjudged(self, text: Text, position: int, op: Operation) -> None:
-        """One of the operations that are done again and again, for what they leave behind: NoScript if it is none of these."""
+        """One of the operations repeated to find resources left behind: NoScript if it is none of these."""
         calls = {
             Step: "step()",
             Clip: f"clip({getattr(op, 'max_norm', 0.0)})",

@@ -114,7 +114,7 @@ def resume_sampling(text: Text, position: int, op: ResumeSampling) -> None:
         "read = []",
         f"for count in {[0] * op.used + list(op.pieces)}:",
         "    read.append([int(index) for _, index in zip(range(count), reading)])",
-        *(["    for _ in range(2):  # what was loaded is saved again at once"] if op.at_once else []),
+        *(["    for _ in range(2):  # the loaded state is saved again at once"] if op.at_once else []),
         f"{more}    state = deepcopy(dict(sampler.state()))  # as from a file",
         f"{more}    sampler = {made}",
         f"{more}    sampler.load_state(state)",
@@ -197,7 +197,7 @@ def aggregate(text: Text, position: int, op: Aggregate) -> None:
             *same(position, "sorted(got.items())"),
         )
         return
-    text.add("there = [r for r, count in enumerate(counts) if count]  # who has no samples takes no part")
+    text.add("there = [r for r, count in enumerate(counts) if count]  # ranks without samples take no part")
     text.add("want = float(np.average([means[r] for r in there], weights=[counts[r] for r in there]))")
     used = [value for value, count in zip(op.values, op.counts, strict=True) if count]
     exact = all(value == int(value) if math.isfinite(value) else True for value in used)

@@ -1,4 +1,4 @@
-"""Scores over the samples of all ranks as plain calls, and what one process makes of them, in a reader's words."""
+"""Scores over the samples of all ranks as plain calls, and the same scores in one process."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def score(text: Text, position: int, op: Score) -> None:
 
 
 def _within(op: Score) -> str:
-    """How far rounding in float32 may go; nothing for what is NaN."""
+    """The bound on rounding in float32; none for NaN."""
     held = tuple(dict.fromkeys(index for rank in op.indices for index in rank if index >= 0))
     outputs, targets, _ = op.rows(held)
     if math.isnan(score_of(op.name, outputs, targets)):

@@ -125,7 +125,7 @@ def the_adapter() -> Any:
 
 
 def stand_in_for_ddpcheck() -> None:
-    """An adapter needs Adapter, Facets and promises of ddpcheck; they keep what they are given, and promises say nothing here."""
+    """An adapter needs Adapter, Facets and promises of ddpcheck; here they only keep their arguments."""
 
     class Kept:
         def __init__(self, *words: Any, **more: Any) -> None:
@@ -163,7 +163,7 @@ def end_if_stuck(doing: str, seconds: float) -> threading.Timer:
 def give_up() -> NoReturn:
     """End this rank, whatever else it is at. start_all() waits for the others, and takes the folder away."""
     if "STARTED_BY" not in os.environ:
-        time.sleep(1)  # for the others to say what they see, before mpirun or torchrun ends them
+        time.sleep(1)  # for the output of the others, before mpirun or torchrun ends them
         shutil.rmtree(folder(), ignore_errors=True)
     os._exit(1)
 

@@ -1,4 +1,4 @@
-"""What a script is put together from: its imports, its inputs, and the lines of its program."""
+"""The parts of a script: its imports, its inputs, and the lines of its program."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def laid_out(array: str, layout: Layout, shape: Sequence[int], dtype: str) -> tu
 
 
 def poison(array: Array) -> str:
-    """What the ranks that receive pass: a value that nobody would send."""
+    """The argument of ranks that receive: a value that nobody would send."""
     return "np.nan" if poison_like(array).dtype.kind in "fc" else "113"
 
 

@@ -121,7 +121,7 @@ def _of_counts(made: Aggregate, got: float, rank: int, total: float) -> Iterator
 
 
 def _summed_again(calls: Sequence[Aggregate]) -> float:
-    """The mean of the last call if what a call has summed up over the ranks is what each rank begins the next one with."""
+    """The mean of the last call if each rank begins a call with the previous call's sum over ranks."""
     total = count = 0.0
     for made in calls:
         pairs = [pair for pair in zip(made.values, made.counts, strict=True) if pair[1]]

@@ -1,4 +1,4 @@
-"""Whether aggregated metrics are the means that they should be, and if not, what they are.
+"""Aggregated metrics against the expected means, with the causes of wrong ones.
 
 However ranks are weighed, by sums, by shares, or by a mean that runs from rank to rank, no number on the way is larger
 than twice the largest mean, and each rank brings four roundings at most: results are off by gamma_(8 W) times that mean.
@@ -119,7 +119,7 @@ def _by_place(made: Aggregate, name: str, rank: int) -> float:
 
 
 def _by_another_rule(made: Aggregate, name: str) -> list[float]:
-    """What a metric would be that is not averaged."""
+    """A metric that is not averaged."""
     values = [made.given(rank)[name] for rank in range(len(made.values))]
     squares = replace(made, values=tuple(value * value for value in values))
     return [sum(values), max(values), min(values), math.sqrt(mean_of([squares]))]
@@ -228,13 +228,13 @@ def _compare(made: Aggregate, position: int, trace: Trace, earlier: Sequence[Ope
         if got != wanted
     }
     for rank, got in enumerate(found):
-        # what explains the numbers of all ranks comes before what is true of one by chance
+        # explanations of all ranks' numbers come before those of one rank, which may be chance
         likely = sorted(fitting.get(rank, []), key=lambda cause: not all(cause in each for each in fitting.values()))
         expect.equal(got, wanted, f"{_named(made)}: metrics", rank, tuple(likely[:2]))
 
 
 def _as(wanted: Mapping[str, float], got: Mapping[str, float], made: Aggregate) -> dict[str, float]:
-    """What was got, with the wanted numbers in the place of those that rounding allows."""
+    """The results, with numbers within rounding replaced by the expected ones."""
     largest = max(abs(value) for value, count in zip(made.values, made.counts, strict=True) if count)
     allowed = gamma(8 * len(made.values), "float32") * largest
     bounds = {name: allowed * (place + 1) for place, name in enumerate(made.names)}

@@ -24,7 +24,7 @@ from .score_mixed import of_mixed
 def score_causes(
     made: Score, before: Sequence[Score], rank: int, got: float, want: float, bound: float
 ) -> Iterator[Cause]:
-    """Those that give what this rank got, where rounding may take it as far as the right one."""
+    """Those that give this rank's result, within the rounding that the right one may have."""
     held = SamplesByRank(made)
     if made.far:  # smaller ones went well before
         yield causes.SQUARES_SUMMED_APART() if made.name == "rmse" else causes.LOSS_CUT_OFF()
@@ -183,7 +183,7 @@ def _of_ranks(held: SamplesByRank, rank: int) -> Named:
 
 
 def _of_some_ranks(held: SamplesByRank) -> Named:
-    """After what is the score's own: with few samples, one rank's may be that of a mistake by chance."""
+    """After causes of the score itself: with few samples, one rank's score may equal a mistake by chance."""
     there = [place for place, (outputs, _) in enumerate(held.parts) if len(outputs)]
     for place in there if held.world > 1 else ():
         yield causes.SCORE_OF_ONE_RANK(rank=place), held.of_ranks([place])
@@ -223,7 +223,7 @@ def _of_offsets(held: SamplesByRank) -> Named:
 
 
 def _terms(held: SamplesByRank) -> list[Array]:
-    """Of every rank that has samples, what each of them adds to the score's sum."""
+    """The contribution of each rank that has samples to the score's sum."""
     return [TERMS[held.name](*part) for part in held.parts if len(part[0])]
 
 

@@ -1,4 +1,4 @@
-"""Mistakes in what is made of sums and counts, score by score: each with the score that it gives."""
+"""Mistakes in the formula from sums and counts to a score: each with the score that it gives."""
 
 from __future__ import annotations
 

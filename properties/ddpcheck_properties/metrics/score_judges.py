@@ -1,4 +1,4 @@
-"""Whether scores are those of one process that holds the samples of all ranks, and if not, what they are."""
+"""Scores against those of one process that holds the samples of all ranks, with the causes of wrong ones."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def _compare(made: Score, before: list[Score], found: list[float]) -> None:
     if not wrong:
         return
     fitting = [list(score_causes(made, before, rank, found[rank], want, bound)) for rank in wrong]
-    # what explains the scores of all ranks comes before what is true of one by chance
+    # explanations of all ranks' scores come before those of one rank, which may be chance
     of_all = [cause for cause in dict.fromkeys(fitting[0]) if all(cause in each for each in fitting)]
     note = "" if math.isnan(want) else f" (rounding allows {bound:.1g})"
     raise Finding(
         Diagnosis(
             f"{_named(made)}: on rank {wrong[0]} got {found[wrong[0]]}, but should be {want}{note}",
             tuple((of_all or fitting[0][:1])[:2]),
-            "what each rank sends: sums of hits, squares, losses or counts of classes add up, scores do not",
+            "the values that each rank sends: sums of hits, squares, losses or counts of classes add up, scores do not",
             tuple(f"rank {rank}: {got}" for rank, got in enumerate(found)),
         )
     )

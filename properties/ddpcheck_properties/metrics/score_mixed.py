@@ -16,7 +16,7 @@ _ROUNDED: dict[str, Callable[[Array], Array]] = {"float16": lambda x: x.astype(n
 
 
 def of_mixed(held: SamplesByRank) -> Named:
-    """What a score would be of such samples."""
+    """The score of such samples."""
     outputs, targets = held.together(range(held.world))
     for decimals in (2, 3, 4):
         yield (

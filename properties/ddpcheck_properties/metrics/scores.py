@@ -149,7 +149,7 @@ def check_scores_are_bitwise_equal_on_all_ranks(session: Session) -> None:
     world, jobs = session.world_size, []
     for name in _promised(session):
         sizes = tuple(range(3, 3 + world))
-        # a last bit of a sum is often rounded away in what is made of it; what is made of counts has no such bits
+        # a score often rounds away the last bit of a sum; a score of counts has no such bits
         times = 24 if name in ("perplexity", "rmse") else 3
         classes = {"auc": (2,), "rmse": (3, 1, 7)}.get(name, (3, 7))
         calls = [

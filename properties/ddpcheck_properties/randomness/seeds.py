@@ -1,4 +1,4 @@
-"""Seeds that are asked for, and what is likely wrong where one does not do well."""
+"""The seeds of checks, and the likely cause where one of them fails."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def of_seed(seed: int) -> str:
 
 
 def unlike(seed: int) -> tuple[Cause, ...]:
-    """What is likely wrong with this seed, if the first one did well; nothing for the first."""
+    """The likely cause if this seed fails and the first one passed; none for the first."""
     if seed == SEEDS[0]:
         return ()
     return (causes.LARGE_SEED_IGNORED(seed=seed) if seed else causes.SEED_0_IS_NONE(),)

@@ -77,7 +77,7 @@ def all_begin_apart(job: Job, trace: Trace) -> None:
 
 
 def _sources(job: Job, trace: Trace) -> dict[Source, Array]:
-    """What was drawn from each stream."""
+    """The numbers drawn from each stream."""
     expect.completed(trace)
     found: dict[Source, Array] = {}
     for position, draw in enumerate(job.operations):

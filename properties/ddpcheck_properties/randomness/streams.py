@@ -1,4 +1,4 @@
-"""Random numbers: what must differ between ranks differs, what must be common is, and nobody else's draws matter."""
+"""Random numbers: per-rank streams differ, common streams are equal, and other draws do not disturb them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LATER = (10, 100, 256, 1000, 1 << 16)
 sixteen bits.
 """
 FEW = COUNT - 3
-"""What is drawn in blocks ends in the middle of one."""
+"""A number of draws that ends in the middle of a block."""
 MANY = 768
 """Epochs; with their common ones that is 1536 streams of one rank, of which 18 begin like another one if a number of 16 bits
 stands for seed, epoch and rank, and one or two if it has 20.
@@ -115,7 +115,7 @@ def check_training_ignores_global_random_state(session: Session) -> None:
 
 
 def _by_chance(judge: Judge) -> Judge:
-    """The judge with the disturbance as another cause of what it finds."""
+    """The judge with the disturbance as another cause of its findings."""
 
     def judged(job: Job, trace: Trace) -> None:
         try:

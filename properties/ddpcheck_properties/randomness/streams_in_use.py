@@ -1,4 +1,4 @@
-"""Random numbers call by call: what one call gave no later one gives again, and one object's numbers are no other's business."""
+"""Random numbers call by call: no call repeats an earlier one's numbers, and objects do not share them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samplers from epoch to epoch: each order is a new one, and what was read elsewhere, or only in part, has no say in it.
+"""Samplers from epoch to epoch: each order is a new one, and reads elsewhere, or in part, do not change it.
 
 As in reads.py, lengths are such that chance does not matter: of 40 W samples in two random orders, half keep a neighbour
 with probability below 1e-30, and a fifth keep their places in five orders with less.
@@ -96,7 +96,7 @@ def check_samplers_do_not_share_state(session: Session) -> None:
 
 
 def _as_undisturbed(session: Session, ways: list[dict[str, object]], what: str, cause: Cause) -> None:
-    """A sampler used in each of these ways gives what a new one gives that is only read."""
+    """A sampler used in each of these ways gives the indices of a new one that is only read."""
 
     def judge(job: Job, trace: Trace) -> None:
         expect.completed(trace)

@@ -1,4 +1,4 @@
-"""Judges of samplers: do the ranks' indices fit together, and what is the likeliest cause if they do not."""
+"""Judges of samplers: do the ranks' indices fit together, and if not, the likeliest cause."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def shared_out(promised: Capabilities) -> Judge:
 
 
 def _behind(found: list[list[list[int]]], number: int, read: Sample) -> tuple[int, ...]:
-    """Ranks, some and not all, that read again what they have read in another epoch; empty if none does."""
+    """Ranks, some and not all, that repeat the indices of another epoch; empty if none does."""
     ranks, epoch = found[number], read.epochs[number]
     earlier = [each for each, told in zip(found[:number], read.epochs, strict=False) if told != epoch]
     again = [rank for rank, order in enumerate(ranks) if len(order) > 3 and order in [each[rank] for each in earlier]]

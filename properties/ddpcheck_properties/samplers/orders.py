@@ -214,7 +214,7 @@ def check_shuffling_uses_seed_and_epoch_at_every_length(session: Session) -> Non
 
 
 _TWO_SEEDS = ((0, 1), (0, 2), (0, 1000), (1 << 31, (1 << 31) + 1), (0, 5), (5, (1 << 32) - (1 << 17)))
-"""What is added to a drawn one of 16 bits."""
+"""Added to a drawn one of 16 bits."""
 _TWO_EPOCHS = ((0, 1), (1, 2), (2, 3), (0, 2), (3, 4), (7, 5), (300, 260))
 
 

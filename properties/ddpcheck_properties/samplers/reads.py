@@ -19,7 +19,7 @@ EPOCHS = (2, 0, 1, 3, 12, 102, 258, 1002, 2048, 2049, (1 << 16) + 2)
 next to it where float16 leaves one out. Larger ones would take long where a generator is run on epoch by epoch.
 """
 SEEDS = (SEED, SEED + 1, 0, 1, 7, 7 + (1 << 16), 7 + (1 << 31), *PAST_24_BITS, 123, 1234, 1337, 2147483647)
-"""0, what often stands in its place, and what is alike in some bits, in float32, or by a prime that generators count to."""
+"""0, values often used in its place, and values equal in some bits, in float32, or modulo a generator's prime."""
 
 
 def shuffled(world_size: int) -> int:

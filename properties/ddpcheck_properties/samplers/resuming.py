@@ -1,4 +1,4 @@
-"""Samplers that go on in the middle of an epoch, in a new process or not: what is left is what was not read yet."""
+"""Samplers that go on in the middle of an epoch, in a new process or not: the unread indices are left."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def check_sampler_state_resumes_mid_epoch(session: Session) -> None:
         for shuffle in (True, False)
     ]
     examples.append(Job(world, (ResumeSampling(10 * world + 1, (11,), 2, 3),)))  # read to its end, padding included
-    # past what a byte, or a number of two digits, tells of positions and epochs, and two bytes of samples
+    # past a byte, and a number of two digits, in positions and epochs, and past two bytes in samples
     examples.append(Job(world, (ResumeSampling(PAST_16_BITS, (1003,), 258, 3, told=False),)))
     examples.append(Job(world, (ResumeSampling(10 * world, (), 2, 3, told=False, used=True),)))
     for shuffle in (True, False):
@@ -174,7 +174,7 @@ def _why_other_rest(piece: Order, whole: Order, at: int, last: int, other: Order
 
 
 def _why_other_epoch(then: Order, whole: Order, other: Order, epoch: int) -> Cause:
-    """then: what was read after the epoch whose order is `whole`, in place of `other`."""
+    """then: the indices read after the epoch whose order is `whole`, in place of `other`."""
     if then == whole != other and len(whole) > 2:
         return causes.SET_EPOCH_LOST_AFTER_LOAD(epoch=epoch)
     return causes.RESUMED_ORDER_DIFFERS() if len(then) == len(other) else causes.LOADED_POSITION_STAYS()

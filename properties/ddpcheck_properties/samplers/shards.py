@@ -35,7 +35,7 @@ def check_sampler_len_matches_iteration(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     lengths = sample_lengths(world, promised)
     drops = (False, True) if promised.sampler.drop_last else (False,)
-    # what is not shuffled may be another class
+    # without shuffling the sampler may be another class
     jobs = [
         reads(world, length, epochs=(0, 1), shuffle=shuffle, drop_last=drop)
         for shuffle in (True, False)

@@ -60,7 +60,7 @@ def holds_the_best_number(run: Run) -> None:
 
 
 def _wrong_until(run: Run, best: int) -> Causes:
-    """What goes wrong up to the best epoch, if the best weights are those of a run by other rules."""
+    """The cause up to the best epoch, if the best weights are those of a run by other rules."""
     if run.first:
         return ()
     return why_it_ends_elsewhere(replace(run, indices=run.indices[: best + 1], parameters=run.best))

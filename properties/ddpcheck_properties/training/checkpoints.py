@@ -174,7 +174,7 @@ def cut_operations(plan: Train, *stops: int, rank_0_only: bool = False, slow_dis
 
 
 def resumed_right(promised: Capabilities, *, bits: bool = False) -> Judge:
-    """The judge of a Job of cut_operations. bits: what it ends with is also, to the bit, what the whole run has."""
+    """The judge of a Job of cut_operations. bits: its end also equals that of the whole run, to the bit."""
 
     def judge(job: Job, trace: Trace) -> None:
         with explained(lambda: _why_special(plan_of(job, RESUMED), trace)):

@@ -1,4 +1,4 @@
-"""Training runs as Jobs: how they are drawn, and what one amounts to as a Job of single steps, which the oracle can walk.
+"""Training runs as Jobs: how they are drawn, and the same run as a Job of single steps, which the oracle can replay.
 
 A run tells which samples each rank used, in their order. So the same batches can go, one after the other, through one
 process; a window of micro-batches is one large batch there.
@@ -154,9 +154,9 @@ def batches(ranks: Sequence[Array], size: int) -> list[PerRank]:
 
 @dataclass(frozen=True)
 class Run:
-    """A training run that has ended, or gone on from a checkpoint and ended; lists of what is told have the ranks first.
+    """A training run that has ended, or resumed from a checkpoint and ended; lists of its reports have the ranks first.
 
-    indices: of all epochs of the plan. first: the epoch with which it began, or went on; what it tells begins there.
+    indices: of all epochs of the plan. first: the epoch with which it began, or was resumed; its report begins there.
     before: the losses of the epochs before.
     """
 

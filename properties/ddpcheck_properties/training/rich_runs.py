@@ -1,4 +1,4 @@
-"""Training runs with much at once: what goes wrong only where two features meet shows there.
+"""Training runs with many features at once: they show mistakes where two features meet.
 
 Features, models and optimizers are chosen by a seed, so that each pair of them meets in one of a few runs.
 """
@@ -52,7 +52,7 @@ def rich_run(world: int, promised: Capabilities, seed: int) -> Job:
     choices = Random(seed)
 
     def has(feature: str, often: float = 0.5) -> bool:
-        chosen = choices.random() < often  # whatever is promised, so that a seed means the same in all else
+        chosen = choices.random() < often  # for every promise, so that a seed means the same in all else
         return chosen and feature in promised.trainer.trainer_features
 
     in_chains = promised.but(model_features=promised.replica.model_features - {"branch", "batch_norm"})

@@ -1,4 +1,4 @@
-"""A whole training run by the implementation's own loop: where does it end, and what did it see on the way?"""
+"""A whole training run by the implementation's own loop: its end, and its reports on the way."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def _scheduled(session: Session) -> list[Job]:
 
 
 def _seed_and_shuffle_count(promised: Capabilities) -> Judge:
-    """A judge: orders follow the seed, and stay what they are without shuffling."""
+    """A judge: orders follow the seed, and stay the same without shuffling."""
 
     def judge(job: Job, trace: Trace) -> None:
         expect.completed(trace)

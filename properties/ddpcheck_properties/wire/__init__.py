@@ -1,1 +1,1 @@
-"""What goes over the wire: no more than is needed."""
+"""Traffic: no more bytes and messages than needed."""

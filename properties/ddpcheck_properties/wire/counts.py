@@ -1,4 +1,4 @@
-"""Who counted what the ranks sent: their kernel on TCP connections, or else the implementation itself."""
+"""The counter of the ranks' traffic: their kernel on TCP connections, or else the implementation itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OWN_WORD = "as the implementation counts itself: what it sends does not go where
 class Counted:
     """By rank, and from one Sent to the next. note: who counted, if it was not the kernel.
 
-    A message is a packet of TCP, or what the implementation calls one.
+    A message is a packet of TCP, or one by the implementation's own count.
     """
 
     bytes: list[list[int]]

@@ -1,4 +1,4 @@
-"""What goes over the wire: bytes that each rank sends, as its kernel counts them on its TCP connections.
+"""Traffic: bytes that each rank sends, as its kernel counts them on its TCP connections.
 
 Ranks that share memory are made to send over TCP, where their launcher can (Job.over_tcp). Else the implementation's own
 counts are taken, and the verdict says so; with neither there is nothing to judge: CannotTell.

@@ -1,1 +1,1 @@
-"""What could explain a training run that ends elsewhere: the run once more, with one rule changed, and the cause of that rule."""
+"""Hypotheses about a training run with another end: the run once more, with one rule changed, and the rule's cause."""

@@ -268,7 +268,7 @@ class _Emulator:
         self.step = self.step + 1
 
     def _reduced(self, local: Arrays, counts: Array) -> Arrays:
-        """The mean over ranks, or what is promised instead."""
+        """The mean over ranks, or the promised convention instead."""
         weights, rule = np.ones_like(counts), self.rules.ranks
         if rule == "by size" or (rule == "promised" and self.promised.replica.uneven_batches == "weighted"):
             weights = counts * len(counts) / counts.sum()
@@ -283,7 +283,7 @@ class _Emulator:
         }
 
     def _clipped(self, gradients: Arrays) -> Arrays:
-        """Each rank by the norm of what it holds."""
+        """Each rank by the norm of its own gradients."""
         if self.plan.max_norm is None:
             return gradients
         norm = np.sqrt(sum((array.reshape(len(array), -1) ** 2).sum(axis=1) for array in gradients.values()))

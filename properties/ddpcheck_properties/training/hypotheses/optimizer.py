@@ -41,7 +41,7 @@ class RankOptimizers:
         return update if inside else update * rate
 
     def without_last_momentum(self, before: RankOptimizers) -> None:
-        """Undo what the last step did to the state, if there was any before it."""
+        """Undo the last step's change of the state, if there was any before it."""
         if before._old.state:
             self._old.state = dict(before._old.state)
 

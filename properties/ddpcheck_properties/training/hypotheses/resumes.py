@@ -1,4 +1,4 @@
-"""What can go wrong with a training run that goes on from a checkpoint."""
+"""Hypotheses about a training run that is resumed from a checkpoint."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .whole_runs import Candidates
 
 
 def wrong_resumes(plan: Train, epoch: int, world_size: int) -> Candidates:
-    """What a run can lack that goes on after so many epochs."""
+    """State that a run resumed after so many epochs can lack."""
     made = _schedules(plan, epoch) * (plan.schedule == "linear")
     for kind, lost in [*_LOST, *[_CLIPPING_LOST] * (plan.max_norm is not None)]:
         made.append((kind(ranks="all ranks"), Rules(lost=lost, resumed=epoch)))

@@ -104,7 +104,7 @@ class Rules:
     resumed: int = 0
     """The epoch with which the run goes on."""
     lost: frozenset[Lost] = frozenset()
-    """What is lost then; step and epoch: the last ones before."""
+    """The state lost then; step and epoch: the last ones before."""
     lost_on: Literal["all", "others"] | int = "all"
     """On all ranks; on all but rank 0; on one."""
 

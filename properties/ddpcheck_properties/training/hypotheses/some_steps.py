@@ -1,4 +1,4 @@
-"""What can go wrong in some steps of a training run only: which steps, and what."""
+"""Hypotheses about some steps of a training run only: which steps, and the mistake in them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _EVERY_STEP = ""
 
 
 def wrong_in_some_steps(run: Run, got: Arrays, law: Arrays) -> tuple[Cause, ...]:
-    """What goes wrong and in which steps, if a run by these rules ends here; empty if none of the known ones does."""
+    """The mistake and its steps, if a run by these rules ends here; empty if none of the known ones does."""
     batches = sum(-(-len(rank) // run.plan.batch_size) for ranks in run.indices for rank in ranks[:1])
     pairs = ((steps, where, what) for steps, where in _positions(run) for what in _wrong(run))
     for steps, where, (cause, rules) in islice(pairs, max(_LEAST, _BATCHES // max(1, batches))):

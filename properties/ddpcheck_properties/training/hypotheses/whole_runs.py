@@ -1,4 +1,4 @@
-"""What can go wrong in all steps of a training run."""
+"""Hypotheses about all steps of a training run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Candidates = list[tuple[Cause, Rules]]
 
 
 def wrong_rules(plan: Train, world_size: int, parameters: int, *, terms: bool = False) -> Candidates:
-    """What can go wrong with such a run. parameters: how many tensors the model learns. terms: the loss has auxiliary ones."""
+    """Hypotheses for such a run. parameters: the number of trainable tensors. terms: the loss has auxiliary ones."""
     windows, several = plan.micro_batches > 1, world_size > 1
     made = [*_WINDOWS, *_FIRST_SYNCHRONISED * several] * windows
     made += [(cause, Rules(factor=factor)) for cause, factor in wrong_factors(plan, world_size, parameters)]
