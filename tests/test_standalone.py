@@ -145,7 +145,7 @@ JOBS = {
     ),
     "seeds-for-equal-values": (
         Job(2, (Make(),), FLOAT64, OptimizerSpec(), DataSpec(4)),
-        "generators in one state, whatever it was before: WRONG",
+        "generators that were seeded: WRONG",
     ),
     "warnings-switched-off-by-making": (
         Job(2, (Make(),), FLOAT64, OptimizerSpec(), DataSpec(4)),

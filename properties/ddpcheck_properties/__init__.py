@@ -1,4 +1,4 @@
-"""What must hold: the checks of a data-parallel implementation, by family."""
+"""The checks of a data-parallel implementation, by family."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs for what is known to go wrong, each the smallest that shows it: explicit examples of the drawn checks."""
+"""Jobs for known pitfalls, each the smallest that shows it: explicit examples of the drawn checks."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def large_and_small(world_size: int, dtype: str, *, exact: bool = True) -> Job:
 
 
 def scaled(world_size: int, factor: float) -> Job:
-    """A small network whose loss, and so its gradients, are `factor` times what they are."""
+    """A small network whose loss, and so its gradients, are `factor` times as large."""
     job = one_backward(world_size, Linear("fc1", 2, 3), Activation("tanh"), Linear("fc2", 3, 2), batch=2, exact=False)
     assert job.model is not None
     return replace(job, model=replace(job.model, loss_scale=factor))
@@ -151,7 +151,7 @@ def construction(world_size: int, *layers: Layer, exact: bool = True) -> Job:
 
 
 def statistics(world_size: int, rounds: int = 3, *, uneven: bool = False, local: bool = False) -> Job:
-    """Batch norm in front, so that what it measures is exact: forward passes in training mode, buffers after each.
+    """Batch norm in front, so that its statistics are exact: forward passes in training mode, buffers after each.
 
     uneven: rank r has r samples more than the three that each has else. local: the second pass is inside no_sync.
     """

@@ -158,11 +158,11 @@ def check_make_replica_leaves_process_state_unchanged(session: Session) -> None:
 
 
 _WIDTH, _ROWS = 100, 96
-"""So that the weights, and what comes out of a layer for a rank's batch, are GRAIN bytes in float32."""
+"""So that the weights, and a layer's outputs for a rank's batch, are GRAIN bytes in float32."""
 
 
 def _uses(session: Session, rows: int) -> list[tuple[Operation, ...]]:
-    """What is done with a replica again and again, by kind; the first is a step of training."""
+    """Operations that are repeated on a replica, by kind; the first is a step of training."""
     world, promised = session.world_size, session.capabilities
     batch = shards([rows] * world)
     step: list[Operation] = [ZeroGrad(), Backward(batch), *GRADIENTS, *[Step()] * bool(promised.replica.optimizers)]
@@ -207,7 +207,7 @@ def _jobs(world_size: int, kinds: Sequence[tuple[Operation, ...]]) -> list[Job]:
 
 
 def _leave_no_trace(session: Session, large: Sequence[Job], small: Sequence[Job]) -> None:
-    """One kind at a time, so that what it leaves has a name. Small ones are many and, for time's sake, together at first.
+    """One kind at a time, so that a leak is known by its kind. Small ones are many and, for time's sake, together at first.
 
     Who seems to leave something is asked again: a first use may allocate in several steps what then stays. And what grows
     with small ones may be a record of the last thousand calls: it is full before they are looked at kind by kind.
@@ -262,7 +262,7 @@ def _nothing_changed(job: Job, trace: Trace) -> None:
 
 
 def _settings_stay(what: str, changed: Sequence[Sequence[str]]) -> None:
-    """What the first round does, as by an import or to choose a port, it may do once."""
+    """The first round may change things once, as by an import or the choice of a port."""
     names = list(changed[1])
     expect.that(
         not names,

@@ -258,7 +258,7 @@ def samples(
 
 @cache
 def sample_lengths(world_size: int, capabilities: Capabilities) -> tuple[int, ...]:
-    """0 to W + 1, but for what is refused, and a few larger ones on both sides of a multiple of W."""
+    """0 to W + 1, but for refused lengths, and a few larger ones on both sides of a multiple of W."""
     larger = [multiple * world_size + more for multiple in (2, 3, 10) for more in (-1, 0, 1)]
     least = world_size if capabilities.sampler.few_samples == "refused" else 0
     return tuple(sorted({*range(least, world_size + 2), *larger}))
@@ -279,6 +279,6 @@ def aggregates(draw: DrawFn, world_size: int) -> Aggregate:
 
 @cache
 def _moved(world_size: int, capabilities: Capabilities) -> SearchStrategy[TensorSpec]:
-    """What is only moved may hold any bits."""
+    """Data that is only moved may hold any bits."""
     offered = dtypes(capabilities)
     return st.one_of(tensors(world_size, offered, "special"), tensors(world_size, offered, "lattice"))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 SUMMARY_BYTES = 60_000
-"""What a comment on a pull request holds, with some room."""
+"""The limit of a comment on a pull request, with some room."""
 _WIDTH = 110
 _CUT = "\n\nThe rest does not fit into a comment; it is in the full report.\n"
 
@@ -43,7 +43,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """An image beside the page. alt: what it shows, in a sentence; twin: the same as text."""
+    """An image beside the page. alt: its content in a sentence; twin: the same as text."""
 
     file: str
     alt: str

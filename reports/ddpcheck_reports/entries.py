@@ -1,4 +1,4 @@
-"""The form of a benchmark in a result file of `ddpcheck bench`, by its kind; what has another form is refused when it is read."""
+"""The form of a benchmark in a result file of `ddpcheck bench`, by its kind; other forms are refused when a file is read."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def checked(entry: Any) -> Mapping[str, Any]:
 
 
 def checked_run(run: Any) -> dict[str, Any]:
-    """What a file says of how it was measured. ValueError that names the first part that has another form."""
+    """A file's description of its measurement. ValueError names the first part that has another form."""
     _fits(run, _Run, "ddpcheck")
     _fits(run["environment"], _Environment, "ddpcheck.environment")
     _fits(run["load"], _Load, "ddpcheck.load")

@@ -1,4 +1,4 @@
-"""Noise: how much the same code differs from itself in this run, and so what this run could have found."""
+"""Noise: the difference of the same code from itself in this run, and so the smallest change that it could find."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ BENCH = "ddpcheck.bench/"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One benchmark: its name, what is known of it, and one value (seconds) for each launch."""
+    """One benchmark: its name, its facts, and one value (seconds) for each launch."""
 
     name: str
     info: dict[str, Any]

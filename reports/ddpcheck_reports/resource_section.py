@@ -1,4 +1,4 @@
-"""Start-up, memory, processor time and traffic; who is late; and one step as a timeline."""
+"""Start-up, memory, processor time and traffic; late ranks; and one step as a timeline."""
 
 from __future__ import annotations
 

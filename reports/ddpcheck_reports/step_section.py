@@ -1,4 +1,4 @@
-"""Training steps: absolute times first, then efficiency, what a step consists of, and the size of buckets."""
+"""Training steps: absolute times first, then efficiency, the parts of a step, and the size of buckets."""
 
 from __future__ import annotations
 

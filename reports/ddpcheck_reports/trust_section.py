@@ -12,12 +12,12 @@ _FEW = 12
 
 
 def caveats(measured: Measured) -> Iterator[Block]:
-    """What a reader must know, found in the numbers themselves."""
+    """Warnings to the reader, found in the numbers themselves."""
     entries = measured.entries
     found = []
     if not all(e.linked for e in entries):
         found.append(
-            "All ranks share one host: what goes between them is memory or loopback, not a network; no latency or bandwidth "
+            "All ranks share one host: they communicate over memory or loopback, not a network; no latency or bandwidth "
             "here says anything about a cluster."
         )
     if any(e.linked for e in entries):

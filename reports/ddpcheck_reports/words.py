@@ -9,7 +9,7 @@ _Z = 1.96
 
 
 def significant(value: float | None, digits: int = 3) -> str:
-    """Fixed-point, without an exponent where it would be short; - for what is not known."""
+    """Fixed-point, without an exponent where it would be short; - for unknown values."""
     if value is None or not math.isfinite(value):
         return "-"
     if value == 0:

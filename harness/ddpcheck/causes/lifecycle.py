@@ -1,4 +1,4 @@
-"""What goes wrong beside values: failures that are not told, ends that leave something behind, launchers that misreport."""
+"""Causes beside wrong values: failures that are not reported, resources left behind, launchers that misreport."""
 
 from .cause import Kind
 

@@ -1,4 +1,4 @@
-"""Why replicas differ, or a replica does not do what one process would."""
+"""Causes of replicas that differ from each other or from one process."""
 
 from .cause import Kind
 

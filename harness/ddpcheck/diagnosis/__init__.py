@@ -1,12 +1,12 @@
 """From a wrong array to its likeliest causes, as values.
 
-A check knows what the array should be; it may also know what it would be if something specific had gone wrong (this
+A check knows what the array should be; it may also have hypotheses with the arrays that they would give (this
 rank's own gradient, the last step's gradient, the sum without the tail ...). Those go in as `Evidence.alternatives`;
 whole factors, untouched tails, last-bit differences and lost precision are looked for in any case.
 
-    causes      what is asked, in which order, and the sentence
+    causes      the hypotheses in order, and the causes that they name
     where       where the wrong elements lie
-    patterns    what they look like
+    patterns    patterns of wrong elements
     narrowed    sums of parts that were rounded to fewer bits on the way
     low_rank    matrices of fewer dimensions
     offset      elements that are all off by one number

@@ -33,7 +33,7 @@ from .wrong_elements import elements, remainder, seams, shifted, tail
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a check knows beside the expected value.
+    """The knowledge of a check beside the expected value.
 
     local: the array if nothing had been communicated (this rank's own contribution).
     alternatives: (cause, array): the array that each cause would give.
@@ -138,9 +138,9 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[E
 _BY_CHANCE, _MANY = 3, 8
 """So few elements may agree with one of so many arrays that were searched for them."""
 _NEARLY_ALL = 0.99
-"""Of the elements: what is rounded to few bits on the way may go the other way here and there."""
+"""A share of the elements: values rounded to few bits on the way may round the other way here and there."""
 _APART = 8
-"""How many times the rounding apart what is told from each other has to be."""
+"""The least distance of two hypotheses that are told apart, in units of the rounding."""
 
 
 def _nearer(got: Array, expected: Array, alternatives: Sequence[tuple[Cause, Array]]) -> Iterator[Cause]:
@@ -169,7 +169,7 @@ def _within_rounding(got: Array, expected: Array, evidence: Evidence) -> Iterato
 
 
 def _elsewhere(got: Array, expected: Array, evidence: Evidence) -> Iterator[Cause]:
-    """What was only moved, and is all there, or is something else that is known, to the last bit."""
+    """Causes where all data was only moved, or equals a hypothesis to the last bit."""
     if _same(got, expected):
         return
     for cause, array in evidence.alternatives:

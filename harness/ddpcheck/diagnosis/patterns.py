@@ -1,4 +1,4 @@
-"""What the wrong elements of an array have in common. For likely_cause.py."""
+"""Patterns that the wrong elements of an array have in common. For likely_cause.py."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ _SUBSETS = 4
 
 
 def _weights(matrix: Array, array: Array, dtype: np.dtype[Any]) -> Array | None:
-    """What the columns are multiplied with to make up the array; None if nothing does."""
+    """The coefficients of the columns whose sum is the array; None if there are none."""
     weights = np.linalg.lstsq(matrix, array, rcond=None)[0]
     rounding = 1024 * float(np.finfo(dtype).eps) * float(np.abs(array).max(initial=0.0))
     return np.asarray(weights) if np.abs(matrix @ weights - array).max() <= rounding else None
 
 
 _SMALL = 2.0**-16
-"""What a format of few bits may take for nothing."""
+"""The size below which a format of few bits may give zero."""
 _NOT_BY_CHANCE = 20
 """In how many ways zeros have to be able to lie, if that they are the smallest is to tell something."""
 
@@ -188,7 +188,7 @@ def lost_precision(got: Array, expected: Array, *, small: bool) -> Iterator[Caus
         (name, bits) for name, bits, dtypes in narrower if got.dtype.char in dtypes and error < 2.0 ** (2 - bits)
     ]
     off = got != expected
-    # what a format holds it does not round, and what it rounds it holds, or a sum of few such numbers
+    # a format does not round the numbers that it holds; a rounded number is one of them, or a sum of few
     possible = [each for each in possible if not all_fit(expected[off], each[1]) or all_fit(got[off], each[1] + SUMS)]
     held = [name for name, bits in possible if _fits(got[off], bits)]
     guessed = [f"{name}{_AS_COARSE.get(bits, '')}" for name, bits in possible]

@@ -5,8 +5,8 @@ problems of one operation are raised together.
 
     walk        one operation after the other, and the records
     runners     the function of each operation: a new operation is entered there
-    here        what all of them know of this rank and this Job
-    contract    whether what came back is what the contract allows
+    here        this rank and this Job, as all of them know it
+    contract    whether results are allowed by the contract
     measuring   calls that are timed
 
 The rest are the runners, by facet.

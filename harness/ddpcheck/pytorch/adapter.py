@@ -80,13 +80,13 @@ def torch_adapter(
 ) -> Adapter:
     """An Adapter for an implementation that wraps nn.Modules.
 
-    wrap            gets the plain module with this rank's initial values and returns what is called in its place, with
+    wrap            gets the plain module with this rank's initial values and returns the module that is called in its place, with
                     the same arguments; the module's own parameters must stay those that are trained, whole or, if they are
                     split over the ranks, DTensors. In training the module gives a tensor or, where activity or
                     auxiliary_head is promised, a tuple of them. wrap's further parameters, if any, are the options that a
                     user may set. If it is an nn.Module, it is the one whose eval() and train() are called around an evaluation,
                     and have to reach the module. On the CPU its inputs lie in the caller's arrays.
-    capabilities    the promises; the facets among them follow from what is given here. With unfreezing the optimizer has the
+    capabilities    the promises; the facets among them follow from these arguments. With unfreezing the optimizer has the
                     frozen parameters from the start, and requires_grad is switched.
     no_sync         the context in which backward does not communicate, which may be nested; by default the wrapper's own
                     no_sync().

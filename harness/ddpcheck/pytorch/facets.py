@@ -24,7 +24,7 @@ _OPS = {
     "prod": dist.ReduceOp.PRODUCT,
 }
 
-_GLOO_CANNOT_SCATTER = not torch_at_least(2, 8)  # and its reduce_scatter_tensor sums, whatever the reduction
+_GLOO_CANNOT_SCATTER = not torch_at_least(2, 8)  # and its reduce_scatter_tensor sums under any reduction
 
 _TAG = 7919  # keeps what Groups sends apart from the messages of send()
 

@@ -1,4 +1,4 @@
-"""A GPU's streams: what makes it show that an engine does not wait for one. On the CPU there are none."""
+"""A GPU's streams, set up so that an engine that does not wait for one shows. On the CPU there are none."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _BUSY_CYCLES = 4_000_000
 
 
 def keep_busy(device: torch.device) -> None:
-    """Let the host run ahead of the device: who does not wait for the usual stream uses values not yet there."""
+    """Let the host run ahead of the device: code that does not wait for the usual stream uses values not yet there."""
     if device.type == "cuda":
         torch.cuda._sleep(_BUSY_CYCLES)  # type: ignore[no-untyped-call]
 
 
 def settled(device: torch.device, what: str, read: Callable[[], Mapping[str, Value]]) -> Mapping[str, Value]:
-    """What is read; RuntimeError if it is something else once the device is idle."""
+    """The value read; RuntimeError if it has changed once the device is idle."""
     found = read()
     if device.type != "cuda":
         return found

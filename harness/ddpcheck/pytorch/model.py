@@ -182,7 +182,7 @@ def loss_of(kind: str, scale: float = 1.0) -> Loss:
             return total * (scale / (float(weights.sum()) or 1.0))
         if kind == "cross_entropy":
             if scale == 1 and len(outputs):
-                return functional.cross_entropy(outputs, targets)  # what a user calls, and the fastest
+                return functional.cross_entropy(outputs, targets)  # the usual call, and the fastest
             total = functional.cross_entropy(outputs, targets, reduction="sum")
         elif kind == "linear":
             total = (outputs * targets).sum()

@@ -20,7 +20,7 @@ from .model import Loss, array_of, laid_out_like, tensor_of, tensor_sharing
 
 @dataclass(frozen=True)
 class Hooks:
-    """What the user's engine wants done in its own way, beside being called."""
+    """Operations that the user's engine does in its own way, beside being called."""
 
     no_sync: Callable[[Any], AbstractContextManager[Any]] | None = None
     after_backward: Callable[[Any], object] | None = None
@@ -51,7 +51,7 @@ class TorchReplica:
         self._device = device
         self._synchronising = True
         self._learned = {name: p for name, p in module.named_parameters() if p.requires_grad}
-        # What is unfrozen later is in the optimizer from the start, as one without a gradient is left alone.
+        # Layers unfrozen later are in the optimizer from the start, as parameters without a gradient are left alone.
         trained = list(module.parameters()) if unfreezing else list(self._learned.values())
         self._optimizer = (
             make_optimizer(trained, optimizer) if hooks.optimizer is None else hooks.optimizer(wrapped, optimizer)

@@ -28,7 +28,7 @@ class UnwritableFile(Exception):
 def whole(path: Path) -> Iterator[BinaryIO]:
     """A file beside `path` to write to, which is moved there in the end; its folder is made. UnwritableFile if that fails.
 
-    What is no regular file, such as /dev/stdout, is written to as it is.
+    Other than regular files, such as /dev/stdout, are written to directly.
     """
     try:
         if path.exists() and not path.is_file() and not path.is_dir():

@@ -1,4 +1,4 @@
-"""Frozen dataclasses to plain JSON data and back: what makes Jobs files that can be replayed.
+"""Frozen dataclasses to plain JSON data and back, so that Jobs become files that can be replayed.
 
 A class takes part by the decorator `@plain` and a `kind` class variable. It becomes {"kind": ..., field: value}, fields at
 their default left out; tuples become lists. Unknown kinds and fields are errors that name them.

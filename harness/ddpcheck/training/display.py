@@ -1,4 +1,4 @@
-"""What rank 0 shows: a bar while an epoch runs, where there is a terminal, and one line when it is done."""
+"""The output of rank 0: a bar while an epoch runs, where there is a terminal, and one line when it is done."""
 
 from __future__ import annotations
 

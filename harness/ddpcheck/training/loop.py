@@ -47,10 +47,10 @@ class Epoch:
 
 
 class Watcher(Protocol):
-    """Who is told how training goes."""
+    """Receives the progress of training."""
 
     def epoch(self, number: int, steps: int) -> AbstractContextManager[Callable[[], object]]:
-        """Around an epoch's steps; what it yields is called after each step."""
+        """Around an epoch's steps; yields a function that is called after each step."""
         ...
 
     def done(self, epoch: Epoch) -> None: ...
@@ -69,7 +69,7 @@ class Unwatched:
 
 @dataclass
 class Trained:
-    """What is left of a run. orders: for each epoch from the first, the samples of every rank, (ranks, samples)."""
+    """The rest of a run. orders: for each epoch from the first, the samples of every rank, (ranks, samples)."""
 
     model: ModelSpec | str
     parameters: dict[str, Array]

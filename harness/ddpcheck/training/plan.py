@@ -1,4 +1,4 @@
-"""What is trained, on what, and how: one frozen value, the same on all ranks."""
+"""The plan of a training run (model, data, hyperparameters): one frozen value, the same on all ranks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TrainingPlan:
     scale_lr        multiply lr by the world size, since the batch of a step is as many times larger.
     warmup_epochs   epochs in which the learning rate rises in equal steps to its final value.
     stop_after      end after this many epochs of the run, as if interrupted.
-    options         what the user sets for this implementation, by name.
+    options         the user's options of this implementation, by name.
     """
 
     data: Literal["digits", "mnist"] = "digits"
@@ -110,7 +110,7 @@ class TrainingPlan:
         return OptimizerSpec(self.optimizer, lr, self.momentum if self.optimizer == "sgd" else 0.0)
 
     def unmet(self, capabilities: Capabilities, world_size: int) -> list[str]:
-        """What this plan needs and the implementation does not promise, one sentence each."""
+        """The needs of this plan that the implementation does not promise, one sentence each."""
         due: dict[Need, str] = {
             needs.replica: "",
             needs.sampler: "",
@@ -171,7 +171,7 @@ def windows(length: int, batch_size: int, accumulation: int) -> list[list[slice]
     """For each step of an epoch, the slices of a rank's `length` indices that are its micro-batches.
 
     Micro-batches of one step are equally long, since only then is the mean of their mean gradients the mean over their
-    samples. What is too little for a full step at the end is a shorter step; up to accumulation - 1 samples of it,
+    samples. A remainder too small for a full step is a shorter step; up to accumulation - 1 samples of it,
     which would make its micro-batches unequal, are left out. With a shuffled order these are others in every epoch.
     """
     made = []

@@ -92,9 +92,7 @@ def _judge(plan: TrainingPlan, data: DataSet, trained: Trained, display: Display
         display.say(f"the replicas of all {world_size} ranks are equal to the last bit", "green")
     equal = not trained.differing
     if plan.compare and isinstance(trained.model, str):
-        display.say(
-            f"not compared with a single process: {_why_not(trained)}; what must hold is that the replicas are equal"
-        )
+        display.say(f"not compared with a single process: {_why_not(trained)}; the law here is that replicas are equal")
     elif plan.compare and not isinstance(trained.model, str):
         with display.busy("training again in one process, to compare"):
             found = compare(plan, trained.model, data, trained.orders, trained.parameters)
@@ -153,7 +151,7 @@ def main() -> NoReturn:
     except Exception as error:
         status, text = explain(error)
         rank = _rank()
-        if status != ASKED_WRONGLY or rank in (None, 0):  # what was asked wrongly, was so on all ranks
+        if status != ASKED_WRONGLY or rank in (None, 0):  # a usage error is one on all ranks
             print(text if rank is None else f"rank {rank}: {text}", file=sys.stderr)
     # An implementation's threads and exit handlers must not turn a finished rank into a crash at exit.
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""What ranks tell each other beside gradients, through the one facet that every trainer needs anyway: metrics.
+"""Messages of ranks beside gradients, through the one facet that every trainer needs anyway: metrics.
 
 A mean over ranks of numbers that are zero on all ranks but one gives back that one's number. So every implementation
 that can aggregate metrics can also say which samples each rank took, and that one of the ranks is in trouble.
@@ -60,7 +60,7 @@ class RankExchange:
 
     @contextmanager
     def together(self, doing: str) -> Iterator[None]:
-        """What one rank cannot do, no rank goes on from: the failing rank raises its own error, the others FailedElsewhere.
+        """If one rank fails, all stop: the failing rank raises its own error, the others FailedElsewhere.
 
         Without this, a rank that fails alone leaves the others waiting for it in their next all-reduce. The block must
         not communicate; its end is a barrier.
@@ -77,7 +77,7 @@ class RankExchange:
             raise FailedElsewhere(f"rank {', '.join(map(str, failed))} failed while {doing}; see its own message")
 
     def from_rank_zero(self, answer: Callable[[], int]) -> int:
-        """What rank 0 answers, on all ranks, however long it takes: they meet again and again meanwhile.
+        """The answer of rank 0, on all ranks, however long it takes: they meet again and again meanwhile.
 
         A communicator gives up on a rank that is silent for long, and MPICH's mpirun ends all ranks when the first has
         left, so the others can neither just wait nor go ahead. FailedElsewhere if rank 0 cannot answer.

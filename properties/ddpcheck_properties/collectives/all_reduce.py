@@ -199,7 +199,7 @@ def check_collectives_do_not_change_their_arguments(session: Session) -> None:
 
 
 def _alone(world_size: int, promised: Capabilities) -> list[Job]:
-    """Every collective in a group of one rank, where some return what they were given."""
+    """Every collective in a group of one rank, where some return their argument."""
     dtype = dtypes(promised)[0]
     reduction = usual_reduction(promised, dtype)
     tensor = exact_tensor((4,), dtype, reduction, 1)

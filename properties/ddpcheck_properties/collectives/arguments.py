@@ -52,7 +52,7 @@ def check_collectives_accept_read_only_arguments(session: Session) -> None:
 
 
 def _though_read_only(job: Job, trace: Trace) -> None:
-    """A judge: results_hold, and an error that speaks of writing comes from what the argument is."""
+    """A judge: results_hold, and an error about writing is explained by the argument's properties."""
     try:
         results_hold(job, trace)
     except Finding as finding:

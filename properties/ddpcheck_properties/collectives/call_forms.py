@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 SIZES = tuple(dict.fromkeys(int(2 ** (half / 2)) for half in range(33)))
-"""1 to 65536 elements, each some 1.4 times the one before: whatever has a way of its own is as wide as that."""
+"""1 to 65536 elements, each some 1.4 times the one before: ranges of sizes with an algorithm of their own are as wide as that."""
 COMPOSITE = (720, 5040, 27_720)
 """Multiples of 2 to 10, and of most that a chunk, a vector or a row may have: nothing is left over."""
 AROUND_CHUNKS = tuple(size + more for size in (1024, 4096, 16384) for more in (-1, 1))

@@ -25,7 +25,7 @@ _LONG = 0.5
 
 
 def results_hold(job: Job, trace: Trace) -> None:
-    """The judge of most collective checks: every rank got what it must, and no barrier let a rank through early."""
+    """The judge of most collective checks: every rank got the expected result, and no barrier let a rank through early."""
     expect.completed(trace)
     for position, operation in enumerate(job.operations):
         if isinstance(operation, Barrier):
@@ -87,7 +87,7 @@ def arguments_are_left_alone(job: Job, trace: Trace) -> None:
 
 
 def can_be_written_to(job: Job, trace: Trace) -> None:
-    """A judge: whatever a collective gave is an array that its owner can overwrite."""
+    """A judge: the result of a collective is an array that its owner can overwrite."""
     expect.completed(trace)
     for position, operation in enumerate(job.operations):
         made = job.operations[operation.operation] if isinstance(operation, Wait) else operation
@@ -149,7 +149,7 @@ _OF_LAYOUTS = {
 
 
 def _evidence(job: Job, collective: Collective, rank: int) -> Evidence:
-    """What the result would be if something specific had gone wrong."""
+    """Hypotheses about a wrong result, each with the result that it would give."""
     members = members_of(collective.group, job.world_size)
     dtype = collective.tensor.dtype
     local = collective.tensor.on(rank) if isinstance(collective, AllReduce) else None

@@ -1,4 +1,4 @@
-"""What a reduction would have given if the transport had been told another dtype than the array's, and had added up its bits."""
+"""Hypotheses about a reduction whose transport was told another dtype than the array's, and added up its bits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TAKEN_FOR = {
     "float32": ("int32", "float64"),
 }
 FOLDS = {"sum": np.add, "mean": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply}
-"""What makes one value of two, by reduction; a mean is divided afterwards."""
+"""The function of two values for each reduction; a mean is divided afterwards."""
 
 
 def of_another_datatype(parts: Sequence[Array], reduction: str) -> Iterator[tuple[Cause, Array]]:

@@ -106,7 +106,7 @@ def check_concurrent_groups_are_independent(session: Session) -> None:
 
 
 def _each_begins_otherwise(world: int, promised: Capabilities) -> Job:
-    """The first call in each group is of another kind, and makes whatever a group needs; at each world size others come first."""
+    """The first call in each group is of another kind, and creates its resources; at each world size others come first."""
     kinds = [kind for kind in _OF_A_GROUP if kind in promised.collectives.operations]
     made: list[Operation] = []
     several = (group for group in subsets(world) if len(group) > 1)

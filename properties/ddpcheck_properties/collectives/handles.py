@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LATENESS = (LATE, 0.3, VERY_LATE)
 """Seconds: one after the other, as a rank that is not waited for may be kept from its processor for a while."""
 _SECONDS = 5.0
-"""What the calls of one Job may take."""
+"""Bytes that the calls of one Job may take."""
 _FEW = 3
 
 
@@ -65,7 +65,7 @@ class _CameBackLate(Finding):
 
 
 def _begun_before(session: Session, late: float) -> Job:
-    """Three under way at once, and as many in a group, of which one rank comes late; what a group needs is there."""
+    """Three under way at once, and as many in a group, of which one rank comes late; the group's resources exist already."""
     world = session.world_size
     rank = 0 if world % 2 else world - 1
     begun = [_begun(session, 3, 5), _begun(session, 4, 7), _begun(session, 5, 100_000)]

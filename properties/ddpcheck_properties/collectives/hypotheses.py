@@ -1,4 +1,4 @@
-"""What a collective would have given if something specific had gone wrong: alternatives for the diagnosis, likeliest first."""
+"""Hypotheses about a wrong result of a collective: alternatives for the diagnosis, likeliest first."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SOME = 4
 
 
 def suspects(job: Job, collective: Collective, rank: int, members: tuple[int, ...]) -> Iterator[tuple[Cause, Array]]:
-    """Causes, and what this rank would have got of each."""
+    """Causes, each with the result that it would give this rank."""
     tensor = collective.tensor
     if isinstance(collective, Broadcast):
         poison = poison_like(tensor.on(rank))
@@ -94,7 +94,7 @@ def _paired_otherwise(
 def _of_another_group(
     collective: AllReduce, made: Collective, position: int, members: tuple[int, ...], ranks: tuple[int, ...]
 ) -> Iterator[tuple[Cause, Array]]:
-    """What one rank, which is in both, has put in there, taken for its part of a sum here."""
+    """The argument of a rank of both groups there, taken for its part of a sum here."""
     there = made.tensor
     fold = FOLDS.get(collective.reduction)
     if fold is None or (there.shape, there.dtype) != (collective.tensor.shape, collective.tensor.dtype):
@@ -119,7 +119,7 @@ def _as_other_bits(
 
 
 def _other_folds(collective: Reducing, members: tuple[int, ...], rank: int) -> Iterator[tuple[Cause, Array]]:
-    """Reductions that are right for most ranks: another divisor, or two ranks whose values were added, whatever was asked for."""
+    """Reductions that are right for most ranks: another divisor, or two ranks whose values were added under any reduction."""
     tensor, size, place = collective.tensor, len(members), members.index(rank)
 
     def share(whole: Array) -> Array:
@@ -138,7 +138,7 @@ def _other_folds(collective: Reducing, members: tuple[int, ...], rank: int) -> I
 
 
 def _other_blocks(scattered: ReduceScatter, members: tuple[int, ...], place: int) -> Iterator[tuple[Cause, Array]]:
-    """Blocks of what the whole reduction would be."""
+    """Blocks of the whole reduction."""
     tensor = scattered.tensor
     wholes = list(_other_integers(scattered, members)) if not tensor.dtype.startswith("float") else []
     if tensor.layout == "F":

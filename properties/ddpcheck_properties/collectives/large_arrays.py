@@ -46,7 +46,7 @@ def check_collectives_are_correct_for_large_arrays(session: Session) -> None:
     ]
     scattered = next(iter(fitting_reductions(promised, usual)), None)
     if scattered:
-        rows = (LARGE[0] * world, LARGE[1])  # so that a rank's block is as large as what the others give
+        rows = (LARGE[0] * world, LARGE[1])  # so that a rank's block is as large as the arguments of the others
         made += [
             (ReduceScatter(exact_tensor(rows, usual, each, world, 4), each),)
             for each in fitting_reductions(promised, usual)[:2]

@@ -89,7 +89,7 @@ def check_smallest_values_are_not_flushed_to_zero(session: Session) -> None:
 
 
 def _in_range(job: Job, trace: Trace) -> None:
-    """A judge: results_hold, and says what an infinity or a NaN in place of a number comes from."""
+    """A judge: results_hold, and explains an infinity or a NaN in place of a number."""
     try:
         results_hold(job, trace)
     except Finding as finding:

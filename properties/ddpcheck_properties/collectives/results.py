@@ -26,7 +26,7 @@ Collective = AllReduce | ReduceScatter | Broadcast | AllGather
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """What one rank must get: these bits, or, where there is a bound, these float64 values within it.
+    """The expected result of one rank: these bits, or, where there is a bound, these float64 values within it.
 
     moved: nothing was computed, so that even the sign of zero is kept.
     """
@@ -50,7 +50,7 @@ def members_of(group: tuple[int, ...] | None, world_size: int) -> tuple[int, ...
 
 
 def wants(collective: Collective, members: tuple[int, ...]) -> dict[int, Want]:
-    """What each member must get."""
+    """The expected result of each member."""
     if isinstance(collective, Broadcast):
         return dict.fromkeys(members, Want(collective.tensor.on(collective.root), moved=True))
     if isinstance(collective, AllGather):

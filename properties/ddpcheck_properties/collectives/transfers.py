@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 LATE = 0.05
-"""Seconds by which a rank comes late: a hundred times what a barrier between processes of one host takes."""
+"""Seconds by which a rank comes late: a hundred times the duration of a barrier between processes of one host."""
 A_LITTLE = 0.0005
 MANY = 258
 """More barriers than a byte counts."""
@@ -83,7 +83,7 @@ def check_broadcast_gives_every_rank_the_root_array(session: Session) -> None:
 def check_all_gather_stacks_in_rank_order(session: Session) -> None:
     """All-gather gives every rank the arrays of all ranks, bit for bit, in rank order."""
     world, promised = session.world_size, session.capabilities
-    shapes = ((1, 7), (1,), (40,), (), (0,), (0, 3), (3, 0))  # what is odd comes after others of its dtype
+    shapes = ((1, 7), (1,), (40,), (), (0,), (0, 3), (3, 0))  # odd shapes come after others of their dtype
     examples = [
         Job(world, tuple(AllGather(TensorSpec(shape, dtype, "special", 1)) for shape in shapes))
         for dtype in dtypes(promised)
@@ -152,7 +152,7 @@ def check_barrier_waits_for_every_rank(session: Session) -> None:
         one_late += [Sleep(rank, late), Barrier()]
     last_late_twice: list[Operation] = [Barrier(), Barrier(), Sleep(world - 1, late), Barrier(), Barrier()]
     drawn = [Job(world, tuple(one_late)), Job(world, tuple(last_late_twice))]
-    if world == 2:  # one rank or the other is a little late for each: enough to see who does not wait
+    if world == 2:  # one rank or the other is a little late for each: enough to see a rank that does not wait
         often = min(MANY, int(MANY_SECONDS / max([*took, 1e-6])))
         row = ((Sleep(number % 2, A_LITTLE), Barrier()) for number in range(often))
         drawn.append(Job(world, tuple(operation for pair in row for operation in pair)))
@@ -259,7 +259,7 @@ def check_late_ranks_do_not_change_results(session: Session) -> None:
 
 
 def _though_late(job: Job, trace: Trace) -> None:
-    """A judge: results_hold, and what is missing in a result that a rank came late to was not waited for."""
+    """A judge: results_hold, and missing parts of a result to which a rank came late were not waited for."""
     try:
         results_hold(job, trace)
     except Finding as finding:

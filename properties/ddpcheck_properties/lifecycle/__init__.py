@@ -1,1 +1,1 @@
-"""What ranks must do from start to end: find each other, fail together, and leave nothing behind."""
+"""The life of ranks from start to end: they find each other, fail together, and leave nothing behind."""

@@ -114,7 +114,7 @@ def _group(session: Session) -> tuple[int, ...]:
 
 
 def _together_before(session: Session) -> list[Operation]:
-    """What all do while they live: a group that begins without one of its members is another matter."""
+    """The calls of all ranks while they live: a group that begins without one of its members is another case."""
     promised = session.capabilities
     found: list[Operation] = [_reduced(promised, 5)]
     if promised.collectives.subgroups:

@@ -1,4 +1,4 @@
-"""What close() leaves: it comes to an end on every rank, loses nothing that was sent, and gives back what was taken."""
+"""close() ends on every rank, loses no sent message, and releases all resources."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _left_nothing(job: Job, trace: Trace) -> None:
             names = rank.values(len(job.operations) - 1)[what]
             if names is None:
                 raise CannotTell(
-                    "the ranks are not on one host, or closed long after each other: nobody saw what all left"
+                    "the ranks are not on one host, or closed long after each other: no rank could list what all left"
                 )
             expect.that(
                 not names,

@@ -79,7 +79,7 @@ def check_failed_rank_raises_on_every_other_rank(session: Session) -> None:
 
 
 def _with_the_dead(session: Session, dead: int) -> list[tuple[Operation, ...]]:
-    """What needs that rank: collectives of all kinds that are promised, asynchronous too, and messages from it to others."""
+    """Operations that need that rank: all promised collectives, asynchronous too, and messages from it to others."""
     world, promised = session.world_size, session.capabilities
     tensor = TensorSpec((2 * world,), dtypes(promised)[0], "powers", 1)
     reduced = AllReduce(tensor, reductions(promised)[0])
@@ -127,7 +127,7 @@ def _nobody_went_on(job: Job, trace: Trace) -> None:
 
 
 def _is_own(job: Job, rank: RankTrace, record: Record) -> bool:
-    """Whether an all-reduce gave back what this rank had put in."""
+    """Whether an all-reduce returned this rank's own argument."""
     operation, result = job.operations[record.operation], record.values.get("result")
     if not isinstance(operation, AllReduce) or result is None:
         return False
@@ -192,7 +192,7 @@ def still_there(rank: RankTrace, when: str = "") -> Finding:
 def _held_open(dead: int) -> Finding:
     return Finding(
         Diagnosis(
-            f"rank {dead} was killed, but what it had open is not closed; it should be, so that the others notice",
+            f"rank {dead} was killed, but its connections are not closed; they should be, so that the others notice",
             (causes.CHILD_HOLDS_CONNECTIONS(),),
         ),
         hung=True,

@@ -1,4 +1,4 @@
-"""What a launcher says when one rank fails and the others fail because of it."""
+"""The report of a launcher when one rank fails and the others fail because of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_launcher_reports_the_first_failed_rank(session: Session) -> None:
     """When one rank fails or is killed and the others fail because of it, the launcher soon ends the run. It reports the
     first failed rank, with that rank's error text.
     """
-    # the last rank, which who waits in order comes to last, and the one before it, which is rank 0 of two
+    # the last rank, which a launcher that waits in order sees last, and the one before it, which is rank 0 of two
     for failing, killed in ((session.world_size - 1, False), (session.world_size - 2, True)):
         finding = _wrong(session.trial(failing, SOON, killed=killed), session.deadline, killed=killed)
         if finding is not None:  # on a busy host the launcher may have seen both ends at once
@@ -51,7 +51,7 @@ def _wrong(trial: Trial, deadline: float, *, killed: bool) -> Finding | None:
     elif f"status {ROOT_STATUS}" in trial.known and trial.status != ROOT_STATUS:
         headline = f"{ended}, but the launcher's own status is {trial.status}"
     elif ROOT_CAUSE not in trial.output:
-        headline = f'{first}, but its last words, "{ROOT_CAUSE}", are not in what the launcher hands on'
+        headline = f'{first}, but its last words, "{ROOT_CAUSE}", are not in the output of the launcher'
     else:
         return None
     return Finding(Diagnosis(headline, (_why_misreported(trial),), details=wrote))

@@ -113,7 +113,7 @@ def _all_of(*judges: Judge) -> Judge:
 
 
 def _cut(trace: Trace, begin: int, end: int) -> Trace:
-    """What was seen of the operations from `begin` on, as of a Job that has these only."""
+    """The record of the operations from `begin` on, as of a Job that has these only."""
     ranks = (
         replace(
             rank,

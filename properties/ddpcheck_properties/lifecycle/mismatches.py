@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Pair(NamedTuple):
-    """What most ranks call, and what one rank calls instead; crossed: then each calls what the others did."""
+    """The call of most ranks, and the other call of one rank; crossed: then each makes the others' call."""
 
     usual: Operation
     odd: Operation
@@ -132,7 +132,7 @@ def check_asynchronous_or_group_mismatches_raise_on_every_rank(session: Session)
     shorter = replace(tensor, shape=(19 * world,))
     alike = [_of_as_many_bytes(tensor, each) for each in others[:1]]
     among = fitting_reductions(promised, dtype) or list(reductions(promised))
-    # a group of some leaves others waiting in the next call, who did nothing wrong
+    # a group of some leaves innocent others waiting in the next call
     every = tuple(range(world))
     begun, within = AllReduce(tensor, among[0], wait=False), AllReduce(tensor, among[0], every)
     both = replace(begun, group=every)
@@ -161,7 +161,7 @@ def check_asynchronous_or_group_mismatches_raise_on_every_rank(session: Session)
 
 
 def _alike(among: Sequence[Reduction]) -> list[tuple[Reduction, Reduction]]:
-    """Reductions that may look alike: a mean sends what a sum does, and divides; an extreme may be either to the messages."""
+    """Reductions that may look alike: a mean sends the same as a sum, and divides; an extreme may be either to the messages."""
     alike: list[tuple[Reduction, Reduction]] = [("sum", "mean"), ("min", "max")]
     return [both for both in alike if {*both} <= {*among}] or [(among[0], among[-1])]
 
@@ -191,7 +191,7 @@ def _some(session: Session, pairs: list[Pair]) -> list[Pair]:
 def _jobs(session: Session, chosen: list[Pair]) -> list[Job]:
     """A Job for each: all ranks agree, then they part, then they call some more."""
     world = session.world_size
-    # a root, or who sends first, cannot know before the next call, and at worst gets what fits there, too
+    # a root, or the first sender, cannot know before the next call, and at worst gets a message that fits there, too
     before, *after = (
         AllReduce(
             TensorSpec((3,), dtypes(session.capabilities)[0], "powers", seed), reductions(session.capabilities)[0]
@@ -202,7 +202,7 @@ def _jobs(session: Session, chosen: list[Pair]) -> list[Job]:
     for number, (usual, odd, crossed) in enumerate(chosen):
         other = 0 if number % 2 else world - 1
         rest = tuple(rank for rank in range(world) if rank != other)
-        # who is not the root sends nothing that could be noticed: some all-reduces of three or more ranks wait in a circle then
+        # a rank that is not the root sends nothing that shows it: some all-reduces of three or more ranks wait in a circle then
         if isinstance(odd, Broadcast) and not isinstance(usual, Broadcast) and world > 2:
             odd = replace(odd, root=other)
         if isinstance(odd, Broadcast) and isinstance(usual, Broadcast) and odd.root != usual.root:
@@ -247,7 +247,7 @@ def _in_words(usual: Operation, odd: Operation, trace: Trace, what: str) -> None
         if not any(re.search(pattern, text) for text in said):
             raise Finding(
                 Diagnosis(
-                    f"the error on no rank names {name} {what}; one should say what it called and what came instead",
+                    f"the error on no rank names {name} {what}; one should name its own call and the other rank's",
                     details=tuple(f"rank {rank.rank}: {rank.error}" for rank in trace.ranks),
                 )
             )

@@ -1,4 +1,4 @@
-"""What an implementation promises to refuse is an error on every rank. These Jobs cost ranks their lives."""
+"""Promised refusals are errors on every rank. These Jobs cost ranks their lives."""
 
 from __future__ import annotations
 

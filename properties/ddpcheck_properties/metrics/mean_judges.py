@@ -50,7 +50,7 @@ def by_name(job: Job, trace: Trace) -> None:
             )
             expect.that(
                 not values["earlier_changed"],
-                f"what an earlier call gave rank {rank} was changed by {_named(made)}, but should stay as it was",
+                f"an earlier call's result on rank {rank} was changed by {_named(made)}, but should stay as it was",
                 causes.RESULT_MAPPING_REUSED(),
             )
 

@@ -108,7 +108,7 @@ def check_exception_inside_no_sync_restores_synchronisation(session: Session) ->
 @law("accumulation", needs.replica, needs.replica.two_forwards)
 def check_two_forwards_then_one_backward_sums_gradients(session: Session) -> None:
     """Two forward passes and one backward on the sum of their losses give the sum of both batches' gradients. The second
-    forward may change buffers and what the first saved for backward; the result is the same.
+    forward may change buffers and tensors that the first saved for backward; the result is the same.
     """
     world, promised = session.world_size, session.capabilities
     chains: list[tuple[Layer, ...]] = [

@@ -1,6 +1,6 @@
 """Losses with terms beside that of the outputs: penalties of weights, sizes of activations, auxiliary heads.
 
-Each counts as often as the samples' own losses do. Who adds one outside of what is averaged, or scales that alone, has it once
+Each counts as often as the samples' own losses do. Code that adds one outside the average, or scales that alone, has it once
 for each rank, or a rank's share of it; and gradients that are only a little wrong train to something else, without a sign.
 """
 
@@ -28,7 +28,7 @@ Chain = Callable[[float], tuple[Layer, ...]]
 
 @law("gradients", needs.replica, needs.replica.model_features("penalty"))
 def check_weight_penalty_counts_once(session: Session) -> None:
-    """A weight penalty in the loss counts once per micro-batch, in the gradient and in each rank's loss, whatever the number
+    """A weight penalty in the loss counts once per micro-batch, in the gradient and in each rank's loss, for any number
     and weight of ranks and samples. The penalty of a shared weight counts once. The penalty of a frozen weight appears only
     in the loss.
     """
@@ -85,7 +85,7 @@ def _train(session: Session, chain: Chain, *more: Job) -> None:
 
 
 def once(world_size: int, chain: Chain) -> Job:
-    """What a replica starts with, and gradients three times, without a step."""
+    """The initial values of a replica, and gradients three times, without a step."""
     operations: list[Operation] = [*PARAMETERS]
     for number in range(3):
         operations += [ZeroGrad(), Backward(shards([4] * world_size, 4 * number * world_size)), *GRADIENTS]
@@ -93,7 +93,7 @@ def once(world_size: int, chain: Chain) -> Job:
 
 
 def trained(world_size: int, chain: Chain, *, clipping: bool, saving: bool) -> Job:
-    """Three steps, clipped, of which later ones show what an earlier did; a saved state between them."""
+    """Three steps, clipped, of which later ones show mistakes of earlier ones; a saved state between them."""
     operations: list[Operation] = []
     for number in range(3):
         operations += [ZeroGrad(), Backward(shards([3] * world_size, 3 * number * world_size)), *GRADIENTS]

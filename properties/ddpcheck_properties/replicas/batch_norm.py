@@ -1,6 +1,6 @@
-"""Synchronised batch norm: the samples of all ranks are one batch, in what is measured and in what flows back.
+"""Synchronised batch norm: the samples of all ranks are one batch, in statistics and in backward.
 
-Batch norm divides by what it has measured, and has no majorant (ddpcheck.oracle.network), so gradients are judged in
+Batch norm divides by its statistics, and has no majorant (ddpcheck.oracle.network), so gradients are judged in
 float64 with a tolerance of 2^-30 of the largest local gradient. It rests on these bounds, for the Jobs below: a gradient
 goes through fewer than 2^8 roundings of 2^-53 each, and each of them may grow on its way by the product of the layers'
 norms and of 1 / sqrt(variance + eps), which is below 2^13 (tests/test_batch_norm.py measures it). A wrong weight
@@ -134,7 +134,7 @@ def _batches(world_size: int, *, uneven: bool) -> list[list[int]]:
 
 
 def _with_an_empty_one(world_size: int) -> list[int]:
-    """Rank 0 has no samples, and takes part in what the others sum up, forward and backward."""
+    """Rank 0 has no samples, and takes part in the sums of the others, forward and backward."""
     return [0] + [3] * (world_size - 1)
 
 
@@ -185,7 +185,7 @@ def _same_statistics(promised: Capabilities) -> Judge:
 
 
 def _of_ranks(got: list[Array], own: Array, right: Array) -> Cause | None:
-    """What a wrong mean may be. own: (ranks, features), the running mean if each rank measured by itself."""
+    """Causes of a wrong mean. own: (ranks, features), the running mean if each rank measured by itself."""
     if np.allclose(got, right, rtol=1e-5):
         return None
     for rank, array in enumerate(got):

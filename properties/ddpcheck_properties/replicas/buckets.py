@@ -1,4 +1,4 @@
-"""What holds however an implementation packs gradients, and whatever order they arrive in."""
+"""Laws that hold for any packing of gradients into buckets, and any order of arrival."""
 
 from __future__ import annotations
 

@@ -30,9 +30,9 @@ _NOUNS = {"gradients": "gradient of", "parameters": "parameter", "buffers": "buf
 def as_one_process(
     capabilities: Capabilities, until: float = math.inf, tolerance: float | None = None
 ) -> Callable[[Job, Trace], None]:
-    """The judge of most replica checks: every rank saw what one process would have computed.
+    """The judge of most replica checks: every rank has the values that one process would have computed.
 
-    until: how large numbers may become before nothing more is said. tolerance: relative to the largest of what is seen at a
+    until: how large numbers may become before nothing more is said. tolerance: relative to the largest value seen at a
     time, in place of bounds, for models of float64 that have none.
     """
 
@@ -77,7 +77,7 @@ def because(
 
 
 def compare(moment: ExpectedOperation, job: Job, trace: Trace, *, bits: bool = True) -> None:
-    """One operation of a finished Trace against what it must have yielded; `bits`: synchronised arrays agree bit by
+    """One operation of a finished Trace against its expected results; `bits`: synchronised arrays agree bit by
     bit.
     """
     if not moment.numbers and not moment.arrays and not moment.promised:
@@ -196,7 +196,7 @@ def compare_arrays(
 def _apart(
     got: list[Mapping[str, Any]], entries: Mapping[str, ExpectedArray], wrong: Mapping[str, list[int]]
 ) -> Cause | None:
-    """What is sure of parameters that are wrong, should be the same on all ranks, and are not."""
+    """The certain facts about wrong parameters that should be the same on all ranks, and are not."""
     for name in wrong:
         shown = [np.asarray(got[rank].get(name)) for rank in entries[name].ranks]
         if entries[name].alike and not all(np.array_equal(array, shown[0]) for array in shown):

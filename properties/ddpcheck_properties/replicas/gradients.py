@@ -1,4 +1,4 @@
-"""Gradients: what one process would have computed on the whole batch, on every rank, to the last bit where sums are
+"""Gradients: equal to those of one process on the whole batch, on every rank, to the last bit where sums are
 exact.
 """
 
@@ -96,7 +96,7 @@ def check_gradients_are_the_mean_of_local_gradients(session: Session) -> None:
 
 @law("gradients", needs.replica, needs.ranks(2), needs.world.determinism(Determinism.BETWEEN_RANKS))
 def check_gradients_are_bitwise_equal_on_all_ranks(session: Session) -> None:
-    """After backward, every gradient has the same bits on all ranks, whatever the rounding."""
+    """After backward, every gradient has the same bits on all ranks, with any rounding."""
     world, promised = session.world_size, session.capabilities
     drawn = training_jobs(world, promised, model=models(promised, exact=False, batch_norm=True), exact=False)
     for_all(session, drawn, same_bits_in("gradients"))
@@ -254,7 +254,7 @@ def _evidence(made_of: Contributions, job: Job, expected: Array, rank: int) -> E
 
 
 def _seen_elsewhere(job: Job) -> tuple[Cause, ...]:
-    """What makes a synchronised backward differ from the local one before, though the reduction may be right."""
+    """Causes of a synchronised backward that differs from the local one before, though the reduction may be right."""
     assert job.model is not None
     terms = " or ".join(terms_of(job.model).values())
     buffers = tuple(tensor.name for tensor in job.model.tensors() if tensor.role == "buffer")
@@ -265,7 +265,7 @@ def _seen_elsewhere(job: Job) -> tuple[Cause, ...]:
 
 
 def _penalty(job: Job, name: str) -> Array | float:
-    """The size of what a penalty adds to this gradient, before any step. It is the same on all ranks, so it may be added before
+    """The size of a penalty's part of this gradient, before any step. It is the same on all ranks, so it may be added before
     the reduction or after: then both parts are rounded, each of which may be larger than their sum.
     """
     assert job.model is not None

@@ -1,4 +1,4 @@
-"""What a finding's place in the Job, and what is beside it, say of its cause: more than the wrong array alone can."""
+"""Hypotheses from a finding's place in the Job and its surroundings: they tell more than the wrong array alone."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ _ENDS: dict[type[Operation], str] = {
 
 
 def loudness(job: Job, kind: str) -> Cause | None:
-    """What it says of a gradient if one rank's is far larger than the others', as nothing else is special about the Job."""
+    """Causes of a wrong gradient where one rank's is far larger, and nothing else is special about the Job."""
     loud = job.data is not None and job.data.loud and kind == "gradients"
     return programs.LOUD_RANK(times=float(LOUDER)) if loud else None
 
@@ -161,11 +161,11 @@ _LATE = 8
 
 
 _JUST_BEFORE = 5
-"""Operations from a Resume to the first look at what a step has made of it."""
+"""Operations from a Resume to the first look at the parameters after a step."""
 
 
 def lateness(job: Job, position: int) -> Cause | None:
-    """What it says if many backwards were looked at before, and went well."""
+    """Causes where many backwards before were right."""
     done = job.operations[:position]
     backwards, looks = (sum(isinstance(operation, kind) for operation in done) for kind in (Backward, Observe))
     well = programs.COUNT_ENDS(count=backwards - 1, operations="backwards")
@@ -182,4 +182,4 @@ def lateness(job: Job, position: int) -> Cause | None:
 
 
 _SEVERAL = 3
-"""Clips: what is wrong with every one shows in the first."""
+"""Clips: a mistake in every one shows in the first."""

@@ -59,7 +59,7 @@ def check_join_handles_ranks_out_of_batches(session: Session) -> None:
 
 
 def _with_momentum(counts: list[int]) -> Job:
-    """One join() alone, after which optimizers may hold what they like."""
+    """One join() alone, after which optimizers may hold any state."""
     job = joining(counts, ModelSpec((Linear("fc1", 3, 2),), loss="linear"))
     return replace(job, operations=job.operations[:2], optimizer=replace(job.optimizer, momentum=0.9))
 
@@ -93,7 +93,7 @@ def _explained(promised: Capabilities) -> Judge:
 
 
 def _without_buffers(job: Job, finding: Finding) -> Finding:
-    """Of a run that did not come to its end, with what is sure as those without buffers, which come first, did."""
+    """Causes of a run that did not end, where those without buffers, which come first, did."""
     if job.model is None or "buffer" not in job.model.features():
         return finding
     return finding.blaming(causes.JOIN_BUFFERS())
@@ -126,7 +126,7 @@ def _causes(job: Job, trace: Trace, promised: Capabilities) -> Iterator[Cause]:
 
 
 def _after_join(job: Job, promised: Capabilities) -> dict[str, Array]:
-    """What rank 0 should have then."""
+    """The expected values of rank 0 then."""
     *_, entries = (moment.arrays["parameters"] for moment in islice(Oracle(job, promised).walk(), 2) if moment.arrays)
     return {name: entry.value.exact[0] for name, entry in entries.items()}
 

@@ -119,7 +119,7 @@ def _as_one_process(session: Session, *jobs: Job) -> None:
 def _trained(
     session: Session, layers: tuple[Layer, ...], optimizer: OptimizerSpec = _MOMENTUM, max_norm: float | None = None
 ) -> Job:
-    """A look at what a replica starts with, and one that has loaded its state; two steps, clipped perhaps, and both again."""
+    """Observe a new replica, and one that has loaded its state; two steps, clipped perhaps, and both again."""
     world, look = session.world_size, Observe(("parameters",))
     again: list[Operation] = [Save(), Resume(), look] if session.capabilities.replica.checkpoint else []
     operations: list[Operation] = [look, *again]

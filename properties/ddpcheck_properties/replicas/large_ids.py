@@ -45,7 +45,7 @@ def check_ids_and_labels_may_exceed_16_bits(session: Session) -> None:
 
 
 def _because_of(cause: Cause, judge: Judge) -> Judge:
-    """What a loss tells otherwise is less likely; what a gradient tells may be so for small ids and labels, too."""
+    """Other causes of a wrong loss are less likely; those of a wrong gradient may hold for small ids and labels, too."""
 
     def explained(job: Job, trace: Trace) -> None:
         try:

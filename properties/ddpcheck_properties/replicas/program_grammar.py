@@ -45,7 +45,7 @@ MOMENTUM = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
 
 @dataclass
 class _State:
-    """What the legality of the next operation depends on. local: whether there are gradients that are not reduced yet."""
+    """The state that decides which operations are legal next. local: whether there are gradients that are not reduced yet."""
 
     gradients: bool = False
     local: bool = False
@@ -53,7 +53,7 @@ class _State:
     windows: int = 0
 
     def allows(self, word: Word, promised: Capabilities) -> bool:
-        """Replicas would rightly part after a step or clip with local gradients. What is local may be there on some ranks
+        """Replicas would rightly differ after a step or clip with local gradients. Local gradients may be there on some ranks
         only, so that nobody can say what becomes zero.
         """
         reduced = self.gradients and not self.local

@@ -42,7 +42,7 @@ def check_random_training_programs_match_one_process(session: Session) -> None:
     backward, no_sync, step, both forms of zero_grad, clip, predict, save, resume, freeze, unfreeze, other batch sizes and new
     epochs.
 
-    Half of the programs are looked at only at their end, so that looking cannot put right what is wrong.
+    Half of the programs are looked at only at their end, so that looking cannot repair anything.
     """
     world, promised = session.world_size, session.capabilities
     frozen = ModelSpec((Linear("fc1", 2, 3, frozen=True), Activation("tanh"), Linear("fc2", 3, 3), Linear("fc3", 3, 2)))

@@ -225,14 +225,14 @@ def interrupt(job: Job, after: int) -> Job:
 
 
 def _saved_again(job: Job, *, windows: bool) -> Job:
-    """Saved at the beginning, and once more at the end, in an open window: what is resumed is of then."""
+    """Saved at the beginning, and once more at the end, in an open window: the resumed state is that of the end."""
     opened: tuple[list[Operation], list[Operation]] = ([OpenWindow()], [CloseWindow()]) if windows else ([], [])
     again = (*opened[0], Save(), *opened[1], Resume(), LOOK)
     return replace(job, operations=(Save(), *job.operations, *again))
 
 
 def _resumed_often(job: Job) -> Job:
-    """Saved and resumed after one step, two more, three, and four: what a state lacks at some count shows in the step after."""
+    """Saved and resumed after one step, two more, three, and four: a gap in the state at some count shows in the step after."""
     for after in (1, 3, 6, 10):
         job = interrupt(job, after)
     return job

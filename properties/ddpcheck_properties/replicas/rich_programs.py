@@ -1,4 +1,4 @@
-"""Long training programs on models that have much at once: what goes wrong only where two circumstances meet shows there.
+"""Long training programs on models with many features: they show mistakes where two circumstances meet.
 
 Features, optimizers and operations are chosen by a seed, so that each pair of them meets in one of a few programs.
 """
@@ -60,7 +60,7 @@ def check_long_programs_on_rich_models_match_one_process(session: Session) -> No
 
 
 def _judge(promised: Capabilities) -> Judge:
-    """By bounds, or where there is batch norm, which has none, by a tolerance; and what was handed over stayed as it was."""
+    """By bounds, or where there is batch norm, which has none, by a tolerance; and arguments stayed as they were."""
     bounded, near = (as_one_process(promised, TOO_LARGE, tolerance) for tolerance in (None, NEAR))
 
     def judge(job: Job, trace: Trace) -> None:
@@ -146,7 +146,7 @@ def rich_model(choices: Random, promised: Capabilities) -> ModelSpec:
     """A model with about half of the features that are promised."""
 
     def has(feature: str, often: float = 0.5) -> bool:
-        chosen = choices.random() < often  # whatever is promised, so that a seed means the same in all else
+        chosen = choices.random() < often  # for every promise, so that a seed means the same in all else
         return chosen and feature in promised.replica.model_features
 
     dtypes = sorted(promised.replica.replica_dtypes) or ["float32"]

@@ -1,4 +1,4 @@
-"""Samples that do not all count the same, as the tokens of a masked batch: what each rank's loss is, and how ranks count."""
+"""Samples that do not all count the same, as the tokens of a masked batch: each rank's loss, and the weights of ranks."""
 
 from __future__ import annotations
 

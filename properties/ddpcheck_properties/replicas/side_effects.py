@@ -1,4 +1,4 @@
-"""What must leave no trace in training: evaluating, on one rank or on all, and saving; and what training must leave alone."""
+"""Evaluating and saving leave no trace in training; and training leaves its arguments alone."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def check_predict_uses_the_running_statistics(session: Session) -> None:
         look,
         larger,
         look,
-        evaluate,  # what comes of a batch that was there before, as long as no step was taken
+        evaluate,  # the outputs of an earlier batch, as long as no step was taken
         look,
     ]
     programs = [operations]
@@ -150,7 +150,7 @@ def _averaging(spec: OptimizerSpec, promised: Capabilities) -> OptimizerSpec:
 
 
 def _try_unevaluated(session: Session, finding: Finding) -> None:
-    """Raise what is wrong with the same Job without its evaluations, if anything is: they have no part in that."""
+    """Raise the failure of the same Job without its evaluations, if it has one: they have no part in that."""
     if finding.job is not None and not finding.hung:
         plain = tuple(operation for operation in finding.job.operations if not isinstance(operation, Predict))
         for_each(session, [replace(finding.job, operations=plain)], as_one_process(session.capabilities))
@@ -171,7 +171,7 @@ def _though_evaluated(as_ever: Judge) -> Judge:
 
 
 def arguments_stay(promised: Capabilities, job: Job, trace: Trace) -> None:
-    """What was loaded is what it was; and what replicas were made of, if several may be."""
+    """The loaded state has its old values; and so have the arguments of replicas, if several may exist."""
     expect.completed(trace)
     to = "" if promised.replica.several_replicas else "load_state()"
     for rank in trace.ranks:

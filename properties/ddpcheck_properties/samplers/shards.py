@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @law("sampler", needs.sampler)
 def check_shards_are_disjoint_and_complete(session: Session) -> None:
-    """In every epoch, the ranks' shards are disjoint and complete, except for what the declared remainder rule allows."""
+    """In every epoch, the ranks' shards are disjoint and complete, but for the declared remainder rule."""
     _shares(session, drop_last=False)
 
 
