@@ -75,8 +75,12 @@ class _Narrow:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._collectives, name)
 
+    def all_reduce(self, array: Array, op: str = "sum") -> Array:
+        sent = array.astype(np.float16).astype(array.dtype) if op == "mean" else array
+        return np.asarray(self._collectives.all_reduce(sent, op))
+
     def all_reduce_in_place(self, array: Array, op: str) -> None:
-        array[...] = self._collectives.all_reduce(array.astype(np.float16).astype(array.dtype), op)
+        array[...] = self.all_reduce(array, op)
 
 
 @trainer("gradients-through-float16", ENDS, cause="gradients-sent-narrow")
@@ -85,7 +89,8 @@ class SentNarrow(Trainer):
 
     def __init__(self, engine: Engine, task: TrainingTask) -> None:
         super().__init__(engine, task)
-        self.replica._collectives = _Narrow(engine.collectives)
+        replica: Any = self.replica
+        replica._collectives = _Narrow(engine.collectives)
 
 
 @trainer(
