@@ -67,14 +67,14 @@ class Clip:
             yield causes.INFINITE_CLIP_NAN(), _nan(gradient)
             yield causes.INFINITE_CLIP_SCALES(), _infinite(gradient)
         yield causes.CLIPPED_BY_OWN_NORM(), _scaled(gradient, _sum(gradient**2) ** 0.5, limit)
-        for part in _parts([*self.before], name):
-            norm = np.sqrt(sum(_sum(self.before[other] ** 2) for other in part))
-            yield causes.CLIPPED_BY_GROUPS(parameters=tuple(part)), _scaled(gradient, norm, limit)
         yield causes.CLIPPED_BY_ELEMENT(), np.clip(gradient, -limit, limit)
         yield causes.CLIPPED_BY_LARGEST(), _scaled(gradient, largest, limit)
         if np.isfinite(limit):
             yield causes.SCALED_UP_TO_LIMIT(), _scaled(gradient, norms, limit, most=np.inf)
         yield causes.CLIPPED_TWICE(), _scaled(gradient, norms**2, limit**2)
+        for part in _parts([*self.before], name):
+            norm = np.sqrt(sum(_sum(self.before[other] ** 2) for other in part))
+            yield causes.CLIPPED_BY_GROUPS(parameters=tuple(part)), _scaled(gradient, norm, limit)
         for guard in _LARGE_GUARDS:
             yield causes.CLIP_GUARD(guard=guard), _scaled(gradient, norms + guard, limit)
 

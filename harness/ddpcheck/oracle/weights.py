@@ -64,8 +64,9 @@ class Weights:
                 parameter = self.tensors[name]
                 last = self.origins.get(name)
                 initial = last.initial if isinstance(last, Loading) else None
+                earlier = last.before if isinstance(last, Update) else None
                 self.origins[name] = Update(
-                    name, parameter.exact, value.exact, before, history, gradients.clipped, initial
+                    name, parameter.exact, value.exact, before, history, gradients.clipped, initial, earlier
                 )
                 self.tensors[name] = self._optimizer.step(name, parameter, value)
         self._steps += 1

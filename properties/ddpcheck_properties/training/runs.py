@@ -68,6 +68,8 @@ def check_training_run_matches_one_process(session: Session) -> None:
     examples += with_a_frozen_layer(plain, promised) + with_ids(plain, promised) + with_terms(plain, promised)
     if promised.replica.clipping:
         examples.append(run_job(world, promised, 3 * world, Train(epochs=1, max_norm=LOOSE)))
+        # of several steps, as one clipped step is as good as one of another length
+        examples.append(run_job(world, promised, 3 * world, Train(epochs=2, max_norm=0.25)))
     if promised.sampler.remainder == "pad":  # fewer samples than ranks
         examples.append(run_job(world, promised, max(1, world - 1), Train(epochs=2)))
     judge = of_run(promised, ends_where_one_process_ends)
@@ -150,7 +152,8 @@ def _with_windows(session: Session, judge: Callable[[Run], None], share: float =
     one = run_job(world, promised, 4 * world, Train(batch_size=3, micro_batches=2, epochs=1))
     two = run_job(world, promised, 8 * world, Train(batch_size=2, micro_batches=2, epochs=1, max_norm=norm))
     many = run_job(world, promised, 5 * world, Train(batch_size=1, micro_batches=2, epochs=6), lr=_SLOW)
-    examples = [many, two, one, *with_other_optimizers(two, promised), *with_terms(one, promised)]
+    short = run_job(world, promised, 10 * world, Train(batch_size=2, micro_batches=2, epochs=1, max_norm=norm))
+    examples = [many, two, short, one, *with_other_optimizers(two, promised), *with_terms(one, promised)]
     examples += with_a_frozen_layer(one, promised) + with_ids(one, promised)
     drawn = runs(world, promised, features=frozenset({"accumulation"}))
     for_all(session, drawn, of_run(promised, judge), examples=fewer(session, examples), share=share)

@@ -27,7 +27,8 @@ class Update:
     """One update of one parameter; arrays have the ranks as first axis.
 
     before: the parameter, and `optimizer` its state, in front of the update. gradient: the one to apply. history: of
-    the ranks' own gradients. clipped: how that was clipped.
+    the ranks' own gradients. clipped: how that was clipped. initial: the parameter before a state was loaded, if that was
+    just done. earlier: the parameter in front of the update before, if there was one.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Update:
     history: History
     clipped: Clip | None = None
     initial: Array | None = None
+    earlier: Array | None = None
 
     def evidence(self, expected: Array, rank: int) -> Evidence:
         """Small differences are no sign of lost precision: an error of one update is small beside the parameter."""
@@ -113,7 +115,7 @@ class Update:
                 more = replace(spec, weight_decay=times * spec.weight_decay)
                 yield causes.DECAY_TIMES(times=times), self._stepped(self._like(more))
             decayed = before * (1 - spec.lr * spec.weight_decay)
-            yield causes.DECAY_DECOUPLED(), self._stepped(self._like(plain), decayed)
+            yield causes.DECAY_DECOUPLED(), self._stepped(self._without_decay(plain), decayed)
         if spec.momentum:
             damped = self._stepped(
                 gradient=self._decayed() * (1 - spec.momentum), optimizer=self._like(replace(spec, weight_decay=0.0))
@@ -139,6 +141,14 @@ class Update:
     def _like(self, spec: OptimizerSpec) -> Optimizer:
         made = self.optimizer.copy()
         made.spec = spec
+        return made
+
+    def _without_decay(self, spec: OptimizerSpec) -> Optimizer:
+        """A momentum of one update is so without the decay, too; without it SGD ends alike in either way."""
+        made = self._like(spec)
+        if spec.momentum and self.earlier is not None and self.name in made.state:
+            decay = self.optimizer.spec.weight_decay * self.earlier
+            made.state[self.name] = Value(made.state[self.name].exact - decay)
         return made
 
     def _decayed(self) -> Array:

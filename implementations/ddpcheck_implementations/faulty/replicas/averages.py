@@ -115,6 +115,39 @@ def decay_that_warms_up(replica: Any, parameters: Mapping[str, Array]) -> None:
         average += np.asarray((parameters[name] - average) * (1 - decay), average.dtype)
 
 
+@around("average")
+def averaged_twice(
+    replica: Averaging, average: Callable[[Mapping[str, Array]], None], parameters: Mapping[str, Array]
+) -> None:
+    """In the step and in a callback."""
+    average(parameters)
+    average(parameters)
+
+
+@around("average")
+def averaged_by_every_rank(
+    replica: Averaging, average: Callable[[Mapping[str, Array]], None], parameters: Mapping[str, Array]
+) -> None:
+    """Each rank has its turn to update the averages that all share."""
+    for _ in range(replica.world):
+        average(parameters)
+
+
+@in_place_of("average")
+def warmed_up_decay_as_weight(replica: Any, parameters: Mapping[str, Array]) -> None:
+    """The decay, smaller in the first steps, is the weight of the new values."""
+    steps = replica.steps + 1
+    decay = min(replica.spec.averaging, (1 + steps) / (10 + steps))
+    for name, average in replica.averages.items():
+        average += np.asarray((parameters[name] - average) * decay, average.dtype)
+
+
+@after("average")
+def averages_in_float16(replica: Averaging, parameters: Mapping[str, Array]) -> None:
+    for average in replica.averages.values():
+        average[...] = average.astype(np.float16)
+
+
 @fault("average-updated-per-backward", AVERAGED, cause="average-by-backwards", averaged_weights=True)
 class FollowsBackwards(Averaging):
     """Every backward but the first of a step moves the average, too."""
@@ -186,6 +219,14 @@ table(
           caught_by=AVERAGED, cause="average-weights-swapped", averaged_weights=True),
     Fault("average-decay-warms-up", where=always, effect=decay_that_warms_up.of(Averaging),
           caught_by=AVERAGED, cause="average-warms-up", averaged_weights=True),
+    Fault("average-updated-in-a-callback-too", where=always, effect=averaged_twice.of(Averaging),
+          caught_by=AVERAGED, cause="average-updated-twice", averaged_weights=True),
+    Fault("average-updated-by-every-rank", where=always, effect=averaged_by_every_rank.of(Averaging),
+          caught_by=AVERAGED, cause="average-updated-per-rank", world_size=3, averaged_weights=True),
+    Fault("average-weights-swapped-while-warming-up", where=always, effect=warmed_up_decay_as_weight.of(Averaging),
+          caught_by=AVERAGED, cause="average-warms-up-swapped", averaged_weights=True),
+    Fault("averages-in-float16", where=always, effect=averages_in_float16.of(Averaging),
+          caught_by=AVERAGED, cause="average-held-in", averaged_weights=True),
     Fault("average-skips-parameters-without-gradient", where=always,
           effect=averages_of_what_has_a_gradient.of(Averaging),
           caught_by=AVERAGED, cause="average-not-updated", averaged_weights=True),

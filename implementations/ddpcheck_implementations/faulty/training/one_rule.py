@@ -279,7 +279,7 @@ class LastOnRank1(Trainer):
             self.progress = replace(self.progress, lowest=np.inf)
 
 
-class _Resumes(Trainer):
+class Resumes(Trainer):
     """All ranks go on from what rank 0 has read, as `resumed` says."""
 
     def resumed(self, found: Checkpoint) -> None:
@@ -294,7 +294,7 @@ class _Resumes(Trainer):
 
 
 @trainer("epoch-number-not-loaded", RESUME, cause="epoch-not-restored", world_size=1)
-class EpochNotLoaded(_Resumes):
+class EpochNotLoaded(Resumes):
     """A resumed run trains all epochs."""
 
     def resumed(self, found: Checkpoint) -> None:
@@ -302,7 +302,7 @@ class EpochNotLoaded(_Resumes):
 
 
 @trainer("resumed-epochs-count-from-zero", RESUME, cause="epochs-from-zero", world_size=1)
-class CountsFromZero(_Resumes):
+class CountsFromZero(Resumes):
     """After a resume the sampler is told epoch 0, 1, ... again."""
 
     first = 0
@@ -316,7 +316,7 @@ class CountsFromZero(_Resumes):
 
 
 @trainer("resumed-epoch-begins-in-the-middle", RESUME, cause="position-kept-on-resume", world_size=1)
-class BeginsInTheMiddle(_Resumes):
+class BeginsInTheMiddle(Resumes):
     """The position in the epoch that had ended is applied to the first epoch after the resume."""
 
     skipped = 0
@@ -331,7 +331,7 @@ class BeginsInTheMiddle(_Resumes):
 
 
 @trainer("resumed-order-is-another", RESUME, cause="order-not-by-seed-and-epoch", world_size=1)
-class AnotherOrder(_Resumes):
+class AnotherOrder(Resumes):
     """The order depends on how many epochs this process has shuffled."""
 
     begun = False

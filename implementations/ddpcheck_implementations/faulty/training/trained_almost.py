@@ -71,6 +71,25 @@ class EmptyFinalWindowOfZeros(_OnceMore):
         super().again()
 
 
+@trainer("empty-window-takes-the-last-gradient", ACCUMULATED, cause="empty-window-steps", world_size=1)
+class EmptyWindowOfSeveral(_OnceMore):
+    """The loop that accumulates leaves an empty window behind, which steps by the gradients of before."""
+
+    def again(self) -> None:
+        if self.task.micro_batches > 1:
+            super().again()
+
+
+@trainer("empty-window-takes-zeros", ACCUMULATED, cause="empty-window-steps-with-zeros", world_size=1)
+class EmptyWindowOfSeveralZeros(_OnceMore):
+    """The loop that accumulates leaves an empty window behind, with gradients of zero: momentum and weight decay go on."""
+
+    def again(self) -> None:
+        if self.task.micro_batches > 1:
+            self.replica.zero_gradients()
+            super().again()
+
+
 @trainer("best-before-the-last-step", BEST, cause="best-kept-before-last-step", world_size=1)
 class BestBeforeLastStep(Trainer):
     """The best weights are copied in the loop, before the last step of the epoch whose loss they are the best by."""

@@ -1,0 +1,142 @@
+"""Clipping by a norm that is another number than the root of the sum of all squares; and by the right norm, in another way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from ..base import PlainReplica, fault
+from ..engine.circumstances import Circumstance, always
+from ..engine.fault import Fault, table
+from ..engine.replicas import ReplicaEffect, clipped_by, norm_of_all, squares, usual_factor
+from .clipping import CLIPPED
+
+
+def combined(norms: Callable[[Iterable[float]], float]) -> ReplicaEffect:
+    """The norm is this number of the norms of the single parameters."""
+
+    def measured(replica: PlainReplica) -> float:
+        return norms([math.sqrt(squares([gradient])) for gradient in replica._shown().values()])
+
+    measured.__name__ = f"{norms.__name__} of norms"
+    return clipped_by(measured)
+
+
+def root_of_squares_with_the_first_twice(norms: Iterable[float]) -> float:
+    """As of a parameter that is in two groups."""
+    first, *rest = norms
+    return math.hypot(first, first, *rest)
+
+
+def of_elements(number: Callable[[Array], Any]) -> Callable[[PlainReplica], float]:
+    """A number of all elements together."""
+
+    def measured(replica: PlainReplica) -> float:
+        return float(number(np.concatenate([gradient.ravel() for gradient in replica._shown().values()])))
+
+    measured.__name__ = number.__name__
+    return measured
+
+
+def largest_element(elements: Array) -> float:
+    return float(abs(elements).max(initial=0.0))
+
+
+def sum_of_absolute_values(elements: Array) -> float:
+    return float(abs(elements).sum())
+
+
+def norm_of_every_second_element(elements: Array) -> float:
+    return float(np.linalg.norm(elements[::2]))
+
+
+def square_of_the_norm(replica: PlainReplica) -> float:
+    return norm_of_all(replica) ** 2
+
+
+def norm_with_the_loss_scale(replica: PlainReplica) -> float:
+    """Of gradients as they were before they were unscaled."""
+    return 1024 * norm_of_all(replica)
+
+
+def factor_of_squares(max_norm: float, norm: float) -> float:
+    return usual_factor(max_norm, norm) ** 2
+
+
+def always_to_the_limit(max_norm: float, norm: float) -> float:
+    """Also where the norm is smaller."""
+    return max_norm / norm if norm and math.isfinite(max_norm) else 1.0
+
+
+def limit_itself(max_norm: float, norm: float) -> float:
+    """An infinite limit, divided by the norm."""
+    return max_norm / norm if norm else 1.0
+
+
+to_infinity = Circumstance("for an infinite limit", lambda use: math.isinf(use.argument))
+
+
+def by_the_largest_element(use: Any) -> float:
+    norm = norm_of_all(use.replica)
+    use.replica.scale(usual_factor(use.argument, of_elements(largest_element)(use.replica)))
+    return norm
+
+
+def norm_of_what_is_left(use: Any) -> float:
+    use.rightly()
+    return norm_of_all(use.replica)
+
+
+@fault("norm-of-the-largest-rank", CLIPPED, cause="norm-largest-of-ranks")
+class NormOfTheLargestRank(PlainReplica):
+    """The norm is the largest of the norms that the ranks' gradients had before the reduction."""
+
+    largest = 0.0
+
+    def synchronise(self, batch_size: int) -> None:
+        own = np.array([math.sqrt(squares(self.local.values()))])
+        self.largest = float(self.comm.all_reduce(own, "max")[0])
+        super().synchronise(batch_size)
+
+    def clip(self, max_norm: float) -> float:
+        self.scale(usual_factor(max_norm, self.largest))
+        return self.largest
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("norm-of-the-largest-parameter", where=always, effect=combined(max),
+          caught_by=CLIPPED, cause="norm-of-one-parameter"),
+    Fault("norms-of-parameters-added-up", where=always, effect=combined(sum),
+          caught_by=CLIPPED, cause="norm-is-sum-of-norms"),
+    Fault("first-parameter-twice-in-the-norm", where=always, effect=combined(root_of_squares_with_the_first_twice),
+          caught_by=CLIPPED, cause="norm-counts-twice"),
+    Fault("norm-is-the-largest-element", where=always, effect=clipped_by(of_elements(largest_element)),
+          caught_by=CLIPPED, cause="norm-is-largest"),
+    Fault("norm-of-absolute-values", where=always, effect=clipped_by(of_elements(sum_of_absolute_values)),
+          caught_by=CLIPPED, cause="norm-is-sum"),
+    Fault("norm-of-half-the-elements", where=always, effect=clipped_by(of_elements(norm_of_every_second_element)),
+          caught_by=CLIPPED, cause="norm-too-small"),
+    Fault("norm-without-the-root", where=always, effect=clipped_by(square_of_the_norm),
+          caught_by=CLIPPED, cause="norm-square"),
+    Fault("norm-with-the-loss-scale", where=always, effect=clipped_by(norm_with_the_loss_scale),
+          caught_by=CLIPPED, cause="norm-of-scaled-gradients"),
+    Fault("norm-after-clipping", where=always, effect=ReplicaEffect("norm of what is left", "clip", norm_of_what_is_left),
+          caught_by=CLIPPED, cause="norm-after-clip"),
+    Fault("clipped-by-the-largest-element", where=always,
+          effect=ReplicaEffect("scaled by the largest element", "clip", by_the_largest_element),
+          caught_by=CLIPPED, cause="clipped-by-largest"),
+    Fault("clipped-by-squares", where=always, effect=clipped_by(factor=factor_of_squares),
+          caught_by=CLIPPED, cause="clipped-twice"),
+    Fault("clipped-up-to-the-limit", where=always, effect=clipped_by(factor=always_to_the_limit),
+          caught_by=CLIPPED, cause="scaled-up-to-limit"),
+    Fault("clipped-up-to-infinity", where=to_infinity, effect=clipped_by(factor=limit_itself),
+          caught_by=CLIPPED, cause="infinite-clip-scales"),
+)
+# fmt: on

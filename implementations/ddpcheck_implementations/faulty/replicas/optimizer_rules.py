@@ -1,0 +1,212 @@
+"""Optimizers that follow another rule than was asked for: other settings, another formula, fewer bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.job import OptimizerSpec
+from ddpcheck.values import Array
+
+from ..base import PlainReplica, added
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.replicas import (
+    ReplicaEffect,
+    after,
+    around,
+    in_place_of,
+    optimizer_part,
+    settings,
+)
+from .batch_norm import STEPS
+from .optimizing import ADAM
+
+SGD = "check_sgd_matches_one_process"
+
+
+def made_with(changed: Callable[[OptimizerSpec, int], dict[str, Any]]) -> ReplicaEffect:
+    """The optimizer has other settings, by those that were asked for and the world size."""
+
+    def done(use: Any) -> None:
+        use.rightly()
+        optimizer = use.replica.optimizer
+        optimizer._spec = replace(optimizer._spec, **changed(optimizer._spec, use.world))
+        optimizer.lr = optimizer._spec.lr
+
+    return ReplicaEffect(f"{changed.__name__.replace('_', ' ')} in the optimizer", "start", done)
+
+
+def usual_betas(spec: OptimizerSpec, world: int) -> dict[str, Any]:
+    return {"betas": (0.9, 0.999)}
+
+
+def swapped_betas(spec: OptimizerSpec, world: int) -> dict[str, Any]:
+    return {"betas": spec.betas[::-1]}
+
+
+def usual_eps(spec: OptimizerSpec, world: int) -> dict[str, Any]:
+    return {"eps": 1e-8}
+
+
+def no_momentum(spec: OptimizerSpec, world: int) -> dict[str, Any]:
+    return {"momentum": 0.0}
+
+
+def weight_decay_twice(spec: OptimizerSpec, world: int) -> dict[str, Any]:
+    """As by the optimizer and by the loss."""
+    return {"weight_decay": 2 * spec.weight_decay}
+
+
+def learning_rate_times_world_size(spec: OptimizerSpec, world: int) -> dict[str, Any]:
+    return {"lr": spec.lr * world}
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Adam's, of one parameter after an update of it. largest: the second moment's largest value so far."""
+
+    spec: OptimizerSpec
+    first: Array
+    second: Array
+    largest: Array
+    steps: int
+
+    def corrections(self, steps: int) -> tuple[float, float]:
+        first, second = (1 - beta**steps for beta in self.spec.betas)
+        return first, second
+
+    def ratio(self, second: Array, steps: int) -> Array:
+        """The step's direction, by this second moment and count of steps."""
+        one, two = self.corrections(steps)
+        return np.asarray(self.first / one / (np.sqrt(second / two) + self.spec.eps))
+
+
+def adam(direction: Callable[[Moments], Array]) -> ReplicaEffect:
+    """Adam's moments are right, and the step goes in another direction."""
+
+    def done(use: Any) -> None:
+        replica, before = use.replica, use.replica.parameters()
+        use.rightly()
+        first, second, steps = (optimizer_part(replica, part) for part in ("first", "second", "steps"))
+        largest = replica.__dict__.setdefault("largest", {})
+        for name in replica._shown() if steps else ():
+            largest[name] = np.maximum(largest.get(name, 0.0), second[name])
+            found = Moments(settings(replica), first[name], second[name], largest[name], int(steps[name]))
+            replica.network.parameters[name][...] = before[name] - settings(replica).lr * direction(found)
+
+    return ReplicaEffect(direction.__name__.replace("_", " "), "step", done)
+
+
+def by_the_largest_second_moment(moments: Moments) -> Array:
+    return moments.ratio(moments.largest, moments.steps)
+
+
+def by_the_correction_of_the_first_step(moments: Moments) -> Array:
+    return moments.ratio(moments.second, 1)
+
+
+def with_eps_inside_the_root(moments: Moments) -> Array:
+    one, two = moments.corrections(moments.steps)
+    return np.asarray(moments.first / one / np.sqrt(moments.second / two + moments.spec.eps))
+
+
+def with_eps_before_the_correction(moments: Moments) -> Array:
+    """As in the paper's remark on a more efficient order."""
+    one, two = moments.corrections(moments.steps)
+    return np.asarray(moments.first * np.sqrt(two) / one / (np.sqrt(moments.second) + moments.spec.eps))
+
+
+@around("step")
+def dampened(replica: PlainReplica, step: Callable[[], None]) -> None:
+    """The gradient counts 1 - momentum in all momentum but the first."""
+    spec, velocity, parameters = settings(replica), optimizer_part(replica, "velocity"), replica.network.parameters
+    for gradients in (replica.synced, replica.local):
+        for name in gradients.keys() & velocity.keys():
+            decay = spec.weight_decay * parameters[name]
+            gradients[name] = np.asarray((gradients[name] + decay) * (1 - spec.momentum) - decay, decay.dtype)
+    step()
+
+
+@around("step")
+def ahead_by_momentum(replica: PlainReplica, step: Callable[[], None]) -> None:
+    """Nesterov's: the gradient, and the new momentum once more."""
+    spec, before = settings(replica), replica.parameters()
+    step()
+    for name, velocity in optimizer_part(replica, "velocity").items():
+        if name in replica._shown():
+            decayed = replica._shown()[name] + spec.weight_decay * before[name]
+            replica.network.parameters[name][...] = before[name] - spec.lr * (decayed + spec.momentum * velocity)
+
+
+@after("step")
+def momentum_in_float16(replica: PlainReplica) -> None:
+    for velocity in optimizer_part(replica, "velocity").values():
+        velocity[...] = velocity.astype(np.float16)
+
+
+@after("step")
+def parameters_in_float16(replica: PlainReplica) -> None:
+    for parameter in replica.network.parameters.values():
+        parameter[...] = parameter.astype(np.float16)
+
+
+@around("step")
+def weight_decay_beside_the_gradient(replica: PlainReplica, step: Callable[[], None]) -> None:
+    """As in AdamW: it is not in the momentum."""
+    optimizer: Any = replica.optimizer
+    spec = settings(replica)
+    for name in replica._shown():
+        replica.network.parameters[name] *= 1 - spec.lr * spec.weight_decay
+    optimizer._spec = replace(spec, weight_decay=0.0)
+    step()
+    optimizer._spec = spec
+
+
+@in_place_of("step")
+def gradients_added_up(replica: PlainReplica) -> None:
+    """In a copy that the optimizer keeps, of which zero_grad does not know."""
+    kept = replica.__dict__["kept"] = added(replica.__dict__.get("kept", {}), replica._shown())
+    replica.optimizer.step(kept)
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("adam-with-betas-of-the-paper", where=always, effect=made_with(usual_betas),
+          caught_by=ADAM, cause="adam-betas-fixed"),
+    Fault("adam-with-betas-in-the-other-order", where=always, effect=made_with(swapped_betas),
+          caught_by=ADAM, cause="adam-betas-swapped"),
+    Fault("adam-with-the-usual-eps", where=always, effect=made_with(usual_eps),
+          caught_by=ADAM, cause="adam-eps-fixed"),
+    Fault("adam-with-eps-inside-the-root", where=always, effect=adam(with_eps_inside_the_root),
+          caught_by=ADAM, cause="adam-eps-inside-root"),
+    Fault("adam-with-eps-before-the-correction", where=always, effect=adam(with_eps_before_the_correction),
+          caught_by=ADAM, cause="adam-epsilon-hat"),
+    Fault("adam-corrects-as-in-the-first-step", where=always, effect=adam(by_the_correction_of_the_first_step),
+          caught_by=ADAM, cause="adam-steps-restart"),
+    Fault("adam-is-amsgrad", where=always, effect=adam(by_the_largest_second_moment),
+          caught_by=ADAM, cause="adam-amsgrad"),
+    Fault("optimizer-rate-times-world-size", where=always, effect=made_with(learning_rate_times_world_size),
+          caught_by=ADAM, cause="learning-rate-scaled", world_size=3),
+    Fault("optimizer-without-momentum", where=always, effect=made_with(no_momentum),
+          caught_by=(STEPS, SGD), cause="momentum-missing"),
+    Fault("weight-decay-in-optimizer-and-loss", where=always, effect=made_with(weight_decay_twice),
+          caught_by=(SGD, STEPS), cause="weight-decay-repeated"),
+    Fault("weight-decay-beside-the-gradient", where=always, effect=weight_decay_beside_the_gradient,
+          caught_by=(SGD, ADAM), cause="weight-decay-decoupled"),
+    Fault("momentum-dampened", where=always, effect=dampened,
+          caught_by=SGD, cause="momentum-dampened"),
+    Fault("momentum-of-nesterov", where=always, effect=ahead_by_momentum,
+          caught_by=SGD, cause="nesterov"),
+    Fault("momentum-in-float16", where=always, effect=momentum_in_float16,
+          caught_by=SGD, cause="momentum-float16"),
+    Fault("parameters-in-float16", where=always, effect=parameters_in_float16,
+          caught_by=SGD, cause="held-in"),
+    Fault("optimizer-adds-up-gradients", where=always, effect=gradients_added_up,
+          caught_by=SGD, cause="update-of-all-gradients"),
+)
+# fmt: on
