@@ -69,7 +69,7 @@ def nan_skipped_among_several(comm: Any, rank: int, metrics: Mapping[str, float]
     """A table of several metrics is averaged without its NaNs."""
     if len(metrics) < 2:
         return right_means(comm, metrics, count)
-    found = {}
+    found: dict[str, float] = {}
     for name, value in metrics.items():
         found |= right_means(comm, {name: value}, 0 if math.isnan(value) else count)
     return found
