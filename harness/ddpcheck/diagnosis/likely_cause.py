@@ -197,9 +197,8 @@ def _close(a: Array, b: Array, factor: float = 1.0) -> Array:
         return np.asarray(a == (b if factor == 1 else b * factor))  # a product is a float: it has 53 bits
     u = float(np.finfo(a.dtype).eps)
     a, b = a.astype(np.float64), b.astype(np.float64) * factor
-    return np.asarray(
-        np.isclose(a, b, rtol=64 * u, atol=64 * u * float(np.max(np.abs(b), initial=0.0)) + 1e-300, equal_nan=True)
-    )
+    largest = float(np.max(np.abs(b), initial=0.0, where=np.isfinite(b)))
+    return np.asarray(np.isclose(a, b, rtol=64 * u, atol=64 * u * largest + 1e-300, equal_nan=True))
 
 
 def _likely_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[Explanation]:

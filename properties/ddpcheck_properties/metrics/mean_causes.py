@@ -41,10 +41,10 @@ def mean_causes(made: Aggregate, got: float | None, rank: int, before: Sequence[
         what = next(
             (what for what, test in (("NaN", math.isnan), ("infinity", math.isinf)) if any(map(test, idle))), ""
         )
+        if not made.counts[rank]:  # where ranks with samples are right
+            yield causes.EMPTY_RANK_NOT_AGGREGATED(rank=rank)
         if what:
             yield causes.NONFINITE_OF_EMPTY_RANK(value=what)
-        elif not made.counts[rank]:
-            yield causes.EMPTY_RANK_NOT_AGGREGATED(rank=rank)
     if math.isnan(got) and not made.counts[0] and all(map(math.isfinite, values)):
         yield causes.RANK_0_DECIDES_EMPTY()
     told = [(value, count) for value, count in pairs if value and count]

@@ -107,12 +107,11 @@ def _check_shares(
     shared = sorted(index for index, found in holders.items() if len(found) > 1)
     allowed = max(0, length - total)  # what drop leaves out
     if 0 in absent and not read.shuffle and 0 < total < length == total + len(absent):
-        ascending = all(order == sorted(order) for order in ranks)
         raise Finding(
             Diagnosis(
                 f"{what}: sample 0 went to no rank, but should be the first; of {length} samples the last {len(absent)} may be "
                 "left out",
-                (causes.HEAD_CUT() if ascending else causes.SHUFFLED_UNASKED(),),
+                (_why_no_first(ranks),),
             )
         )
     if len(absent) > allowed:
@@ -124,6 +123,14 @@ def _check_shares(
                 tuple(_why_absent(ranks, read, absent, behind, shared=bool(shared), after_others=after_others)),
             )
         )
+
+
+def _why_no_first(ranks: list[list[int]]) -> Cause:
+    """Why sample 0 is left out of an order that should be the natural one."""
+    if all(order == sorted(order) for order in ranks):
+        return causes.HEAD_CUT()
+    backwards = all(order == sorted(order, reverse=True) for order in ranks)
+    return causes.NATURAL_ORDER_REVERSED() if backwards else causes.SHUFFLED_UNASKED()
 
 
 def _why_absent(

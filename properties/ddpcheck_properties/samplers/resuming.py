@@ -153,7 +153,7 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
 def _why_other_rest(piece: Order, whole: Order, at: int, last: int, other: Order, then: int | None) -> Cause:
     """at: how many had been read; last: how many of them since the last load; other: the order of another epoch, `then`."""
     rest = whole[at:]
-    if piece == whole[: len(piece)] and at:
+    if piece and piece == whole[: len(piece)] and at:
         return causes.POSITION_NOT_RESTORED()
     bits = next((bits for bits in (8, 16) if piece == [index % (1 << bits) for index in rest]), None)
     if bits and rest:

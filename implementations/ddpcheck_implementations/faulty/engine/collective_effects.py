@@ -160,7 +160,7 @@ def reduced_by(op: str) -> CollectiveEffect:
 summed = reduced_by("sum")
 
 
-def mean_divided_by(divisor: Callable[[Call], int]) -> CollectiveEffect:
+def mean_divided_by(divisor: Callable[[Call], float]) -> CollectiveEffect:
     """A mean is a sum, which this rank divides."""
     return CollectiveEffect(
         "a sum divided otherwise",

@@ -1,0 +1,308 @@
+"""Scores of the right samples by another formula: each row's docstring names the formula."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ddpcheck.oracle.scores import FINISH, confusion, f1_of_classes, margins, squares
+from ddpcheck.values import Array
+
+from ..engine.fault import Fault, table
+from ..engine.scores import Samples, ScoreEffect, has_no_pair, has_score, idle_rank, scored
+from .score_classes import AUC, CLASSES, F1, PAIRS
+from .scores import ALL_SAMPLES, NOTHING
+
+RMSE, PERPLEXITY, ACCURACY = (frozenset({name}) for name in ("rmse", "perplexity", "accuracy"))
+
+# ------------------------------------------------------------------------------------------------------ of each score
+
+
+@scored
+def mean_absolute_difference(held: Samples) -> float:
+    outputs, targets = held.together()
+    return float(np.abs(outputs.astype(np.float64) - targets).mean())
+
+
+@scored
+def root_of_squares_by_samples(held: Samples) -> float:
+    return math.sqrt(squares(*held.together()).sum() / len(held.together()[0]))
+
+
+@scored
+def root_in_half_precision(held: Samples) -> float:
+    return float(np.float16(held.right))
+
+
+@scored
+def cross_entropy(held: Samples) -> float:
+    return math.log(held.right)
+
+
+@scored
+def two_to_the_cross_entropy(held: Samples) -> float:
+    return float(2.0 ** math.log(held.right))
+
+
+@scored
+def mean_of_exponentials(held: Samples) -> float:
+    return float(np.exp(np.concatenate(held.terms())).mean())
+
+
+@scored
+def mean_of_class_accuracies(held: Samples) -> float:
+    hits, _, labelled = confusion(*held.together())
+    return float((hits[labelled > 0] / labelled[labelled > 0]).mean())
+
+
+@scored
+def share_of_errors(held: Samples) -> float:
+    return 1 - held.right
+
+
+@scored
+def half_without_pairs(held: Samples) -> float:
+    return 0.5
+
+
+@scored
+def ties_in_order(held: Samples) -> float:
+    low, high = margins(*held.together())
+    return float((high[:, None] >= low).mean())
+
+
+def _f1(held: Samples) -> Array:
+    return f1_of_classes(confusion(*held.together()))
+
+
+def _f1_by_rank(held: Samples) -> Array:
+    return np.array([f1_of_classes(confusion(*part)) for part in held.there])
+
+
+@scored
+def f1_of_predicted_classes(held: Samples) -> float:
+    _, guessed, _ = confusion(*held.together())
+    return float(_f1(held)[guessed > 0].mean())
+
+
+@scored
+def f1_of_classes_on_every_rank(held: Samples) -> float:
+    everywhere = ~np.isnan(_f1_by_rank(held)).any(axis=0)
+    return float(_f1(held)[everywhere].mean()) if everywhere.any() else held.right
+
+
+@scored
+def f1_averaged_with_zeros(held: Samples) -> float:
+    occurs = ~np.isnan(_f1(held))
+    return float(np.nan_to_num(_f1_by_rank(held)).mean(axis=0)[occurs].mean())
+
+
+# -------------------------------------------------------------------------------------- of all, from sums over the ranks
+
+
+def divided_by(divisor: str) -> ScoreEffect:
+    """The sum over all samples is divided by another number than theirs."""
+
+    def score(held: Samples) -> float:
+        terms = held.terms()
+        count = sum(map(len, terms))
+        by = {
+            "nothing": 1,
+            "samples and ranks": count * len(held.parts),
+            "samples and idle ranks": count + len(held.parts) - len(terms),
+        }
+        return FINISH[held.name](math.fsum(np.concatenate(terms)) / by[divisor])
+
+    return ScoreEffect(f"the sum is divided by {divisor}", score)
+
+
+@scored
+def mean_of_means_with_zeros(held: Samples) -> float:
+    return FINISH[held.name](math.fsum(float(terms.mean()) for terms in held.terms()) / len(held.parts))
+
+
+@scored
+def mean_of_scores_with_zeros(held: Samples) -> float:
+    return math.fsum(held.of([part]) for part in held.there) / len(held.parts)
+
+
+@scored
+def sum_of_scores(held: Samples) -> float:
+    return math.fsum(held.of([part]) for part in held.there)
+
+
+@scored
+def rounded_for_display(held: Samples) -> float:
+    return round(held.right, 3)
+
+
+table(
+    globals(),
+    Fault(
+        "rmse-of-absolute-differences",
+        where=has_score,
+        effect=mean_absolute_difference,
+        caught_by=ALL_SAMPLES,
+        cause="absolute-differences",
+        score_names=RMSE,
+    ),
+    Fault(
+        "rmse-divided-by-samples",
+        where=has_score,
+        effect=root_of_squares_by_samples,
+        caught_by=ALL_SAMPLES,
+        cause="divided-by-samples-only",
+        score_names=RMSE,
+    ),
+    Fault(
+        "rmse-told-in-half-precision",
+        where=has_score,
+        effect=root_in_half_precision,
+        caught_by=ALL_SAMPLES,
+        cause="score-imprecise",
+        score_names=RMSE,
+    ),
+    Fault(
+        "perplexity-without-exp",
+        where=has_score,
+        effect=cross_entropy,
+        caught_by=ALL_SAMPLES,
+        cause="exp-not-taken",
+        score_names=PERPLEXITY,
+    ),
+    Fault(
+        "perplexity-to-base-2",
+        where=has_score,
+        effect=two_to_the_cross_entropy,
+        caught_by=ALL_SAMPLES,
+        cause="bits-for-nats",
+        score_names=PERPLEXITY,
+    ),
+    Fault(
+        "perplexity-exp-before-mean",
+        where=has_score,
+        effect=mean_of_exponentials,
+        caught_by=ALL_SAMPLES,
+        cause="exp-of-each-sample",
+        score_names=PERPLEXITY,
+    ),
+    Fault(
+        "accuracy-balanced-over-classes",
+        where=has_score,
+        effect=mean_of_class_accuracies,
+        caught_by=ALL_SAMPLES,
+        cause="classes-weigh-equally",
+        score_names=ACCURACY,
+    ),
+    Fault(
+        "error-told-for-accuracy",
+        where=has_score,
+        effect=share_of_errors,
+        caught_by=ALL_SAMPLES,
+        cause="score-complement",
+        score_names=ACCURACY,
+    ),
+    Fault(
+        "auc-of-the-other-class",
+        where=has_score,
+        effect=share_of_errors,
+        caught_by=(ALL_SAMPLES, PAIRS),
+        cause="classes-exchanged",
+        score_names=AUC,
+    ),
+    Fault(
+        "auc-ties-in-order",
+        where=has_score,
+        effect=ties_in_order,
+        caught_by=ALL_SAMPLES,
+        cause="ties-count-fully",
+        score_names=AUC,
+    ),
+    Fault(
+        "auc-half-without-pairs",
+        where=has_no_pair,
+        effect=half_without_pairs,
+        caught_by=PAIRS,
+        cause="number-without-pairs",
+        score_names=AUC,
+    ),
+    Fault(
+        "f1-of-predicted-classes-only",
+        where=has_score,
+        effect=f1_of_predicted_classes,
+        caught_by=CLASSES,
+        cause="unpredicted-class-left-out",
+        score_names=F1,
+    ),
+    Fault(
+        "f1-of-classes-that-all-ranks-have",
+        where=has_score,
+        effect=f1_of_classes_on_every_rank,
+        caught_by=CLASSES,
+        cause="class-missing-on-rank-left-out",
+        score_names=F1,
+    ),
+    Fault(
+        "f1-of-ranks-averaged-with-zeros",
+        where=has_score,
+        effect=f1_averaged_with_zeros,
+        caught_by=CLASSES,
+        cause="f1-mean-of-ranks-with-zeros",
+        score_names=F1,
+    ),
+    Fault(
+        "score-of-an-undivided-sum",
+        where=has_score,
+        effect=divided_by("nothing"),
+        caught_by=ALL_SAMPLES,
+        cause="score-not-divided",
+        score_names=RMSE,
+    ),
+    Fault(
+        "score-divided-by-ranks-too",
+        where=has_score,
+        effect=divided_by("samples and ranks"),
+        caught_by=ALL_SAMPLES,
+        cause="score-divided-twice",
+        score_names=RMSE,
+    ),
+    Fault(
+        "score-counts-one-for-idle-ranks",
+        where=has_score,
+        effect=divided_by("samples and idle ranks"),
+        caught_by=NOTHING,
+        cause="empty-rank-counted-in-score",
+        score_names=RMSE,
+    ),
+    Fault(
+        "score-of-means-with-zeros",
+        where=idle_rank,
+        effect=mean_of_means_with_zeros,
+        caught_by=NOTHING,
+        cause="score-means-with-zeros",
+        score_names=PERPLEXITY,
+    ),
+    Fault(
+        "mean-of-scores-with-zeros",
+        where=has_score & idle_rank,
+        effect=mean_of_scores_with_zeros,
+        caught_by=NOTHING,
+        cause="mean-of-rank-scores-with-zeros",
+    ),
+    Fault(
+        "scores-of-ranks-added-up",
+        where=has_score,
+        effect=sum_of_scores,
+        caught_by=ALL_SAMPLES,
+        cause="sum-of-rank-scores",
+        score_names=RMSE | PERPLEXITY,
+    ),
+    Fault(
+        "score-rounded-for-display",
+        where=has_score,
+        effect=rounded_for_display,
+        caught_by=ALL_SAMPLES,
+        cause="score-rounded",
+    ),
+)
