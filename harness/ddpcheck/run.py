@@ -59,6 +59,11 @@ def run_check(session: Session, check: Check, expected: Expectations | Mapping[s
         expected = Expectations(expected or {}, (*installed_checks(), check))
     began, jobs = time.monotonic(), session.jobs_run
     session.asked.clear()
+    if check is not RANKS_START:
+        if session.starts == 0:
+            session.start()  # which promises are made, the ranks may know better
+        if reason := session.withdraws(check.needs):
+            return Verdict(session.adapter.name, session.world_size, check.name, check.family, "skipped", reason=reason)
     status: Status = "passed"
     reason, finding = "", None
     try:
