@@ -26,6 +26,7 @@ from .launchers.multiprocess import Multiprocessing
 from .launchers.processes import Processes
 from .launchers.templates import Templates
 from .launchers.trial import Trial, run_trial
+from .levels import Level, at_level
 from .ranks.answers_and_hangs import gathered
 from .ranks.attaching import StartFailed
 from .ranks.hard_start import LEAST_SECONDS, HardStart, of_neighbours
@@ -49,7 +50,8 @@ class Session:
     check runs.
     random_seed: None derandomizes drawing. launcher: instead of the adapter's own. home: where the ranks live, if they are to
     see other code than this process. templates: ranks that are plain processes are forked from these. capabilities: promises to
-    be judged in place of the adapter's own. lacks: promises that the ranks take back when they start, with why.
+    be judged in place of the adapter's own. level: whose features models have.
+    lacks: promises that the ranks take back when they start, with why.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Session:
         home: Interpreter | None = None,
         templates: Templates | None = None,
         capabilities: Capabilities | None = None,
+        level: Level = Level.STANDARD,
     ) -> None:
         self.adapter, self.reference = resolve(adapter if isinstance(adapter, str) else reference_of(adapter))
         self.world_size = world_size
@@ -78,8 +81,9 @@ class Session:
             self.adapter = replace(self.adapter, capabilities=capabilities)
         self.asked: set[str] = set()
         self.lacks: dict[str, str] = {}
+        self.level = level
         self._promised = self.adapter.capabilities
-        self._capabilities = watched(self._promised, self.asked.add)
+        self._capabilities = watched(at_level(self._promised, level), self.asked.add)
         self.jobs_run = 0
         self.starts = 0
         self._launcher = launcher or self.adapter.launcher
@@ -99,7 +103,9 @@ class Session:
 
     @property
     def capabilities(self) -> Capabilities:
-        """The adapter's promises, less those that its ranks lack; `asked` holds the names of those that were asked for."""
+        """The adapter's promises, less those that its ranks lack or the level leaves out; `asked` has the names of those
+        that were asked for.
+        """
         return self._capabilities
 
     def withdraws(self, needs: Iterable[Need]) -> str:
@@ -132,6 +138,7 @@ class Session:
             launcher=self._launcher,
             home=self._home,
             capabilities=self.adapter.capabilities,
+            level=self.level,
         )
 
     def __enter__(self) -> Self:
@@ -306,7 +313,7 @@ class Session:
             return
         self.lacks = lacks
         self.adapter = replace(self.adapter, capabilities=self._promised.without(lacks))
-        self._capabilities = watched(self.adapter.capabilities, self.asked.add)
+        self._capabilities = watched(at_level(self.adapter.capabilities, self.level), self.asked.add)
 
     def close(self, *, orderly: bool = True) -> None:
         """Let the ranks finish (orderly), then make sure that none is left. Safe to call twice."""
