@@ -43,6 +43,12 @@ def test_ids_skips_and_passes(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["SKIPPED*facet replica is not promised*"])
 
 
+def test_a_level_leaves_checks_out(pytester: pytest.Pytester) -> None:
+    write(pytester, f"['{MINIMAL}:adapter'], world_sizes=[1], checks=['check_all_reduce_is_reproducible']")
+    result = pytester.runpytest("-rs", "--ddp-profile=quick", "--ddp-level=basic")
+    result.stdout.fnmatch_lines(["SKIPPED*left out at --level basic; it runs at standard*"])
+
+
 def test_failure_shows_the_diagnosis_and_no_traceback(pytester: pytest.Pytester, sums: str) -> None:
     write(pytester, f"['{MINIMAL}:forgetful'], world_sizes=[2], checks=['{sums}']")
     result = pytester.runpytest("--ddp-profile=quick")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -15,7 +16,8 @@ torch = pytest.importorskip("torch")
 from torch_replicas import initial_of, spec  # noqa: E402
 
 from ddpcheck import check_adapter  # noqa: E402
-from ddpcheck.contract.adapter import Replica  # noqa: E402
+from ddpcheck.contract import Capabilities  # noqa: E402
+from ddpcheck.contract.adapter import Facets, Replica  # noqa: E402
 from ddpcheck.contract.rank_context import RankContext  # noqa: E402
 from ddpcheck.job import OptimizerSpec  # noqa: E402
 from ddpcheck.models.spec import Linear  # noqa: E402
@@ -63,8 +65,9 @@ def test_options_are_the_further_parameters_of_wrap() -> None:
         return module
 
     made_by(wrap, {})
+    assert set(seen) == {25.0}
     made_by(wrap, {"bucket_cap_mb": 1.0})
-    assert seen == [25.0, 1.0]
+    assert seen[-1] == 1.0
     with pytest.raises(ValueError, match="unknown options bucket_cap; this implementation has bucket_cap_mb"):
         made_by(wrap, {"bucket_cap": 1.0})
 
@@ -72,6 +75,63 @@ def test_options_are_the_further_parameters_of_wrap() -> None:
 def test_a_wrap_that_forgets_its_return_is_told() -> None:
     with pytest.raises(TypeError, match=r"wrap\(\) returned None, but should return"):
         made_by(lambda module: None, {})
+
+
+class Averaging:
+    """No module, and no method but the call."""
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+
+    def __call__(self, *inputs: Any) -> Any:
+        return self.module(*inputs)
+
+
+def facets_of(wrap: Any, capabilities: Capabilities = torch_adapter.TORCH_PROMISES, **given: Any) -> Facets:
+    adapter = torch_adapter.torch_adapter("mine", wrap, capabilities=capabilities, start=lambda context: None, **given)
+    return adapter.connect(RankContext(1, 3, 1, 3))
+
+
+def test_promises_of_methods_that_the_wrapper_lacks_are_not_made() -> None:
+    assert facets_of(Averaging).lacks == {
+        "no_sync": "Averaging has no no_sync()",
+        "checkpoint": "Averaging has no state_dict()",
+    }
+    joins = torch_adapter.TORCH_PROMISES.but(join="divide_by_live_ranks", checkpoint=False)
+    assert set(facets_of(Averaging, joins).lacks) == {"no_sync", "join"}
+    own = facets_of(lambda module: module, no_sync=lambda wrapped: contextlib.nullcontext())
+    assert own.lacks == {}
+
+
+def refuses(module: Any) -> Any:
+    raise ValueError("too small")
+
+
+def test_a_wrap_that_raises_starts_and_lacks_nothing() -> None:
+    assert facets_of(refuses).lacks == {}
+
+
+def test_looking_at_the_wrapper_draws_no_random_number() -> None:
+    before = torch.random.get_rng_state()
+    facets_of(Averaging)
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_rank_and_world_size_are_the_contexts_or_those_of_a_function() -> None:
+    facets = facets_of(Averaging)
+    assert (facets.rank, facets.world_size) == (1, 3)
+    facets = facets_of(Averaging, place=lambda context: (context.rank - 1, 2))
+    assert (facets.rank, facets.world_size) == (0, 2)
+
+
+def test_a_wrapper_without_no_sync_is_a_visible_skip() -> None:
+    laws = ["check_nothing_is_sent_inside_no_sync", "check_random_training_programs_match_one_process"]
+    here = f"{Path(__file__).with_name('wrappers') / 'right_hook_per_parameter.py'}:adapter"
+    verdicts = {verdict.check: verdict for verdict in check_adapter(here, [2], laws, profile="quick")}
+    skipped, passed = (verdicts[name] for name in laws)
+    assert (skipped.status, skipped.reason) == ("skipped", "no_sync is not promised: Wrapper has no no_sync()")
+    assert passed.status == "passed"
+    assert "no_sync" in passed.not_covered
 
 
 def test_importing_the_adapter_does_not_import_torch() -> None:

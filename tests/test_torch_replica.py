@@ -160,13 +160,6 @@ def test_no_sync_leaves_the_explicit_synchronisation_out() -> None:
     assert calls == ["synchronised"]
 
 
-def test_wrapper_without_no_sync_says_what_to_do() -> None:
-    model = spec(Linear("fc", 3, 2))
-    replica = replica_of(model, initial_of(model))
-    with pytest.raises(NotImplementedError, match=r"Chain has no no_sync.*torch_adapter\(no_sync"), replica.no_sync():
-        pass
-
-
 def test_an_optimizer_whose_parameters_the_module_has_lost_is_told_of() -> None:
     model = spec(Linear("fc", 3, 2))
     replica = replica_of(model, initial_of(model))

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from .contract import Capabilities
 from .contract.needs import Need
 from .docstrings import sentence as sentence_of
+from .levels import Level
 
 if TYPE_CHECKING:
     from .session import Session
@@ -28,17 +29,18 @@ F = TypeVar("F", bound=Callable[..., str | None])
 
 @dataclass(frozen=True)
 class Check:
-    """A law, the promises that it needs, and the function that checks it."""
+    """A law, the promises that it needs, the function that checks it, and the lowest level at which it runs."""
 
     name: str
     family: str
     needs: tuple[Need, ...]
     sentence: str
     function: Callable[[Session], str | None]
+    level: Level = Level.STANDARD
 
 
-def law(family: str, *needs: Need) -> Callable[[F], F]:
-    """Mark a function as a check of `family` that needs these capabilities."""
+def law(family: str, *needs: Need, level: Level = Level.STANDARD) -> Callable[[F], F]:
+    """Mark a function as a check of `family` that needs these capabilities, and runs from this level on."""
 
     def mark(function: F) -> F:
         name = function.__name__
@@ -47,7 +49,7 @@ def law(family: str, *needs: Need) -> Callable[[F], F]:
         sentence = sentence_of(function)
         if not sentence:
             raise ValueError(f"{name} needs a docstring: its first paragraph is the law that it checks")
-        function.check = Check(name, family, needs, sentence, function)  # type: ignore[attr-defined]
+        function.check = Check(name, family, needs, sentence, function, level)  # type: ignore[attr-defined]
         return function
 
     return mark

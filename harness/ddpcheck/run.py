@@ -25,6 +25,7 @@ from .contract.adapter import Adapter
 from .contract.narrowing import left_out
 from .launchers.base import Launcher
 from .launchers.templates import Templates
+from .levels import LEVELS, Level, beyond
 from .ranks.attaching import StartFailed
 from .running.expected_failures import NOTHING_EXPECTED, Expectations
 from .running.hang_budget import Hangs
@@ -32,6 +33,7 @@ from .running.interleaving import side_by_side
 from .running.planning import RANKS_START, Item, installed_checks, plan
 from .running.profiles import Profile, profile_named
 from .running.shadowed_modules import hiding
+from .running.suggestions import one_of
 from .session import Session
 from .verdict import CannotTell, Diagnosis, Finding, Status, Verdict
 
@@ -42,7 +44,8 @@ class Settings:
 
     sessions: how many world sizes, or adapters, may be at work at once. An adapter that does not promise to share its host
     has one at a time. most_hangs: so many checks of a facet may hang, at the cost of a deadline each, and fewer of the next
-    facets and world sizes; those after them are skipped (hang_budget.py). None for no limit.
+    facets and world sizes; those after them are skipped (hang_budget.py). None for no limit. level: which checks run,
+    and on which models.
     """
 
     profile: Profile = field(default_factory=lambda: profile_named("default"))
@@ -51,6 +54,7 @@ class Settings:
     launcher: Launcher | None = None
     sessions: int = 1
     most_hangs: int | None = 5
+    level: Level = Level.STANDARD
 
 
 def run_check(session: Session, check: Check, expected: Expectations | Mapping[str, str] | None = None) -> Verdict:
@@ -59,6 +63,11 @@ def run_check(session: Session, check: Check, expected: Expectations | Mapping[s
         expected = Expectations(expected or {}, (*installed_checks(), check))
     began, jobs = time.monotonic(), session.jobs_run
     session.asked.clear()
+    if check is not RANKS_START:
+        if session.starts == 0:
+            session.start()  # which promises are made, the ranks may know better
+        if reason := session.withdraws(check.needs):
+            return Verdict(session.adapter.name, session.world_size, check.name, check.family, "skipped", reason=reason)
     status: Status = "passed"
     reason, finding = "", None
     try:
@@ -87,9 +96,16 @@ def run_check(session: Session, check: Check, expected: Expectations | Mapping[s
         reason,
         finding.diagnosis if finding else None,
         finding.job if finding else None,
-        left_out(session.adapter.capabilities, session.asked) if status == "passed" else (),
+        _not_covered(session) if status == "passed" else (),
     )
     return expected.applied(verdict)
+
+
+def _not_covered(session: Session) -> tuple[str, ...]:
+    """What a check left out that has passed: for want of a promise, or at this level."""
+    promised, asked = session.adapter.capabilities, session.asked
+    features = beyond(promised, session.level) if "model_features" in asked else ()
+    return (*left_out(promised, asked), *sorted(f"{name} models, at level {session.level}" for name in features))
 
 
 class CheckRunner:
@@ -116,6 +132,7 @@ class CheckRunner:
             random_seed=settings.random_seed,
             launcher=settings.launcher,
             templates=templates,
+            level=settings.level,
         )
 
     def verdict(self, item: Item, expected: Expectations = NOTHING_EXPECTED) -> Verdict:
@@ -247,7 +264,7 @@ def run_checks(
     settings = settings or Settings()
     every = installed_checks()
     sizes = settings.profile.world_sizes if world_sizes is None else tuple(world_sizes)
-    items = plan(adapter, sizes, select(every, checks), settings.launcher)
+    items = plan(adapter, sizes, select(every, checks), settings.launcher, settings.level)
     yield from run_items(items, settings, Expectations(expected_failures or {}, every))
 
 
@@ -258,7 +275,9 @@ def check_adapter(
     profile: str = "default",
     expected_failures: Mapping[str, str] | None = None,
     random_seed: int | None = None,
+    level: str = "standard",
 ) -> list[Verdict]:
     """Check an adapter; the verdicts of all checks at all world sizes. `all(v.ok for v in ...)` says whether it is right."""
-    settings = Settings(profile_named(profile), random_seed=random_seed)
+    chosen = LEVELS[one_of(level, LEVELS, "level")]
+    settings = Settings(profile_named(profile), random_seed=random_seed, level=chosen)
     return list(run_checks(adapter, world_sizes, checks or (), settings=settings, expected_failures=expected_failures))

@@ -18,13 +18,15 @@ from typing import Self
 
 from .contract import Capabilities
 from .contract.adapter import Adapter
-from .contract.narrowing import watched
+from .contract.narrowing import watched, withdrawn
+from .contract.needs import Need
 from .job import Job
 from .launchers.base import Launcher, OverTcp
 from .launchers.multiprocess import Multiprocessing
 from .launchers.processes import Processes
 from .launchers.templates import Templates
 from .launchers.trial import Trial, run_trial
+from .levels import Level, at_level
 from .ranks.answers_and_hangs import gathered
 from .ranks.attaching import StartFailed
 from .ranks.hard_start import LEAST_SECONDS, HardStart, of_neighbours
@@ -48,7 +50,8 @@ class Session:
     check runs.
     random_seed: None derandomizes drawing. launcher: instead of the adapter's own. home: where the ranks live, if they are to
     see other code than this process. templates: ranks that are plain processes are forked from these. capabilities: promises to
-    be judged in place of the adapter's own.
+    be judged in place of the adapter's own. level: whose features models have.
+    lacks: promises that the ranks take back when they start, with why.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class Session:
         home: Interpreter | None = None,
         templates: Templates | None = None,
         capabilities: Capabilities | None = None,
+        level: Level = Level.STANDARD,
     ) -> None:
         self.adapter, self.reference = resolve(adapter if isinstance(adapter, str) else reference_of(adapter))
         self.world_size = world_size
@@ -76,7 +80,10 @@ class Session:
         if capabilities is not None:
             self.adapter = replace(self.adapter, capabilities=capabilities)
         self.asked: set[str] = set()
-        self._capabilities = watched(self.adapter.capabilities, self.asked.add)
+        self.lacks: dict[str, str] = {}
+        self.level = level
+        self._promised = self.adapter.capabilities
+        self._capabilities = watched(at_level(self._promised, level), self.asked.add)
         self.jobs_run = 0
         self.starts = 0
         self._launcher = launcher or self.adapter.launcher
@@ -96,8 +103,14 @@ class Session:
 
     @property
     def capabilities(self) -> Capabilities:
-        """The adapter's promises; `asked` holds the names of those that were asked for."""
+        """The adapter's promises, less those that its ranks lack or the level leaves out; `asked` has the names of those
+        that were asked for.
+        """
         return self._capabilities
+
+    def withdraws(self, needs: Iterable[Need]) -> str:
+        """Why the ranks lack a promise that is needed, once they have started; empty if they lack none."""
+        return withdrawn(needs, self._promised, self.lacks, self.world_size) if self.lacks else ""
 
     @property
     def parent(self) -> bool:
@@ -125,6 +138,7 @@ class Session:
             launcher=self._launcher,
             home=self._home,
             capabilities=self.adapter.capabilities,
+            level=self.level,
         )
 
     def __enter__(self) -> Self:
@@ -292,6 +306,14 @@ class Session:
             raise
         self._world = world
         self._connecting = max(self._connecting, took)
+        self._narrow(world.lacks)
+
+    def _narrow(self, lacks: dict[str, str]) -> None:
+        if lacks == self.lacks:
+            return
+        self.lacks = lacks
+        self.adapter = replace(self.adapter, capabilities=self._promised.without(lacks))
+        self._capabilities = watched(at_level(self.adapter.capabilities, self.level), self.asked.add)
 
     def close(self, *, orderly: bool = True) -> None:
         """Let the ranks finish (orderly), then make sure that none is left. Safe to call twice."""

@@ -95,10 +95,11 @@ class Worker:
             problems = problems_of_facets(facets, adapter.capabilities, self._context)
             causes = [cause.to_plain() for cause in causes_of_facets(facets, self._context)]
         except BaseException as error:
-            jobs.send(codec.encode({"problems": [_short(error)], "error": _readable(error), "causes": []}))
+            jobs.send(codec.encode({"problems": [_short(error)], "error": _readable(error), "causes": [], "lacks": {}}))
             return
         gc.freeze()  # what start-up made stays: the collector need not walk it again for every few Jobs
-        jobs.send(codec.encode({"problems": problems, "error": "", "causes": causes}))
+        lacks = {} if problems else dict(facets.lacks)
+        jobs.send(codec.encode({"problems": problems, "error": "", "causes": causes, "lacks": lacks}))
         while True:
             message = jobs.receive()
             if not message:

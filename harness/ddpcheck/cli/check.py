@@ -13,6 +13,7 @@ from rich.console import Console
 
 from ..checks import select
 from ..launchers.base import Launcher
+from ..levels import LEVELS, Level
 from ..run import Settings, run_items
 from ..running.adapter_lookup import known_adapters
 from ..running.expected_failures import Expectations
@@ -58,6 +59,14 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     type=click.Choice(list(PROFILES)),
     help="How many Jobs are drawn, and the world sizes.",
 )
+@click.option(
+    "--level",
+    "level_name",
+    default=str(Level.STANDARD),
+    show_default=True,
+    type=click.Choice(list(LEVELS)),
+    help="How much is judged: plain models and the commonest laws only, all, or all with no Job saved.",
+)
 @click.option("--seed", type=SEED, help="Draw other Jobs. Default: every run draws the same Jobs.")
 @click.option("-x", "--exitfirst", is_flag=True, help="Stop at the first failure.")
 @click.option(
@@ -101,6 +110,7 @@ def command(
     world_sizes: tuple[int, ...] | None,
     patterns: tuple[str, ...],
     profile: str,
+    level_name: str,
     seed: int | None,
     exitfirst: bool,
     deadline: float,
@@ -123,14 +133,16 @@ def command(
             raise ValueError(
                 f"name an adapter to check: {', '.join(sorted(known_adapters()))}, or your own module:attribute"
             )
-        how = profile_named(profile)
+        how, level = profile_named(profile), LEVELS[level_name]
         sizes = world_sizes or how.world_sizes
         launcher = _launcher(out, launcher_name, attach, sizes, adapters)
-        settings = Settings(how, deadline, seed, launcher, sessions or (1 if exitfirst else usual_sessions()))
+        settings = Settings(
+            how, deadline, seed, launcher, sessions or (1 if exitfirst else usual_sessions()), level=level
+        )
         every = installed_checks()
         expectations = Expectations(named_reasons(expected), every)
         chosen = select(every, patterns)
-        items = [item for name in adapters for item in plan(name, sizes, chosen, launcher)]
+        items = [item for name in adapters for item in plan(name, sizes, chosen, launcher, level)]
         _told_apart(items, len(adapters))
         _promise_something(items)
     began = time.monotonic()
@@ -144,6 +156,7 @@ def command(
     described = {
         "profile": how.name,
         "effort": how.effort,
+        "level": level_name,
         "seed": seed,
         "deadline": deadline,
         "launcher": launcher.name if launcher else "each adapter's own",

@@ -10,8 +10,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..causes import KINDS, Kind
+from ..checks import Check
 from ..contract import GROUPS, Capabilities, promises_of
 from ..docstrings import docstring
+from ..levels import LEVELS, Level
 from ..running.adapter_lookup import UnusableAdapter, known_adapters, missing_modules, resolve
 from ..running.launcher_lookup import description, installed_launchers, launcher_named
 from ..running.planning import installed_checks
@@ -58,15 +60,16 @@ def checks(family: str | None) -> None:
             out.print(f"[bold]{escape(name)}[/]")
             for check in every:
                 if check.family == name:
-                    _show_check(out, check.name, check.sentence, tuple(map(str, check.needs)))
+                    _show_check(out, check)
     out.print(f"\n{len(every)} checks; run one with: ddpcheck check ADAPTER --check NAME")
 
 
-def _show_check(out: Console, name: str, sentence: str, needs: tuple[str, ...]) -> None:
-    out.print(f"  [cyan]{escape(name)}[/]")
-    out.print(f"      {escape(sentence)}", soft_wrap=True)
-    if needs:
-        out.print(f"      needs: {escape(', '.join(needs))}", style="dim", soft_wrap=True)
+def _show_check(out: Console, check: Check) -> None:
+    basic = " (level basic)" * (check.level == Level.BASIC)
+    out.print(f"  [cyan]{escape(check.name)}[/]{basic}")
+    out.print(f"      {escape(check.sentence)}", soft_wrap=True)
+    if check.needs:
+        out.print(f"      needs: {escape(', '.join(map(str, check.needs)))}", style="dim", soft_wrap=True)
 
 
 @command.command()
@@ -153,11 +156,17 @@ def launchers() -> None:
 
 @command.command()
 def profiles() -> None:
-    """How hard to look."""
+    """How hard to look (--profile), and how much is judged (--level)."""
     table = _table("profile", "Jobs per check", "world sizes", "use")
     for profile in PROFILES.values():
         table.add_row(profile.name, str(profile.effort), ", ".join(map(str, profile.world_sizes)), profile.sentence)
-    console().print(table)
+    out = console()
+    out.print(table)
+    levels = _table("level", "what is judged")
+    for name, level in LEVELS.items():
+        levels.add_row(name, level.sentence)
+    out.print()
+    out.print(levels)
 
 
 def _table(*names: str) -> Table:

@@ -262,7 +262,8 @@ class Facets:
 
     counts: "bytes" and "messages" sent to other ranks, and "collectives" begun, on this rank since connect(). Bytes that
     another rank reads from shared memory are sent as well. close: called once, at the end, on every rank, on some sooner: what
-    was sent before still arrives; afterwards nothing may keep the process from ending.
+    was sent before still arrives; afterwards nothing may keep the process from ending. lacks: promises of Capabilities that turn
+    out not to be made here, by name, each with its reason, such as "MyDDP has no no_sync()": their checks are skipped.
     """
 
     rank: int
@@ -276,6 +277,7 @@ class Facets:
     make_streams: MakeStreams | None = None
     counts: Callable[[], Mapping[str, int]] | None = None
     close: Callable[[], None] | None = None
+    lacks: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ A promise made is a promise checked; one not made is a visible skip that names i
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, TypeVar
@@ -75,6 +76,11 @@ class Capabilities:
         for group, values in inside.items():
             made[group] = replace(made.get(group, getattr(self, group)), **values)
         return replace(self, **made)
+
+    def without(self, names: Iterable[str]) -> Capabilities:
+        """These capabilities with the promises of these names not made."""
+        defaults = {each.name: each.default for group in GROUPS.values() for each in promises_of(group)}
+        return self.but(**{name: defaults[name] for name in names})
 
     def of_facets(self, *names: str) -> Capabilities:
         """These capabilities with the facets of these names only; a facet that was not offered promises nothing of its own."""

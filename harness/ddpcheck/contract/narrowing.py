@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from .capabilities import GROUP_OF, GROUPS, Capabilities, promises_of
+from .needs import Need
 from .promises import Promises
 
 OPTIONAL_CALLS: dict[str, str] = {
@@ -35,6 +36,20 @@ def left_out(capabilities: Capabilities, asked: Collection[str]) -> tuple[str, .
 def _unpromised(capabilities: Capabilities, name: str) -> bool:
     group = getattr(capabilities, GROUP_OF[name])
     return group.offered and getattr(group, name) is False
+
+
+def withdrawn(needs: Iterable[Need], capabilities: Capabilities, lacks: Mapping[str, str], world_size: int) -> str:
+    """Why one of these needs is not met: the ranks lack a promise that the capabilities make. Empty if all are met."""
+    left = capabilities.without(lacks)
+    for need in needs:
+        reason = need.lacking(left, world_size)
+        if reason is None:
+            continue
+        for name, why in lacks.items():
+            if need.lacking(capabilities.without(set(lacks) - {name}), world_size) is None:
+                return f"{reason}: {why}"
+        return reason
+    return ""
 
 
 def watched(capabilities: Capabilities, note: Callable[[str], None]) -> Capabilities:

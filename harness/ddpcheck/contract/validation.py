@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ..causes import Cause
 from ..causes import lifecycle as causes
-from . import CONTRACT, GROUPS, Capabilities, promises_of
+from . import CONTRACT, GROUP_OF, GROUPS, Capabilities, promises_of
 from .adapter import Facets
 from .rank_context import RankContext
 
@@ -150,6 +150,11 @@ def problems_of_facets(facets: Any, capabilities: Capabilities, context: RankCon
     for facet, name in _FACET_FIELDS.items():
         if facet in capabilities.facets and not callable(getattr(facets, name)):
             found.append(f"promises the facet {facet}, but Facets.{name} is {getattr(facets, name)!r}{_OR_LESS}")
+    found += [
+        f"Facets.lacks has {name!r}, but Capabilities has no promise of that name"
+        for name in facets.lacks
+        if name not in GROUP_OF
+    ]
     if capabilities.world.counts_traffic and not callable(facets.counts):
         found.append(f"promises counts_traffic, but Facets.counts is {facets.counts!r}")
     if "collectives" in capabilities.facets:

@@ -45,7 +45,7 @@ TORCH_PROMISES = TYPICAL.of_facets("replica").but(
     clipping=True, checkpoint=True, zeroes_gradients=True, refuses_options=True, shares_host=True
 )
 """What torch_adapter promises by default: clipping, checkpoints and both forms of zero_grad work on any wrapped module, options
-are parameters of `wrap`, and torch's process groups meet at MASTER_PORT.
+are parameters of `wrap`, and torch's process groups meet at MASTER_PORT. What the wrapper turns out to lack is not promised.
 """
 
 _TIMEOUT = timedelta(seconds=30)
@@ -74,6 +74,7 @@ def torch_adapter(
     backend: str = "gloo",
     device: str = "auto",
     start: Callable[[RankContext], object] | None = None,
+    place: Callable[[RankContext], tuple[int, int]] | None = None,
     launcher: Launcher | None = None,
     requires: tuple[str, ...] = ("torch",),
     description: str = "",
@@ -86,8 +87,9 @@ def torch_adapter(
                     auxiliary_head is promised, a tuple of them. wrap's further parameters, if any, are the options that a
                     user may set. If it is an nn.Module, it is the one whose eval() and train() are called around an evaluation,
                     and have to reach the module. On the CPU its inputs lie in the caller's arrays.
-    capabilities    the promises; the facets among them follow from these arguments. With unfreezing the optimizer has the
-                    frozen parameters from the start, and requires_grad is switched.
+    capabilities    the promises; the facets among them follow from these arguments. The result of wrap needs no
+                    no_sync(), join() or state_dict(): without one its promises are not made, and their checks are skipped.
+                    With unfreezing the optimizer has the frozen parameters from the start, and requires_grad is switched.
     no_sync         the context in which backward does not communicate, which may be nested; by default the wrapper's own
                     no_sync().
     after_backward  called after each backward outside no_sync, for engines with an explicit call to synchronise.
@@ -103,6 +105,8 @@ def torch_adapter(
     device          of the module and its batches: "auto" (the rank's GPU under nccl, else the CPU), or a kind, such as
                     "cuda": ranks of one host share its GPUs where there are fewer, which nccl refuses and gloo allows.
     start           brings up the engine's own communication instead; RANK, WORLD_SIZE, MASTER_ADDR and so on are set.
+    place           the rank and the world size that the engine's own communication has; by default those of torch.distributed,
+                    or of the RankContext where start has brought up no process group.
     """
     given = {
         "replica": wrap,
@@ -121,7 +125,8 @@ def torch_adapter(
         # Errors are raised as well; torch's own hints on the terminal (DDP's on find_unused_parameters, say) are noise.
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         import torch
-        import torch.distributed as dist
+
+        from .absent_methods import promises_without_method
 
         torch.set_num_threads(1)
         _export(context)
@@ -134,10 +139,10 @@ def torch_adapter(
             # The process's first optimizer imports torch's compiler, and its first tensor on a GPU starts that up, for a
             # second or more each: here, not in a timed Job.
             torch.optim.SGD([torch.zeros(1, device=home)])
-        connected = dist.is_initialized()
+        rank, world_size = (place or _place)(context)
         return Facets(
-            rank=dist.get_rank() if connected else 0,
-            world_size=dist.get_world_size() if connected else 1,
+            rank=rank,
+            world_size=world_size,
             collectives=collectives() if collectives else None,
             make_sampler=sampler,
             make_replica=_replica_maker(context.rank, home, wrap, models or {}, hooks, promises.replica.unfreezing)
@@ -147,6 +152,7 @@ def torch_adapter(
             compute_score=scores,
             train=trainer,
             close=_stop_process_group,
+            lacks=promises_without_method(wrap, home, promises, no_sync=no_sync) if wrap else {},
         )
 
     return Adapter(name, connect, promises, launcher or Processes(preload=_SLOW_TO_IMPORT), requires, description)
@@ -226,6 +232,14 @@ def _replica_maker(
         )
 
     return make_replica
+
+
+def _place(context: RankContext) -> tuple[int, int]:
+    import torch.distributed as dist
+
+    if dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    return context.rank, context.world_size
 
 
 def _export(context: RankContext) -> None:

@@ -99,13 +99,7 @@ class TorchReplica:
     def _engines_no_sync(self) -> AbstractContextManager[Any]:
         if self._hooks.no_sync is not None:
             return self._hooks.no_sync(self._wrapped)
-        try:
-            return self._wrapped.no_sync()  # type: ignore[no-any-return]
-        except AttributeError:
-            raise NotImplementedError(
-                f"{type(self._wrapped).__name__} has no no_sync(): give torch_adapter(no_sync=lambda wrapped: ...), "
-                "or leave no_sync out of the promises: capabilities=TORCH_PROMISES.but(no_sync=False)"
-            ) from None
+        return self._wrapped.no_sync()  # type: ignore[no-any-return]  # the wrapper's own, if it has one
 
     def join(self) -> AbstractContextManager[Any]:
         return self._wrapped.join()  # type: ignore[no-any-return]  # the wrapper's own, if it promises one

@@ -115,8 +115,10 @@ def _check_hello(hello: _Hello, found: Mapping[tuple[int, str], object], world_s
         raise StartFailed([f"two processes say that they are rank {hello['rank']}"])
 
 
-def all_connected(links: Sequence[RankLink], launched: Launched, limit: float, grace: float) -> None:
+def all_connected(links: Sequence[RankLink], launched: Launched, limit: float, grace: float) -> dict[str, str]:
     """Wait until connect() has returned on every rank, at most until `limit`, and `grace` seconds once one has failed.
+
+    Returns the promises that some rank lacks, with why.
 
     StartFailed with all problems of all ranks. Who waits for another rank is told much before somebody with a slow disk is.
     """
@@ -126,6 +128,7 @@ def all_connected(links: Sequence[RankLink], launched: Launched, limit: float, g
     details: list[str] = []
     causes: list[Cause] = []
     fates: dict[int, RankTrace] = {}
+    lacks: dict[str, str] = {}
     pending = {link.jobs.fileno(): link for link in links}
     poller = select.poll()
     for file in pending:
@@ -151,6 +154,7 @@ def all_connected(links: Sequence[RankLink], launched: Launched, limit: float, g
                 answer = codec.decode(frame)
                 problems += [f"rank {link.rank}: {text}" for text in answer["problems"]]
                 causes += map(Cause.from_plain, answer["causes"])
+                lacks |= answer["lacks"]
                 if answer["problems"]:
                     text = answer["error"] or "; ".join(answer["problems"])
                     outcome: Outcome = "raised" if answer["error"] else "invalid"
@@ -174,6 +178,7 @@ def all_connected(links: Sequence[RankLink], launched: Launched, limit: float, g
         raise StartFailed(
             told_together(problems), *told_together(details), launched.output(), ranks=fates, causes=causes
         )
+    return lacks
 
 
 _OF_A_RANK = re.compile(r"rank (\d+)(.*)", re.DOTALL)

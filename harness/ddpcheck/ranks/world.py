@@ -22,10 +22,11 @@ from .rank_link import RankLink
 
 
 class LaunchedRanks:
-    """Ranks that start together, and of which nothing is left after stop()."""
+    """Ranks that start together, and of which nothing is left after stop(). lacks: promises that they do not make, with why."""
 
     def __init__(self, launcher: Launcher, world_size: int) -> None:
         self.links: list[RankLink] = []
+        self.lacks: dict[str, str] = {}
         self._launcher = launcher
         self._world_size = world_size
         self._launched: Launched | None = None
@@ -72,7 +73,7 @@ class LaunchedRanks:
                 hard.let_in(self.links, socket.gethostname())
                 limit = min(limit, time.monotonic() + connect_seconds)
             since = time.monotonic()
-            all_connected(self.links, self._launched, limit, grace)
+            self.lacks = all_connected(self.links, self._launched, limit, grace)
             return time.monotonic() - since
         except BaseException:
             self.stop()

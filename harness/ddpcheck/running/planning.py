@@ -10,6 +10,7 @@ from ..checks import Check, missing
 from ..contract.adapter import Adapter
 from ..docstrings import sentence
 from ..launchers.base import Launcher
+from ..levels import Level
 from ..session import Session
 from .adapter_lookup import missing_modules, reference_of, resolve
 
@@ -22,7 +23,7 @@ def check_ranks_start(session: Session) -> None:
         session.start()
 
 
-RANKS_START = Check("check_ranks_start", "ranks", (), sentence(check_ranks_start), check_ranks_start)
+RANKS_START = Check("check_ranks_start", "ranks", (), sentence(check_ranks_start), check_ranks_start, Level.BASIC)
 """Runs first at every world size: nothing else can be said of ranks that do not start."""
 
 
@@ -58,6 +59,7 @@ def plan(
     world_sizes: Iterable[int],
     checks: Iterable[Check],
     launcher: Launcher | None = None,
+    level: Level = Level.STANDARD,
 ) -> list[Item]:
     """Every item, world size by world size, with the reason for each that will be skipped."""
     made, reference = resolve(adapter if isinstance(adapter, str) else reference_of(adapter))
@@ -67,9 +69,13 @@ def plan(
     for world_size in world_sizes:
         nowhere = unusable or made.capabilities.refuses(world_size) or ""
         for check in (RANKS_START, *chosen):
-            lacks = missing(check, made.capabilities, world_size)
-            items.append(Item(made, reference, world_size, check, nowhere or lacks or ""))
+            lacks = missing(check, made.capabilities, world_size) or _above(check, level)
+            items.append(Item(made, reference, world_size, check, nowhere or lacks))
     return items
+
+
+def _above(check: Check, level: Level) -> str:
+    return f"left out at --level {level}; it runs at {check.level}" if check.level > level else ""
 
 
 def _unusable(adapter: Adapter, launcher: Launcher) -> str:

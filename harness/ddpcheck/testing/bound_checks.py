@@ -12,12 +12,14 @@ import pytest
 from ..checks import select
 from ..contract.adapter import Adapter
 from ..launchers.templates import Templates
+from ..levels import LEVELS
 from ..run import CheckRunner, Settings
 from ..running.adapter_lookup import UnusableAdapter
 from ..running.expected_failures import Expectations
 from ..running.failure_files import FailureFiles, replay_command
 from ..running.planning import Item, installed_checks, plan
 from ..running.profiles import profile_named
+from ..running.suggestions import one_of
 from ..verdict import Verdict
 
 _PLACES = pytest.StashKey[dict[tuple[str, int], "CheckTarget"]]()
@@ -85,6 +87,7 @@ def bound_checks(
 ) -> list[Any]:
     """The parameter sets (place, bound check) of a test. ValueError if something is named wrongly."""
     profile = profile_named(str(config.getoption("--ddp-profile")))
+    level = LEVELS[one_of(str(config.getoption("--ddp-level")), LEVELS, "level")]
     sizes = list(world_sizes or _sizes(config.getoption("--ddp-world-sizes")) or profile.world_sizes)
     every = installed_checks()
     expected = Expectations(expected_failures, every)
@@ -94,11 +97,11 @@ def bound_checks(
     cases = []
     for adapter in adapters:
         try:
-            items = plan(adapter, sizes, chosen)
+            items = plan(adapter, sizes, chosen, level=level)
         except UnusableAdapter as error:
             raise ValueError(str(error)) from error
         for item in items:
-            fresh = CheckTarget(item.adapter.name, item.reference, item.world_size, Settings(profile))
+            fresh = CheckTarget(item.adapter.name, item.reference, item.world_size, Settings(profile, level=level))
             place = places.setdefault((item.reference, item.world_size), fresh)
             marks = [pytest.mark.skip(reason=item.skip)] if item.skip else []
             cases.append(pytest.param(place, BoundCheck(item, place, expected, failures), id=item.name, marks=marks))

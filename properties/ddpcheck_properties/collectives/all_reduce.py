@@ -21,6 +21,7 @@ from ddpcheck.job import (
     SendRecv,
     TensorSpec,
 )
+from ddpcheck.levels import Level
 
 from ..drawing import for_all, for_each, takes_its_time
 from ..strategies_collectives import (
@@ -55,31 +56,37 @@ POOL = 16
 """Calls by which a buffer of a pool has its turn again."""
 
 
-@law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.reductions("sum"))
+@law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.reductions("sum"), level=Level.BASIC)
 def check_all_reduce_sums_exactly(session: Session) -> None:
     """All-reduce gives every rank the exact sum of all ranks' arrays, for every shape, dtype and memory layout."""
     _exact(session, "sum")
 
 
-@law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.reductions("mean"), FLOATS)
+@law(
+    "collectives",
+    needs.collectives.operations("all_reduce"),
+    needs.collectives.reductions("mean"),
+    FLOATS,
+    level=Level.BASIC,
+)
 def check_all_reduce_gives_the_exact_mean(session: Session) -> None:
     """All-reduce gives every rank the exact mean when values are multiples of the world size."""
     _exact(session, "mean")
 
 
-@law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.reductions("min"))
+@law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.reductions("min"), level=Level.BASIC)
 def check_all_reduce_gives_the_minimum(session: Session) -> None:
     """All-reduce gives every rank the element-wise minimum."""
     _exact(session, "min")
 
 
-@law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.reductions("max"))
+@law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.reductions("max"), level=Level.BASIC)
 def check_all_reduce_gives_the_maximum(session: Session) -> None:
     """All-reduce gives every rank the element-wise maximum."""
     _exact(session, "max")
 
 
-@law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.reductions("prod"))
+@law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.reductions("prod"), level=Level.BASIC)
 def check_all_reduce_multiplies_exactly(session: Session) -> None:
     """All-reduce gives every rank the exact product."""
     _exact(session, "prod")
@@ -102,7 +109,7 @@ def check_all_reduce_keeps_the_precision_of_its_dtype(session: Session) -> None:
     for_each(session, jobs_of_dtypes, results_hold)
 
 
-@law("collectives", needs.collectives.operations("all_reduce"))
+@law("collectives", needs.collectives.operations("all_reduce"), level=Level.BASIC)
 def check_all_reduce_of_large_tensors_is_exact(session: Session) -> None:
     """All-reduce is exact for tensors larger than 64 KiB, 1 MiB and 4 MiB, for each reduction and memory layout, with small
     tensors in between.
@@ -160,7 +167,7 @@ def check_nan_propagates_in_minimum_and_maximum(session: Session) -> None:
     _not_finite(session, ("min", "max"))
 
 
-@law("collectives", needs.collectives)
+@law("collectives", needs.collectives, level=Level.BASIC)
 def check_collectives_do_not_change_their_arguments(session: Session) -> None:
     """No collective changes its argument. Every result is a new array, which no later collective overwrites.
 

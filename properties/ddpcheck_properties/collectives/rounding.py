@@ -12,6 +12,7 @@ from ddpcheck import expect
 from ddpcheck.checks import law
 from ddpcheck.contract import Determinism, needs
 from ddpcheck.job import AllReduce, Job, TensorSpec, Wait
+from ddpcheck.levels import Level
 from ddpcheck.trace import Trace
 
 from ..drawing import for_all
@@ -39,6 +40,7 @@ def check_all_reduce_of_real_values_is_within_rounding(session: Session) -> None
     needs.world.determinism(Determinism.BETWEEN_RANKS),
     needs.ranks(2),
     FLOATS,
+    level=Level.BASIC,
 )
 def check_all_reduce_is_bitwise_equal_on_all_ranks(session: Session) -> None:
     """All-reduce of real values gives every rank the same bits. Replicas that differ in the last bit drift apart."""

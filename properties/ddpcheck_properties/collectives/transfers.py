@@ -22,6 +22,7 @@ from ddpcheck.job import (
     Sleep,
     TensorSpec,
 )
+from ddpcheck.levels import Level
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
@@ -61,7 +62,7 @@ VERY_LATE = 1.2
 """Longer than a second, which nobody may take for an end."""
 
 
-@law("collectives", needs.collectives.operations("broadcast"))
+@law("collectives", needs.collectives.operations("broadcast"), level=Level.BASIC)
 def check_broadcast_gives_every_rank_the_root_array(session: Session) -> None:
     """Broadcast gives every rank the root's array, bit for bit, from every root and for every value of the dtype."""
     world, promised = session.world_size, session.capabilities
@@ -79,7 +80,7 @@ def check_broadcast_gives_every_rank_the_root_array(session: Session) -> None:
     for_all(session, jobs(world, broadcasts(world, promised, (None,))), results_hold, examples=examples, share=0.5)
 
 
-@law("collectives", needs.collectives.operations("all_gather"))
+@law("collectives", needs.collectives.operations("all_gather"), level=Level.BASIC)
 def check_all_gather_stacks_in_rank_order(session: Session) -> None:
     """All-gather gives every rank the arrays of all ranks, bit for bit, in rank order."""
     world, promised = session.world_size, session.capabilities
@@ -93,7 +94,7 @@ def check_all_gather_stacks_in_rank_order(session: Session) -> None:
     for_all(session, jobs(world, all_gathers(world, promised, (None,))), results_hold, examples=examples, share=0.5)
 
 
-@law("collectives", needs.collectives.operations("reduce_scatter"))
+@law("collectives", needs.collectives.operations("reduce_scatter"), level=Level.BASIC)
 def check_reduce_scatter_gives_each_rank_its_block(session: Session) -> None:
     """Reduce-scatter gives rank r the r-th block of rows of the exact reduction."""
     world, promised = session.world_size, session.capabilities
@@ -131,7 +132,7 @@ def check_reduce_scatter_gives_each_rank_its_block(session: Session) -> None:
     for_all(session, jobs(world, reduce_scatters(world, promised, (None,))), results_hold, examples=examples, share=0.5)
 
 
-@law("collectives", needs.collectives.operations("barrier"), needs.ranks(2))
+@law("collectives", needs.collectives.operations("barrier"), needs.ranks(2), level=Level.BASIC)
 def check_barrier_waits_for_every_rank(session: Session) -> None:
     """No rank leaves a barrier before every rank has entered it, whichever rank is late, and for any number of barriers in a
     row.
@@ -159,7 +160,7 @@ def check_barrier_waits_for_every_rank(session: Session) -> None:
     for_each(session, drawn, results_hold)
 
 
-@law("collectives", needs.collectives.operations("send_recv"), needs.ranks(2))
+@law("collectives", needs.collectives.operations("send_recv"), needs.ranks(2), level=Level.BASIC)
 def check_send_recv_delivers_messages_unchanged(session: Session) -> None:
     """Every message arrives bit for bit as it was sent: between all pairs of ranks, in both directions, round a ring, and
     several in a row.
@@ -192,7 +193,7 @@ def check_send_recv_delivers_messages_unchanged(session: Session) -> None:
     for_all(session, jobs(world, send_recvs(world, promised), 1, 4), results_hold, examples=examples, share=0.5)
 
 
-@law("collectives", needs.collectives)
+@law("collectives", needs.collectives, level=Level.BASIC)
 def check_consecutive_collectives_are_independent(session: Session) -> None:
     """Consecutive collectives of different kinds and sizes each give their own result. Nothing is left over from one to the
     next.

@@ -14,6 +14,7 @@ from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Backward, CloseWindow, Job, OpenWindow, Operation, OptimizerSpec, Step, ZeroGrad
+from ddpcheck.levels import Level
 from ddpcheck.models.spec import Activation, BatchNorm, Layer, Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
@@ -58,7 +59,7 @@ def check_accumulation_counts_every_micro_batch_once(session: Session) -> None:
     for_all(session, windows(world, promised), as_one_process(promised), examples=fitting(session, jobs))
 
 
-@law("accumulation", needs.replica)
+@law("accumulation", needs.replica, level=Level.BASIC)
 def check_accumulation_without_no_sync_sums_gradients(session: Session) -> None:
     """Several synchronised backwards without zero_grad add up to the sum of the large batches' gradients."""
     world, promised = session.world_size, session.capabilities

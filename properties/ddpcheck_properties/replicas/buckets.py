@@ -12,6 +12,7 @@ from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
+from ddpcheck.levels import Level
 from ddpcheck.models.spec import Activation, Layer, Linear, ModelSpec, Scale
 from ddpcheck.oracle import Oracle
 from ddpcheck.trace import Trace
@@ -40,7 +41,7 @@ LONG = "a_layer_" * 9
 """72 letters, more than some keep of a name."""
 
 
-@law("buckets", needs.replica, needs.replica.model_features("scale"))
+@law("buckets", needs.replica, needs.replica.model_features("scale"), level=Level.BASIC)
 def check_full_and_overflowing_buckets_are_exact(session: Session) -> None:
     """Gradients are exact for equally sized tensors that together fill a bucket of any size exactly, or overflow it."""
     world, promised = session.world_size, session.capabilities
@@ -49,7 +50,7 @@ def check_full_and_overflowing_buckets_are_exact(session: Session) -> None:
     for_each(session, fitting(session, jobs), as_one_process(promised))
 
 
-@law("buckets", needs.replica)
+@law("buckets", needs.replica, level=Level.BASIC)
 def check_gradients_of_every_tensor_size_are_exact(session: Session) -> None:
     """Gradients are exact for tensors of every size up to 66 elements and of odd sizes in every octave beyond. They are also
     exact for one tensor as large as a bucket of any usual size.
@@ -65,7 +66,7 @@ def check_gradients_of_every_tensor_size_are_exact(session: Session) -> None:
     for_each(session, fitting(session, jobs), as_one_process(promised))
 
 
-@law("buckets", needs.replica, needs.replica.model_features("scale"))
+@law("buckets", needs.replica, needs.replica.model_features("scale"), level=Level.BASIC)
 def check_many_small_tensors_are_trained_exactly(session: Session) -> None:
     """Gradients are exact at every step for a model of three hundred small tensors, and for tensors whose names differ only
     in the last letters. Steps, accumulation, clipping and checkpoints neither omit nor mix up any of 120 tensors.
@@ -83,7 +84,7 @@ def check_many_small_tensors_are_trained_exactly(session: Session) -> None:
     for_each(session, fitting(session, jobs), as_one_process(promised))
 
 
-@law("buckets", needs.replica)
+@law("buckets", needs.replica, level=Level.BASIC)
 def check_gradients_stay_exact_after_many_backwards(session: Session) -> None:
     """Gradients of the 40th backward and the 40th step are as exact as the first: no counter overflows, no period repeats, no
     state remains. At two ranks, so are the 256th backward (where a byte wraps), the 130th Adam step, and one step after it on

@@ -19,6 +19,7 @@ from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, Determinism, needs
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import Backward, Job, Observe, Operation, ZeroGrad
+from ddpcheck.levels import Level
 from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale
 from ddpcheck.numerics import reduction_bound
 from ddpcheck.oracle import Contributions
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 
-@law("gradients", needs.replica)
+@law("gradients", needs.replica, level=Level.BASIC)
 def check_gradients_equal_the_large_batch_exactly(session: Session) -> None:
     """After backward, every gradient equals, bit for bit, the gradient that one process computes on all ranks' samples.
 
@@ -53,7 +54,7 @@ def check_gradients_equal_the_large_batch_exactly(session: Session) -> None:
     )
 
 
-@law("gradients", needs.replica)
+@law("gradients", needs.replica, level=Level.BASIC)
 def check_gradients_equal_the_large_batch_within_rounding(session: Session) -> None:
     """For real values, every gradient equals the large-batch gradient up to rounding: |got - exact| <= gamma_m sum|terms|.
 
@@ -68,7 +69,7 @@ def check_gradients_equal_the_large_batch_within_rounding(session: Session) -> N
     for_all(session, training_jobs(world, promised, exact=False), as_one_process(promised), examples=examples)
 
 
-@law("gradients", needs.replica, needs.replica.no_sync)
+@law("gradients", needs.replica, needs.replica.no_sync, level=Level.BASIC)
 def check_gradients_are_the_mean_of_local_gradients(session: Session) -> None:
     """A synchronised gradient equals the mean (or sum) of the ranks' local gradients. Only the rounding of the reduction
     itself is allowed.
@@ -94,7 +95,7 @@ def check_gradients_are_the_mean_of_local_gradients(session: Session) -> None:
     for_all(session, drawn, reduction_is_tight(promised), examples=examples)
 
 
-@law("gradients", needs.replica, needs.ranks(2), needs.world.determinism(Determinism.BETWEEN_RANKS))
+@law("gradients", needs.replica, needs.ranks(2), needs.world.determinism(Determinism.BETWEEN_RANKS), level=Level.BASIC)
 def check_gradients_are_bitwise_equal_on_all_ranks(session: Session) -> None:
     """After backward, every gradient has the same bits on all ranks, with any rounding."""
     world, promised = session.world_size, session.capabilities
@@ -117,7 +118,7 @@ def check_uneven_batches_are_weighted_by_size(session: Session) -> None:
     _uneven(session)
 
 
-@law("gradients", needs.replica)
+@law("gradients", needs.replica, level=Level.BASIC)
 def check_large_and_one_element_gradients_are_exact(session: Session) -> None:
     """Gradients are exact at every step for tensors larger than the usual bucket sizes and for one-element tensors beside
     them.
@@ -130,7 +131,7 @@ def check_large_and_one_element_gradients_are_exact(session: Session) -> None:
     for_each(session, fitting(session, jobs), as_one_process(promised))
 
 
-@law("gradients", needs.replica)
+@law("gradients", needs.replica, level=Level.BASIC)
 def check_zero_grad_resets_gradients(session: Session) -> None:
     """After zero_grad, gradients are None or zero. The next backward's gradients contain nothing of the previous backward."""
     world, promised = session.world_size, session.capabilities
@@ -138,7 +139,7 @@ def check_zero_grad_resets_gradients(session: Session) -> None:
     for_all(session, drawn, as_one_process(promised), share=0.3)
 
 
-@law("gradients", needs.replica)
+@law("gradients", needs.replica, level=Level.BASIC)
 def check_backward_does_not_change_parameters(session: Session) -> None:
     """Backward, synchronised or not, changes no bit of any parameter on any rank."""
     world, promised = session.world_size, session.capabilities

@@ -28,6 +28,7 @@ from ddpcheck.job import (
     Save,
     Step,
 )
+from ddpcheck.levels import Level
 from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
 from ddpcheck.values import Array
@@ -46,7 +47,7 @@ MOMENTUM = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
 ADAM = OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
 
 
-@law("replica_sync", needs.replica, needs.ranks(2), needs.replica.broadcasts_parameters)
+@law("replica_sync", needs.replica, needs.ranks(2), needs.replica.broadcasts_parameters, level=Level.BASIC)
 def check_construction_broadcasts_parameters_from_rank_0(session: Session) -> None:
     """A new replica holds rank 0's initial parameters, bit for bit, on every rank, although each rank was given different
     ones.
@@ -81,6 +82,7 @@ def check_construction_broadcasts_frozen_parameters(session: Session) -> None:
     needs.replica.model_features("buffer"),
     needs.ranks(2),
     needs.replica.broadcasts_buffers,
+    level=Level.BASIC,
 )
 def check_construction_broadcasts_buffers(session: Session) -> None:
     """A new replica holds rank 0's buffers, bit for bit, on every rank."""
@@ -95,6 +97,7 @@ def check_construction_broadcasts_buffers(session: Session) -> None:
     needs.replica.model_features("batch_norm"),
     needs.ranks(2),
     needs.replica.broadcasts_buffers,
+    level=Level.BASIC,
 )
 def check_construction_broadcasts_running_statistics(session: Session) -> None:
     """A new replica holds rank 0's running statistics and its integer batch counter, bit for bit, on every rank."""
@@ -126,6 +129,7 @@ def check_rank_0_running_statistics_follow_its_own_batches(session: Session) -> 
     needs.replica.broadcasts_parameters,
     needs.world.determinism(Determinism.BETWEEN_RANKS),
     needs.replica.optimizers("sgd"),
+    level=Level.BASIC,
 )
 def check_predictions_are_equal_on_all_ranks(session: Session) -> None:
     """After training, every rank predicts the same outputs for the same samples. They equal the outputs of one process within

@@ -13,6 +13,7 @@ from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, Determinism, needs
 from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, SetTrainable, Step, ZeroGrad
+from ddpcheck.levels import Level
 from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.oracle import Oracle
 
@@ -31,7 +32,7 @@ MOMENTS = OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.875), eps=0.01)
 """1 - 0.875 is no square of 1 - 0.5, so that the places of eps are told apart in the first step."""
 
 
-@law("trajectories", needs.replica, needs.replica.optimizers("sgd"))
+@law("trajectories", needs.replica, needs.replica.optimizers("sgd"), level=Level.BASIC)
 def check_parameters_after_sgd_steps_are_exact(session: Session) -> None:
     """After a few SGD steps, every parameter equals, bit for bit, that of one process on the whole batch.
 
@@ -68,6 +69,7 @@ def check_adam_matches_one_process(session: Session) -> None:
     needs.ranks(2),
     needs.world.determinism(Determinism.BETWEEN_RANKS),
     needs.replica.broadcasts_parameters,
+    level=Level.BASIC,
 )
 def check_replicas_stay_in_sync_bitwise(session: Session) -> None:
     """After every step, every parameter has the same bits on all ranks, whatever the optimizer."""

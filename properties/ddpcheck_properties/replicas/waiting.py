@@ -11,6 +11,7 @@ from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.job import Backward, Job, Operation, Sleep, ZeroGrad
+from ddpcheck.levels import Level
 from ddpcheck.models.spec import Delay, Linear, mlp
 from ddpcheck.trace import Trace
 
@@ -40,7 +41,7 @@ def check_delay_layers_wait_and_keep_gradients_exact(session: Session) -> None:
     for_each(session, fitting(session, [job]), judge)
 
 
-@law("gradients", needs.replica, needs.ranks(2, most=2))
+@law("gradients", needs.replica, needs.ranks(2, most=2), level=Level.BASIC)
 def check_backward_waits_for_late_ranks(session: Session) -> None:
     """When a rank enters a backward late, gradients are still the mean over all ranks, in this backward and the next."""
     world = session.world_size

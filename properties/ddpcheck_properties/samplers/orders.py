@@ -14,6 +14,7 @@ from ddpcheck.causes import samplers as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.job import Job, Sample
+from ddpcheck.levels import Level
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 
-@law("sampler", needs.sampler, needs.sampler.shuffles)
+@law("sampler", needs.sampler, needs.sampler.shuffles, level=Level.BASIC)
 def check_set_epoch_changes_the_order(session: Session) -> None:
     """Every epoch has its own order, in whatever sequence epochs are set."""
 
@@ -62,7 +63,7 @@ def check_samples_change_ranks_between_epochs(session: Session) -> None:
     _read(session, [reads(session.world_size, epochs=(0, 1))], judge)
 
 
-@law("sampler", needs.sampler)
+@law("sampler", needs.sampler, level=Level.BASIC)
 def check_sampler_order_depends_only_on_seed_and_epoch(session: Session) -> None:
     """The order depends only on seed and epoch, not on earlier reads or on the sampler object."""
 
@@ -117,7 +118,7 @@ def check_new_sampler_without_set_epoch_uses_epoch_0(session: Session) -> None:
     )
 
 
-@law("sampler", needs.sampler, needs.sampler.shuffles)
+@law("sampler", needs.sampler, needs.sampler.shuffles, level=Level.BASIC)
 def check_the_seed_changes_the_order(session: Session) -> None:
     """Samplers with different seeds have different orders in the same epoch."""
 
@@ -137,7 +138,7 @@ def check_the_seed_changes_the_order(session: Session) -> None:
     _read(session, [reads(world, seeds=SEEDS), reads(world, epochs=(1,), seeds=LARGEST)], judge)
 
 
-@law("sampler", needs.sampler)
+@law("sampler", needs.sampler, level=Level.BASIC)
 def check_order_without_shuffle_is_sequential(session: Session) -> None:
     """With shuffle=False, every rank's samples ascend and are the same in every epoch."""
 

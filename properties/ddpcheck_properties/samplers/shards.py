@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.job import Job
+from ddpcheck.levels import Level
 
 from ..drawing import for_all, for_each
 from ..strategies_collectives import sample_lengths, samples
@@ -17,19 +18,19 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 
-@law("sampler", needs.sampler)
+@law("sampler", needs.sampler, level=Level.BASIC)
 def check_shards_are_disjoint_and_complete(session: Session) -> None:
     """In every epoch, the ranks' shards are disjoint and complete, but for the declared remainder rule."""
     _shares(session, drop_last=False)
 
 
-@law("sampler", needs.sampler, needs.sampler.drop_last)
+@law("sampler", needs.sampler, needs.sampler.drop_last, level=Level.BASIC)
 def check_drop_last_drops_only_the_tail(session: Session) -> None:
     """With drop_last, every rank gets length // W different samples."""
     _shares(session, drop_last=True)
 
 
-@law("sampler", needs.sampler)
+@law("sampler", needs.sampler, level=Level.BASIC)
 def check_sampler_len_matches_iteration(session: Session) -> None:
     """On every rank, len(sampler) is the number of indices that iteration yields."""
     world, promised = session.world_size, session.capabilities
@@ -45,7 +46,7 @@ def check_sampler_len_matches_iteration(session: Session) -> None:
     for_each(session, jobs, len_is_right)
 
 
-@law("sampler", needs.sampler)
+@law("sampler", needs.sampler, level=Level.BASIC)
 def check_shards_stay_disjoint_without_set_epoch(session: Session) -> None:
     """When a sampler is read twice without set_epoch, the shards are disjoint and complete each time: ranks agree on the
     order.

@@ -1,0 +1,49 @@
+"""How much of an implementation is judged. A check declares the lowest level at which it runs; so does a feature of models."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from .contract import Capabilities
+from .contract.names import ALL_MODEL_FEATURES
+
+
+class Level(IntEnum):
+    """Each level has all of those before it."""
+
+    BASIC = 0
+    STANDARD = 1
+    FULL = 2
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+    @property
+    def sentence(self) -> str:
+        """What it is for."""
+        return _SENTENCES[self]
+
+
+_SENTENCES = {
+    Level.BASIC: "Plain models, and what each implementation must do: the first run of a new wrapper.",
+    Level.STANDARD: "All checks. Once a cause is known, the checks that it fails take one Job each.",
+    Level.FULL: "All checks with all their Jobs, however often a cause was seen.",
+}
+LEVELS = {str(level): level for level in Level}
+"""By the names that users give."""
+
+_PLAIN = frozenset({"scale", "buffer", "batch_norm", "embedding", "delay"})
+FEATURE_LEVELS = {name: Level.BASIC if name in _PLAIN else Level.STANDARD for name in ALL_MODEL_FEATURES}
+"""The lowest level whose models have a feature."""
+
+
+def at_level(capabilities: Capabilities, level: Level) -> Capabilities:
+    """The promises that are judged at a level: models have no feature of a higher one."""
+    if not capabilities.replica.model_features:
+        return capabilities
+    return capabilities.but(model_features=capabilities.replica.model_features - beyond(capabilities, level))
+
+
+def beyond(capabilities: Capabilities, level: Level) -> frozenset[str]:
+    """The promised features of models that a level leaves out."""
+    return frozenset(name for name in capabilities.replica.model_features if FEATURE_LEVELS.get(name, level) > level)

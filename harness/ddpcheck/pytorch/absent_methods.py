@@ -1,0 +1,43 @@
+"""Methods that a wrapper may have, and promises that are not made without them."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..contract import Capabilities
+
+
+def promises_without_method(
+    wrap: Callable[[nn.Module], Any], device: torch.device, promises: Capabilities, *, no_sync: object
+) -> dict[str, str]:
+    """The promises that need a method which the wrapper of a small module lacks, each with the reason. All ranks call it.
+
+    no_sync: the user's own, if there is one, which needs no method.
+    """
+    needed = {
+        "no_sync": "no_sync" if promises.replica.no_sync and no_sync is None else "",
+        "join": "join" if promises.replica.join is not None else "",
+        "checkpoint": "state_dict" if promises.replica.checkpoint else "",
+    }
+    with torch.random.fork_rng(devices=[]):
+        module = nn.Linear(2, 2).to(device)
+    try:
+        wrapped = wrap(module)
+    except Exception:  # each check that makes a replica tells it, with its Job
+        return {}
+    if wrapped is None:  # told there, too
+        return {}
+    kind = type(wrapped).__name__
+    found = {
+        name: f"{kind} has no {method}()"
+        for name, method in needed.items()
+        if method and not callable(getattr(wrapped, method, None))
+    }
+    del wrapped, module
+    gc.collect(1)  # hooks of a wrapper refer to it: it would stay until the collector finds it
+    return found
