@@ -53,6 +53,28 @@ def test_every_command_has_help(name: str) -> None:
 
 
 @pytest.mark.usefixtures("here")
+def test_quiet_shows_failures_and_a_line() -> None:
+    result = check(f"{MINIMAL}:adapter", "-w", "1-2", "-q")
+    assert result.exit_code == 0, result.output
+    assert re.fullmatch(r"\d+ passed, \d+ skipped; \d+ Jobs in [\d.]+ s\n", result.output)
+    result = check(f"{MINIMAL}:forgetful", "-w", "2", "-q")
+    assert result.exit_code == 1
+    assert result.output.startswith("✗ forgetful, 2 ranks: check_all_reduce_sums_exactly (collectives)\n")
+    assert result.output.count("[not-reduced]") == 1
+    assert "check \\ ranks" not in result.output
+
+
+def test_badge_counts_laws(here: Path) -> None:
+    check(f"{MINIMAL}:forgetful", "-w", "2", "-q", "--badge", "badge.json")
+    shown = json.loads((here / "badge.json").read_text(encoding="utf-8"))
+    assert shown["schemaVersion"] == 1
+    assert re.fullmatch(r"\d+ laws broken", shown["message"])
+    check(f"{MINIMAL}:adapter", "-w", "1", "-c", "sums_exactly", "-q", "--badge", "badge.json")
+    shown = json.loads((here / "badge.json").read_text(encoding="utf-8"))
+    assert (shown["label"], shown["color"]) == ("ddpcheck", "brightgreen")
+
+
+@pytest.mark.usefixtures("here")
 def test_all_well() -> None:
     result = check(f"{MINIMAL}:adapter", "-w", "1-2")
     assert result.exit_code == 0, result.output

@@ -21,6 +21,7 @@ from ..running.failure_files import FailureFiles
 from ..running.launcher_lookup import installed_launchers, launcher_named
 from ..running.planning import Item, installed_checks, plan
 from ..running.profiles import PROFILES, profile_named
+from ..storage.badge import save_badge
 from ..storage.files import write_whole
 from ..storage.results import Results, save_junit
 from ..verdict import Verdict
@@ -88,9 +89,13 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     type=COUNT,
     help="World sizes that run at once, if the adapter promises shares_host. Default: CPU count + 1; 1 with -x.",
 )
+@click.option(
+    "-q", "--quiet", is_flag=True, help="Show the first failure of each cause and a summary; no progress, no table."
+)
 @click.option("--json", "json_file", type=_FILE, help="Write verdicts and environment as JSON.")
 @click.option("--junit", "junit_file", type=_FILE, help="Write JUnit XML.")
 @click.option("--markdown", "markdown_file", type=_FILE, help="Write a conformance report.")
+@click.option("--badge", "badge_file", type=_FILE, help="Write JSON for a badge, as endpoints of shields.io give it.")
 @click.option(
     "--failures",
     default="ddpcheck-failures",
@@ -116,9 +121,11 @@ def command(
     deadline: float,
     expected: tuple[str, ...],
     sessions: int | None,
+    quiet: bool,
     json_file: Path | None,
     junit_file: Path | None,
     markdown_file: Path | None,
+    badge_file: Path | None,
     failures: Path,
     launcher_name: str | None,
     attach: str | None,
@@ -149,10 +156,10 @@ def command(
     verdicts: list[Verdict] = []
     ended: ExitStatus | None = None
     try:
-        run_shown(out, items, settings, expectations, failures, verdicts, exitfirst=exitfirst)
+        run_shown(out, items, settings, expectations, failures, verdicts, exitfirst=exitfirst, quiet=quiet)
     except KeyboardInterrupt as interrupt:
         ended = status_of(interrupt)  # what ran until here is kept, shown and saved all the same
-    show_all(out, verdicts, time.monotonic() - began, failures)
+    show_all(out, verdicts, time.monotonic() - began, failures, quiet=quiet)
     described = {
         "profile": how.name,
         "effort": how.effort,
@@ -169,6 +176,8 @@ def command(
         files.write(lambda: save_junit(verdicts, junit_file))
     if markdown_file is not None:
         files.write(lambda: write_whole(markdown_file, _conformance(results)))
+    if badge_file is not None:
+        files.write(lambda: save_badge(verdicts, badge_file))
     if exitfirst and len(verdicts) < len(items):
         out.print(f"\nstopped at the first failure: {len(items) - len(verdicts)} of {len(items)} did not run")
     if ended is not None:
@@ -186,17 +195,18 @@ def run_shown(
     verdicts: list[Verdict],
     *,
     exitfirst: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Run the items; show how far it is, and each failure as it comes.
 
     Verdicts are appended as they come, and stand in the order of the items in the end.
     """
     every = list(items)
-    told, files = Failures(out), FailureFiles(failures)
+    told, files = Failures(out, quiet=quiet), FailureFiles(failures)
     references = {item.adapter.name: item.reference for item in every}
     with (
         _in_order(verdicts, every),
-        Display(out, every) as display,
+        Display(out, every, quiet=quiet) as display,
         closing(run_items(every, settings, expectations, display.begin)) as running,
     ):
         for verdict in running:
@@ -221,13 +231,17 @@ def _in_order(verdicts: list[Verdict], items: Sequence[Item]) -> Iterator[None]:
         verdicts.sort(key=lambda verdict: places[verdict.adapter, verdict.world_size, verdict.check])
 
 
-def show_all(out: Console, verdicts: list[Verdict], seconds: float, failures: Path) -> None:
-    """What matters most comes last, where a terminal stands when the run is over."""
-    out.print()
-    show_table(out, verdicts)
-    show_reasons(out, verdicts)
-    show_not_covered(out, verdicts)
+def show_all(out: Console, verdicts: list[Verdict], seconds: float, failures: Path, *, quiet: bool = False) -> None:
+    """What matters most comes last, where a terminal stands when the run is over. quiet: only failures and the summary."""
+    if not quiet:
+        out.print()
+        show_table(out, verdicts)
+        show_reasons(out, verdicts)
+        show_not_covered(out, verdicts)
     show_causes(out, verdicts, failures)
+    if quiet:
+        out.print(summary(verdicts, seconds), soft_wrap=True)
+        return
     note = oversubscribed(verdict.world_size for verdict in verdicts if verdict.jobs)
     if note:
         out.print(f"\n{note}", style="dim", soft_wrap=True)

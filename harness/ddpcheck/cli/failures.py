@@ -21,17 +21,17 @@ _SAME = 5
 
 
 class Failures:
-    """Told of each failure, with the files that were written for it."""
+    """Told of each failure, with the files that were written for it. quiet: each cause is shown once."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+        self._console, self._quiet = console, quiet
         self._seen = Counter[tuple[str, tuple[str, ...]]]()
 
     def show(self, verdict: Verdict, file: Path | None, script: Path | None) -> None:
         cause = verdict.adapter, known_by(verdict) or (verdict.check, str(verdict.world_size))
         before = self._seen[cause]
         self._seen[cause] += 1
-        if before > _SAME:
+        if before > (0 if self._quiet else _SAME):
             return
         if before == _SAME:
             show_briefly(self._console, verdict, "the same cause, as more checks may be: the table has them all")

@@ -22,17 +22,17 @@ _Place = tuple[str, int]  # an adapter's name and a world size
 
 
 class Display(AbstractContextManager["Display"]):
-    """Told of each item as it begins, by whichever thread runs it, and of each verdict as it comes."""
+    """Told of each item as it begins, by whichever thread runs it, and of each verdict as it comes. quiet: shows nothing."""
 
-    def __init__(self, console: Console, items: Sequence[Item]) -> None:
-        self.console = console
+    def __init__(self, console: Console, items: Sequence[Item], *, quiet: bool = False) -> None:
+        self.console, self._quiet = console, quiet
         self._stack = ExitStack()
         self._left = Counter(_place(item) for item in items)
         self._verdicts: dict[_Place, list[Verdict]] = {place: [] for place in self._left}
         self._since: dict[_Place, float] = {}
         self._at_work: dict[_Place, str] = {}
         self._bar: Progress | None = None
-        if at_terminal(console):
+        if at_terminal(console) and not quiet:
             columns = (BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
             self._bar = Progress(*columns, console=console, transient=True)
             self._task = self._bar.add_task("", total=len(items))
@@ -77,7 +77,7 @@ class Display(AbstractContextManager["Display"]):
             self._bar.update(self._task, description=escape("; ".join(at_work)))
 
     def _tell(self, place: _Place) -> None:
-        if self._bar is None:
+        if self._bar is None and not self._quiet:
             adapter, size = place
             seconds = time.monotonic() - self._since.get(place, time.monotonic())
             told = f"{escape(adapter)}, {ranks(size)}: {summary(self._verdicts[place], seconds)}"
