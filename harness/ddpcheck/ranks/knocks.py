@@ -117,7 +117,7 @@ class Door:
         self._knocks.append(knock)
         self._selector.register(connection, selectors.EVENT_READ, knock)
         try:
-            connection.send(knock.nonce)
+            connection.sendall(knock.nonce)
         except OSError:
             self._end(knock)
             return False
@@ -137,9 +137,9 @@ class Door:
         said, nonce, _ = ANSWER.unpack_from(knock.heard)
         greeting = bytes(knock.heard[ANSWER.size :])
         if not hmac.compare_digest(said, proof(self._secret, b"rank", knock.nonce, nonce, greeting)):
-            knock.connection.send(REFUSED)
+            knock.connection.sendall(REFUSED)
             raise ValueError("wrong secret")
-        knock.connection.send(proof(self._secret, b"driver", nonce))
+        knock.connection.sendall(proof(self._secret, b"driver", nonce))
         return greeting
 
     def _end_late_ones(self) -> bool:
