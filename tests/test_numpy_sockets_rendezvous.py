@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hmac
 import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +16,7 @@ from socket_ranks import LIMIT, in_threads
 
 from ddpcheck.launchers.ports import reserve_port
 from ddpcheck_implementations.numpy_sockets.errors import RendezvousError
-from ddpcheck_implementations.numpy_sockets.meeting import rendezvous
+from ddpcheck_implementations.numpy_sockets.meeting import accepting, rendezvous
 from ddpcheck_implementations.numpy_sockets.meeting.rendezvous import Meeting, meet
 
 
@@ -28,8 +30,8 @@ def close(outcomes: list[Any]) -> None:
             connection.close()
 
 
-def stranger(port: int, words: bytes) -> socket.socket:
-    """Someone who talks to rank 0 before the ranks do; it tries until rank 0 listens."""
+def stranger(port: int, words: Callable[[bytes], bytes]) -> socket.socket:
+    """Someone who talks to rank 0 before the ranks do, once it listens. words: what it says to rank 0's challenge."""
     deadline = time.monotonic() + LIMIT
     while True:
         try:
@@ -37,21 +39,27 @@ def stranger(port: int, words: bytes) -> socket.socket:
         except ConnectionRefusedError:
             assert time.monotonic() < deadline
             continue
-        connection.sendall(words)
+        connection.sendall(words(connection.recv(16)))
         return connection
 
 
-def hello(rank: int, world_size: int, run: str = "") -> bytes:
+def hello(rank: int, world_size: int, run: str = "", start: bytes | None = None) -> Callable[[bytes], bytes]:
+    """start: the challenge of another one, at which this was recorded."""
     digest = Meeting(rank, world_size, "", 0, run).run_digest
-    return struct.pack("!4sH16sIIH46s", b"NPSR", 1, digest, rank, world_size, 1, b"127.0.0.1")
+    told = struct.pack("!16sIIH46s", digest, rank, world_size, 1, b"127.0.0.1")
+
+    def say(challenge: bytes) -> bytes:
+        return struct.pack("!4sH", b"NPSR", 2) + hmac.digest(run.encode(), (start or challenge) + told, "sha256") + told
+
+    return say
 
 
 def test_strangers_do_not_disturb_the_start() -> None:
     port = reserve_port()
     words = [
-        b"",
-        b"GET / HTTP/1.1\r\nHost: here\r\n" + b"\r\n" * 60,
-        hello(1, 3)[:-1],
+        lambda _: b"",
+        lambda _: b"GET / HTTP/1.1\r\nHost: here\r\n" + b"\r\n" * 60,
+        lambda challenge: hello(1, 3)(challenge)[:-1],
         hello(1, 3, run="another"),
         hello(7, 3),
     ]
@@ -72,6 +80,55 @@ def test_strangers_do_not_disturb_the_start() -> None:
     assert [sorted(connections) for connections in found] == [[1, 2], [0, 2], [0, 1]]
     for visitor, answer in zip(visitors[3:], [b"another run", b"check RANK"], strict=True):
         assert answer in visitor.recv(1000)
+    close(found)
+    for visitor in visitors:
+        visitor.close()
+    port.release()
+
+
+def test_what_a_rank_has_said_at_another_start_costs_nobody_anything() -> None:
+    port = reserve_port()
+    first, *others = meetings(3, port.number, run="the name")
+    came = threading.Event()
+
+    def visit() -> list[socket.socket]:
+        said = [hello(1, 3, "the name", start=b"another start..."), hello(2, 3, "the name", start=bytes(16))]
+        visitors = [stranger(port.number, words) for words in said]
+        for visitor in visitors:
+            assert visitor.recv(100) == b""  # hung up
+        came.set()
+        return visitors
+
+    def late(meeting: Meeting) -> Any:
+        assert came.wait(LIMIT)
+        return meet(meeting)
+
+    visitors, *found = in_threads([visit, lambda: meet(first), *(lambda m=m: late(m) for m in others)])
+    assert [sorted(connections) for connections in found] == [[1, 2], [0, 2], [0, 1]]
+    close(found)
+    for visitor in visitors:
+        visitor.close()
+    port.release()
+
+
+def test_many_silent_strangers_make_room_for_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accepting, "_MOST_STRANGERS", 2)
+    port = reserve_port()
+    first, second = meetings(2, port.number)
+    came = threading.Event()
+
+    def visit() -> list[socket.socket]:
+        visitors = [stranger(port.number, lambda _: b"") for _ in range(6)]
+        came.set()
+        return visitors
+
+    def late() -> Any:
+        assert came.wait(LIMIT)
+        return meet(second)
+
+    visitors, *found = in_threads([visit, lambda: meet(first), late])
+    assert [sorted(connections) for connections in found] == [[1], [0]]
+    assert visitors[0].recv(100) == b""
     close(found)
     for visitor in visitors:
         visitor.close()

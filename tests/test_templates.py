@@ -16,6 +16,7 @@ import pytest
 from ddpcheck import Adapter, Facets, Job, RankContext, Session
 from ddpcheck.contract import TYPICAL
 from ddpcheck.job import AllReduce, Kill, TensorSpec
+from ddpcheck.launchers import templates as templates_of_ranks
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.launchers.templates import RANK_PROGRAM, Forked, Templates
 from ddpcheck.ranks.channel import Listener
@@ -149,6 +150,27 @@ def test_another_environment_and_a_lost_template_get_fresh_ones(
     told("placed", templates)  # from fresh ones, or in the usual way
     again, _ = told("placed", templates)
     assert os.getpid() not in [rank[0] for rank in again]
+
+
+def test_a_template_that_is_stopped_is_killed_and_said(capfd: pytest.CaptureFixture[str]) -> None:
+    with Templates() as own:
+        usual, _ = told("placed", own)
+        parents = sorted({int(rank[0]) for rank in usual})
+        os.kill(parents[0], signal.SIGSTOP)
+        again, _ = told("placed", own)
+    assert [rank[0] for rank in again] == [os.getpid()] * 2
+    assert f"the process {parents[0]} from which ranks are forked is stopped: it was killed" in capfd.readouterr().err
+
+
+def test_ranks_end_though_the_process_that_forked_them_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_LEAVE_WITHIN", "_TELL_WITHIN"):
+        monkeypatch.setattr(templates_of_ranks, name, 0.01)
+    with Templates() as own, Session(f"{HERE}:placed", 2, templates=own) as session:
+        parents = {int(rank.records[0].values["result"][0]) for rank in session.run(SUM).ranks}
+        for parent in parents:
+            os.kill(parent, signal.SIGSTOP)
+        session.close()
+    assert not [parent for parent in parents if Path(f"/proc/{parent}").exists()]
 
 
 def test_how_a_forked_rank_ended_is_known(templates: Templates) -> None:

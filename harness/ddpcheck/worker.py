@@ -1,8 +1,8 @@
 """One rank: `python -m ddpcheck.worker ADAPTER`, started once per rank by any launcher.
 
-It attaches to the driver named by DDPCHECK_CONTROL and DDPCHECK_SECRET, connects the adapter, and runs Jobs until told
-to stop. A second connection, served by a thread, tells the driver where the rank stands when it is stuck; when that
-connection breaks, the driver is gone and the rank ends itself, so that nothing stays behind.
+It attaches to the driver named by DDPCHECK_CONTROL and DDPCHECK_SECRET (or DDPCHECK_SECRET_FILE), connects the adapter,
+and runs Jobs until told to stop. A second connection, served by a thread, tells the driver where the rank stands when it
+is stuck; when that connection breaks, the driver is gone and the rank ends itself, so that nothing stays behind.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .launchers.agent import SCRATCH
 from .launchers.pids import processes_under
 from .launchers.segments import remove_segments, segments_of
 from .operations.start import GATED, HOSTS, OWN_FOLDER, SHORT_READS
-from .ranks.channel import Channel, ChannelClosed, connect
+from .ranks.channel import CONTROL, SECRET, SECRET_FILE, Channel, ChannelClosed, connect
 from .ranks.simulated_hosts import tell_hosts
 from .running.adapter_lookup import resolve
 from .storage import codec
@@ -69,17 +69,18 @@ class _Scratch:
 class Worker:
     """The state of one rank between Jobs."""
 
-    def __init__(self, reference: str) -> None:
+    def __init__(self, reference: str, secret: str) -> None:
+        self._secret = secret
         self._reference = reference
         self._context: RankContext = rank_context()
         self._execution: Execution | None = None
-        self._files = scratch_of(os.environ["DDPCHECK_SECRET"])
+        self._files = scratch_of(secret)
         self._jobs = 0  # counted alike on all ranks, as all get all Jobs
         self._scratch = _Scratch() if hasattr(os, "memfd_create") else None
 
-    def serve(self, address: str, secret: str) -> None:
-        jobs = self._attach(address, secret, "jobs")
-        sentinel = self._attach(address, secret, "sentinel")
+    def serve(self, address: str) -> None:
+        jobs = self._attach(address, "jobs")
+        sentinel = self._attach(address, "sentinel")
         self._remove_files()  # of an earlier session with the same secret, if a user has chosen it
         threading.Thread(target=self._watch, args=(sentinel,), daemon=True, name="ddpcheck-sentinel").start()
         try:
@@ -112,23 +113,18 @@ class Worker:
     def _remove_files(self) -> None:
         shutil.rmtree(self._files, ignore_errors=True)
 
-    def _attach(self, address: str, secret: str, purpose: str) -> Channel:
-        channel = connect(address, secret)
+    def _attach(self, address: str, purpose: str) -> Channel:
         scratch = self._scratch
-        channel.send(
-            codec.encode(
-                {
-                    "purpose": purpose,
-                    "rank": self._context.rank,
-                    "world_size": self._context.world_size,
-                    "engine": self._context.engine,
-                    "pid": os.getpid(),
-                    "host": socket.gethostname(),
-                    "files": [scratch.progress_file, scratch.stack_file] if scratch else [],
-                }
-            )
-        )
-        return channel
+        greeting = {
+            "purpose": purpose,
+            "rank": self._context.rank,
+            "world_size": self._context.world_size,
+            "engine": self._context.engine,
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "files": [scratch.progress_file, scratch.stack_file] if scratch else [],
+        }
+        return connect(address, self._secret, codec.encode(greeting))
 
     def _run(self, facets: Any, job: Job) -> RankTrace:
         rank = self._context.rank
@@ -198,19 +194,30 @@ def _trimmed(stack: str) -> str:
     return stack[line:].rstrip()
 
 
+def _secret() -> str:
+    """Empty if nobody has told it."""
+    if SECRET in os.environ or SECRET_FILE not in os.environ:
+        return os.environ.get(SECRET, "")
+    try:
+        return Path(os.environ[SECRET_FILE]).read_text(encoding="ascii").strip()
+    except OSError as error:
+        sys.exit(f"the file of the secret cannot be read ({error}): copy it from the host of the driver")
+
+
 def main() -> NoReturn:
-    if len(sys.argv) != 2 or "DDPCHECK_CONTROL" not in os.environ or "DDPCHECK_SECRET" not in os.environ:
+    secret = _secret()
+    if len(sys.argv) != 2 or CONTROL not in os.environ or not secret:
         sys.exit(
-            "usage: DDPCHECK_CONTROL=... DDPCHECK_SECRET=... python -m ddpcheck.worker ADAPTER\n"
-            "ddpcheck starts this by itself; by hand only for `ddpcheck check --attach`, which prints both values"
+            f"usage: {CONTROL}=... {SECRET_FILE}=... python -m ddpcheck.worker ADAPTER\n"
+            "ddpcheck starts this by itself; by hand only for `ddpcheck check --attach`, which prints the line"
         )
     # a shell's background job ignores interrupts, and all that it starts would
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if HOSTS in os.environ:
         tell_hosts(os.environ, [int(size) for size in os.environ[HOSTS].split(",")])
-    worker = Worker(sys.argv[1])
+    worker = Worker(sys.argv[1], secret)
     try:
-        worker.serve(os.environ["DDPCHECK_CONTROL"], os.environ["DDPCHECK_SECRET"])
+        worker.serve(os.environ[CONTROL])
     except ChannelClosed:
         worker.end_alone()
     # An implementation's threads and exit handlers must not turn a finished rank into a crash at exit.

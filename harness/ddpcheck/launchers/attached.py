@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from ..ranks.channel import Listener
+from ..ranks.channel import CONTROL, SECRET, SECRET_FILE, Listener
 from .base import Launched
 
 
@@ -25,7 +27,7 @@ class Attached:
     """Wait for ranks at HOST:PORT (port 0: the system chooses). `announce` is told what to run.
 
     The secret is that of the environment variable DDPCHECK_SECRET if it is set, so that a batch script can give it to
-    both sides; else it is drawn and shown.
+    both sides; else it is drawn, and lies in a file that only this user can read. It is never part of what is announced.
     """
 
     host: str
@@ -40,7 +42,7 @@ class Attached:
         return None
 
     def listener(self) -> Listener:
-        return Listener(self.host, self.port, secret=os.environ.get("DDPCHECK_SECRET"))
+        return Listener(self.host, self.port, secret=os.environ.get(SECRET))
 
     def start(
         self,
@@ -52,17 +54,35 @@ class Attached:
     ) -> Launched:
         del inherit_output  # what they write goes where their own launcher sends it
         self._started = True
-        names = ("DDPCHECK_CONTROL", "DDPCHECK_SECRET")
-        exports = " ".join(f"{name}={shlex.quote(variables[name])}" for name in names)
+        exports = {CONTROL: variables[CONTROL]}
+        if SECRET in os.environ:
+            file, also = None, f"with the {SECRET} of this command in their environment"
+        else:
+            file = _secret_file(variables[SECRET])
+            exports[SECRET_FILE] = str(file)
+            also = f"on another host with a copy of that file, or what it holds in {SECRET}"
+        words = " ".join(f"{name}={shlex.quote(value)}" for name, value in exports.items())
         self.announce(
             f"waiting for {world_size} ranks; run on each of them, under the launcher of your choice:\n"
-            f"  {exports} python {shlex.join(command[1:])}"
+            f"  {words} python {shlex.join(command[1:])}\n"
+            f"{also}"
         )
-        return _Elsewhere()
+        return _Elsewhere(file)
 
 
+def _secret_file(secret: str) -> Path:
+    """Of mode 0600."""
+    file, name = tempfile.mkstemp(prefix="ddpcheck-secret-")
+    with os.fdopen(file, "w", encoding="ascii") as opened:
+        opened.write(secret)
+    return Path(name)
+
+
+@dataclass
 class _Elsewhere:
-    """Ranks that are not ours to watch."""
+    """Ranks that are not ours to watch. file: where the secret lies for them."""
+
+    file: Path | None
 
     def poll(self) -> str | None:
         return None
@@ -78,3 +98,5 @@ class _Elsewhere:
 
     def kill(self) -> None:
         """Their connections end, and with them the ranks."""
+        if self.file is not None:
+            self.file.unlink(missing_ok=True)

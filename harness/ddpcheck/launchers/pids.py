@@ -58,6 +58,19 @@ def processes_under(process: int) -> set[int]:
     return found
 
 
+def is_stopped(process: int) -> bool:
+    """Whether SIGSTOP, or a debugger, holds it."""
+    return state(process) in ("T", "t")
+
+
+def state(process: int) -> str:
+    """The state of its main thread, one letter; empty if nobody tells."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
 def queued(process: int) -> dict[int, float]:
     """Seconds that each of its threads has waited for a processor so far."""
     found: dict[int, float] = {}

@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from .pids import is_stopped
 from .template import FORKED, HEADER, NUMBER, STATUS
 
 RANK_PROGRAM = (sys.executable, "-m", "ddpcheck.worker")
@@ -29,6 +31,12 @@ RANK_PROGRAM = (sys.executable, "-m", "ddpcheck.worker")
 
 _UNLIKE = 2
 """So many templates there are: rank r is forked from that of r % _UNLIKE."""
+
+_ANSWER_WITHIN = 60.0
+"""Seconds for a template to import what it has to, and to fork. One that is stopped is not waited for."""
+_LOOK_EVERY = 1.0
+_LEAVE_WITHIN = 5.0
+_TELL_WITHIN = 5.0
 
 _OF_ONE_RANK = {"RANK", "LOCAL_RANK"}
 _OF_ONE_START = {"WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_PORT", "PYTHONPATH", "PYTEST_CURRENT_TEST"}
@@ -70,7 +78,8 @@ class Templates:
         asked = [self._template(rank % _UNLIKE, env, modules) for rank, env in enumerate(environments)]
         for template, env in zip(asked, environments, strict=True):
             template.ask(command[len(RANK_PROGRAM) - 1 :], env, output)
-        answers = [template.answer() for template in asked]
+        limit = time.monotonic() + _ANSWER_WITHIN
+        answers = [template.answer(limit) for template in asked]
         forked = [child for child in answers if child is not None]
         if len(forked) < len(asked):
             for child in forked:
@@ -132,21 +141,41 @@ class _Template:
     def ask(self, arguments: Sequence[str], variables: Mapping[str, str], output: IO[bytes]) -> None:
         request = {"arguments": list(arguments), "variables": dict(variables), "folder": str(Path.cwd())}
         content = json.dumps(request).encode()
+        self.requests.settimeout(_ANSWER_WITHIN)
         with suppress(OSError):  # it is gone: no answer says so
             socket.send_fds(self.requests, [HEADER.pack(len(content))], [output.fileno()])
             self.requests.sendall(content)
 
-    def answer(self) -> Forked | None:
-        """None if the template is gone, or cannot fork safely."""
+    def answer(self, limit: float) -> Forked | None:
+        """None if the template is gone, does not answer by then, or cannot fork safely."""
+        if not self._answers(limit):
+            return None
         try:
             said, files, _, _ = socket.recv_fds(self.requests, len(FORKED) + NUMBER.size, 2, socket.MSG_CMSG_CLOEXEC)
         except OSError:
             return None
         return Forked(*NUMBER.unpack(said[len(FORKED) :]), *files) if said.startswith(FORKED) else None
 
+    def _answers(self, limit: float) -> bool:
+        """Wait for an answer, or the end of the process. It is killed if neither comes."""
+        while not select.select([self.requests], [], [], max(0.0, min(_LOOK_EVERY, limit - time.monotonic())))[0]:
+            stopped = is_stopped(self.process.pid)
+            if not stopped and time.monotonic() < limit:
+                continue
+            why = "is stopped" if stopped else f"did not answer within {_ANSWER_WITHIN:g} s"
+            end = "was killed; ranks start without it, which takes longer"
+            print(f"the process {self.process.pid} from which ranks are forked {why}: it {end}", file=sys.stderr)
+            self.process.kill()
+            return False
+        return True
+
     def close(self) -> None:
         self.requests.close()
-        self.process.wait()
+        try:
+            self.process.wait(_LEAVE_WITHIN)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
 
 
 @dataclass
@@ -173,7 +202,9 @@ class Forked:
 
     def _look(self, seconds: int | None) -> int | None:
         if self._code is None and select.select([self._process], [], [], seconds)[0]:
-            told = os.read(self._status, STATUS.size)  # comes at once, or the template has gone before
+            # comes at once, or the template has gone before, or is stopped
+            tells = select.select([self._status], [], [], _TELL_WITHIN)[0]
+            told = os.read(self._status, STATUS.size) if tells else b""
             self._code = STATUS.unpack(told)[0] if told else -signal.SIGKILL
             os.close(self._process)
             os.close(self._status)

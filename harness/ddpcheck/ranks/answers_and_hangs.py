@@ -40,7 +40,7 @@ def gathered(
     for link in links:
         frame = link.jobs.pop()
         if frame is not None:
-            answers[link.rank] = rank_from_plain(codec.decode(frame))
+            answers[link.rank] = _answer(link, frame)
         else:
             poller.register(link.jobs.fileno(), select.POLLIN)
     by_file = {link.jobs.fileno(): link for link in links}
@@ -108,7 +108,20 @@ def _read(link: RankLink, job: Job, launched: Launched) -> RankTrace | None:
     """A rank's answer if a whole one has come; the story of its death if it is gone."""
     try:
         link.jobs.fill()
+        frame = link.jobs.pop()
     except ChannelClosed:
         return link.obituary(job, launched)
-    frame = link.jobs.pop()
-    return None if frame is None else rank_from_plain(codec.decode(frame))
+    return None if frame is None else _answer(link, frame)
+
+
+def _answer(link: RankLink, frame: bytes) -> RankTrace:
+    """A rank whose connection carries something else is lost: its implementation may have written to a number that it took for a
+    file of its own.
+    """
+    try:
+        return rank_from_plain(codec.decode(frame))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        text = (
+            f"rank {link.rank} sent {len(frame)} bytes that are no answer: something wrote to the harness's connection"
+        )
+        return RankTrace(link.rank, "died", (), text, failed_at=time.monotonic())

@@ -10,6 +10,7 @@ import select
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from ..causes import Cause
 from ..causes.lifecycle import WORLD_OF_ITS_OWN
@@ -19,7 +20,8 @@ from ..trace import IMPORTING, Outcome, RankTrace
 from .channel import Channel, ChannelClosed, Listener
 from .rank_link import RankLink, asked
 
-_Hello = dict[str, object]
+_Hello = dict[str, Any]
+_HELLO = {"purpose": str, "rank": int, "world_size": int, "engine": str, "pid": int, "host": str, "files": list}
 
 
 class StartFailed(Exception):
@@ -76,10 +78,11 @@ def _accept_all(
         with suppress(TimeoutError):
             channel = listener.accept(0.2)
         if channel is not None:
+            hello = _hello_of(channel)
+            if hello is None:
+                channel.close()
+                continue
             channels.append(channel)
-            channel.settimeout(5.0)
-            hello = codec.decode(channel.receive())
-            channel.settimeout(None)
             _check_hello(hello, found, world_size)
             found[hello["rank"], hello["purpose"]] = channel, hello
             continue
@@ -104,6 +107,17 @@ def _ended_early(launched: Launched, world_size: int, reached: set[int]) -> str 
     told = {rank: launched.status_of(rank) for rank in range(world_size)}
     lost = [status for rank, status in told.items() if status and rank not in reached]
     return lost[0] if lost else None if any(told.values()) else ended
+
+
+def _hello_of(channel: Channel) -> _Hello | None:
+    """What a rank says of itself; None if that is none, whoever has sent it."""
+    try:
+        hello = codec.decode(channel.greeting)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    if not isinstance(hello, dict) or {name: type(value) for name, value in hello.items()} != _HELLO:
+        return None
+    return hello
 
 
 def _check_hello(hello: _Hello, found: Mapping[tuple[int, str], object], world_size: int) -> None:

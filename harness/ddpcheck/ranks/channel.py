@@ -1,8 +1,8 @@
 """The harness's own control channel between driver and ranks: framed, authenticated, and never the implementation's.
 
 An address is `unix:NAME` (an abstract Unix socket, Linux: it has no file, so nothing can be left behind) or `tcp:HOST:PORT`.
-Both sides prove that they know the session's secret by HMAC-SHA256 over the other's nonce before anything else is read.
-A frame is a 64-bit length and that many bytes.
+Processes of other users are turned away from a Unix socket. Both sides prove that they know the session's secret before
+anything else is read (knocks.py). A frame is a 64-bit length and that many bytes.
 """
 
 from __future__ import annotations
@@ -12,9 +12,14 @@ import secrets
 import socket
 import struct
 import sys
+import time
+
+from .knocks import ANSWER, NONCE, PROOF, REFUSED, Door, proof
+
+CONTROL, SECRET, SECRET_FILE = "DDPCHECK_CONTROL", "DDPCHECK_SECRET", "DDPCHECK_SECRET_FILE"
+"""The variables that tell a rank where the driver listens, and the secret or the file that holds it."""
 
 _LENGTH = struct.Struct("!Q")
-_NONCE = 32
 _LARGEST = 1 << 40
 _READ = 1 << 18
 _RECV = socket.socket.recv  # as it was before short_reads.py: the harness's own reads stay whole
@@ -25,9 +30,13 @@ class ChannelClosed(Exception):
 
 
 class Channel:
-    """One connection. Not thread-safe; reads and writes may be on different threads."""
+    """One connection. Not thread-safe; reads and writes may be on different threads.
 
-    def __init__(self, connection: socket.socket) -> None:
+    greeting: what the side that connected has said of itself.
+    """
+
+    def __init__(self, connection: socket.socket, greeting: bytes = b"") -> None:
+        self.greeting = greeting
         self._connection = connection
         self._buffer = bytearray()
 
@@ -97,63 +106,75 @@ class Listener:
             self._socket.bind((bound, port))
             self.address = f"tcp:{bound}:{self._socket.getsockname()[1]}"
         self._socket.listen(1024)
+        self._door = Door(self._socket, self.secret)
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
     def accept(self, timeout: float) -> Channel | None:
-        """One authenticated connection, or None if a stranger knocked. TimeoutError if nobody did."""
-        self._socket.settimeout(timeout)
-        connection, _ = self._socket.accept()
-        try:
-            _tune(connection)
-            connection.settimeout(5.0)
-            nonce = secrets.token_bytes(_NONCE)
-            connection.sendall(nonce)
-            answer = _exactly(connection, 2 * _NONCE)
-            if not hmac.compare_digest(answer[:_NONCE], _proof(self.secret, b"rank", nonce)):
-                raise ChannelClosed("wrong secret")
-            connection.sendall(_proof(self.secret, b"driver", answer[_NONCE:]))
-            connection.settimeout(None)
-        except (OSError, ChannelClosed):
-            connection.close()
-            return None
-        return Channel(connection)
+        """A connection that has proved itself; None if one was turned away. TimeoutError if neither happened.
+
+        Those that stay silent, however many, keep nobody waiting.
+        """
+        admitted = self._door.admit(timeout)
+        return None if admitted is None else Channel(*admitted)
 
     def close(self) -> None:
-        self._socket.close()
+        self._door.close()
 
 
-def connect(address: str, secret: str, timeout: float = 30.0) -> Channel:
+def connect(address: str, secret: str, greeting: bytes = b"", timeout: float = 30.0) -> Channel:
     """Attach to a Listener. ConnectionError if it is not there or does not know the secret; ValueError on a bad
     address.
     """
+    limit, delay = time.monotonic() + timeout, 0.01
+    while True:
+        connection = _called(address, max(0.001, limit - time.monotonic()))
+        try:
+            known = _introduced(connection, secret, greeting)
+        except (ConnectionError, ChannelClosed) as error:  # it may have had to make room for another one
+            connection.close()
+            if time.monotonic() + delay > limit:
+                raise ConnectionError(f"the driver at {address} hangs up before it answers: {error}") from error
+            time.sleep(delay)
+            delay = min(2 * delay, 0.5)
+            continue
+        except BaseException:
+            connection.close()
+            raise
+        if known:
+            connection.settimeout(None)
+            return Channel(connection)
+        connection.close()
+        raise ConnectionError(f"the driver at {address} does not accept this secret; copy both afresh")
+
+
+def _called(address: str, timeout: float) -> socket.socket:
     scheme, _, rest = address.partition(":")
     if scheme == "unix":
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.settimeout(timeout)
-        connection.connect("\0" + rest)
-    elif scheme == "tcp":
+        try:
+            connection.settimeout(timeout)
+            connection.connect("\0" + rest)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+    if scheme == "tcp":
         host, _, port = rest.rpartition(":")
         connection = socket.create_connection((host, int(port)), timeout)
-        _tune(connection)
-    else:
-        raise ValueError(f"control address {address!r} must be unix:NAME or tcp:HOST:PORT")
-    try:
-        nonce = _exactly(connection, _NONCE)
-        own = secrets.token_bytes(_NONCE)
-        connection.sendall(_proof(secret, b"rank", nonce) + own)
-        if not hmac.compare_digest(_exactly(connection, _NONCE), _proof(secret, b"driver", own)):
-            raise ChannelClosed("wrong secret")
-    except ChannelClosed as error:
-        connection.close()
-        raise ConnectionError(f"the driver at {address} does not accept this secret; copy both afresh") from error
-    connection.settimeout(None)
-    return Channel(connection)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
+    raise ValueError(f"control address {address!r} must be unix:NAME or tcp:HOST:PORT")
 
 
-def _proof(secret: str, role: bytes, nonce: bytes) -> bytes:
-    return hmac.digest(secret.encode(), role + nonce, "sha256")
+def _introduced(connection: socket.socket, secret: str, greeting: bytes) -> bool:
+    """Whether both sides know the secret. ChannelClosed if the other side hangs up before it has answered."""
+    nonce = _exactly(connection, NONCE)
+    own = secrets.token_bytes(NONCE)
+    connection.sendall(ANSWER.pack(proof(secret, b"rank", nonce, own, greeting), own, len(greeting)) + greeting)
+    answer = _exactly(connection, PROOF)
+    return answer != REFUSED and hmac.compare_digest(answer, proof(secret, b"driver", own))
 
 
 def _exactly(connection: socket.socket, size: int) -> bytes:
@@ -164,8 +185,3 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
             raise ChannelClosed("end of stream")
         parts += chunk
     return bytes(parts)
-
-
-def _tune(connection: socket.socket) -> None:
-    if connection.family != socket.AF_UNIX:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

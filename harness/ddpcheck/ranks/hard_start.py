@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 from ..job import AllGather, AllReduce, Broadcast, Job, SendRecv
+from ..launchers.pids import state
 from ..operations.start import GATED, HOSTS, OWN_FOLDER, SHORT_READS, Start
 from ..trace import StartReport, Trace
 from .channel import ChannelClosed
@@ -70,7 +70,7 @@ class HardStart:
         while (looks < _ASLEEP and time.monotonic() < began + _PATIENCE) or self._nobody_called(began):
             time.sleep(_LOOK_EVERY)  # nobody tells when another process begins to wait
             self.look_around()
-            looks = looks + 1 if _state(self._pids.get(rank, 0)) in _WAITING else 0
+            looks = looks + 1 if state(self._pids.get(rank, 0)) in _WAITING else 0
 
     def _nobody_called(self, began: float) -> bool:
         return self._start.strangers and not self._strangers.calls and time.monotonic() < began + _UNTIL_CALLED
@@ -102,11 +102,3 @@ def of_neighbours(job: Job) -> Job:
         for operation in job.operations
     )
     return replace(job, operations=operations, seed=job.seed + 1, start=None)
-
-
-def _state(pid: int) -> str:
-    """The state of a process's main thread, one letter; empty if nobody tells."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""

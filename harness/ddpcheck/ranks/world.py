@@ -15,7 +15,7 @@ from ..execution.files_of_job import scratch_of
 from ..launchers.base import Launched, Launcher
 from ..launchers.templates import RANK_PROGRAM
 from .attaching import all_connected, attached
-from .channel import ChannelClosed, Listener
+from .channel import CONTROL, SECRET, ChannelClosed, Listener
 from .hard_start import HardStart
 from .interpreter import Interpreter
 from .rank_link import RankLink
@@ -58,8 +58,8 @@ class LaunchedRanks:
         try:
             command = home.command() if home else [*RANK_PROGRAM, reference]
             variables = {
-                "DDPCHECK_CONTROL": listener.address,
-                "DDPCHECK_SECRET": listener.secret,
+                CONTROL: listener.address,
+                SECRET: listener.secret,
                 **(home.variables() if home else {"PYTHONPATH": _path_for_ranks()}),
                 # one thread of BLAS and OpenMP for each rank, or the ranks fight for the cores
                 **{f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")},

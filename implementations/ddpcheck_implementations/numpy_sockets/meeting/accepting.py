@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterable
 
 from ..errors import RendezvousError
 
+_MOST_STRANGERS = 128
+"""So many may be silent, besides the ranks."""
+
 
 def accept_declared(
     listener: socket.socket,
@@ -19,15 +22,16 @@ def accept_declared(
     expected: set[int],
     deadline: float,
     host: str,
+    challenge: bytes = b"",
 ) -> dict[int, socket.socket]:
     """Connections of all `expected` ranks, by the rank that each declares in its first `size` bytes.
 
     `judge` says what these bytes mean: a rank, a reason to turn it away, which goes back as `refusal(reason)`, or
-    None for a stranger. Bytes are read from all at once as they come, so one that connects and stays silent delays
-    nobody.
+    None for a stranger. Each is told the `challenge` first. Bytes are read from all at once as they come, so one that
+    connects and stays silent delays nobody; of many such, the oldest make room.
     """
     found: dict[int, socket.socket] = {}
-    heard: dict[socket.socket, bytearray] = {}
+    heard: dict[socket.socket, bytearray] = {}  # the oldest first
     turned_away: list[str] = []
     with selectors.DefaultSelector() as selector:
         listener.setblocking(False)
@@ -42,11 +46,19 @@ def accept_declared(
                 if key.fileobj is listener:
                     newcomer = _accepted(listener)
                     if newcomer is not None:
+                        _say(newcomer, challenge)
                         heard[newcomer] = bytearray()
                         selector.register(newcomer, selectors.EVENT_READ)
+                    if len(heard) > len(expected) + _MOST_STRANGERS:
+                        oldest = next(iter(heard))
+                        selector.unregister(oldest)
+                        del heard[oldest]
+                        oldest.close()
                     continue
                 connection = key.fileobj
                 assert isinstance(connection, socket.socket)
+                if connection not in heard:
+                    continue  # it has just made room
                 if _read_into(heard[connection], connection, size):
                     continue
                 selector.unregister(connection)
@@ -58,7 +70,7 @@ def accept_declared(
                     continue
                 if verdict is not None:
                     turned_away.append(verdict)
-                    _send_last(connection, refusal(verdict))
+                    _say(connection, refusal(verdict))
                 connection.close()
     _close(heard)
     return found
@@ -85,9 +97,9 @@ def _read_into(heard: bytearray, connection: socket.socket, size: int) -> bool:
     return bool(piece) and len(heard) < size
 
 
-def _send_last(connection: socket.socket, answer: bytes) -> None:
+def _say(connection: socket.socket, text: bytes) -> None:
     with contextlib.suppress(OSError):  # it may not be there to hear it
-        connection.send(answer)
+        connection.sendall(text)
 
 
 def _close(connections: Iterable[socket.socket]) -> None:

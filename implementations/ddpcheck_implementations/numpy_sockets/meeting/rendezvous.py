@@ -1,12 +1,13 @@
 """How ranks that know one address find each other: at the end each has one connection to every other rank.
 
-Rank 0 listens on MASTER_ADDR:MASTER_PORT. Every other rank connects as soon as rank 0 is there, and says its rank and
-where it listens itself. When all have come, rank 0 sends each the table of addresses and a secret that it has drawn
-for this run. Rank r then connects to the ranks 1 .. r - 1 of the table, showing the secret, and accepts those above
-it. Its connection to rank 0 stays.
+Rank 0 listens on MASTER_ADDR:MASTER_PORT. Every other rank connects as soon as rank 0 is there, hears a number drawn for this
+start, and says its rank and where it listens itself, signed with the name of the run over that number. When all have come,
+rank 0 sends each the table of addresses and a secret that it has drawn for this run. Rank r then connects to the ranks
+1 .. r - 1 of the table, showing the secret, and accepts those above it. Its connection to rank 0 stays.
 
-Ranks are declared, never given by the order of arrival. A client that does not speak the protocol is dropped, and cannot
-hold up the others; one that does, but does not fit (another run, a rank twice) is told why.
+Ranks are declared, never given by the order of arrival. A client that does not speak the protocol, or repeats a greeting of
+another start, is dropped, and cannot hold up the others; one that speaks it, but does not fit (another run, a rank twice), is
+told why. A run whose name nobody else knows is closed to all others.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from ..errors import RendezvousError
 from .accepting import accept_declared
 
 _MAGIC = b"NPSR"
-_VERSION = 1
-_HELLO = struct.Struct("!4sH16sIIH46s")  # magic, version, run, rank, world size, own port, own address
+_VERSION = 2
+_HELLO = struct.Struct("!4sH32s16sIIH46s")  # magic, version, proof, run, rank, world size, own port, own address
+_PROVED_FROM = struct.calcsize("!4sH32s")
+_CHALLENGE_BYTES = 16
 _REPLY = struct.Struct("!4sBI")  # magic, welcome or not, length of what follows
 _ENTRY = struct.Struct("!46sH")  # address, port
 _GREETING = struct.Struct("!4sH16sI")  # magic, version, secret, rank
@@ -65,13 +68,16 @@ def meet(meeting: Meeting) -> dict[int, socket.socket]:
 
 def _host(meeting: Meeting, deadline: float) -> dict[int, socket.socket]:
     table: dict[int, _Address] = {0: ("", 0)}
+    challenge = os.urandom(_CHALLENGE_BYTES)
 
     def judge(hello: bytes) -> int | str | None:
-        magic, version, run, rank, world_size, port, address = _HELLO.unpack(hello)
+        magic, version, proof, run, rank, world_size, port, address = _HELLO.unpack(hello)
         if magic != _MAGIC:
             return None
         if version != _VERSION or run != meeting.run_digest:
             return f"rank 0 at {meeting} belongs to another run, or another version: choose another MASTER_PORT"
+        if not hmac.compare_digest(proof, _proof(meeting, challenge, hello[_PROVED_FROM:])):
+            return None
         if world_size != meeting.world_size or not 0 < rank < world_size:
             return (
                 f"rank {rank} of {world_size} does not fit a world of {meeting.world_size}: check RANK and WORLD_SIZE"
@@ -83,12 +89,18 @@ def _host(meeting: Meeting, deadline: float) -> dict[int, socket.socket]:
 
     with _listen(meeting.address, meeting.port) as listener:
         expected = set(range(1, meeting.world_size))
-        found = accept_declared(listener, _HELLO.size, judge, _refusal, expected, deadline, f"rank 0 at {meeting}")
+        host = f"rank 0 at {meeting}"
+        found = accept_declared(listener, _HELLO.size, judge, _refusal, expected, deadline, host, challenge)
     secret = os.urandom(_SECRET_BYTES)
     body = secret + b"".join(_ENTRY.pack(host.encode(), port) for host, port in (table[r] for r in range(len(table))))
     for connection in found.values():
         connection.sendall(_REPLY.pack(_MAGIC, 1, len(body)) + body)
     return found
+
+
+def _proof(meeting: Meeting, challenge: bytes, told: bytes) -> bytes:
+    """What was said at another start, or by another run, has another one."""
+    return hmac.digest(meeting.run.encode(), challenge + told, "sha256")
 
 
 def _refusal(reason: str) -> bytes:
@@ -130,11 +142,18 @@ def _try_to_join(meeting: Meeting, deadline: float) -> dict[int, socket.socket]:
     return found
 
 
+def _hello(meeting: Meeting, challenge: bytes, port: int, own: bytes) -> bytes:
+    told = meeting.run_digest, meeting.rank, meeting.world_size, port, own
+    unsigned = _HELLO.pack(_MAGIC, _VERSION, b"", *told)
+    return _HELLO.pack(_MAGIC, _VERSION, _proof(meeting, challenge, unsigned[_PROVED_FROM:]), *told)
+
+
 def _introduce(meeting: Meeting, connection: socket.socket, port: int) -> tuple[bytes, list[_Address]]:
     """The secret and the table, once all ranks have come."""
     own = connection.getsockname()[0].encode()
     rank, size = meeting.rank, meeting.world_size
-    connection.sendall(_HELLO.pack(_MAGIC, _VERSION, meeting.run_digest, rank, size, port, own))
+    challenge = receive_exactly(connection, _CHALLENGE_BYTES)
+    connection.sendall(_hello(meeting, challenge, port, own))
     magic, welcome, length = _REPLY.unpack(receive_exactly(connection, _REPLY.size))
     if magic != _MAGIC or length > _SECRET_BYTES + _ENTRY.size * size + 1000:
         raise RendezvousError(0, f"another program answers at {meeting}: choose another MASTER_PORT")

@@ -1,0 +1,173 @@
+"""The door between driver and ranks: who knocks without the secret is turned away, and costs nobody anything."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from ddpcheck import Job, Session
+from ddpcheck.job import AllReduce, TensorSpec
+from ddpcheck.launchers.attached import Attached
+from ddpcheck.launchers.base import Launched
+from ddpcheck.launchers.processes import Processes
+from ddpcheck.ranks import knocks
+from ddpcheck.ranks.channel import Channel, Listener, connect
+from ddpcheck.storage import codec
+
+SUM = Job(2, (AllReduce(TensorSpec((3,)), "sum"),))
+WITHIN = 30.0
+
+
+@pytest.fixture(params=["unix", "tcp"])
+def listener(request: pytest.FixtureRequest) -> Iterator[Listener]:
+    with closing(Listener("127.0.0.1" if request.param == "tcp" else None)) as made:
+        yield made
+
+
+def knock(listener: Listener, words: bytes = b"") -> socket.socket:
+    """Connect as a stranger would."""
+    scheme, _, rest = listener.address.partition(":")
+    if scheme == "unix":
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect("\0" + rest)
+    else:
+        host, _, port = rest.rpartition(":")
+        connection = socket.create_connection((host, int(port)), WITHIN)
+    connection.settimeout(WITHIN)
+    connection.sendall(words)
+    return connection
+
+
+def attach(listener: Listener, greeting: bytes = b"me") -> Channel:
+    """What a rank gets, while strangers are turned away."""
+    with ThreadPoolExecutor() as pool:
+        rank = pool.submit(connect, listener.address, listener.secret, greeting, WITHIN)
+        while (found := listener.accept(WITHIN)) is None:
+            pass
+        rank.result(WITHIN).close()
+    return found
+
+
+def test_those_that_say_nothing_do_not_keep_a_rank_waiting(listener: Listener) -> None:
+    with ExitStack() as open_:
+        for _ in range(30):
+            open_.enter_context(knock(listener))
+        with ThreadPoolExecutor() as pool:
+            rank = pool.submit(connect, listener.address, listener.secret, b"me", WITHIN)
+            found = listener.accept(WITHIN)  # at the first try: nobody was waited for
+            assert found is not None
+            assert found.greeting == b"me"
+            rank.result(WITHIN).close()
+        found.close()
+
+
+def test_one_stranger_too_many_costs_the_oldest(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(knocks, "_MOST", 3)
+    with ExitStack() as open_:
+        strangers = [open_.enter_context(knock(listener)) for _ in range(5)]
+        attach(listener).close()
+        for early in strangers[:2]:
+            assert len(early.recv(1000)) == knocks.NONCE
+            assert early.recv(1000) == b""
+
+
+def test_silence_has_a_limit(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(knocks, "_SECONDS", 0.01)
+    with knock(listener) as stranger:
+        assert listener.accept(WITHIN) is None
+        assert len(stranger.recv(1000)) == knocks.NONCE
+        assert stranger.recv(1000) == b""
+
+
+@pytest.mark.parametrize(
+    "words", [b"\x00" * 64 + struct.pack("!I", 1 << 31), b"\xff" * 200, b"GET / HTTP/1.1\r\n\r\n" * 9]
+)
+def test_a_wrong_answer_ends_that_connection_only(listener: Listener, words: bytes) -> None:
+    with knock(listener, words):
+        assert listener.accept(WITHIN) is None
+        attach(listener).close()
+
+
+def test_an_answer_that_was_recorded_proves_nothing(listener: Listener) -> None:
+    """What a rank has said to a driver of the same secret, word by word, and with the greeting of another."""
+    nonce, own = b"n" * knocks.NONCE, b"o" * knocks.NONCE
+    said = knocks.proof(listener.secret, b"rank", nonce, own, b"rank 1")
+    for greeting in (b"rank 1", b"rank 0"):
+        with knock(listener, knocks.ANSWER.pack(said, own, len(greeting)) + greeting) as stranger:
+            assert listener.accept(WITHIN) is None
+            assert stranger.recv(knocks.NONCE) != nonce
+            assert stranger.recv(knocks.PROOF) == knocks.REFUSED
+
+
+def test_a_driver_without_the_secret_is_none(listener: Listener) -> None:
+    with ThreadPoolExecutor() as pool:
+        rank = pool.submit(connect, listener.address, "another", b"", WITHIN)
+        assert listener.accept(WITHIN) is None
+        with pytest.raises(ConnectionError, match="does not accept this secret"):
+            rank.result(WITHIN)
+
+
+_KNOCKS = """
+import os, socket, sys
+os.setuid(65534)
+connection = socket.socket(socket.AF_UNIX)
+connection.connect("\\0" + sys.argv[1])
+print(len(connection.recv(100)))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_of_the_machine_does_not_even_hear_the_nonce() -> None:
+    with closing(Listener()) as listener:
+        name = listener.address.partition(":")[2]
+        stranger = subprocess.Popen([sys.executable, "-S", "-c", _KNOCKS, name], stdout=subprocess.PIPE)
+        assert listener.accept(WITHIN) is None
+        assert stranger.communicate(timeout=WITHIN)[0] == b"0\n"
+
+
+def test_a_session_starts_while_strangers_knock(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Listener] = []
+
+    def observed(*arguments: object) -> Listener:
+        made.append(Listener())
+        return made[-1]
+
+    monkeypatch.setattr("ddpcheck.ranks.world.Listener", observed)
+    with ExitStack() as open_, ThreadPoolExecutor() as pool:
+        started = Processes.start
+
+        def start(launcher: Processes, *arguments: object, **options: object) -> Launched:
+            for words in (b"", b"\xff" * 200, b"\0" * 64 + b"\xff" * 4):
+                open_.enter_context(knock(made[-1], words))
+            for greeting in (b"", b"\xff\xff\xff\xff", b"x" * 1000, codec.encode({"rank": 1}), codec.encode([1, 2])):
+                pool.submit(lambda said: connect(made[-1].address, made[-1].secret, said, WITHIN).close(), greeting)
+            return started(launcher, *arguments, **options)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Processes, "start", start)
+        with Session("numpy_sockets", 2) as session:
+            assert session.run(SUM).completed
+
+
+def test_the_line_to_paste_names_a_file_and_not_the_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DDPCHECK_SECRET", raising=False)
+    told: list[str] = []
+    launcher = Attached("127.0.0.1", announce=told.append)
+    with closing(launcher.listener()) as listener:
+        variables = {"DDPCHECK_CONTROL": listener.address, "DDPCHECK_SECRET": listener.secret}
+        launched = launcher.start(["python", "-m", "ddpcheck.worker", "mine"], 2, variables)
+        words = dict(word.split("=", 1) for word in told[0].split() if "=" in word)
+        file = Path(words["DDPCHECK_SECRET_FILE"])
+        assert listener.secret not in told[0]
+        assert file.read_text() == listener.secret
+        assert file.stat().st_mode & 0o777 == 0o600
+        launched.kill()
+        assert not file.exists()
