@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from .causes.lifecycle import PORT_TAKEN_BY_PARENT
-from .checks import Check, select
+from .checks import Check, Observation, select
 from .contract.adapter import Adapter
 from .contract.narrowing import left_out
 from .launchers.base import Launcher
@@ -60,9 +60,10 @@ def run_check(session: Session, check: Check, expected: Expectations | Mapping[s
     began, jobs = time.monotonic(), session.jobs_run
     session.asked.clear()
     status: Status = "passed"
-    reason, finding = "", None
+    reason, observation, finding = "", "", None
     try:
-        reason = check.function(session) or ""
+        told = check.function(session) or ""
+        reason, observation = ("", str(told)) if isinstance(told, Observation) else (told, "")
     except Finding as found:
         finding = found
         status = "hung" if found.hung else "failed"
@@ -88,6 +89,7 @@ def run_check(session: Session, check: Check, expected: Expectations | Mapping[s
         finding.diagnosis if finding else None,
         finding.job if finding else None,
         left_out(session.adapter.capabilities, session.asked) if status == "passed" else (),
+        observation,
     )
     return expected.applied(verdict)
 

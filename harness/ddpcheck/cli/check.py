@@ -30,7 +30,15 @@ from .numbers import COUNT, SECONDS, SEED
 from .numbers import world_sizes as sizes_option
 from .options import console, named_reasons, usage_errors, usual_sessions
 from .progress import Display
-from .show import oversubscribed, show_causes, show_not_covered, show_reasons, show_table, summary
+from .show import (
+    oversubscribed,
+    show_causes,
+    show_not_covered,
+    show_observations,
+    show_reasons,
+    show_table,
+    summary,
+)
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -214,6 +222,7 @@ def show_all(out: Console, verdicts: list[Verdict], seconds: float, failures: Pa
     show_table(out, verdicts)
     show_reasons(out, verdicts)
     show_not_covered(out, verdicts)
+    show_observations(out, verdicts)
     show_causes(out, verdicts, failures)
     note = oversubscribed(verdict.world_size for verdict in verdicts if verdict.jobs)
     if note:
