@@ -139,3 +139,12 @@ def test_replay_describes_what_each_rank_saw() -> None:
     assert "rank 0: loss = 0.5\n      rank 1: hung here" in text
     assert text.endswith("rank 0: done\nrank 1: hung\n      in recv")
     assert summarised(np.arange(20)) == "int64[20] 0 1 2 3 4 5 6 7 ..."
+
+
+def test_an_observation_is_kept_and_shown_and_costs_no_verdict() -> None:
+    verdict = Verdict("mine", 2, "check_this", "wire", "passed", observation="a step sends 2.0 x the least bytes")
+    assert verdict.ok
+    assert Verdict.from_plain(json.loads(json.dumps(verdict.to_plain()))) == verdict
+    page = markdown(Results((verdict,), {}))
+    assert "## Observed, without a verdict" in page
+    assert "a step sends 2.0 x the least bytes" in page

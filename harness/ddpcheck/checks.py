@@ -5,8 +5,8 @@
         '''All-reduce gives the exact sum of the ranks' arrays.'''
 
 It runs Jobs on the session, judges their Traces, and raises Finding if its law is broken. It knows capabilities,
-never an implementation's name. A text that it returns is a note to its verdict. The first paragraph of its docstring
-is the law in one sentence.
+never an implementation's name. A text that it returns is a note to its verdict; an Observation is shown to the user.
+The first paragraph of its docstring is the law in one sentence.
 """
 
 from __future__ import annotations
@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from .session import Session
 
 F = TypeVar("F", bound=Callable[..., str | None])
+
+
+class Observation(str):
+    """A text that a check returns: a fact that breaks no promise. It is shown beside the verdict, and costs none."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)

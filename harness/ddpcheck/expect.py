@@ -258,6 +258,9 @@ def why_stuck(trace: Trace, stuck: Sequence[RankTrace]) -> tuple[Cause, ...]:
         return (ranks.LEFT_COLLECTIVE_EARLY(ranks=done),)
     if len(places) > 1:
         return (ranks.RANKS_IN_DIFFERENT_OPERATIONS(),)
+    sending = tuple(rank.rank for rank in stuck if rank.unread and all(rank.unread))
+    if len(sending) > 1:
+        return (ranks.ALL_SEND_NONE_RECEIVES(ranks=sending),)
     in_threads = all(_FUTURE in rank.stack for rank in stuck)
     return (ranks.ALL_WAIT_IN_ONE_OPERATION(), *(ranks.WAITS_FOR_A_THREAD(),) * in_threads)
 

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from .causes.lifecycle import PORT_TAKEN_BY_PARENT
-from .checks import Check, select
+from .checks import Check, Observation, select
 from .contract.adapter import Adapter
 from .contract.narrowing import left_out
 from .launchers.base import Launcher
@@ -69,9 +69,10 @@ def run_check(session: Session, check: Check, expected: Expectations | Mapping[s
         if reason := session.withdraws(check.needs):
             return Verdict(session.adapter.name, session.world_size, check.name, check.family, "skipped", reason=reason)
     status: Status = "passed"
-    reason, finding = "", None
+    reason, observation, finding = "", "", None
     try:
-        reason = check.function(session) or ""
+        told = check.function(session) or ""
+        reason, observation = ("", str(told)) if isinstance(told, Observation) else (told, "")
     except Finding as found:
         finding = found
         status = "hung" if found.hung else "failed"
@@ -97,6 +98,7 @@ def run_check(session: Session, check: Check, expected: Expectations | Mapping[s
         finding.diagnosis if finding else None,
         finding.job if finding else None,
         _not_covered(session) if status == "passed" else (),
+        observation,
     )
     return expected.applied(verdict)
 

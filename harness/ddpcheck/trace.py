@@ -57,9 +57,18 @@ class WrongForm(NamedTuple):
     right_shape: tuple[int, ...]
 
 
+class Unread(NamedTuple):
+    """Bytes that lie in the sockets of a rank that hangs: sent by it and not read by a peer, and sent to it and not read."""
+
+    sent: int
+    received: int
+
+
 @dataclass(frozen=True, slots=True)
 class RankTrace:
-    """The record of one rank. wrong_form: of the array for which its outcome is invalid, if it is one."""
+    """The record of one rank. wrong_form: of the array for which its outcome is invalid, if it is one. unread: of a
+    rank that hangs, if known.
+    """
 
     rank: int
     outcome: Outcome
@@ -68,6 +77,7 @@ class RankTrace:
     stack: str = ""
     failed_at: float | None = None
     wrong_form: WrongForm | None = None
+    unread: Unread | None = None
 
     @property
     def last(self) -> Record | None:
@@ -156,16 +166,26 @@ def _began(rank: RankTrace) -> float:
 
 
 def rank_to_plain(rank: RankTrace) -> list[Any]:
-    return [rank.rank, rank.outcome, rank.records, rank.error, rank.stack, rank.failed_at, rank.wrong_form]
+    fields = [rank.rank, rank.outcome, rank.records, rank.error, rank.stack, rank.failed_at, rank.wrong_form]
+    return [*fields, rank.unread]
 
 
 def rank_from_plain(data: list[Any]) -> RankTrace:
-    number, outcome, records, error, stack, failed_at, *later = data  # older files have no form
-    form = _form_from_plain(*later)
-    return RankTrace(number, outcome, tuple(map(Record._make, records)), error, stack, failed_at, form)
+    number, outcome, records, error, stack, failed_at, *later = data  # older files have no form, or no count of bytes
+    form, unread = [*later, None, None][:2]
+    return RankTrace(
+        number,
+        outcome,
+        tuple(map(Record._make, records)),
+        error,
+        stack,
+        failed_at,
+        _form_from_plain(form),
+        None if unread is None else Unread(*unread),
+    )
 
 
-def _form_from_plain(data: list[Any] | None = None) -> WrongForm | None:
+def _form_from_plain(data: list[Any] | None) -> WrongForm | None:
     if data is None:
         return None
     dtype, shape, right_dtype, right_shape = data

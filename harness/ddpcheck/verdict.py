@@ -104,6 +104,7 @@ class Verdict:
     `reason` is why it was skipped, why the failure was expected, how far to trust a pass, or the traceback of a check that
     crashed (status unknown: never a pass). `job` is the smallest Job known to fail; `jobs` counts those run; `seconds` is
     wall time. `not_covered` names cases that a passed check left out because they are not promised, such as sub-groups.
+    `observation` is a fact that breaks no promise, such as the number of bytes that a step sends.
     """
 
     adapter: str
@@ -117,6 +118,7 @@ class Verdict:
     diagnosis: Diagnosis | None = None
     job: Job | None = field(default=None, compare=False)
     not_covered: tuple[str, ...] = ()
+    observation: str = ""
 
     @property
     def ok(self) -> bool:
@@ -140,6 +142,8 @@ class Verdict:
             made["job"] = self.job.to_plain()
         if self.not_covered:
             made["not_covered"] = list(self.not_covered)
+        if self.observation:
+            made["observation"] = self.observation
         return made
 
     @staticmethod

@@ -30,6 +30,7 @@ from .execution import ContractBroken, Execution
 from .execution.files_of_job import own_temporary_folder, scratch_of
 from .execution.process_resources import held_at_first
 from .execution.short_reads import cut_reads
+from .execution.small_buffers import waiting_bytes
 from .job import Job
 from .launchers.agent import SCRATCH
 from .launchers.pids import processes_under
@@ -39,7 +40,7 @@ from .ranks.channel import CONTROL, SECRET, SECRET_FILE, Channel, ChannelClosed,
 from .ranks.simulated_hosts import tell_hosts
 from .running.adapter_lookup import resolve
 from .storage import codec
-from .trace import MAKING, RankTrace, rank_to_plain
+from .trace import MAKING, RankTrace, Unread, rank_to_plain
 
 DRIVER_GONE = 75
 _PROGRESS = struct.Struct("qq")
@@ -152,7 +153,8 @@ class Worker:
                 frame = sys._current_frames().get(main or 0)
                 stack = "".join(traceback.format_stack(frame)) if frame else ""
                 records = tuple(execution.records) if execution else ()
-                trace = RankTrace(self._context.rank, "hung", records, stack=_trimmed(stack))
+                rank, unread = self._context.rank, Unread(*waiting_bytes())
+                trace = RankTrace(rank, "hung", records, stack=_trimmed(stack), unread=unread)
                 sentinel.send(codec.encode(rank_to_plain(trace)))
             except ChannelClosed:
                 self.end_alone()

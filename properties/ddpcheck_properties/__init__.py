@@ -18,6 +18,7 @@ from .collectives import (
     precision,
     rounding,
     same_array,
+    small_buffers,
     transfers,
 )
 from .lifecycle import after_death, closing, failing_ranks, launching, layout_of_hosts, mismatches, refusals, rendezvous
@@ -93,6 +94,7 @@ CHECKS: tuple[Check, ...] = checks_of(
     same_array,
     many_calls,
     large_arrays,
+    small_buffers,
     contents,
     in_place,
     shards,

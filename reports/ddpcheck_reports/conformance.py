@@ -37,6 +37,7 @@ def markdown(results: Results) -> str:
             _family_table(adapters, [verdict for verdict in verdicts if verdict.family == family]),
         ]
     parts += _failures(verdicts)
+    parts += _observations(verdicts)
     parts += _reasons(verdicts)
     parts += ["## How this was run", _environment(results)]
     return "\n\n".join(parts) + "\n"
@@ -88,6 +89,16 @@ def _failures(verdicts: Iterable[Verdict]) -> list[str]:
             f"**{in_markdown(verdict.adapter)}, world size {verdict.world_size}: `{verdict.check}`**\n\n{fenced(text)}"
         )
     return ["## Failures", *found] if found else []
+
+
+def _observations(verdicts: Iterable[Verdict]) -> list[str]:
+    rows = [
+        [in_markdown(verdict.adapter), str(verdict.world_size), f"`{verdict.check}`", in_markdown(verdict.observation)]
+        for verdict in verdicts
+        if verdict.observation
+    ]
+    columns = ["implementation", "world size", "check", "observed"]
+    return ["## Observed, without a verdict", table(columns, rows)] if rows else []
 
 
 def _reasons(verdicts: Iterable[Verdict]) -> list[str]:

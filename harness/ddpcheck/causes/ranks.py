@@ -88,6 +88,13 @@ ALL_WAIT_IN_ONE_OPERATION = Kind(
     "all-wait-in-one-operation",
     "Every rank waits in the same operation for a message that nobody sends.",
 )
+ALL_SEND_NONE_RECEIVES = Kind(
+    "all-send-none-receives",
+    "Rank {ranks} is sending, and does not receive: every message waits until its receiver has sent its own.",
+    because="Sends come back early only while the kernel's buffers have room for the message.",
+    look="the order of send and receive: one of two ranks must receive first, or both at once",
+    ranks=tuple[int, ...],
+)
 WAITS_FOR_A_THREAD = Kind(
     "waits-for-a-thread",
     "Every rank waits for a thread of its own that does not run.",

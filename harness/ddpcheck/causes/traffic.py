@@ -25,5 +25,23 @@ CALL_NOT_COUNTED = Kind("call-not-counted", "counts() does not count this way of
 MESSAGES_NOT_COUNTED = Kind("messages-not-counted", "counts() does not count the messages of this way of sending.")
 COUNTS_OWN_SENDS = Kind("counts-from-nonzero", "counts() does not begin at zero, or counts sends to the rank itself.")
 COUNTS_SCALED = Kind("counts-scaled", "counts() tells {times:.3g} x the bytes that are sent.", times=float)
+GROWS_WITH_STEPS = Kind(
+    "traffic-grows-with-steps",
+    "Each step sends more than the step before: {first:,} bytes at first, {last:,} after {steps} steps.",
+    because="A hook may be added anew in each step, or a list of gradients never emptied.",
+    look="hooks and lists that are made in forward, backward or step",
+    first=int,
+    last=int,
+    steps=int,
+)
+MESSAGES_GROW_WITH_STEPS = Kind(
+    "messages-grow-with-steps",
+    "Each step sends its gradients in more messages: {first} at first, {last} after {steps} steps.",
+    because="A counter or the layout of the buckets may not be reset.",
+    look="the state of buckets at the end of a backward",
+    first=int,
+    last=int,
+    steps=int,
+)
 GRADIENTS_ALONE = Kind("gradients-sent-alone", "Every gradient is sent alone.", look="the size of buckets")
 SMALL_GROUPS = Kind("gradients-in-small-groups", "Gradients are sent in many small groups.", look="the size of buckets")

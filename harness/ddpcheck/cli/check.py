@@ -32,7 +32,15 @@ from .numbers import COUNT, SECONDS, SEED
 from .numbers import world_sizes as sizes_option
 from .options import console, named_reasons, usage_errors, usual_sessions
 from .progress import Display
-from .show import oversubscribed, show_causes, show_not_covered, show_reasons, show_table, summary
+from .show import (
+    oversubscribed,
+    show_causes,
+    show_not_covered,
+    show_observations,
+    show_reasons,
+    show_table,
+    summary,
+)
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -232,12 +240,13 @@ def _in_order(verdicts: list[Verdict], items: Sequence[Item]) -> Iterator[None]:
 
 
 def show_all(out: Console, verdicts: list[Verdict], seconds: float, failures: Path, *, quiet: bool = False) -> None:
-    """What matters most comes last, where a terminal stands when the run is over. quiet: only failures and the summary."""
+    """The most important comes last, at the terminal's prompt. quiet: only failures and the summary."""
     if not quiet:
         out.print()
         show_table(out, verdicts)
         show_reasons(out, verdicts)
         show_not_covered(out, verdicts)
+        show_observations(out, verdicts)
     show_causes(out, verdicts, failures)
     if quiet:
         out.print(summary(verdicts, seconds), soft_wrap=True)

@@ -170,6 +170,21 @@ def show_not_covered(console: Console, verdicts: Iterable[Verdict]) -> None:
         )
 
 
+def show_observations(console: Console, verdicts: Iterable[Verdict]) -> None:
+    """Facts that break no promise, each once, with the adapters and world sizes of which they hold."""
+    found: dict[str, dict[str, list[int]]] = {}
+    for verdict in verdicts:
+        if verdict.observation:
+            found.setdefault(verdict.observation, {}).setdefault(verdict.adapter, []).append(verdict.world_size)
+    if found:
+        console.print("\n[bold]observed, without a verdict[/]")
+    for text, where in found.items():
+        names = "; ".join(
+            f"{name}, {', '.join(map(str, [*sizes[:-1], ranks(sizes[-1])]))}" for name, sizes in where.items()
+        )
+        console.print(f"  {escape(f'{names}: {text}')}", style="dim", soft_wrap=True)
+
+
 def show_causes(console: Console, verdicts: Iterable[Verdict], failures: Path) -> None:
     """What failed, cause by cause, the one on which others may rest in front, and how to see that one again."""
     verdicts = list(verdicts)

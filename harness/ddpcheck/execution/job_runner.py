@@ -15,6 +15,7 @@ from .process_settings import ProcessSettings
 from .rank_state import RankState
 from .runners import RUNNERS
 from .short_reads import whole_reads
+from .small_buffers import restore_buffers
 
 
 class Execution:
@@ -40,6 +41,7 @@ class Execution:
                 self._run_all()
         finally:
             whole_reads()
+            restore_buffers()
 
     def _run_all(self) -> None:
         clock, here, records = time.monotonic, self._here, self.records

@@ -35,7 +35,8 @@ def measured_collective(
         for _ in range(calls):
             call()
     before = dict(counts()) if counts else None
-    call()
+    if operation.iterations:
+        call()
     after = dict(counts()) if counts else None
     begin, end = np.empty((2, operation.iterations))
     cpu, queued = 0.0, _queued()
@@ -52,7 +53,7 @@ def measured_collective(
         "begin": begin,
         "end": end,
         "queued": _since(queued),
-        "wrong": wrong + work.wrong(),
+        "wrong": wrong + (work.wrong() if operation.iterations else 0),
         "cpu": cpu,
         "counts": None if before is None or after is None else _difference(before, after),
     }

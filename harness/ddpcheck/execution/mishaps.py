@@ -14,6 +14,7 @@ from ..operations.start import OWN_FOLDER
 from .process_resources import held, held_at_first, named_at_first
 from .rank_state import RankState, Values
 from .short_reads import cut_reads, reads_cut, whole_reads
+from .small_buffers import restore_buffers, shrink_buffers
 from .sockets import sent_by_connection
 
 _UNTIL_ALL_CLOSED = 3.0
@@ -88,3 +89,10 @@ def sent(here: RankState, op: ops.Sent) -> Values:
 def short_reads(here: RankState, op: ops.ShortReads) -> Values:
     (cut_reads if op.on else whole_reads)()
     return {"reads": reads_cut()}
+
+
+def small_buffers(here: RankState, op: ops.SmallBuffers) -> Values:
+    if op.on:
+        return {"streams": shrink_buffers()}
+    restore_buffers()
+    return {"streams": 0}

@@ -96,6 +96,7 @@ RUNNERS: dict[type[ops.Operation], Callable[[RankState, Any], Values]] = {
     ops.Left: mishaps.left,
     ops.Sent: mishaps.sent,
     ops.ShortReads: mishaps.short_reads,
+    ops.SmallBuffers: mishaps.small_buffers,
     ops.OnRanks: on_ranks,
     ops.Attempt: attempt,
     ops.Make: make,

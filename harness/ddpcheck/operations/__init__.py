@@ -28,7 +28,7 @@ from .replica import (
 from .resume_sampling import ResumeSampling
 from .sampling import Aggregate, Sample
 from .scoring import Score
-from .start import ShortReads, Start
+from .start import ShortReads, SmallBuffers, Start
 from .training import Train
 from .windows import CloseWindow, OpenWindow
 
@@ -37,6 +37,7 @@ Operation: TypeAlias = (
     | Calls | AllReduce | Wait | Broadcast | AllGather | ReduceScatter | Barrier | SendRecv
     | Sample | ResumeSampling | Draw | Aggregate | Score | Train | Sleep | Raise | Kill
     | OpenWindow | CloseWindow | OnRanks | Attempt | Make | Rounds | Leave | Close | Left | Sent | Disturb | ShortReads
+    | SmallBuffers
     | MeasureCollective | MeasureSteps
 )  # fmt: skip
 
@@ -84,6 +85,7 @@ __all__ = [
     "SetTrainable",
     "ShortReads",
     "Sleep",
+    "SmallBuffers",
     "Start",
     "Step",
     "Switch",

@@ -20,8 +20,9 @@ class MeasureCollective:
     empty(), which holds zeros while the clock runs. One iteration is `calls` calls in a row.
 
     Yields begin and end: float64 (iterations,), seconds of time.monotonic(); wrong: elements that are not exactly what
-    they should be, before and after the clock ran; cpu: seconds of processor time over all iterations; queued: seconds
-    that this thread waited for a core meanwhile, or None; counts: what Facets.counts says of one call, or None.
+    they should be, before and after the clock ran (once if it does not run, with iterations=0); cpu: seconds of processor
+    time over all iterations; queued: seconds that this thread waited for a core meanwhile, or None; counts: what
+    Facets.counts says of one call, or None.
     """
 
     kind: ClassVar[str] = "measure_collective"

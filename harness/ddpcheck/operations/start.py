@@ -54,3 +54,14 @@ class ShortReads:
 
     kind: ClassVar[str] = "short_reads"
     on: bool = True
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class SmallBuffers:
+    """Until the end of the Job, or one that says on=False: the stream sockets and pipes that the process has open now hold
+    little that nobody has read. Yields streams: how many were changed.
+    """
+
+    kind: ClassVar[str] = "small_buffers"
+    on: bool = True

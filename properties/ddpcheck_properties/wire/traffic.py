@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ddpcheck import expect
 from ddpcheck.causes import traffic as causes
-from ddpcheck.checks import law
+from ddpcheck.checks import Observation, law
 from ddpcheck.contract import Capabilities, Traffic, needs
 from ddpcheck.job import (
     AllGather,
@@ -36,6 +36,7 @@ from ddpcheck.verdict import Diagnosis, Finding
 from ..collectives.results import named
 from ..drawing import for_each
 from ..strategies_collectives import dtypes, fitting_reductions, floating, reductions
+from . import growth
 from .counts import begun, by_itself, by_kernel, counted
 from .traffic_limits import CHANGE, HEADERS, Demand, sends_no_more
 
@@ -77,6 +78,22 @@ def check_large_collectives_send_no_excess_bytes(session: Session) -> str:
 def check_backward_sends_gradients_only_once(session: Session) -> str:
     """A synchronised backward, also the last of an accumulation window, sends no more than one all-reduce of all gradients."""
     return _judged(session, _training(session.world_size, window=session.capabilities.replica.no_sync), _once)
+
+
+@law("wire", needs.replica, needs.ranks(2, most=2))
+def check_traffic_does_not_grow_from_step_to_step(session: Session) -> Observation:
+    """Equal training steps send equally many bytes, in as many messages. How many, beside the least for the gradients, is an
+    observation: only `traffic` and `bundles_gradients` promise a limit.
+    """
+    world, seen = session.world_size, list[str]()
+
+    def judge(job: Job, trace: Trace) -> None:
+        expect.completed(trace)
+        seen.append(growth.judged(job, trace))
+
+    job = growth.equal_steps(world, session.capabilities)
+    for_each(session, [replace(job, over_tcp=session.offers_tcp)], judge)
+    return Observation(seen[0])
 
 
 @law("wire", needs.replica, needs.replica.no_sync, needs.ranks(2))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ddpcheck.contract import Traffic
@@ -9,6 +11,7 @@ from ddpcheck.contract.adapter import Batch
 from ddpcheck.values import Array
 
 from ..base import PlainReplica, fault
+from ..bucketed import Bucket, BucketReplica
 from ..engine.circumstances import always, dtype
 from ..engine.collective_effects import instead, through
 from ..engine.collectives import Call, all_reduce, op
@@ -20,6 +23,7 @@ from ..facets import Group, PassThrough, collectives
 LEAST = "check_large_collectives_send_no_excess_bytes"
 ONCE = "check_backward_sends_gradients_only_once"
 SILENT = "check_nothing_is_sent_inside_no_sync"
+GROWS = "check_traffic_does_not_grow_from_step_to_step"
 TOGETHER = "check_small_gradients_share_messages"
 
 
@@ -101,6 +105,62 @@ class OncePerMicroBatch(PlainReplica):
         for _ in range(self.inside):
             super().reduce(name, np.zeros_like(gradient))
         return super().reduce(name, gradient)
+
+
+class Growing(PlainReplica):
+    """`steps`: how many were taken."""
+
+    steps = 0
+
+    def step(self) -> None:
+        super().step()
+        self.steps += 1
+
+
+@fault("hook-added-in-every-step", GROWS, cause="traffic-grows-with-steps")
+class HookInEveryStep(Growing):
+    """Each step adds a hook that reduces all gradients once more, to the same values."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        for _ in range(self.steps):
+            super().reduce(name, gradient)
+        return super().reduce(name, gradient)
+
+
+@fault("buckets-halved-in-every-step", GROWS, cause="messages-grow-with-steps")
+class SmallerEachTime(Growing):
+    """Each step sends its gradients in pieces of half the size of the step before."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        pieces = np.array_split(gradient.reshape(-1), max(1, min(gradient.size, 2**self.steps)))
+        reduced = [PlainReplica.reduce(self, name, piece) for piece in pieces]
+        return np.concatenate(reduced).reshape(gradient.shape)
+
+
+@fault("reduced-in-backward-and-in-step")
+class ReducedTwice(PlainReplica):
+    """The values are right, at twice the traffic: without a promise an observation, and no failure."""
+
+    def step(self) -> None:
+        for name, gradient in self.synced.items():
+            PlainReplica.reduce(self, name, gradient)
+        super().step()
+
+
+@fault("flush-counter-not-reset")
+class FlushesEveryGradient(BucketReplica):
+    """After the first full bucket every parameter goes alone: the bytes of its bucket are never set to zero."""
+
+    cap = 1 << 16
+
+    def lay_out(self, order: Sequence[str]) -> list[Bucket]:
+        buckets, size = list[Bucket]([()]), 0
+        for name in order:
+            buckets[-1] += (name,)
+            size += self.network.parameters[name].nbytes
+            if size >= self.cap:
+                buckets.append(())
+        return [bucket for bucket in buckets if bucket]
 
 
 # fmt: off

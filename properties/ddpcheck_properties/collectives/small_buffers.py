@@ -1,0 +1,63 @@
+"""Messages that no buffer holds: a collective in which every rank sends before any receives ends only while buffers do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ddpcheck import expect
+from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, needs
+from ddpcheck.job import AllReduce, Job, MeasureCollective, Operation, SmallBuffers, TensorSpec, Wait
+from ddpcheck.operations.measure import Collective
+from ddpcheck.trace import Trace
+
+from ..drawing import for_each
+from ..strategies_collectives import dtypes, usual_reduction
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+NAMES: tuple[Collective, ...] = ("all_reduce", "broadcast", "all_gather", "reduce_scatter", "send_recv")
+_SUMS = {"all_reduce", "reduce_scatter"}
+ROOM = 1 << 20
+"""Elements, 4 or 8 MiB: a third of it is more than shrunk buffers of two ranks hold."""
+LARGEST = 1 << 24
+"""Elements, 64 or 128 MiB: more than buffers in memory hold."""
+
+
+@law("collectives", needs.collectives, needs.ranks(2, most=3))
+def check_collectives_need_no_room_in_socket_buffers(session: Session) -> None:
+    """Every collective, and send with recv, completes correctly on arrays that no buffer of the operating system holds: of
+    4 MiB over shrunk buffers, and of 64 MiB. A rank that sends before it receives waits for ever there.
+    """
+    world, promised = session.world_size, session.capabilities
+    dtype = "float32" if "float32" in promised.collectives.dtypes else dtypes(promised)[0]
+    opened = _ways(promised, world, dtype, 4 * world)  # connections, that there may be only now, included
+    large = _ways(promised, world, dtype, ROOM // world * world)
+    operations: list[Operation] = [*opened, SmallBuffers(), *large]
+    if promised.collectives.asynchronous:
+        tensor = TensorSpec((ROOM,), dtype, "powers")
+        operations += [AllReduce(tensor, usual_reduction(promised, dtype), wait=False), Wait(len(operations))]
+    operations.append(SmallBuffers(on=False))
+    operations += _ways(promised, world, dtype, LARGEST)[:1] if world == 2 else ()
+    for_each(session, [Job(world, tuple(operations))] if large else (), _none_wrong)
+
+
+def _ways(promised: Capabilities, world: int, dtype: str, count: int) -> list[Operation]:
+    """Each collective that is promised, once."""
+    offered = promised.collectives
+    chosen = [
+        name for name in NAMES if name in offered.operations and (name not in _SUMS or "sum" in offered.reductions)
+    ]
+    return [MeasureCollective(name, count, dtype, warmups=0, iterations=0) for name in chosen]
+
+
+def _none_wrong(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    for position, operation in enumerate(job.operations):
+        if isinstance(operation, MeasureCollective):
+            for rank, wrong in enumerate(trace.values(position, "wrong")):
+                expect.that(
+                    not wrong,
+                    f"{operation.collective} of {operation.count:,} elements on rank {rank}: {wrong:,} elements are wrong",
+                )

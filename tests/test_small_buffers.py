@@ -1,0 +1,57 @@
+"""Buffers of sockets and pipes become small, and what lies in them is told of a rank that hangs."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+
+from ddpcheck.execution.small_buffers import SMALL, restore_buffers, shrink_buffers, waiting_bytes
+from ddpcheck.expect import why_stuck
+from ddpcheck.storage.codec import decode, encode
+from ddpcheck.trace import RankTrace, Record, Trace, Unread, rank_from_plain, rank_to_plain
+
+
+def test_buffers_become_small_and_get_their_size_back() -> None:
+    here, there = socket.socketpair()
+    read, write = os.pipe()
+    with here, there:
+        before = here.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF), fcntl.fcntl(write, fcntl.F_GETPIPE_SZ)
+        try:
+            shrink_buffers()
+            assert here.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) <= 2 * SMALL
+            assert fcntl.fcntl(write, fcntl.F_GETPIPE_SZ) < before[1]
+        finally:
+            restore_buffers()
+        assert (here.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF), fcntl.fcntl(write, fcntl.F_GETPIPE_SZ)) == before
+        os.close(read)
+        os.close(write)
+
+
+def test_bytes_that_nobody_has_read_are_counted() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as here:
+        there, _ = listener.accept()
+        with there:
+            unsent, unread = waiting_bytes()
+            here.sendall(b"12345")
+            there.recv(1, socket.MSG_PEEK)
+            assert waiting_bytes() >= (unsent, unread + 5)
+
+
+def test_ranks_that_send_at_once_are_named() -> None:
+    both = Unread(1000, 1000)
+    stuck = [_hung(0, both), _hung(1, both), _hung(2, Unread(0, 1000))]
+    (cause,) = why_stuck(Trace(tuple(stuck)), stuck)
+    assert cause.id == "all-send-none-receives"
+    assert dict(cause.parameters)["ranks"] == (0, 1)
+    assert why_stuck(Trace(tuple(stuck)), stuck[1:])[0].id == "all-wait-in-one-operation"
+
+
+def test_the_count_survives_a_file_and_older_files_have_none() -> None:
+    rank = _hung(0, Unread(3, 4))
+    assert rank_from_plain(decode(encode(rank_to_plain(rank)))) == rank
+    assert rank_from_plain(rank_to_plain(rank)[:-1]).unread is None
+
+
+def _hung(rank: int, unread: Unread) -> RankTrace:
+    return RankTrace(rank, "hung", (Record(0, "all_reduce", 0.0, None, {}),), unread=unread)
