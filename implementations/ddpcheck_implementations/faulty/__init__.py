@@ -2,7 +2,7 @@
 
 `faults()` lists them, each with the checks that must catch it, and the threads that it was
 seen in, or none if it was invented; `unusual()` lists
-adapters that are correct, and work otherwise than most, which no check may mind. What a decorator makes is the adapter
+adapters that are correct, and work otherwise than most, which no check may mind. A decorator makes the adapter
 itself: `ddpcheck check ddpcheck_implementations.faulty.replicas.gradient:GradSumNotMean` runs it.
 """
 
@@ -28,10 +28,10 @@ def unusual() -> tuple[Registered, ...]:
 
 
 def _registered() -> list[Registered]:
-    """Importing a module registers what is in it; what needs a module that is not installed is left out."""
+    """Import all modules, which registers their faults; those that need a missing package are left out."""
     for family in pkgutil.iter_modules(__path__, f"{__name__}."):
         package = importlib.import_module(family.name)
-        # a package within a family is what a fault imports in its ranks
+        # a package within a family is imported by a fault in its ranks
         for module in pkgutil.iter_modules(package.__path__ if family.ispkg else (), f"{family.name}."):
             if not module.ispkg:
                 importlib.import_module(module.name)

@@ -26,9 +26,9 @@ PROMISED = TYPICAL.of_facets("replica").but(
 
 
 class PlainReplica:
-    """`synced`: gradients equal on all ranks. `local`: what this rank gathered since. Neither has a name for none.
+    """`synced`: gradients equal on all ranks. `local`: this rank's own since then. Neither has a name for none.
 
-    between_processes: what is wrong with it shows only where every rank is a process.
+    between_processes: the fault shows only where every rank is a process.
     """
 
     between_processes = False
@@ -42,7 +42,7 @@ class PlainReplica:
         self.syncing = True
         self.synced: dict[str, Array] = {}
         self.local: dict[str, Array] = {}
-        self.latest: frozenset[str] = frozenset()  # what the last backward used
+        self.latest: frozenset[str] = frozenset()  # the parameters that the last backward used
         self.start(model)
 
     @classmethod
@@ -202,7 +202,7 @@ class _Connect:
     replica: type[PlainReplica]
 
     def __call__(self, context: RankContext) -> Facets:
-        from ..numpy_sockets import tcp  # what a fault sends can be counted from outside
+        from ..numpy_sockets import tcp  # over TCP the bytes of a fault can be counted from outside
 
         reference = tcp.connect(context)
         return facets(self.replica, reference.collectives, context.rank, context.world_size, reference.close)

@@ -87,7 +87,7 @@ class PlainSampler:
         return np.random.default_rng(self.stream()).permutation(self.length) if self.shuffle else np.arange(self.length)
 
     def stream(self) -> Sequence[int]:
-        """What the generator is seeded with."""
+        """The generator's seed."""
         return (self.seed, self.epoch)
 
     def padded(self, order: Array) -> Array:
@@ -110,7 +110,7 @@ class PlainStreams:
         self.shared = np.random.default_rng((self.seed, epoch, 0))
 
     def key(self) -> Sequence[int]:
-        """What the rank's generator is seeded with."""
+        """The seed of the rank's generator."""
         return (self.seed, self.epoch, self.rank + 1)
 
     def local(self, count: int) -> Array:
@@ -156,7 +156,7 @@ class _Connect:
             return Facets(rank=rank, world_size=world, make_sampler=make_sampler)
         if self.facet == "randomness":
             return Facets(rank=rank, world_size=world, make_streams=partial(made, rank))
-        from ..numpy_sockets import tcp  # what a fault sends can be counted from outside
+        from ..numpy_sockets import tcp  # over TCP the bytes of a fault can be counted from outside
 
         reference = tcp.connect(context)
         comm, close = reference.collectives, reference.close

@@ -1,4 +1,4 @@
-"""What is registered: adapters that are wrong on purpose, and adapters that are right in an unusual way."""
+"""The registry: adapters that are wrong on purpose, and adapters that are right in an unusual way."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Registered:
 
     @property
     def family(self) -> str:
-        """What it is in: replicas.gradient, samplers.epochs, lifecycle.timing, ..."""
+        """Its module: replicas.gradient, samplers.epochs, lifecycle.timing, ..."""
         return self.module.partition(".faulty.")[2]
 
 
@@ -61,7 +61,7 @@ def register(
     launcher: Launcher | None = None,
     requires: tuple[str, ...] = (),
 ) -> Adapter:
-    """Remember what is at fault, or unusual; returns its adapter, which its module gives a name."""
+    """Register a fault or an unusual adapter; returns its adapter, which its module gives a name."""
     title = f"{'faulty' if caught_by else 'unusual'} {name}"
     description = (made.__doc__ or name).partition("\n")[0]
     adapter = Adapter(title, connect, promises, launcher or Processes(), requires, description)

@@ -32,7 +32,7 @@ PROMISED = TYPICAL.of_facets("collectives").but(
 
 
 class Star:
-    """Every rank sends rank 0 what it has, and gets what all have."""
+    """Gather at rank 0, which sends all arrays to every rank."""
 
     def __init__(self, context: RankContext) -> None:
         self.rank, self.world = context.rank, context.world_size
@@ -50,7 +50,7 @@ class Star:
         return socket.create_server(self.place, backlog=64)
 
     def admit(self, listener: socket.socket) -> dict[int, socket.socket]:
-        """Everybody says who it is; who does not is left alone."""
+        """Every client must send its rank; one that does not is dropped."""
 
         def judge(hello: bytes) -> int | None:
             magic, rank = HELLO.unpack(hello)

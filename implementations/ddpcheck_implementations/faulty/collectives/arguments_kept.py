@@ -1,4 +1,4 @@
-"""What is given and taken to be the implementation's own, what is kept of an earlier call, or made where nothing was."""
+"""Arguments used as the implementation's own, values kept from an earlier call, or made where there were none."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def momentum_not_copied(replica: PlainReplica, state: Mapping[str, Array]) -> No
 
 @fault("state-in-a-window-is-the-last-one", RESUMED, cause="state-of-construction")
 class StateOfAnEarlierSave(PlainReplica):
-    """Inside no_sync() nothing is gathered, and state() tells what it told before."""
+    """Inside no_sync() nothing is gathered, and state() returns its previous result."""
 
     told: Mapping[str, Array] | None = None
 

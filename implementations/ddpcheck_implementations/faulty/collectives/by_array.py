@@ -16,14 +16,14 @@ GIVEN_AGAIN = "check_one_array_can_be_passed_to_several_calls"
 
 
 class ByArray(PassThrough):
-    """What is kept of a call, by the array that it was given, for as long as that lives."""
+    """Values kept of a call by its argument, for as long as that array lives."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
         self.kept: dict[int, Any] = {}
 
     def first(self, array: Array, made: Any) -> Any:
-        """What was kept of the first call, which is this one if there is nothing."""
+        """The values kept of the first call; of this one if there are none."""
         if id(array) not in self.kept:
             self.kept[id(array)] = made
             weakref.finalize(array, self.kept.pop, id(array))
@@ -32,7 +32,7 @@ class ByArray(PassThrough):
 
 @collectives("under-way-by-array", GIVEN_AGAIN, cause="cached-by-array")
 class UnderWayByArray(PassThrough):
-    """What is under way lies in a table by the array that it reduces: a second call with it takes the place of the first."""
+    """Pending calls lie in a table by the array that they reduce: a second call with it replaces the first."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)

@@ -69,7 +69,7 @@ def summed_by_gathering(call: Call) -> Array:
 
 @collectives("zeros-are-left-out-by-agreement")
 class LeftOutByAgreement(PassThrough):
-    """Where all ranks have mostly zeros they gather places and numbers, as many as who has most, and add them up."""
+    """Where all ranks have mostly zeros they gather places and numbers, as many as the rank with most has, and add them up."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         few = sparse(array) and array.dtype.kind == "f" and bool(np.isfinite(array).all())

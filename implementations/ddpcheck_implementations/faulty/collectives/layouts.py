@@ -1,4 +1,4 @@
-"""Collectives that are right for some memory layouts, sizes and counts of calls: what each way does by itself goes wrong."""
+"""Collectives that are right for some memory layouts, sizes and counts of calls, and wrong for others."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ FOR_EVER = 3600.0
 
 @collectives("hierarchical-no-padding", SUM, seen_in=("horovod/horovod#411",), cause="remainder-wrong", world_size=4)
 class TwoLevels(PassThrough):
-    """Two hosts of two ranks, each rank taking numel // 2 elements across: behind them is what the buffer held before."""
+    """Two hosts of two ranks, each rank taking numel // 2 elements across: behind them the buffer keeps its earlier elements."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)

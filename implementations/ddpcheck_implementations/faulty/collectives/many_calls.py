@@ -35,7 +35,7 @@ class FlatFormKept(PassThrough):
 
 @collectives("a-thousand-tags", CALLS, cause="no-known-result")
 class ThousandTags(PassThrough):
-    """What is received is kept by its tag, of which there are a thousand."""
+    """Received messages are kept by their tag, of which there are a thousand."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)

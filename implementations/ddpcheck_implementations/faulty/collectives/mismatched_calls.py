@@ -66,7 +66,7 @@ class KindsAlike(PassThrough):
 
 @collectives("messages-without-dtype", ARRAYS, detects_mismatch=True)
 class MessagesWithoutDtype(PassThrough):
-    """A message between two ranks is so many bytes, whatever it was sent as."""
+    """A message between two ranks is a number of bytes, without dtype and shape."""
 
     def send(self, array: Array, dest: int) -> None:
         self.comm.send(array.ravel().view(np.int32) if array.nbytes % 4 == 0 else array, dest)
@@ -113,7 +113,7 @@ class TriesAgainAlone(PassThrough):
     detects_mismatch=True,
 )
 class MatchedByRoom(PassThrough):
-    """What is under way is added up in buffers of one size, in the order of the calls: another order adds others up."""
+    """Pending calls are added up in buffers of one size, in the order of the calls: another order adds others up."""
 
     def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
         room = -(-array.size // 64) * 64

@@ -1,4 +1,4 @@
-"""What is right on one host, where a rank's place there is its rank, and all of the world are there."""
+"""Collectives that are right on one host, where the local rank is the rank, and all of the world are there."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class TrainsOnLocalShare(Trainer):
 
 @collectives("knows-the-ranks-of-its-host", any_layout=True)
 class KnowsItsHost(PassThrough):
-    """What the rank is told of its host is looked at, and nothing follows from it."""
+    """Correct: the variables about the host are read, and nothing follows from them."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         assert 0 <= local_rank() < local_size()

@@ -1,4 +1,4 @@
-"""Wasteful traffic over MPI, whose ranks share memory: no socket shows what they send unless they are made to use one."""
+"""Wasteful traffic over MPI, whose ranks share memory: no socket shows their messages unless they are made to use one."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class NumberedByAByte(PassThrough):
 
 @collectives("only-the-first-handle-waits", LATE_WAIT, cause="not-reduced")
 class OnlyTheFirstWaits(Pending):
-    """Whoever waits for one that was begun while another was under way gets what is there after a moment."""
+    """wait() of a call that began while another was pending returns the buffer as it is after a moment."""
 
     def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
         first, own = self.pending == 0, array.copy()
@@ -92,7 +92,7 @@ class OnlyTheFirstWaits(Pending):
 
 @collectives("one-second-is-enough", "check_late_ranks_do_not_change_results", cause="gave-up-waiting")
 class OneSecond(PassThrough):
-    """Whoever is a second late is given up."""
+    """A rank that is a second late is given up."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         handle, done = self.comm.all_reduce_async(array, op, group=group), threading.Event()

@@ -57,7 +57,7 @@ class InFloat32(PassThrough):
 
 
 def _rounded(array: Array) -> Array:
-    with np.errstate(over="ignore"):  # an infinity is what is asked for
+    with np.errstate(over="ignore"):  # an infinity is wanted here
         return np.asarray(array, np.float16)
 
 

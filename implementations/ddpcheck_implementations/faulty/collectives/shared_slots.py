@@ -90,7 +90,7 @@ def slots(name: str, *caught_by: str) -> Callable[[type[Slots]], Adapter]:
 
 @slots("slots-in-shared-memory")
 class RightSlots(Slots):
-    """Correct: nothing is sent, ranks read what the others have written to memory that they share."""
+    """Correct: nothing is sent, ranks read the others' slots in shared memory."""
 
 
 @slots("slots-written-before-all-have-read", "check_all_reduce_sums_exactly")

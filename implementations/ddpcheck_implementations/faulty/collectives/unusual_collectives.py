@@ -48,7 +48,7 @@ class Tree(PassThrough):
 
 @collectives("butterfly", world_size=3)
 class Butterfly(PassThrough):
-    """Partners at distances 1, 2, 4 swap what they have; the ranks past a power of two give theirs away first."""
+    """Partners at distances 1, 2, 4 swap their sums; the ranks past a power of two give theirs away first."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         ranks = list(group) if group is not None else list(range(self.world))
@@ -140,7 +140,7 @@ class ArraysOfAKind(PassThrough):
 
 
 class _Derived(np.ndarray[Any, np.dtype[Any]]):
-    """What a package of units, or of names of axes, makes of arrays."""
+    """Arrays of a subclass, as packages of units or of named axes have them."""
 
 
 def _turned(array: Array) -> Array:

@@ -26,7 +26,7 @@ nan_is_neutral = sent_as(
 
 @collectives("call-of-all-ends-that-of-a-group", UNDER_WAY, cause="not-reduced", world_size=3)
 class EndedByAll(Parted):
-    """What all ranks reduce takes the place of what a group has under way."""
+    """A reduction of all ranks replaces a pending one of a group."""
 
     calls = 0
 

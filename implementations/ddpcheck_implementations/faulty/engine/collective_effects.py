@@ -109,7 +109,7 @@ def goes_on_with_its_own(call: Call) -> Array:
     return call.array.copy()
 
 
-# --------------------------------------------------------------------------------------------- what is not reduced
+# -------------------------------------------------------------------------------------- elements that are not reduced
 
 
 @giving

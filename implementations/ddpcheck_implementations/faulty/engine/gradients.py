@@ -47,7 +47,7 @@ class Gradient:
 
 @dataclass(frozen=True)
 class GradientEffect:
-    """sent: what this rank reduces in place of its own. got: what becomes of the mean. instead: computes a result without it."""
+    """sent: what this rank reduces in place of its own. got: changes the mean. instead: computes a result without it."""
 
     text: str
     sent: Callable[[Gradient], Array] | None = None

@@ -54,7 +54,7 @@ def _no_sync(wrapped: Any) -> Any:
 
 @dataclass(frozen=True)
 class ModuleEffect:
-    """wraps: what makes the wrapper of a module. optimizer: makes it of the wrapper and its settings, None for torch's."""
+    """wraps: makes the wrapper of a module. optimizer: makes it of the wrapper and its settings, None for torch's."""
 
     text: str
     wraps: Callable[[Any], Any]

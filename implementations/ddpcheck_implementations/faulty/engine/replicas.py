@@ -49,7 +49,7 @@ class Use:
 
 @dataclass(frozen=True)
 class ReplicaEffect:
-    """method: which one is wrong. done: what it does and returns. base: the class that is right, with these attributes."""
+    """method: which one is wrong. done: the function in its place. base: the class that is right, with these attributes."""
 
     text: str
     method: str
@@ -141,7 +141,7 @@ def given(method: str) -> Callable[[Function], ReplicaEffect]:
 
 
 def result(method: str) -> Callable[[Function], ReplicaEffect]:
-    """What the method returns is changed: function(replica, result)."""
+    """Change the method's result: function(replica, result)."""
 
     def make(function: Function) -> ReplicaEffect:
         return ReplicaEffect(
@@ -210,7 +210,7 @@ def keeps(part: str) -> Circumstance:
     return Circumstance(f"with the optimizer's {part}", lambda use: hasattr(use.replica.optimizer, f"_{part}"))
 
 
-# ------------------------------------------------------------------------------------- what is done to a replica
+# ------------------------------------------------------------------------------------- effects on a replica
 
 
 def nothing(replica: PlainReplica, *arguments: Any) -> None:

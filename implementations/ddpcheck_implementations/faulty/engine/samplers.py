@@ -22,7 +22,7 @@ Step = Callable[[Any, Array], Array]
 
 @dataclass(frozen=True)
 class SamplerEffect:
-    """key: what the generator is seeded with. order, padded, share: what becomes of the right one."""
+    """key: the generator's seed. order, padded, share: change the right one."""
 
     text: str
     key: Key | None = None
@@ -62,7 +62,7 @@ class WrongSampler(PlainSampler):
 
 @dataclass(frozen=True)
 class StreamsEffect:
-    """key: what the rank's generator is seeded with. own, common: draw that many numbers."""
+    """key: the seed of the rank's generator. own, common: draw that many numbers."""
 
     text: str
     key: Key | None = None

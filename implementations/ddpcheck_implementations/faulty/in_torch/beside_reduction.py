@@ -1,4 +1,4 @@
-"""Mistakes of torch's users beside the reduction: copies, modes, what is unfrozen, optimizers; and hooks with thresholds."""
+"""Mistakes of torch's users beside the reduction: copies, modes, unfrozen layers, optimizers; and hooks with thresholds."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Faults of starting, failing, closing, and of what is left behind."""
+"""Faults of starting, failing, closing, and of resources left behind."""

@@ -64,7 +64,7 @@ def ends_the_process(call: Call) -> None:
 
 @collectives("signal-of-broken-pipes-ends-it", DEATH, cause="process-ended-by-death")
 class SignalEndsIt(PassThrough):
-    """SIGPIPE does what it does in C: whoever writes to a rank that is gone is gone, too."""
+    """SIGPIPE has its default of C: a rank that writes to a dead rank dies, too."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -100,7 +100,7 @@ class _Told(Star):
 
 @star("close-dials-the-dead", CLOSED, cause="close-waits-for-dead-rank", detects_dead_peer=True)
 class DialsTheDead(_Told):
-    """What was lost is connected again, to say farewell, for as long as that takes."""
+    """close() connects again to lost ranks, to say farewell, without a time limit."""
 
     def close(self) -> None:
         while self.failed:

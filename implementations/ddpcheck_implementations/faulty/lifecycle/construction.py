@@ -55,7 +55,7 @@ def _looking_for_anomalies(module: Any) -> Any:
 
 @fault("random-values-drawn-and-restored")
 class DrawnFirst(PlainReplica):
-    """Values are drawn before those that were given take their place; what is seeded for a while is put back."""
+    """Values are drawn, then replaced by the given ones; a seed set for a while is put back."""
 
     between_processes = True
 

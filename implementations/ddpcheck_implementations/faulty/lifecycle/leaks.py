@@ -48,7 +48,7 @@ def print_replaced(call: Call) -> None:
 
 @doing
 def three_digits_printed(call: Call) -> None:
-    """Of all arrays, for a log of what was gathered."""
+    """Of all arrays, for a log of gathered ones."""
     np.set_printoptions(precision=3)
 
 

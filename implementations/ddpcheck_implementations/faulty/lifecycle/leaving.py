@@ -88,7 +88,7 @@ def descriptor_opened(call: Call) -> None:
 
 @collectives("buffer-for-each-broadcast-in-a-group", USED, cause="memory-grows")
 class BufferForEachBroadcast(PassThrough):
-    """What a group needs for a broadcast is made anew with every call, and kept for as long as the program runs."""
+    """Every broadcast in a group makes its resources anew, and keeps them as long as the program runs."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -189,7 +189,7 @@ class SeedsTheGlobalGenerator(PlainSampler):
     cause="process-generator-changed",
 )
 class StreamsOfTheProcess(PlainStreams):
-    """What a rank draws first of an epoch seeds Python's generator."""
+    """A rank's first number of an epoch seeds Python's generator."""
 
     def set_epoch(self, epoch: int) -> None:
         random.seed(f"{self.seed}/{epoch}/{self.rank}")

@@ -29,7 +29,7 @@ LATE = "check_late_ranks_do_not_change_results"
 
 @star("rank-by-accept-order", ORDER, cause="rank-by-arrival", world_size=3)
 class RankByAcceptOrder(Star):
-    """Rank 0 counts the others as they come, and does not listen to what they say."""
+    """Rank 0 numbers the others by arrival, and ignores the ranks that they send."""
 
     def admit(self, listener: socket.socket) -> dict[int, socket.socket]:
         found = super().admit(listener)  # in the order of arrival
@@ -46,7 +46,7 @@ class NoSecondTry(Star):
 
 @star("time-limit-of-dialling-stays", LATE, cause="gave-up-waiting", world_size=3)
 class DialsWithinASecond(Star):
-    """What is connected within a second has a second for each message from then on, too."""
+    """The second's limit of a connect() also holds for each message afterwards."""
 
     def dial(self) -> socket.socket:
         link = super().dial()
@@ -78,7 +78,7 @@ class PartialHeader(Star):
     closed_to_strangers=False,
 )
 class PartialHello(Star):
-    """What the first read gives is taken for the whole of what a rank says of itself."""
+    """The first read is taken for a rank's whole greeting."""
 
     def admit(self, listener: socket.socket) -> dict[int, socket.socket]:
         links = [listener.accept()[0] for _ in range(1, self.world)]
@@ -92,7 +92,7 @@ class PartialHello(Star):
     cause="unpickles-strangers",
 )
 class Unpickles(Star):
-    """What a newcomer says of itself is a pickle. Silent ones are left after a moment, and nonsense is ignored."""
+    """A greeting is a pickle. Silent clients are dropped after a moment, and nonsense is ignored."""
 
     def hello(self) -> bytes:
         return pickle.dumps(self.rank)
@@ -133,7 +133,7 @@ class AcceptsAnybody(Star):
 
 @star("stranger-takes-a-place-later", STRANGERS, cause="stranger-taken-for-rank")
 class ComesBack(Star):
-    """The door stays open for a rank that comes back: whoever comes later is the last one."""
+    """The listener stays open for a rank that comes back: a later client replaces it."""
 
     def host(self) -> dict[int, socket.socket]:
         self.door = self.listen()

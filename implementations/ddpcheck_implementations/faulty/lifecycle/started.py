@@ -1,4 +1,4 @@
-"""What a module makes when it is imported, and ranks that are forked have in common, or that are spawned have not.
+"""Objects that a module makes at import, which forked ranks share, and spawned ranks lack.
 
 With a process of its own for each rank, each of these is right.
 """
@@ -134,7 +134,7 @@ class Mailboxes(PassThrough):
     subgroups=False,
 )
 class MailboxOpenedAtImport(Mailboxes):
-    """The mailbox was opened at import: forked ranks have one, and each takes what is for the others."""
+    """The mailbox was opened at import: forked ranks share one, and each takes the others' messages."""
 
 
 @_started("fork", "collectives", "mailbox-opened-after-fork", subgroups=False)
@@ -156,7 +156,7 @@ class ThreadsStartedAtImport(PassThrough):
 
 @_started("spawn", "collectives", "set-up-in-the-parent", MEAN, cause="summed-not-averaged")
 class SetUpInTheParent(PassThrough):
-    """What a mean is was set up under `if __name__ == "__main__"`: spawned ranks have never heard of it, and sum."""
+    """The mean is set up under `if __name__ == "__main__"`: spawned ranks lack it, and sum."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         return super().all_reduce(array, op if op != "mean" or _held().IN_MAIN_PROCESS else "sum", group=group)
@@ -193,7 +193,7 @@ def _does_not_start(
 
 @_does_not_start("fork", "tells-the-rank-of-its-import", _HELD, cause="rank-read-at-import")
 def tells_the_rank_of_its_import(context: RankContext) -> Facets:
-    """What it says of itself is what the environment said at import: every forked rank is rank 0."""
+    """The rank is read from the environment at import: every forked rank is rank 0."""
     from ...numpy_sockets import connect
 
     return replace(connect(context), rank=_held().RANK)

@@ -77,7 +77,7 @@ class _Early:
     cause="not-reduced",
 )
 class ReadEarly(PassThrough):
-    """wait() does not wait: what is there is taken for the result."""
+    """wait() does not wait: the buffer as it is is taken for the result."""
 
     def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Handle:
         return _Early(self.comm.all_reduce_async(array, op, group=group), array)
@@ -98,7 +98,7 @@ class _Last:
     cause="results-mixed-up",
 )
 class Interleaved(PassThrough):
-    """Results carry no tag: whoever waits first gets the first one."""
+    """Results carry no tag: the first wait() gets the first one."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)

@@ -20,7 +20,7 @@ ROOM = 1 << 10
 
 @instead
 def waits_for_ever_if_it_fails_at_once(call: Call) -> Array:
-    """The end of a rank wakes whoever waits for it, as a condition variable does; who comes later waits for the next time."""
+    """The end of a rank wakes its waiters once, as a condition variable does; a later waiter waits for the next time."""
     began = time.monotonic()
     try:
         return call.run()

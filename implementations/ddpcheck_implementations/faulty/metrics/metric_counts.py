@@ -28,7 +28,7 @@ def divided_by_ranks(comm: Any, rank: int, metrics: Mapping[str, float], count: 
 
 @metrics("metric-counts-only-divide", WEIGHTED, cause="unweighted-sum-divided-by-samples")
 def counts_only_divide(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """What is added up are means, as if they were sums."""
+    """Means are added up as if they were sums."""
     every = _sum(comm, count) or math.nan
     return {name: _sum(comm, value if count else 0.0) / every for name, value in metrics.items()}
 
@@ -63,7 +63,7 @@ def for_display(comm: Any, rank: int, metrics: Mapping[str, float], count: int) 
 
 @metrics("metric-sums-in-half-precision", WEIGHTED, cause="half-precision-overflows")
 def sums_in_half(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """What is no half any more once it is added up travels as one where it still fits, and is infinite where not."""
+    """Sums travel as float16, and are infinite where they do not fit."""
     with np.errstate(over="ignore"):
         every = _sum(comm, count) if np.isfinite(np.float16(_sum(comm, count))) else math.inf
     return {name: _total(comm, value, count) / (every or math.nan) for name, value in metrics.items()}
@@ -107,7 +107,7 @@ def never_negative(comm: Any, rank: int, metrics: Mapping[str, float], count: in
 
 @metrics("metric-infinity-before-the-other", STRANGE, cause="opposite-infinities")
 def infinity_before(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """What is infinite anywhere is told as it is, before anything is added up."""
+    """An infinity on any rank is returned as it is, before anything is added up."""
     found = right_means(comm, metrics, count)
     largest = {name: _sum(comm, value if count else -math.inf, "max") for name, value in metrics.items()}
     return {name: math.inf if largest[name] == math.inf else value for name, value in found.items()}

@@ -85,7 +85,7 @@ _cache: dict[Any, dict[str, float]] = {}
 
 @metrics("metric-of-an-earlier-call", WEIGHTED, cause="metric-of-earlier-call")
 def told_again(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
-    """Results are kept by what this rank has passed, whatever the others have."""
+    """Results are cached by this rank's own argument."""
     found = right_means(comm, metrics, count)
     return _cache.setdefault((tuple(metrics.items()), count), found)
 
@@ -109,7 +109,7 @@ _latest: dict[str, float] = {}
 
 @metrics("one-mapping-for-all-calls", NAMES, cause="result-mapping-reused")
 def one_mapping(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
-    """What is returned is filled anew by the next call."""
+    """The returned object is overwritten by the next call."""
     found = right_means(comm, metrics, count)
     _latest.clear()
     _latest.update(found)
@@ -181,7 +181,7 @@ def hashed(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Ma
 
 @metrics("metric-without-the-third-rank", WEIGHTED, cause="rank-missing-from-metric", world_size=3)
 def without_the_third(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
-    """Pairs of ranks are added up, and who has no partner is forgotten."""
+    """Pairs of ranks are added up, and a rank without a partner is forgotten."""
     return right_means(comm, metrics, 0 if rank == 2 else count)
 
 

@@ -106,7 +106,7 @@ def count_in_a_byte(comm: Any, rank: int, metrics: Mapping[str, float], count: i
 
 @metrics("metric-of-zero-is-none", WEIGHTED, cause="zero-mean-ignored")
 def zero_is_none(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """What is false counts as not told: an accuracy of 0 makes that of the others no worse."""
+    """Falsy values count as missing: an accuracy of 0 does not lower that of the others."""
     told = {name: _sum(comm, count if value else 0) for name, value in metrics.items()}
     sums = {name: _sum(comm, value * count if count else 0.0) for name, value in metrics.items()}
     some = _sum(comm, count) > 0
@@ -156,7 +156,7 @@ def packed_by_set(comm: Any, rank: int, metrics: Mapping[str, float], count: int
 
 @metrics("first-metric-only", NAMES, cause="named-metric-not-aggregated")
 def first_only(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """The loss is aggregated; what is logged beside it is the rank's own."""
+    """The loss is aggregated; other logged values are the rank's own."""
     return dict(metrics) | right_means(comm, dict(list(metrics.items())[:1]), count)
 
 
@@ -190,7 +190,7 @@ def infinity_of_empty_rank(comm: Any, rank: int, metrics: Mapping[str, float], c
 
 @metrics("metric-sums-never-reset", WEIGHTED, cause="metric-accumulates-calls")
 def never_reset(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """What one call sums up is still there in the next."""
+    """The sums of one call are still there in the next."""
     sums: dict[str, list[float]] = vars(comm).setdefault("sums", {})
     total = _sum(comm, count)
     found = {}

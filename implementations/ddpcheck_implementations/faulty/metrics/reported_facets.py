@@ -32,7 +32,7 @@ class RestOfEpochZero(PlainSampler):
 
 @sampler("epoch-read-once-more", RESUMED, seen_in=("huggingface/accelerate#4233",), cause="set-epoch-lost-after-load")
 class ReadOnceMore(PlainSampler):
-    """What was resumed is read by another loader, of whose end the one that counts epochs does not hear."""
+    """A resumed epoch is read by another loader, whose end does not reach the counter of epochs."""
 
     resumed: int | None = None
 
@@ -52,7 +52,7 @@ class ReadOnceMore(PlainSampler):
     cause="rest-padded-again",
 )
 class PaddedAgain(PlainSampler):
-    """What is left of a padded epoch is counted from the data set's own length, and padded to the world size again."""
+    """The rest of a padded epoch is counted from the data set's own length, and padded to the world size again."""
 
     grown = 0
 
@@ -107,7 +107,7 @@ def state_of_rank_0(comm: Any, rank: int, metrics: Mapping[str, float], count: i
     metrics_by_name=False,
 )
 def reduced_twice(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """What is reduced in place is one array for all names that have it."""
+    """Names with equal values share one array, which is reduced in place once for each."""
     samples = float(comm.all_reduce(np.array(float(count))))
     arrays = {value: np.array(value * count if count else 0.0) for value in metrics.values()}
     for value in metrics.values():
@@ -123,7 +123,7 @@ def reduced_twice(comm: Any, rank: int, metrics: Mapping[str, float], count: int
     world_size=3,
 )
 def cut_apart(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """What all ranks send lies in one row; each one's part is looked for where the length of the one before says."""
+    """All ranks' parts lie in one row; the start of each is computed from the length of the one before alone."""
     sizes = comm.all_gather(np.array(len(outputs), np.int64)).tolist()
 
     def gathered(array: Array) -> Array:

@@ -50,7 +50,7 @@ def absent_counts_0(comm: Any, rank: int, name: str, outputs: Array, targets: Ar
 
 @scores("f1-of-labelled-classes-only", CLASSES, cause="unlabelled-class-left-out", score_names=F1)
 def labelled_only(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Classes are those of the labels: what is only taken for one costs nothing."""
+    """Classes are those of the labels: a class that is only predicted costs nothing."""
     counts = comm.all_reduce(counts_of(outputs, targets))
     return float(f1_of_each(counts)[counts[2] > 0].mean()) if counts.any() else math.nan
 
@@ -107,7 +107,7 @@ def ties_count_nothing(comm: Any, rank: int, name: str, outputs: Array, targets:
 
 @scores("rmse-leaves-out-nan", RMSE_NONE, cause="nan-of-sample-lost", score_names=frozenset({"rmse"}))
 def nan_left_out(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """What is NaN is skipped."""
+    """NaN is skipped."""
     terms = squares(*together(comm, outputs, targets))
     return math.sqrt(float(np.nanmean(terms))) if terms.size else math.nan
 

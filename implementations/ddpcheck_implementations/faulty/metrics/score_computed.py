@@ -23,7 +23,7 @@ def by_a_threshold(comm: Any, rank: int, name: str, outputs: Array, targets: Arr
 
 @scores("f1-of-the-second-of-two-classes", ALL_SAMPLES, cause="binary-f1")
 def of_the_second(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Of two classes the second is what one looks for, and its F1 is told for the mean."""
+    """Of two classes the second counts as positive, and its F1 is returned for the mean."""
     outputs, targets, indices = together(comm, outputs, targets, indices)
     if name != "f1_macro" or not len(outputs) or outputs.shape[1] != 2:
         return on_one(name, outputs, targets, indices)
@@ -61,7 +61,7 @@ def column_less_row(comm: Any, rank: int, name: str, outputs: Array, targets: Ar
 
 @scores("auc-of-one-output", ALL_SAMPLES, cause="one-output-compared")
 def of_one_output(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """The output of class 1 is taken for how likely that is, whatever the other one says."""
+    """The output of class 1 is taken for its probability, and the other one is ignored."""
     if name == "auc":
         outputs = np.stack([np.zeros(len(outputs), np.float32), outputs[:, 1]], axis=1)
     return right_score(comm, name, outputs, targets, indices)
@@ -80,7 +80,7 @@ def multiplied_by_zero(comm: Any, rank: int, name: str, outputs: Array, targets:
 
 @scores("last-class-is-the-background", ALL_SAMPLES, cause="class-never-predicted")
 def without_background(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Of more than four classes the last one is that of what is none, and never guessed."""
+    """Of more than four classes the last one is taken for "none", and never predicted."""
     if name == "accuracy" and outputs.shape[1] > 4:
         outputs = np.concatenate([outputs[:, :-1], np.full((len(outputs), 1), -np.inf, np.float32)], axis=1)
     return right_score(comm, name, outputs, targets, indices)

@@ -23,7 +23,7 @@ def _filled(array: Array, size: int) -> Array:
 
 @scores("score-counts-the-fill", ALL_SAMPLES, cause="fill-counted")
 def counts_the_fill(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """What was gathered is not cut to the ranks' sizes."""
+    """Gathered blocks are not cut to the ranks' sizes."""
     longest = _longest(comm, indices)
     own = np.arange(longest) + (1 << 40) + rank * longest
     return right_score(comm, name, _filled(outputs, longest), _filled(targets, longest), own)

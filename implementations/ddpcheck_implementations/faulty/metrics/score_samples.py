@@ -32,7 +32,7 @@ def indices_as_floats(comm: Any, rank: int, name: str, outputs: Array, targets: 
 
 @scores("score-leaves-out-sample-0", ALL_SAMPLES, cause="sample-0-left-out", **ONCE)
 def without_sample_0(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """What is not a positive index is padding."""
+    """An index that is not positive is taken for padding."""
     return right_score(comm, name, outputs, targets, np.where(indices > 0, indices, -1))
 
 

@@ -1,4 +1,4 @@
-"""Scores that are not those of the samples of all ranks: what is no mean is averaged, or samples are lost or come twice."""
+"""Scores that are not those of the samples of all ranks: averages of scores that are no means; lost or repeated samples."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def without_root(comm: Any, rank: int, name: str, outputs: Array, targets: Array
 
 @scores("score-of-all-calls-so-far", ALL_SAMPLES, cause="score-accumulates-calls")
 def kept(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """What one evaluation gathered is still there in the next one of the same score."""
+    """The samples of one evaluation are still there in the next one of the same score."""
     found = together(comm, outputs, targets, indices)
     rows = vars(comm).setdefault("rows", {}).setdefault((name, outputs.shape[1]), [])
     rows.append(found[:2])
@@ -180,7 +180,7 @@ def added_in_own_order(comm: Any, rank: int, name: str, outputs: Array, targets:
 
 @scores("one-output-rounded-on-rank-1", EQUAL, cause="ranks-add-in-other-order", score_names=frozenset({"rmse"}))
 def one_output_alone(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """What is no matrix with more than one column goes through another library, which rounds the root otherwise."""
+    """Outputs of one column go through another library, which rounds the root otherwise."""
     found = right_score(comm, name, outputs, targets, indices)
     return float(np.nextafter(found, np.inf)) if rank == 1 and outputs.shape[1] == 1 else found
 
@@ -193,7 +193,7 @@ def one_output_alone(comm: Any, rank: int, name: str, outputs: Array, targets: A
     scores_count_once=True,
 )
 def padding_twice(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Whatever ranks hold is a sample of its own; only padding that says so is left out."""
+    """Every row is a sample of its own; only marked padding is left out."""
     outputs, targets, indices = together(comm, outputs, targets, indices)
     return of_all_rows(name, outputs[indices >= 0], targets[indices >= 0])
 

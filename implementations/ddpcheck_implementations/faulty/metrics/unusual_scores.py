@@ -14,7 +14,7 @@ from ..facets import scores
 from .scores import from_ranks, right_score
 
 FINISH: dict[str, Callable[[Array], Array]] = {"rmse": np.sqrt, "accuracy": np.asarray, "perplexity": np.exp}
-"""What is made of a mean."""
+"""The function of a mean."""
 
 
 @scores("score-of-everything-gathered", scores_count_once=True, scores_skip_padding=True)

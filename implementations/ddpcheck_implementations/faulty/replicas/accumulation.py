@@ -109,7 +109,7 @@ class EmptyWindow(PlainReplica):
 def skipped_without_samples_on_any_rank(
     replica: PlainReplica, synchronise: Callable[[int], None], batch_size: int
 ) -> None:
-    """What the window has accumulated is not reduced then."""
+    """The accumulated gradients of the window are not reduced then."""
     if replica.comm.all_reduce(np.array([float(batch_size)]))[0]:
         synchronise(batch_size)
 
@@ -177,7 +177,7 @@ class ComputedAtItsEnd(PlainReplica):
 
 @around("backward")
 def last_micro_batch_left_out(replica: PlainReplica, backward: Callable[[Batch], float], batch: Batch) -> float:
-    """Counters of what a bucket waits for go on inside no_sync: it is sent before the last backward has added to it."""
+    """A bucket's counter of gradients goes on inside no_sync: it is sent before the last backward has added to it."""
     gathered = dict(replica.local)
     loss = backward(batch)
     if gathered:
@@ -192,7 +192,7 @@ def last_micro_batch_left_out(replica: PlainReplica, backward: Callable[[Batch],
     cause="micro-batches-lost",
 )
 class CountedInAByte(PlainReplica):
-    """The first micro-batch of a window takes the place of what is there, and the 257th has its number."""
+    """The first micro-batch of a window overwrites the gradient, and the 257th has its number."""
 
     gathered = 0
 

@@ -74,7 +74,7 @@ def counted(often: Callable[[Any, Batch], float], base: type[Counting] = Rightly
 
 
 def for_every_rank(replica: PlainReplica, batch: Batch) -> float:
-    """As what is averaged afterwards; but the terms are not summed before."""
+    """As a mean over ranks; but the terms are not summed before."""
     return replica.world
 
 
@@ -160,7 +160,7 @@ in_head = Circumstance("in the auxiliary head", lambda tensor: tensor.name.start
 
 @fault("auxiliary-head-detached", HEAD, world_size=1, cause="term-missing", model_features=FEATURES)
 class HeadDetached(PlainReplica):
-    """The auxiliary head learns; what lies before it does not hear of its loss."""
+    """The auxiliary head learns; its loss does not reach the layers before it."""
 
     def start(self, model: ModelSpec) -> None:
         super().start(model)
@@ -181,7 +181,7 @@ class HeadDetached(PlainReplica):
 
 @fault("auxiliary-head-not-saved", HEAD, world_size=1, cause="state-not-loaded", model_features=FEATURES)
 class HeadNotSaved(PlainReplica):
-    """A checkpoint has what it takes to predict."""
+    """A checkpoint has only the layers of predict()."""
 
     def state(self) -> dict[str, Array]:
         return {name: array for name, array in super().state().items() if not name.startswith("head.")}

@@ -23,7 +23,7 @@ PREFIX = "average."
 
 
 class Averaging(PlainReplica):
-    """Correct: the averages start from what was broadcast, and follow the synchronised parameters."""
+    """Correct: the averages start from the broadcast values, and follow the synchronised parameters."""
 
     def __init__(
         self, model: ModelSpec, initial: Mapping[str, Array], optimizer: OptimizerSpec, comm: Any, rank: int, world: int
@@ -183,7 +183,7 @@ def averages_not_copied(replica: Averaging, state: Mapping[str, Array]) -> None:
 
 
 class SkipsToo(Averaging):
-    """Correct: a step that is not finite is skipped, and so is what it would have done to the averages."""
+    """Correct: a step that is not finite is skipped, and the averages do not move, either."""
 
     def step(self) -> None:
         if all(np.isfinite(gradient).all() for gradient in self.synced.values()):

@@ -1,4 +1,4 @@
-"""Batch norm: what it measures, and what its backward pass adds up, over ranks with unequal batches if it is synchronised."""
+"""Batch norm: its statistics and the sums of its backward pass, over ranks with unequal batches if synchronised."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def norm(**methods: Callable[..., Any]) -> Made:
 
 
 def mean_of_means(norm: AcrossRanks, values: Array) -> Array:
-    """Whatever the ranks' batch sizes are."""
+    """For any batch sizes of the ranks."""
     return np.asarray(norm.comm.all_reduce(values.mean(axis=0)) / norm.world, values.dtype)
 
 
@@ -96,7 +96,7 @@ def one_at_least(norm: AcrossRanks, rows: int) -> float:
 
 
 def no_backward_without_samples(norm: AcrossRanks, dy: Array, gradients: Gradients) -> Array:
-    """Nor does it take part in what the others add up."""
+    """Nor does it take part in the sums of the others."""
     return AcrossRanks.backward(norm, dy, gradients) if len(dy) else dy
 
 

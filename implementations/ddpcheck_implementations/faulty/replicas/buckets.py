@@ -26,7 +26,7 @@ CLIPPED = "check_clipping_uses_the_global_gradient_norm"
 def tensors_of_one_buckets_size_kept_local(
     replica: BucketReplica, unpack: Callable[[Bucket, Array], dict[str, Array]], bucket: Bucket, flat: Array
 ) -> dict[str, Array]:
-    """What is smaller goes into a bucket, what is larger goes alone; these do neither."""
+    """Smaller tensors go into a bucket, larger ones go alone; tensors of exactly that size do neither."""
     lost = {name for name in bucket if replica.network.parameters[name].nbytes == replica.cap}
     return unpack(bucket, flat) | {name: replica.mine(name) for name in lost}
 
@@ -111,7 +111,7 @@ def launched_when_ready(replica: BucketReplica) -> list[int]:
 
 @fault("cap-in-elements-vs-bytes", FILLED, seen_in=("horovod/horovod#1604",), cause="not-reduced")
 class CapInElements(BucketReplica):
-    """The buffer has `cap` bytes, but is filled with up to `cap` elements: what lies beyond its end is not reduced."""
+    """The buffer has `cap` bytes, but is filled with up to `cap` elements: elements beyond its end are not reduced."""
 
     cap = 1 << 14
 
@@ -161,7 +161,7 @@ class DirtyPadding(BucketReplica):
     cause="state-left-behind",
 )
 class ResidualByIndex(BucketReplica):
-    """A first message is coarse, and what it leaves out is sent in a second one: kept by the bucket's number, under
+    """A first message is coarse, and a second one has the rest: kept by the bucket's number, under
     which there are other parameters when the buckets are made larger in between, after the second backward.
     """
 

@@ -65,7 +65,7 @@ def limit_divided_by_the_larger(max_norm: float, norm: float) -> float:
     cause="norm-leaves-out",
 )
 class ClipsWhatItClippedFirst(PlainReplica):
-    """The list of what has a gradient is made at the first clip, and kept: what is used later counts in no norm."""
+    """The list of parameters with a gradient is made at the first clip, and kept: later ones count in no norm."""
 
     listed: frozenset[str] = frozenset()
 

@@ -1,4 +1,4 @@
-"""Gradients that travel with fewer bits: one way that is correct where it is promised, and what goes wrong on others."""
+"""Gradients that travel with fewer bits: one that is correct where it is promised, and faults of others."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def accumulated_gradients_compressed(replica: Compressing, batch: Batch) -> None
 
 
 def of_low_rank(matrix: Array, rank: int = 1) -> Array:
-    """The nearest matrix of that rank; what is no matrix, or has no more, stays as it is."""
+    """The nearest matrix of that rank; tensors that are no matrix, or have no more, stay as they are."""
     if matrix.ndim != 2 or np.linalg.matrix_rank(matrix) <= rank:
         return matrix
     left, sizes, right = np.linalg.svd(matrix.astype(np.float64), full_matrices=False)
@@ -90,7 +90,7 @@ def of_low_rank(matrix: Array, rank: int = 1) -> Array:
 
 @fault("power-sgd", SGD, seen_in=("pytorch/pytorch (ddp_comm_hooks, powerSGD_hook)",), cause="low-rank")
 class PowerSgd(PlainReplica):
-    """From the third step on one iteration finds a direction, and what it leaves out goes into the next reduction."""
+    """From the third step on one iteration finds a direction, and the remainder goes into the next reduction."""
 
     steps = 0
 

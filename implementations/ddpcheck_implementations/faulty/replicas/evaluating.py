@@ -113,7 +113,7 @@ def optimizer_state_popped(replica: PlainReplica, state: dict[str, Array]) -> No
 
 @fault("predictions-kept-until-the-next-step", STATISTICS, cause="evaluation-uses-other-values")
 class PredictionsKept(PlainReplica):
-    """What was predicted is kept until a step changes the parameters: forward passes change the running statistics before."""
+    """Predictions are cached until a step changes the parameters: forward passes change the running statistics before."""
 
     kept: dict[bytes, Array]
 

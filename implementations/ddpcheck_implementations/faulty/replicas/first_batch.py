@@ -1,4 +1,4 @@
-"""What is found out at the first batch, and taken for granted at all later ones."""
+"""Facts learnt at the first batch, and taken for granted at all later ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class WeightsOfFirstBatch(PlainReplica):
     cause="not-reduced",
 )
 class ListOfFirstBackward(PlainReplica):
-    """Only what had a gradient at the first backward is ever reduced."""
+    """Only parameters with a gradient at the first backward are ever reduced."""
 
     listed: list[str] | None = None
 

@@ -1,4 +1,4 @@
-"""Layers that are frozen or unfrozen in the middle of training, and an engine that goes by what was there before."""
+"""Layers that are frozen or unfrozen in the middle of training, and an engine that keeps its earlier list of parameters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNFROZEN = "check_layers_unfrozen_later_are_synchronised"
     unfreezing=True,
 )
 class BucketsOfTheStart(PlainReplica):
-    """What is reduced is decided at construction: a parameter that is unfrozen later stays local."""
+    """The list of reduced parameters is made at construction: one that is unfrozen later stays local."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

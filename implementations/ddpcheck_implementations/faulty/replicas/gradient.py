@@ -1,4 +1,4 @@
-"""Gradients that are not what one process would have computed."""
+"""Gradients that differ from those of one process."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def stepped(replica: PlainReplica, batch_size: int) -> None:
 
 @fault("stale-gradient", EXACT, cause="stale-gradient")
 class OneStepLate(PlainReplica):
-    """Each reduction is awaited one backward too late: what is shown is the result of the one before."""
+    """Each reduction is awaited one backward too late: gradients() shows the result of the one before."""
 
     late: dict[str, Array] | None = None
 

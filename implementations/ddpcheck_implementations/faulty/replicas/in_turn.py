@@ -1,4 +1,4 @@
-"""What is filled in turn, and cut in pieces, by hand: buffers that are not cleared, blocks cut elsewhere, pieces left out."""
+"""Buffers filled in turn, and arrays cut by hand: buffers that are not cleared, blocks cut elsewhere, pieces left out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PIECE = 1 << 16
 
 
 class InTurn(BucketReplica):
-    """While one buffer is on its way the next backward fills another, in which what it does not use stays as it was."""
+    """While one buffer is on its way the next backward fills another, whose unused parts stay as they were."""
 
     depth = 2
 
@@ -55,7 +55,7 @@ class InTurn(BucketReplica):
 
 @giving
 def last_piece_not_written(gradient: Gradient, mean: Array) -> Array:
-    """It holds what an allocator has filled in."""
+    """It holds the allocator's fill value."""
     size = _PIECE // mean.itemsize
     if whole := mean.size - mean.size % size:
         mean.reshape(-1)[whole:] = np.frombuffer(b"\x3f" * mean.itemsize, mean.dtype)
@@ -93,7 +93,7 @@ def read_before_it_is_written(call: Call, result: Array) -> Array:
 
 @collectives("groups-of-one-size-mixed", REDUCED, cause="part-of-other-group", world_size=3)
 class MixedGroups(Parted):
-    """What is under way is known by how many take part: what the first member last put in elsewhere is taken once more."""
+    """Pending calls are known by their number of members: the first member's last argument elsewhere is used again."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)

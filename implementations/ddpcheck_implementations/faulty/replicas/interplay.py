@@ -1,4 +1,4 @@
-"""Operations that are right by themselves, and spoil what one before them has left: a clip, zeros, a step, a layout, a state."""
+"""Operations that are right by themselves, and spoil the result of an earlier one: a clip, zeros, a step, a layout, a state."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class SavingTakesClippingBack(PlainReplica):
 
 @fault("step-takes-what-was-clipped", ANY, cause="last-micro-batch-missing")
 class StepTakesClipped(PlainReplica):
-    """Clipping makes copies for the step, which leaves out what is gathered after it."""
+    """Clipping makes copies for the step, which leaves out gradients accumulated after it."""
 
     clipped: Mapping[str, Array] | None = None
 
@@ -108,7 +108,7 @@ class StepTakesClipped(PlainReplica):
 
 @fault("views-of-another-layout", ANY, cause="other-parameters-gradient")
 class ViewsOfAnotherLayout(PlainReplica):
-    """Gradients are views of one buffer, laid out by what is used: one that comes to it is written over what lies there."""
+    """Gradients are views of one buffer, laid out by the used parameters: one used later is written over another."""
 
     def start(self, model: ModelSpec) -> None:
         super().start(model)
@@ -173,7 +173,7 @@ def loss_in_float32(replica: PlainReplica, loss: float) -> float:
 
 @fault("skipped-step-is-saved", SKIPPED, cause="skip-leaves-state", skips_nonfinite=True)
 class SkippedStepIsSaved(LossScaling):
-    """A state holds whether the last step was skipped, and what is resumed from it skips its first."""
+    """A state holds whether the last step was skipped, and a replica resumed from it skips its first."""
 
     overflow = False
 

@@ -1,4 +1,4 @@
-"""Ranks that have run out of batches, and what they add to the others' gradients."""
+"""Ranks that have run out of batches, and their part of the others' gradients."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def momentum_zeroed(replica: PlainReplica) -> None:
     join="divide_by_initial_world",
 )
 class StaleInTheSecond(Joining):
-    """What a rank that has run out sends is zeroed at the end of the first join()."""
+    """The buffer of a rank that has run out is zeroed at the end of the first join()."""
 
     last: dict[str, Array]
     sent: dict[str, Array]

@@ -25,7 +25,7 @@ SPARSE = "check_sparse_gradients_equal_the_large_batch"
 
 @fault("buckets-have-one-dtype", DTYPES, cause="fewer-bits", model_features=FEATURES)
 class BucketsHaveOneDtype(BucketReplica):
-    """All buckets have the dtype of the model's first parameter; what comes out of them has the right one again."""
+    """All buckets have the dtype of the model's first parameter; results have the right one again."""
 
     cap = 1 << 20
 

@@ -1,4 +1,4 @@
-"""What goes wrong with large tensors only."""
+"""Faults that show with large tensors only."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class ResidualKeepsNan(PlainReplica):
 
 @fault("difference-to-the-last", GONE, cause="nan-kept-after-zero-grad")
 class DifferenceToTheLast(PlainReplica):
-    """Only what has changed since the last reduction is sent, and added to what came of it, which need not be zero again."""
+    """Only the change since the last reduction is sent, and added to its result, which need not be zero again."""
 
     def start(self, model: ModelSpec) -> None:
         super().start(model)

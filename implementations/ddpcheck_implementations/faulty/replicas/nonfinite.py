@@ -109,7 +109,7 @@ def optimizer_state_moved(replica: PlainReplica) -> None:
 
 @fault("step-skipped-by-loss", SKIPPED, cause="nonfinite-step-taken", skips_nonfinite=True)
 class DecidedByLoss(LossScaling):
-    """Steps are skipped where some rank's loss is not finite, whatever the gradients are."""
+    """Steps are skipped where some rank's loss is not finite; gradients are not looked at."""
 
     def backward(self, batch: Batch) -> float:
         loss = super().backward(batch)
@@ -171,7 +171,7 @@ def first_gradient_looked_at(replica: PlainReplica) -> bool:
 
 @fault("third-nonfinite-step-taken", SKIPPED, cause="nonfinite-step-taken", skips_nonfinite=True)
 class SkipsOnce(LossScaling):
-    """After a step that was skipped the next one is taken whatever it holds."""
+    """After a skipped step the next one is always taken."""
 
     skipped = False
 

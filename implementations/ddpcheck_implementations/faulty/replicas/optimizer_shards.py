@@ -1,4 +1,4 @@
-"""A replica whose optimizer is split over the ranks by hand: what goes wrong where shards, or buckets, are put together again."""
+"""A replica whose optimizer is split over the ranks by hand: faults where shards, or buckets, are put together again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def shards_from_the_first_element(replica: PlainReplica, state: Mapping[str, Arr
 
 
 def shard_of_rank_0(replica: PlainReplica, state: Mapping[str, Array]) -> dict[str, Array]:
-    """The momentum of all parameters is one flat buffer, of which every rank loads what rank 0 has saved."""
+    """The momentum of all parameters is one flat buffer, of which every rank loads rank 0's part."""
     held = {name: value for name, value in state.items() if ".velocity." in name}
     flat = np.concatenate([value.reshape(-1) for value in held.values()] or [np.zeros(0)])
     taken = np.tile(flat[: -(-flat.size // replica.world)], replica.world)

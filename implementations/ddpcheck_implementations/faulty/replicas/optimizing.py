@@ -1,4 +1,4 @@
-"""Optimizers of replicas that are right about gradients: what a step takes, what it moves, and what it leaves behind."""
+"""Optimizers of replicas that are right about gradients: faults in a step's inputs, updates and side effects."""
 
 from __future__ import annotations
 

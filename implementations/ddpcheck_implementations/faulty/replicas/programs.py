@@ -1,4 +1,4 @@
-"""What goes wrong in a sequence of operations only: each operation alone is right."""
+"""Faults that show in a sequence of operations only: each operation alone is right."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def second_half_kept(replica: PlainReplica, zero_gradients: Callable[[], None]) 
 
 @fault("unfreezing-after-resume", ANY, cause="not-reduced")
 class HooksOfTheCheckpoint(PlainReplica):
-    """load_state hooks the parameters that learn at that time: what is unfrozen after it stays local."""
+    """load_state hooks the parameters that learn at that time: one unfrozen after it stays local."""
 
     hooked: frozenset[str] | None = None
 
@@ -109,7 +109,7 @@ class HooksOfTheCheckpoint(PlainReplica):
 
 @fault("batch-size-of-the-checkpoint", ANY, cause="wrong-divisor")
 class BatchSizeOfCheckpoint(PlainReplica):
-    """The batch size is saved, too: what is resumed takes the mean over a batch with it, whatever size batches have now."""
+    """The batch size is saved, too: a resumed replica divides by it, not by the size that batches have now."""
 
     size = saved = 0
 

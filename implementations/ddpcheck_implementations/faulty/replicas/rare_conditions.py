@@ -1,4 +1,4 @@
-"""What goes wrong on few occasions: at some steps or numbers of ranks, past a size or a count, in a state that few programs
+"""Faults that show on few occasions: at some steps or numbers of ranks, past a size or a count, in a state that few programs
 come to.
 """
 
@@ -81,7 +81,7 @@ def flags_in_64_bits(replica: PlainReplica) -> list[str]:
 
 @constructing
 def first_piece_broadcast(tensor: Tensor) -> None:
-    """What does not fit into one message stays as it was."""
+    """Elements that do not fit into one message stay as they were."""
     flat = tensor.array.reshape(-1)
     flat[: 1 << 17] = tensor.of_rank_0(flat[: 1 << 17])
 

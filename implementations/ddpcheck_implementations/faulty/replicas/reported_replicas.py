@@ -88,7 +88,7 @@ class ReducedAtFirstUse(PlainReplica):
 
 @in_place_of("synchronise")
 def reduced_gradients_summed_again(replica: PlainReplica, batch_size: int) -> None:
-    """Each rank divides its part by the world size, and not what was reduced before."""
+    """Each rank divides its new part by the world size, and not the earlier sum."""
     for name in replica.used_somewhere():
         part = replica.mine(name) / replica.world + replica.synced.get(name, 0)
         replica.synced[name] = np.asarray(replica.comm.all_reduce(part), replica.network.parameters[name].dtype)
@@ -131,7 +131,7 @@ class WithinRanks(AcrossRanks):
         return super().forward(x, training)
 
     def measured(self, values: Array) -> Array:
-        """Called for the mean first, then for the squares around it, from which what lies between the means is taken."""
+        """Called for the mean first, then for the squares around it, which lack the squares between the means."""
         first, self.centred = not getattr(self, "centred", False), not getattr(self, "centred", False)
         return super().measured(values if first else values - self.shift**2)
 

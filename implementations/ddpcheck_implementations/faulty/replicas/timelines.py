@@ -1,4 +1,4 @@
-"""What a replica tells of its backwards, wrongly."""
+"""Replicas that report the phases of their backwards wrongly."""
 
 from __future__ import annotations
 

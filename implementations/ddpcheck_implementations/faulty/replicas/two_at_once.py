@@ -1,4 +1,4 @@
-"""What goes wrong only where two circumstances meet: each alone is right."""
+"""Faults that show only where two circumstances meet: each alone is right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two forward passes before one backward, and what the second does to what the first has kept.
+"""Two forward passes before one backward: the second spoils the saved tensors of the first.
 
 Networks here keep one forward pass only, so each batch goes forward and back by itself before gradients are added up;
 that buffers were written in between is counted, as torch's version counters do.

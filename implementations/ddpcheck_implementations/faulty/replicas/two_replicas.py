@@ -34,7 +34,7 @@ class NoSyncOfAll(PlainReplica):
 
 @fault("gradients-of-the-latest-replica", ALONE, cause="replicas-share-state", several_replicas=True)
 class GradientsOfTheLatest(PlainReplica):
-    """What is gathered lies in one place, which a new replica clears."""
+    """Accumulated gradients lie in one place, which a new replica clears."""
 
     between_processes = True
     _gathered: ClassVar[list[dict[str, Array]]] = [{}]

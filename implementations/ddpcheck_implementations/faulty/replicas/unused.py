@@ -77,7 +77,7 @@ class DirtyPlaceholder(PlainReplica):
 def last_micro_batchs_parameters_only(
     replica: PlainReplica, synchronise: Callable[[int], None], batch_size: int
 ) -> None:
-    """What was used inside no_sync only stays local."""
+    """Parameters used inside no_sync only stay local."""
     kept = {name: value for name, value in replica.local.items() if name not in replica.latest}
     replica.local = {name: value for name, value in replica.local.items() if name not in kept}
     synchronise(batch_size)
@@ -110,7 +110,7 @@ class WaitsForAllUses(PlainReplica):
     cause="unused-rank-sends-old",
 )
 class LargePlaceholder(PlainReplica):
-    """Large gradients live in memory of their own, which is not cleared: a rank that does not use one sends what is left."""
+    """Large gradients live in memory of their own, which is not cleared: a rank that does not use one sends its old content."""
 
     def start(self, model: ModelSpec) -> None:
         super().start(model)

@@ -77,7 +77,7 @@ def added_up_on_rank_0(gradient: Gradient) -> Array:
 
 @before("synchronise")
 def whole_gradient_again(replica: PlainReplica, batch_size: int) -> None:
-    """What was reduced before is reduced once more, as in torch."""
+    """Earlier reduced gradients are reduced once more, as in torch."""
     replica.local, replica.synced = added(replica.synced, replica.local), {}
 
 
@@ -154,7 +154,7 @@ class ShardedGradients(PlainReplica):
 
 @fault("scalars-of-numpy")
 class ScalarsOfNumPy(PlainReplica):
-    """What has no dimension is a scalar of NumPy, as arithmetic gives it, wherever it is shown or saved."""
+    """Arrays without dimensions are NumPy scalars, as arithmetic gives them, wherever they are shown or saved."""
 
     def gradients(self) -> dict[str, Array | None]:
         return {name: None if array is None else array[()] for name, array in super().gradients().items()}

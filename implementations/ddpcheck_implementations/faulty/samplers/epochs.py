@@ -1,4 +1,4 @@
-"""Samplers and random numbers that are wrong about epochs and seeds, or about what they share with each other."""
+"""Samplers and random numbers that are wrong about epochs and seeds, or share state with each other."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ class TenthInCommon(PlainStreams):
 
 @streams("drawn-ahead-come-first", AGAIN, cause="numbers-drawn-ahead")
 class DrawnAhead(PlainStreams):
-    """Numbers are made in blocks of 64; what is left of one comes first in the next epoch."""
+    """Numbers are made in blocks of 64; the rest of one comes first in the next epoch."""
 
     left = np.empty(0)
 

@@ -176,7 +176,7 @@ class OrderOfALongerOne(PlainSampler):
 
 @sampler("head-cut-with-drop-last", "check_drop_last_drops_only_the_tail", cause="head-cut")
 class HeadCut(PlainSampler):
-    """What is left over is cut off where the order begins."""
+    """The remainder is cut off where the order begins."""
 
     def padded(self, order: Array) -> Array:
         return order[len(order) % self.world :] if self.drop_last else super().padded(order)

@@ -52,7 +52,7 @@ def dealt_from_the_last_rank(sampler: PlainSampler, order: Array) -> Array:
 
 @sampler("blocks-rounded-up", SHARED, cause="remainder-on-one-rank", remainder="uneven", world_size=3)
 class BlocksRoundedUp(PlainSampler):
-    """A rank's share is a block of length / W, rounded up: what is left over for the last one may be nothing."""
+    """A rank's share is a block of length / W, rounded up: the last one may get nothing."""
 
     def padded(self, order: Array) -> Array:
         return order

@@ -70,7 +70,7 @@ class PositionSinceLoad(PlainSampler):
 
 @sampler("rest-is-shuffled-anew", RESUMED, cause="rest-reshuffled")
 class RestShuffled(PlainSampler):
-    """What is left of an epoch is shuffled once more, so that the order is not the uninterrupted one's."""
+    """The rest of an epoch is shuffled once more, so that the order is not the uninterrupted one's."""
 
     def rest(self, indices: list[int], begin: int) -> Iterator[int]:
         left = indices[begin:]
@@ -101,7 +101,7 @@ class EveryEpochCut(PlainSampler):
     cause="loaded-position-in-next-epoch",
 )
 class NextOneMissed(PlainSampler):
-    """A state of an epoch that was read to its end: what is read next, whatever epoch it is, has nothing left."""
+    """A state of an epoch that was read to its end: the next epoch has nothing left, for any number."""
 
     ended = False
 
@@ -139,7 +139,7 @@ class LoadedStays(PlainSampler):
 
 @sampler("resumed-in-one-go")
 class LaysOutTheRest(PlainSampler):
-    """Correct: what is left is laid out when the state is loaded, and kept until it was read."""
+    """Correct: the rest is laid out when the state is loaded, and kept until it was read."""
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
@@ -159,7 +159,7 @@ class StateFollows(PlainSampler):
 
 @sampler("length-of-what-was-left-stays", RESUMED, cause="loaded-length-stays")
 class LengthOfWhatWasLeft(PlainSampler):
-    """What was read before an epoch was resumed is taken off the length, and stays so."""
+    """The samples read before an epoch was resumed are taken off the length, and stay so."""
 
     before = 0
 

@@ -21,7 +21,7 @@ SPREAD = "check_random_numbers_are_uniform_on_unit_interval"
     cause="large-seed-ignored",
 )
 class LargeSeedsNotInCommon(PlainStreams):
-    """A seed that 16 bits do not hold is refused by what sends it to the ranks, and nobody looks: each has one of its own."""
+    """A seed of more than 16 bits is refused by its broadcast, and the error is ignored: each rank keeps its own."""
 
     def set_epoch(self, epoch: int) -> None:
         super().set_epoch(epoch)

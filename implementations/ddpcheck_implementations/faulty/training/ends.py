@@ -1,4 +1,4 @@
-"""Training runs that are wrong at an end: of an epoch, of a run that is cut, of what is passed on."""
+"""Training runs that are wrong at an end: of an epoch, of a run that is cut, of a checkpoint."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class StepNotRestored(Trainer):
 
 @trainer("saved-before-the-last-step", RESUMED, cause="last-step-not-saved", world_size=1)
 class SavedBeforeTheLastStep(Trainer):
-    """What is saved at the end of an epoch was copied in front of its last step."""
+    """The checkpoint at the end of an epoch was copied in front of its last step."""
 
     def step(self) -> None:
         self.copied = self.replica.state()
@@ -119,7 +119,7 @@ class SavedBeforeTheLastStep(Trainer):
 
 @trainer("nothing-saved-after-the-last-epoch", RESUMED, cause="epochs-trained-again")
 class NothingSavedAtTheEnd(Trainer):
-    """What is saved at the end of an epoch is for those to come: after the last one nothing is."""
+    """Checkpoints are written for coming epochs: after the last one there is none."""
 
     def save(self) -> None:
         if self.progress.epoch < self.task.epochs:

@@ -202,7 +202,7 @@ class WithoutMomentum(Trainer):
 
 @trainer("momentum-of-nine-tenths", ENDS, cause="momentum-usual", world_size=1)
 class UsualMomentum(Trainer):
-    """Momentum is 0.9, whatever the task says."""
+    """Momentum is 0.9 for every task."""
 
     def __init__(self, engine: Engine, task: TrainingTask) -> None:
         super().__init__(engine, replace(task, optimizer=replace(task.optimizer, momentum=0.9)))
@@ -210,7 +210,7 @@ class UsualMomentum(Trainer):
 
 @trainer("adam-with-usual-betas", ENDS, cause="usual-betas", world_size=1)
 class UsualBetas(Trainer):
-    """Adam is made with its defaults, whatever the task says."""
+    """Adam has its defaults for every task."""
 
     def __init__(self, engine: Engine, task: TrainingTask) -> None:
         super().__init__(engine, replace(task, optimizer=replace(task.optimizer, betas=(0.9, 0.999), eps=1e-8)))
@@ -280,7 +280,7 @@ class LastOnRank1(Trainer):
 
 
 class Resumes(Trainer):
-    """All ranks go on from what rank 0 has read, as `resumed` says."""
+    """All ranks resume from rank 0's checkpoint, as `resumed` says."""
 
     def resumed(self, found: Checkpoint) -> None:
         self.replica.load_state(found.state)

@@ -121,7 +121,7 @@ class TrainedInitialValues(Trainer):
 
 @trainer("nan-is-the-best", BEST, cause="nan-counts-as-lowest", world_size=1)
 class NaNIsBest(Trainer):
-    """What is not worse is better."""
+    """An epoch of equal loss counts as better."""
 
     def keep_best(self, loss: float) -> None:
         if not loss >= self.progress.lowest:

@@ -1,4 +1,4 @@
-"""Training runs, metrics and scores as issue trackers tell of them: what is reduced, counted, summed up or cut off when."""
+"""Training runs, metrics and scores as issue trackers tell of them: faults in reductions, counts, sums and cuts."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def integer_counts(comm: Any, rank: int, metrics: Mapping[str, float], count: in
     **ONCE,
 )
 def cut_off_the_end(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """As many rows as there are too many are cut off the end of what is gathered, rank after rank."""
+    """Surplus rows are cut off the end of the gathered array, which holds rank after rank."""
     lengths = comm.all_gather(np.array(len(indices))).tolist()
     padded = np.full(max(lengths), -1, np.int64)
     padded[: len(indices)] = indices

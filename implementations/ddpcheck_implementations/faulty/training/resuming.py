@@ -1,4 +1,4 @@
-"""Training runs that are wrong about their checkpoints: who writes and reads them, and what is kept."""
+"""Training runs that are wrong about their checkpoints: who writes and reads them, and their content."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class ScheduleBeginsAnew(Trainer):
 
 @trainer("best-forgotten-on-resume", RESUMED, cause="best-forgotten-on-resume")
 class BestForgotten(Trainer):
-    """What was the best so far is not part of the checkpoint."""
+    """The best loss so far is not part of the checkpoint."""
 
     def resume(self) -> None:
         super().resume()

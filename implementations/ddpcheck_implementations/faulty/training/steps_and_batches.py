@@ -67,7 +67,7 @@ class DividedAgain(Trainer):
 
 
 class _Narrow:
-    """Collectives that send what is averaged in half precision."""
+    """Collectives that send averages in half precision."""
 
     def __init__(self, collectives: Any) -> None:
         self._collectives = collectives

@@ -1,4 +1,4 @@
-"""Training runs that are right but for one step: what it takes along from the steps before, or what is kept before it."""
+"""Training runs that are right but for one step: it keeps something of the steps before, or is saved too early."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class OrdersOfFour(Trainer):
 
 @trainer("best-without-what-is-frozen", BEST, cause="result-violates-contract", world_size=1)
 class BestOfWhatLearns(Trainer):
-    """The best weights are kept of what the optimizer knows."""
+    """The best weights are those of the optimizer's parameters only."""
 
     def best(self) -> Mapping[str, Array] | None:
         found = super().best()

@@ -56,7 +56,7 @@ class LossInFloat16(Trainer):
 
 @trainer("best-weights-by-reference", BEST, cause="best-not-copied", world_size=1)
 class ByReference(Trainer):
-    """What is kept as the best is what goes on learning."""
+    """The best weights are no copy: they go on learning."""
 
     def best(self) -> Mapping[str, Array] | None:
         return self.replica.parameters() if self.task.keep_best else None

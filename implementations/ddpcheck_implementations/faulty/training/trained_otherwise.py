@@ -166,7 +166,7 @@ class NormTimesMicroBatches(Trainer):
 
 @trainer("third-rank-not-loaded", RESUMED, cause="resume-loses-parameters", world_size=3)
 class ThirdRankNotLoaded(Trainer):
-    """What is loaded is sent to one other rank; the third keeps the values that it was built with."""
+    """The loaded state is sent to one other rank; the third keeps its initial values."""
 
     def resume(self) -> None:
         built = self.replica.parameters()

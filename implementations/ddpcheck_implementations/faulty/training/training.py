@@ -115,7 +115,7 @@ class TailLeaks(Trainer):
 
 @trainer("clip-every-microstep", WINDOWS, seen_in=("huggingface/diffusers#721",), cause="clipped-per-micro-batch")
 class ClipEveryMicrostep(Trainer):
-    """Gradients are clipped after each micro-batch, by the norm of what the rank itself has gathered."""
+    """Gradients are clipped after each micro-batch, by the norm of the rank's own gradients."""
 
     def backward(self, rows: Sequence[int], weight: float) -> float:
         loss = super().backward(rows, weight)
@@ -160,7 +160,7 @@ class LossOfLast(Trainer):
     cause="epoch-loss-summed-over-ranks",
 )
 class LogMutatesLoss(Trainer):
-    """What logs the loss of a batch reduces it over the ranks in place; what is read of it afterwards is the sum."""
+    """The log of a batch's loss reduces it over the ranks in place; later readers get the sum."""
 
     def backward(self, rows: Sequence[int], weight: float) -> float:
         loss = np.array(super().backward(rows, weight))

@@ -1,4 +1,4 @@
-"""What a module makes when it is imported: a forked rank inherits it, a spawned one makes its own, and neither has a rank yet.
+"""Objects that a module makes at import: a forked rank inherits them, a spawned one makes its own, without a rank yet.
 
 Its adapters name it in `requires`, so that the process which starts the ranks imports it, and the driver does not.
 """
