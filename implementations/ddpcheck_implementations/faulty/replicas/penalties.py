@@ -15,7 +15,7 @@ from ...numpy_network.terms import Penalised, Term
 from ..base import PlainReplica, fault
 from ..engine.circumstances import always
 from ..engine.fault import Fault, table
-from ..engine.replicas import after, before, in_place_of
+from ..engine.replicas import Made, after, before, in_place_of
 from .auxiliary_terms import ACTIVITY, Counting, RightlyTold, TermOf, counted, for_every_rank, on_rank_0
 
 PENALTY = "check_weight_penalty_counts_once"
@@ -162,6 +162,8 @@ class OfEarlierWeights(PlainReplica):
 # fmt: off
 table(
     globals(),
+    Fault("broadcasts-where-ranks-keep-their-own", where=always, effect=Made(PlainReplica),
+          caught_by=PENALTY, cause="statistics-of-rank", model_features=FEATURES, broadcasts_parameters=False),
     Fault("penalty-for-every-rank", where=always, effect=counted(for_every_rank),
           caught_by=PENALTY, cause="term-counted-per-rank", model_features=FEATURES),
     Fault("penalty-on-rank-0", where=always, effect=counted(on_rank_0, Counting),
