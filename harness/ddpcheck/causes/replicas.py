@@ -2,7 +2,6 @@
 
 from .cause import Kind
 
-DIFFERENT_MODELS = Kind("different-models", "The ranks do not hold the same model: shapes or dtypes differ.")
 LAST_BITS_DIFFER = Kind(
     "last-bits-differ",
     "The ranks add in different orders: their values differ in the last bits.",

@@ -115,6 +115,8 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[E
     yield from _within_rounding(got, expected, evidence)
     if evidence.parts is not None:
         yield from narrowed(got, expected, evidence.parts)
+    elif local is not None and evidence.world_size == 1:
+        yield from narrowed(got, expected, local[None])
     if got.size > 1 and np.array_equal(np.sort(got, axis=None), np.sort(expected, axis=None), equal_nan=True):
         yield values.PERMUTED()
     if evidence.parts is not None:

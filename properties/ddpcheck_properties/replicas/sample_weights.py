@@ -47,6 +47,8 @@ def _weigh(session: Session) -> None:
     jobs = [weighted_steps(world), masked(world), accumulated(world, no_sync=promised.replica.no_sync)]
     if promised.replica.no_sync:
         jobs.append(masked_windows(world, each=promised.replica.sample_weights == "equal_ranks"))
+    if promised.replica.uneven_batches == "equal_weight":
+        jobs.append(of_other_sizes(world))
     as_ever = as_one_process(promised)
 
     def judge(job: Job, trace: Trace) -> None:
@@ -61,6 +63,12 @@ def weighted_steps(world_size: int) -> Job:
     rounds = [_growing(world_size, number) for number in range(3)]
     model = mlp((2, 3, 2), activation="tanh")
     return _trained(world_size, model, rounds, OptimizerSpec(lr=0.125, momentum=0.5))
+
+
+def of_other_sizes(world_size: int) -> Job:
+    """Rank 0 has three samples, the others one each: sums of weights are no multiples of the numbers of samples."""
+    weights = (0.5, 0.25, 0.25), *((1.5 + rank,) for rank in range(1, world_size))
+    return _trained(world_size, mlp((2, 3, 2), activation="tanh"), [weights], OptimizerSpec(lr=0.125))
 
 
 def masked(world_size: int) -> Job:

@@ -112,19 +112,20 @@ def check_layers_unfrozen_later_are_synchronised(session: Session) -> None:
     """
     world, tied = session.world_size, "tied" in session.capabilities.replica.model_features
     jobs = [unfreezing(world, OptimizerSpec(lr=1.0), exact=True), unfreezing(world, MOMENTUM, exact=False, tied=tied)]
+    jobs.append(unfreezing(world, MOMENTUM, exact=False, before=9))
     cause = causes.FREEZING_DECIDED_EARLY()
     for_each(session, fitting(session, jobs), because(as_one_process(session.capabilities), cause))
 
 
-def unfreezing(world_size: int, optimizer: OptimizerSpec, *, exact: bool, tied: bool = False) -> Job:
+def unfreezing(world_size: int, optimizer: OptimizerSpec, *, exact: bool, tied: bool = False, before: int = 0) -> Job:
     """fc1 is frozen at first, then nothing is, for two steps, then fc10 and fc3, then fc1 and fc3, then fc1: a step of each.
 
-    tied: one more layer uses fc10.
+    tied: one more layer uses fc10. before: how many steps come before these.
     """
     first, second = (("fc10",), True), (("fc1",), False)
     switches = ((), ((("fc1",), True),), (), ((("fc10", "fc3"), False),), (first, second), ((("fc10", "fc3"), True),))
     operations: list[Operation] = []
-    for number, switched in enumerate(switches):
+    for number, switched in enumerate(((),) * before + switches):
         operations += [ZeroGrad(), *(SetTrainable(names, trainable) for names, trainable in switched)]
         operations += [Backward(shards([2] * world_size, 2 * number * world_size)), *GRADIENTS, Step(), *PARAMETERS]
     again = [Linear("again", 3, 3, uses="fc10")] * tied

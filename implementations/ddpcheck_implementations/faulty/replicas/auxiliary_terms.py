@@ -134,6 +134,33 @@ class InTheLastMicroBatch(Counting):
         return added(self.synced, self.whole or self.local)
 
 
+@fault("activity-averaged-over-micro-batches", ACTIVITY, cause="term-divided-by-micro-batches", model_features=FEATURES)
+class OverMicroBatches(Counting):
+    """The micro-batches' losses are added up, and the term is averaged over them, where gradients are reduced."""
+
+    whole: Mapping[str, Array] = MappingProxyType({})
+    taken: Mapping[str, Array] = MappingProxyType({})
+    count = 0
+
+    def backward(self, batch: Batch) -> float:
+        _, full = self.alone(batch)
+        with self.counted(0.0):
+            _, rest = self.alone(batch)
+        self.whole = added(self.whole, {name: np.asarray(full[name] - rest[name]) for name in full})
+        self.count += 1
+        return super().backward(batch)
+
+    def synchronise(self, batch_size: int) -> None:
+        super().synchronise(batch_size)
+        too_much = {name: self.reduce(name, part * (1 - 1 / self.count)) for name, part in self.whole.items()}
+        self.synced = added(self.synced, added(self.taken, {name: -part for name, part in too_much.items()}))
+        self.taken = too_much
+
+    def zero_grad(self) -> None:
+        super().zero_grad()
+        self.whole, self.taken, self.count = {}, {}, 0
+
+
 @fault(
     "activity-of-masked-samples",
     ACTIVITY,

@@ -145,7 +145,7 @@ table(
     Fault("bfloat16-for-float16", where=always, effect=Made(Compressing),
           caught_by=REAL, cause="rounded-as", reduction_dtype="float16"),
     Fault("accumulates-compressed", where=always, effect=accumulated_gradients_compressed.of(Compressing),
-          caught_by=ANY, cause="fewer-bits", reduction_dtype="bfloat16"),
+          caught_by=ANY, cause="reduction-dtype-is-of-reduction", reduction_dtype="bfloat16"),
     Fault("every-third-step-in-float16", where=every_step(3), effect=mean_in_float16,
           caught_by=SGD, cause="update-gradient-float16"),
     Fault("every-third-step-by-the-largest", where=every_step(3), effect=largest,

@@ -10,7 +10,7 @@ import numpy as np
 from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.values import Array
 
-from ..base import PlainReplica, fault
+from ..base import Counting, PlainReplica, fault
 from ..engine.circumstances import always
 from ..engine.fault import Fault, table
 from ..engine.replicas import Made, around
@@ -87,6 +87,21 @@ class HookedTwice(PlainReplica):
 
     def reduce(self, name: str, gradient: Array) -> Array:
         return np.asarray(super().reduce(name, gradient) * self.hooks[name], gradient.dtype)
+
+
+@fault("layout-kept-after-eight-backwards", UNFROZEN, cause="until-layers-frozen")
+class LayoutKept(Counting):
+    """The buckets are laid out anew in the first eight backwards only: what is unfrozen later stays local."""
+
+    hooked: frozenset[str] = frozenset()
+
+    def synchronise(self, batch_size: int) -> None:
+        if self.backwards < 8:
+            self.hooked |= {*self.network.learned}
+        super().synchronise(batch_size)
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        return super().reduce(name, gradient) if name in self.hooked else gradient
 
 
 @fault("frozen-weight-learns-elsewhere", UNFROZEN, cause="zero-for-none")

@@ -15,8 +15,8 @@ from ...numpy_network.terms import Penalised, Term
 from ..base import PlainReplica, fault
 from ..engine.circumstances import always
 from ..engine.fault import Fault, table
-from ..engine.replicas import after, before, in_place_of
-from .auxiliary_terms import Counting, RightlyTold, TermOf, counted, for_every_rank, on_rank_0
+from ..engine.replicas import Made, after, before, in_place_of
+from .auxiliary_terms import ACTIVITY, Counting, RightlyTold, TermOf, counted, for_every_rank, on_rank_0
 
 PENALTY = "check_weight_penalty_counts_once"
 
@@ -103,18 +103,8 @@ class WithoutSamples(Counting):
         return lambda targets, each: of(targets, each if len(each) else np.full(1, scale, each.dtype))
 
 
-@fault(
-    "penalty-weighed-twice",
-    PENALTY,
-    cause="term-weighted-twice",
-    model_features=FEATURES,
-    uneven_batches="weighted",
-)
-class WeighedTwice(RightlyTold):
-    """The penalty is multiplied by the rank's share of all samples, and then gradients are."""
-
-    def often(self, batch: Batch) -> float:
-        return self.share(len(batch.inputs))
+class Weighed(RightlyTold):
+    """Correct: a rank counts by its share of all samples."""
 
     def share(self, samples: int) -> float:
         return float(samples * self.world / self.comm.all_reduce(np.array([float(samples)]))[0])
@@ -123,6 +113,21 @@ class WeighedTwice(RightlyTold):
         factor = self.share(batch_size)
         self.local = {name: np.asarray(gradient * factor, gradient.dtype) for name, gradient in self.local.items()}
         super().synchronise(batch_size)
+
+
+def share_of_all_samples(replica: Weighed, batch: Batch) -> float:
+    """The term is multiplied by the rank's share, and then gradients are."""
+    return replica.share(len(batch.inputs))
+
+
+def undone_share(replica: Weighed, batch: Batch) -> float:
+    """The term is divided by the rank's share, by which gradients are multiplied: in it, ranks count equally."""
+    return 1 / (replica.share(len(batch.inputs)) or 1.0)
+
+
+def in_the_first_micro_batch(replica: PlainReplica, batch: Batch) -> float:
+    """So that it counts once in a window."""
+    return float(not replica._shown())
 
 
 @fault(
@@ -157,6 +162,8 @@ class OfEarlierWeights(PlainReplica):
 # fmt: off
 table(
     globals(),
+    Fault("broadcasts-where-ranks-keep-their-own", where=always, effect=Made(PlainReplica),
+          caught_by=PENALTY, cause="statistics-of-rank", model_features=FEATURES, broadcasts_parameters=False),
     Fault("penalty-for-every-rank", where=always, effect=counted(for_every_rank),
           caught_by=PENALTY, cause="term-counted-per-rank", model_features=FEATURES),
     Fault("penalty-on-rank-0", where=always, effect=counted(on_rank_0, Counting),
@@ -171,6 +178,12 @@ table(
           caught_by=PENALTY, cause="term-missing", world_size=1, model_features=FEATURES),
     Fault("penalty-for-every-sample", where=always, effect=counted(once_per_sample, Counting),
           caught_by=PENALTY, cause="term-summed-over-samples", world_size=1, model_features=FEATURES),
+    Fault("penalty-weighed-twice", where=always, effect=counted(share_of_all_samples, Weighed),
+          caught_by=PENALTY, cause="term-weighted-twice", model_features=FEATURES, uneven_batches="weighted"),
+    Fault("activity-of-ranks-of-equal-weight", where=always, effect=counted(undone_share, Weighed),
+          caught_by=ACTIVITY, cause="term-weighted-equally", model_features=FEATURES, uneven_batches="weighted"),
+    Fault("penalty-in-the-first-micro-batch", where=always, effect=counted(in_the_first_micro_batch),
+          caught_by=PENALTY, cause="term-missing-in-last-micro-batch", world_size=1, model_features=FEATURES),
     Fault("penalty-twice", where=always, effect=counted(twice),
           caught_by=PENALTY, cause="term-counted-twice", world_size=3, model_features=FEATURES),
     Fault("penalty-for-every-use", where=always, effect=shared_weights_penalised_twice,

@@ -207,7 +207,7 @@ table(
           caught_by=GRADIENTS, cause="batch-norm-reduced-twice", seen_in=("sony/nnabla#1120",),
           batch_norm="synchronised"),
     Fault("variance-within-ranks-only", where=always, effect=Made(SynchronisedNorm, norm=WithinRanks),
-          caught_by=STATISTICS, cause="statistics-put-together-wrongly", seen_in=("tensorflow/tensorflow#18222",),
+          caught_by=STATISTICS, cause="variance-put-together-wrongly", seen_in=("tensorflow/tensorflow#18222",),
           batch_norm="synchronised"),
     Fault("norms-squared-twice", where=always, effect=clipped_by(norm_of_squares),
           caught_by=CLIPPED, cause="norm-squared-again", seen_in=("paiml/entrenar#311",)),

@@ -1,0 +1,103 @@
+"""Samples with weights, whose sums are other numbers than they should be: as masks, rank 0's, cut to integers, left out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddpcheck.contract.adapter import Batch
+from ddpcheck.values import Array
+
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.replicas import in_place_of
+from .sample_weights import BY_WEIGHT, EQUAL_RANKS, Weighing, WholeBatch, weighted
+
+
+def _over_ranks(replica: Weighing, number: float) -> float:
+    return float(replica.comm.all_reduce(np.array([float(number)]))[0]) or 1.0
+
+
+def _sum(batch: Batch) -> float:
+    assert batch.weights is not None
+    return float(batch.weights.sum(dtype=np.float64))
+
+
+@in_place_of("weights_of")
+def a_mask(replica: Weighing, batch: Batch) -> Array:
+    """What is not 0 counts."""
+    assert batch.weights is not None
+    return np.asarray(batch.weights > 0, batch.weights.dtype)
+
+
+@in_place_of("weights_of")
+def weights_of_rank_0(replica: Weighing, batch: Batch) -> Array:
+    """The mask is broadcast with the batch of rank 0, and kept for the rank's own."""
+    return np.asarray(replica.comm.broadcast(batch.weights))
+
+
+@in_place_of("weights_of")
+def weights_in_the_other_order(replica: Weighing, batch: Batch) -> Array:
+    """The samples are sorted, and the weights are not."""
+    assert batch.weights is not None
+    return batch.weights[::-1].copy()
+
+
+def sum_of_own_weights(replica: Weighing, batch: Batch) -> float:
+    """A weighted sum in place of a mean."""
+    return _sum(batch)
+
+
+def sum_of_own_weights_on_all_ranks(replica: Weighing, batch: Batch) -> float:
+    """Weighted sums, added up over the ranks."""
+    return _sum(batch) * replica.world
+
+
+def share_of_all_weights(replica: Weighing, batch: Batch) -> float:
+    """The loss is divided by the sum of all ranks' weights, so that the ranks' losses add up to the whole one."""
+    return _sum(batch) / _over_ranks(replica, _sum(batch))
+
+
+def share_of_all_whole_weights(replica: Weighing, batch: Batch) -> float:
+    """Tokens are counted as integers, rank by rank."""
+    return _sum(batch) * replica.world / _over_ranks(replica, np.trunc(_sum(batch)))
+
+
+def share_of_all_samples_with_weight(replica: Weighing, batch: Batch) -> float:
+    assert batch.weights is not None
+    own = float((batch.weights > 0).sum())
+    return own * replica.world / _over_ranks(replica, own)
+
+
+def share_of_all_samples(replica: Weighing, batch: Batch) -> float:
+    own = float(len(batch.inputs))
+    return own * replica.world / _over_ranks(replica, own)
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("weights-taken-for-a-mask", where=weighted, effect=a_mask.of(WholeBatch),
+          caught_by=BY_WEIGHT, cause="sample-weights-as-mask", world_size=1, sample_weights="by_weight"),
+    Fault("weights-broadcast-from-rank-0", where=weighted, effect=weights_of_rank_0.of(Weighing),
+          caught_by=EQUAL_RANKS, cause="sample-weights-of-rank-0", sample_weights="equal_ranks"),
+    Fault("weights-in-another-order-than-samples", where=weighted, effect=weights_in_the_other_order.of(Weighing),
+          caught_by=EQUAL_RANKS, cause="other-sample-weights", world_size=1, sample_weights="equal_ranks"),
+    Fault("weighted-loss-summed", where=weighted, effect=in_place_of("factor")(sum_of_own_weights).of(Weighing),
+          caught_by=EQUAL_RANKS, cause="weighted-sum-not-divided", world_size=1, sample_weights="equal_ranks"),
+    Fault("weighted-gradient-summed", where=weighted, effect=in_place_of("counts")(sum_of_own_weights).of(Weighing),
+          caught_by=BY_WEIGHT, cause="summed-over-samples", sample_weights="by_weight"),
+    Fault("weighted-gradient-summed-over-ranks", where=weighted,
+          effect=in_place_of("counts")(sum_of_own_weights_on_all_ranks).of(Weighing),
+          caught_by=BY_WEIGHT, cause="summed-over-samples-and-ranks", sample_weights="by_weight"),
+    Fault("loss-divided-by-all-weights", where=weighted, effect=in_place_of("factor")(share_of_all_weights).of(Weighing),
+          caught_by=BY_WEIGHT, cause="divided-by-all-weights", sample_weights="by_weight"),
+    Fault("sums-of-weights-as-integers", where=weighted,
+          effect=in_place_of("counts")(share_of_all_whole_weights).of(Weighing),
+          caught_by=BY_WEIGHT, cause="weight-sum-truncated", sample_weights="by_weight"),
+    Fault("ranks-count-by-unmasked-samples", where=weighted,
+          effect=in_place_of("counts")(share_of_all_samples_with_weight).of(Weighing),
+          caught_by=BY_WEIGHT, cause="weighted-means-averaged-by-number", sample_weights="by_weight"),
+    Fault("ranks-count-by-all-samples", where=always, effect=in_place_of("counts")(share_of_all_samples).of(Weighing),
+          caught_by=EQUAL_RANKS, cause="weighted-means-averaged-by-size", sample_weights="equal_ranks"),
+)
+# fmt: on
