@@ -18,6 +18,8 @@ pytest.importorskip("torch")
 from chosen_faults import EVERY  # the marker above must come first
 from matrix import MANIFEST, SCRIPTS, Entry, audited, entries, markdown, verdict
 
+from ddpcheck.launchers.mpi import find_mpi
+
 BY_DEFAULT = frozenset(
     {
         "broken/loss_mean_over_own_tokens.py",
@@ -33,6 +35,9 @@ BY_DEFAULT = frozenset(
         "right/get_batch.py",
         "right/sync_batch_norm.py",
         "right/gradient_scaler.py",
+        "broken/mpi_tail_not_reduced.py",
+        "broken/mpi_summed_under_adam.py",
+        "right/mpi_accumulate.py",
     }
 )
 CHOSEN = [entry for entry in entries() if os.environ.get(EVERY) or entry.name in BY_DEFAULT]
@@ -53,6 +58,8 @@ def test_script(entry: Entry, tmp_path: Path) -> None:
     missing = [package for package in entry.packages if importlib.util.find_spec(package) is None]
     if missing:
         pytest.skip(f"the script imports {', '.join(missing)}, which is not installed")
+    if "mpi4py" in entry.packages and find_mpi() is None:
+        pytest.skip("the script needs mpiexec, and there is none")
     result = audited(entry, tmp_path)
     if entry.causes:
         assert (*result.causes, "none")[0] in entry.causes, result.page

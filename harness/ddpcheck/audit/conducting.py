@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..storage.results import visible_cores
-from .comparison import evidence_of
 from .evidence import Evidence
 from .runs import Ended, Request, audited, mirror_run, mirrors_of, real_run, resumed_runs
 
@@ -17,15 +16,16 @@ def conduct(request: Request, keep: Path | None = None, told: Callable[[str], No
     """Run the script, run its mirrors, and compare. keep: a folder for the journals. told: hears what is going on."""
     with audited(request, keep) as folder:
         told(f"{request.name} on {request.ranks} ranks")
-        real = real_run(request, folder)
+        engine = request.engine
+        real = engine.read(real_run(request, folder))
         if not request.steps or not _stepped(real):
-            return evidence_of(request, folder, real, _again(request, folder, told))
+            return engine.evidence_of(request, folder, real, _again(request, folder, told))
         told(f"{request.name} as one process, {len(mirrors_of(request, folder))} mirror runs")
         mirrors = _all_mirrors(request, folder)
         if _wants_turns(request, real, mirrors[0]):
             told(f"{request.name} as one process again, with the ranks' batches in turn")
             mirrors = _all_mirrors(replace(request, in_turn=True), folder)
-        return evidence_of(request, folder, real, (*mirrors, *_again(request, folder, told)))
+        return engine.evidence_of(request, folder, real, (*mirrors, *_again(request, folder, told)))
 
 
 def _again(request: Request, folder: Path, told: Callable[[str], None]) -> tuple[Ended, ...]:
@@ -38,7 +38,9 @@ def _again(request: Request, folder: Path, told: Callable[[str], None]) -> tuple
 
 def _all_mirrors(request: Request, folder: Path) -> tuple[Ended, ...]:
     with ThreadPoolExecutor(min(visible_cores(), 3)) as pool:
-        return tuple(pool.map(lambda settings: mirror_run(request, settings), mirrors_of(request, folder)))
+        return tuple(
+            pool.map(lambda settings: request.engine.read(mirror_run(request, settings)), mirrors_of(request, folder))
+        )
 
 
 def _stepped(run: Ended) -> bool:

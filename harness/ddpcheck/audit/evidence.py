@@ -50,6 +50,7 @@ class StepSeen:
     order_matters: one process's gradient changes with the order of its samples, so that it is no reference.
     v: G = sum v_r g_r on rank 0. v_off: by parameter, where that does not hold. v_of_rank: the same for every rank.
     w: M = sum w_r g_r for each backward of the window, M of one process; w_off: the worst distance.
+    rate: the number of the script that grows with the world size and makes every update larger, if that is what differs.
     off_one, off_all: G against M = 1 and M = N, by parameter. factor_one, factor_all: G = factor * M, with its worst distance.
     """
 
@@ -72,6 +73,7 @@ class StepSeen:
     factor_one_off: float = 0.0
     factor_all: float = 0.0
     factor_all_off: float = 0.0
+    rate: str = ""
 
 
 @dataclass(frozen=True)

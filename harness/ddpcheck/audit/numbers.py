@@ -36,13 +36,18 @@ class Fit:
 
 
 def fit(target: Mapping[str, Array], terms: Sequence[Mapping[str, Array]]) -> Fit:
-    """Weights by least squares over all parameters together; a term that lacks a parameter counts as zero there."""
+    """Weights by least squares over all parameters together; a term that lacks a parameter counts as zero there.
+
+    Values that are not finite fit nothing: every distance is then infinite.
+    """
     count = len(terms)
     gram, right = np.zeros((count, count)), np.zeros(count)
     for name, wanted in target.items():
         rows = _rows(name, wanted, terms)
         gram += rows @ rows.T
         right += rows @ wanted
+    if not (np.isfinite(gram).all() and np.isfinite(right).all()):
+        return Fit((0.0,) * count, dict.fromkeys(target, float("inf")))
     weights = np.linalg.lstsq(gram, right, rcond=1e-12)[0] if count else np.zeros(0)
     return Fit(tuple(map(float, weights)), rests(target, terms, weights))
 

@@ -114,7 +114,7 @@ def _source(evidence: Evidence) -> str:
         return "DataLoader"
     if any(event["integer"] for event in evidence.real.of(0, "draw")):
         return "drawn indices"
-    return "nothing that was recognised"
+    return "nothing that was recognised; mark them in the script: batch = ddpcheck.audit.batch(batch)"
 
 
 def markdown(evidence: Evidence, verdicts: list[Verdict]) -> str:

@@ -11,6 +11,7 @@ import runpy
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,16 @@ from .run import Run, RunSettings
 _INTENTIONS = ("no_sync", "SyncBatchNorm", "set_epoch", "DistributedSampler", "init_process_group")
 
 
-def main(words: list[str]) -> None:
-    """Run the script that the words name, as `python` would."""
+def run_script(words: list[str], rank: int, install: Callable[[Run], None]) -> None:
+    """Run the script that the words name, as `python` would, with what `install` puts in place."""
     settings = RunSettings.here()
     module = words[0] == "-m"
     root = str(Path.cwd()) if module else str(Path(words[0]).resolve().parent)
-    run = Run(settings, int(os.environ.get("RANK", "0")), root)
+    run = Run(settings, rank, root)
     stacks = (run.journal.folder / "stacks.txt").open("w")
     faulthandler.register(signal.SIGUSR1, stacks, all_threads=False)
     run.note("begin", pid=os.getpid(), rank=run.rank, words=words, in_turn=settings.in_turn, mentions=_mentions(words))
-    _install(run)
+    install(run)
     run.note("installed")
     try:
         if module:
@@ -107,4 +108,4 @@ def _line(run: Run, error: BaseException) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run_script(sys.argv[1:], int(os.environ.get("RANK", "0")), _install)

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -78,6 +79,8 @@ class Run:
     """Of the batch last given, how many samples each rank has in it."""
     loaders: int = 0
     cut: bool = False
+    finish: Callable[[], object] = bool
+    """What the engine does when all ranks end together; nothing, unless it says so."""
     _end: bool = False
     _until: int = 0
     _full_since: float = 0.0
@@ -143,14 +146,15 @@ class Run:
             self.note("end", why=why, step=self.step, bytes=self.journal.written, **fields)
         sys.stdout.flush()
         sys.stderr.flush()
-        if not self.mirrors and status == 0:
-            self._wait_for_others()
+        if not self.mirrors and status == 0 and self._wait_for_others():
+            self.finish()
         os._exit(status)
 
-    def _wait_for_others(self) -> None:
-        """A rank that is still in its last collective needs this process."""
+    def _wait_for_others(self) -> bool:
+        """A rank that is still in its last collective needs this process. True if all have come to their end."""
         folder = Path(self.settings.folder) / self.settings.name
         (folder / f"done-{self.rank}").touch()
         limit = time.monotonic() + _WAIT_FOR_OTHERS
-        while time.monotonic() < limit and len(list(folder.glob("done-*"))) < self.settings.ranks:
+        while (late := len(list(folder.glob("done-*"))) < self.settings.ranks) and time.monotonic() < limit:
             time.sleep(0.02)
+        return not late

@@ -11,10 +11,12 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from ..launchers.base import Launched
-from ..launchers.processes import Processes
+from ..launchers.processes import Children, Processes
+from .engines import Engine, engine_of
 from .journal import Event, Journaled
 from .run import RunSettings
 
@@ -41,6 +43,11 @@ class Request:
     @property
     def name(self) -> str:
         return " ".join(self.script)
+
+    @cached_property
+    def engine(self) -> Engine:
+        """How a script of this kind is run."""
+        return engine_of(self.script)
 
 
 @dataclass(frozen=True)
@@ -113,7 +120,7 @@ def _as_mirror(settings: RunSettings) -> dict[str, str]:
 
 
 def _run(request: Request, settings: RunSettings, processes: int, variables: Mapping[str, str]) -> Ended:
-    command = [sys.executable, "-m", "ddpcheck.audit.record", *request.script]
+    command = [sys.executable, "-m", request.engine.recorder, *request.script]
     folder = Path(settings.folder) / settings.name
     folder.mkdir(parents=True, exist_ok=True)
     # threads of several ranks on the same cores stand in each other's way
@@ -126,7 +133,8 @@ def _run(request: Request, settings: RunSettings, processes: int, variables: Map
         "TORCHELASTIC_MAX_RESTARTS": "0",
     }
     began = time.monotonic()
-    launched = Processes().start(
+    launcher = Processes() if settings.mirror_size else request.engine.launcher()
+    launched = launcher.start(
         command,
         processes,
         {"PYTHONPATH": path, **torchrun, **threads, **settings.variables(), **variables},
@@ -148,16 +156,13 @@ def _own_root() -> str:
 
 def _wait(launched: Launched, folder: Path, processes: int, deadline: float) -> bool:
     """Until all have ended, or nothing has happened for `deadline` seconds. False if ranks hang."""
-    from ..launchers.processes import Children
-
-    assert isinstance(launched, Children)
     last, size = time.monotonic(), -1
     failed_at = None
-    while any(child.poll() is None for child in launched.children):
+    while None in (codes := _exit_codes(launched)):
         now = sum(_size(folder / str(rank)) for rank in range(processes))
         if now != size:
             last, size = time.monotonic(), now
-        if any(child.poll() for child in launched.children):
+        if any(codes):
             failed_at = failed_at or time.monotonic()
             if time.monotonic() - failed_at > _AFTER_FAILURE:
                 return False
@@ -166,6 +171,12 @@ def _wait(launched: Launched, folder: Path, processes: int, deadline: float) -> 
             return False
         time.sleep(_POLL)
     return True
+
+
+def _exit_codes(launched: Launched) -> list[int | None]:
+    """Of each process, None while it runs; of the one that watches the ranks, where there is one."""
+    children = launched.children if isinstance(launched, Children) else [launched.process]  # type: ignore[attr-defined]
+    return [child.poll() for child in children]
 
 
 def _size(folder: Path) -> int:

@@ -61,7 +61,7 @@ SAME_DATA = Kind(
     "same-data-on-every-rank",
     "Every rank reads the same data.",
     because="{how}",
-    look="a DistributedSampler for the loader made at {line}",
+    look="how samples are shared out at {line}, as a DistributedSampler does for a DataLoader",
     how=str,
     line=str,
 )
@@ -183,6 +183,14 @@ GRADIENTS_SUMMED = Kind(
     because="Every gradient is {factor:.6g} times that of one process at world size {ranks}.",
     look="the division by the world size after the all-reduce",
     factor=float,
+    ranks=int,
+)
+LEARNING_RATE_TIMES_WORLD = Kind(
+    "learning-rate-times-world-size",
+    "The learning rate is multiplied by the world size.",
+    because="Parameters then change by {ranks} times as much, as they do with summed gradients.",
+    look="the update; a number named rate or lr that holds the product is recognised as meant",
+    certainty="possible",
     ranks=int,
 )
 GRADIENTS_SCALED = Kind(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shlex
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from ..audit.conducting import conduct
+from ..audit.engines import engine_of
 from ..audit.evidence import SCHEMA, Evidence
 from ..audit.page import page, write_markdown
 from ..audit.runs import Request
@@ -129,13 +129,13 @@ def _words(script: str | None, arguments: tuple[str, ...], *, module: bool) -> t
     """What comes after `python`. ValueError if there is no such script."""
     if script is None:
         raise ValueError("name the script to audit: ddpcheck audit train.py ARGUMENTS")
-    if importlib.util.find_spec("torch") is None:
-        raise ValueError("an audit needs torch; install it with: pip install torch")
-    if module:
-        return ("-m", script, *arguments)
-    if not Path(script).is_file():
+    if not module and not Path(script).is_file():
         raise ValueError(f"there is no script {script}; options of the audit come before it")
-    return (script, *arguments)
+    words = ("-m", script, *arguments) if module else (script, *arguments)
+    reason = engine_of(words).unavailable()
+    if reason:
+        raise ValueError(reason)
+    return words
 
 
 def _run(out: Console, request: Request, keep: Path | None) -> Evidence:

@@ -53,10 +53,10 @@ def ranks_read_different_shards(evidence: Evidence) -> Judged:
         return not_judged("there is one rank")
     passes = training_passes(evidence)
     if not passes:
-        return not_judged("no training batch came from a DataLoader")
+        return not_judged("no training batch came from a DataLoader, or was marked")
     for (key, passed), ranks in passes.items():
         loader = loader_of(evidence, key)
-        line = loader.get("line", key)
+        line = loader.get("line") or next((event["line"] for events in ranks for event in events), key)
         together = list(zip(*ranks, strict=False))
         if together and all(len({event["digest"] for event in each}) == 1 for each in together) and ranks[0][0]["size"]:
             return broken(
@@ -92,6 +92,8 @@ def ranks_read_different_shards(evidence: Evidence) -> Judged:
 
 def _why_same(evidence: Evidence, key: str) -> str:
     loader = loader_of(evidence, key)
+    if not loader:
+        return "The marked batches of all ranks are equal."
     if loader.get("iterable"):
         workers = f"at most over its {loader['workers']} workers" if loader.get("workers") else "over nothing"
         return f"The data set is iterable and is split {workers}, not over ranks."
@@ -245,7 +247,7 @@ def uneven_passes(evidence: Evidence) -> tuple[str, tuple[int, ...]] | None:
 
 def ranks_get_as_many_batches(evidence: Evidence) -> Judged:
     if not trained_loaders(evidence):
-        return not_judged("no training batch came from a DataLoader")
+        return not_judged("no training batch came from a DataLoader, or was marked")
     found = uneven_passes(evidence)
     if found is None:
         return held()

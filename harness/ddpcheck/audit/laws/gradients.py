@@ -95,9 +95,9 @@ def _why_unsynchronised(evidence: Evidence, together: tuple[Event, ...], paramet
         if missing and reduced:
             name = evidence.name(f"{step['optimizer']}.{missing[0]}")
             return audit.COLLECTIVES_PAIR_DIFFERENT(parameter=name, line=reduced[0]["line"])
-        how = "Nothing is wrapped in DistributedDataParallel, and no collective follows the backward pass."
+        how = "No wrapper holds it, and no collective follows the backward pass."
         if reduced:
-            how = f"Collectives follow the backward pass, first at {reduced[0]['line']}, but leave it out."
+            how = f"Collectives follow the backward pass, first at {reduced[0]['line']}, but leave it out, or a part of it."
         return audit.PARAMETER_NOT_SYNCHRONISED(parameter=parameter, how=how, line=line)
     if not forwards:
         return audit.FORWARD_BYPASSES_WRAPPER(line=at)
@@ -148,21 +148,31 @@ def _explained(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) 
     first = off[0]
     line = _backward_line(evidence, first.step)
     name = max(first.off_one, key=lambda each: first.off_one[each])
+    what = "update" if _sees_updates(evidence) else "gradient"
     headline = (
-        f"the gradient differs by {first.relative_off:.1e} from that of one process in step {first.step}, "
+        f"the {what} differs by {first.relative_off:.1e} from that of one process in step {first.step}, "
         f"{first.off_one[name]:.0f} times what rounding allows in {evidence.name(name)}"
     )
     details = (f"G = sum v_r g_r with v = {_shown(first.v)}; one process: w = {' | '.join(map(_shown, first.w))}",)
+    if all(step.rate for step in off):
+        return held(
+            f"every update is {ranks} times that of one process: {first.rate} grows with the world size. This is right if it is "
+            "meant so"
+        )
     factors = {round(step.factor_one, 3) for step in usable}
     if all(step.factor_one_off <= 1 for step in usable) and len(factors) == 1:
         factor = first.factor_one
-        if _near(factor, 1 / ranks) and all(_near(v, 1 / ranks) for v in first.v) and _all_near(first.w, 1.0):
+        if _near(factor, 1 / ranks) and (
+            (all(_near(v, 1 / ranks) for v in first.v) and _all_near(first.w, 1.0))
+            or (_sees_updates(evidence) and _near(first.factor_all, 1 / ranks) and first.factor_all_off <= 1)
+        ):
             return held(
                 f"every gradient is 1/{ranks} of one process's: the loss is a sum over samples and the ranks' gradients are "
                 "averaged. This is right if the learning rate is meant so"
             )
         if _near(factor, ranks) and all(_near(v, 1.0) for v in first.v):
-            return broken(headline, audit.GRADIENTS_SUMMED(factor=factor, ranks=ranks), details=details)
+            rate = (audit.LEARNING_RATE_TIMES_WORLD(ranks=ranks),) if _sees_updates(evidence) else ()
+            return broken(headline, audit.GRADIENTS_SUMMED(factor=factor, ranks=ranks), *rate, details=details)
         cause = audit.GRADIENTS_SCALED(factor=factor, weights=_shown(first.v), line=line)
         return broken(headline, cause, details=details)
     hooks = evidence.real.of(0, "comm_hook")
@@ -190,6 +200,11 @@ def _explained(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) 
             f"one process's gradient in step {first.step} depends on the order of the samples, as where a batch has one task"
         )
     return broken(headline, audit.LOSS_COUPLES_SAMPLES(line=line), details=details)
+
+
+def _sees_updates(evidence: Evidence) -> bool:
+    """Whether updates are compared, as in NumPy scripts, which have no optimizer that shows its gradients."""
+    return any(event["backend"] == "mpi" for event in evidence.real.of(0, "world"))
 
 
 def _no_combination(evidence: Evidence, step: StepSeen, wrong: str) -> Cause:

@@ -10,7 +10,7 @@ from .judged import Judged, broken, held, not_judged
 def hyperparameters_are_equal(evidence: Evidence) -> Judged:
     seen = 0
     for together in evidence.aligned("step"):
-        seen += 1
+        seen += bool(together[0]["groups"])
         for groups in zip(*(event["groups"] for event in together), strict=False):
             for name in groups[0]:
                 values = [group.get(name) for group in groups]
@@ -21,7 +21,7 @@ def hyperparameters_are_equal(evidence: Evidence) -> Judged:
                     if name == "lr":
                         return broken(headline, audit.LEARNING_RATE_DIFFERS(step=step, values=shown))
                     return broken(headline, audit.HYPERPARAMETERS_DIFFER(name=name, step=step, values=shown))
-    return held(f"equal in {seen} steps") if seen else not_judged("no optimizer step was seen on all ranks")
+    return held(f"equal in {seen} steps") if seen else not_judged("no step of a torch optimizer was seen on all ranks")
 
 
 def ranks_skip_the_same_steps(evidence: Evidence) -> Judged:

@@ -1,0 +1,48 @@
+"""The ranks' batches as the one of all samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+
+class Misfit(Exception):
+    """The ranks' batches do not fit together; the message says how."""
+
+
+def put_together(values: Sequence[Any], samples: Sequence[int], shift: int = 0) -> Any:
+    """Arrays joined along the dimension of samples, through dicts, lists and tuples. shift: samples to roll by.
+
+    Misfit where batches differ in structure, or in values that are not one per sample.
+    """
+    first = values[0]
+    if isinstance(first, np.ndarray) and first.ndim:
+        return _joined(values, samples, shift)
+    if isinstance(first, Mapping) and all(isinstance(each, Mapping) and list(each) == list(first) for each in values):
+        return {key: put_together([each[key] for each in values], samples, shift) for key in first}
+    if isinstance(first, list) and all(len(each) == size for each, size in zip(values, samples, strict=True)):
+        every = [each for value in values for each in value]
+        return every[-shift:] + every[:-shift] if shift else every
+    if isinstance(first, (list, tuple)) and len({len(each) for each in values}) == 1:
+        parts = [put_together(each, samples, shift) for each in zip(*values, strict=True)]
+        if isinstance(first, tuple):
+            return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
+        return parts
+    if all(type(each) is type(first) and np.array_equal(each, first) for each in values[1:]):
+        return first
+    raise Misfit("the ranks' batches hold values that are not one per sample, and that differ")
+
+
+def _joined(values: Sequence[Any], samples: Sequence[int], shift: int) -> Any:
+    first = values[0]
+    for place in range(first.ndim):
+        rest = {(each.ndim, *each.shape[:place], *each.shape[place + 1 :]) for each in values}
+        if len(rest) == 1 and all(each.shape[place] == size for each, size in zip(values, samples, strict=True)):
+            made = np.concatenate(values, axis=place)
+            return np.roll(made, shift, axis=place) if shift else made
+    if all(np.array_equal(each, first) for each in values[1:]):
+        return first
+    shapes = ", ".join(str(each.shape) for each in values)
+    raise Misfit(f"the ranks' batches have arrays of shapes {shapes}: they differ in more than the number of samples")
