@@ -1,0 +1,51 @@
+"""The third wrapper: gradients wait in a bucket, and one message takes a full bucket to the other ranks."""
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from ddpcheck.pytorch.adapter import TORCH_PROMISES, torch_adapter
+
+BUCKET_BYTES = 1 << 20
+
+
+class BucketDDP(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+        for tensor in module.state_dict().values():
+            dist.broadcast(tensor, src=0)
+        self.bucket, self.under_way = [], []
+        for parameter in module.parameters():
+            if parameter.requires_grad:
+                parameter.register_post_accumulate_grad_hook(self.collect)
+
+    def collect(self, parameter):
+        self.bucket.append(parameter)
+        if sum(each.nbytes for each in self.bucket) >= BUCKET_BYTES:
+            self.send()
+
+    def send(self):
+        flat = torch.cat([parameter.grad.reshape(-1) for parameter in self.bucket])
+        self.under_way.append((dist.all_reduce(flat, async_op=True), flat, self.bucket))
+        self.bucket = []
+
+    def finish(self):
+        """After a backward: the means come into place."""
+        for work, flat, parameters in self.under_way:
+            work.wait()
+            means = (flat / dist.get_world_size()).split([each.numel() for each in parameters])
+            for parameter, mean in zip(parameters, means, strict=True):
+                parameter.grad.copy_(mean.view_as(parameter))
+        self.under_way = []
+
+    def forward(self, *inputs):
+        return self.module(*inputs)
+
+
+adapter = torch_adapter(
+    "hooks_3",
+    BucketDDP,
+    after_backward=lambda wrapped: wrapped.finish(),
+    capabilities=TORCH_PROMISES.but(no_sync=False, bundles_gradients=True),
+)

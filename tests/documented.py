@@ -1,0 +1,170 @@
+"""Commands of documentation pages with their outputs: read, run, compared, and written anew.
+
+A fence of `console` holds commands after "$ ", each with its output. A comment in the line above a fence says more:
+
+    <!-- file: code/ring_1.py -->    the fence is this file of the page's folder, or a part of it
+    <!-- write: adapter.py -->       the fence is written to this file, for the commands after it
+    <!-- slow -->                    run only with DDPCHECK_EVERY_FAULT=1
+    <!-- illustration -->            not run: it shows a form, or needs another machine
+
+A page runs in a folder of its own, which holds the files of code/ beside the page. In an output a line "..." stands for any
+lines.
+Seconds, and the numbers of a benchmark, are compared as one word. `python tests/documented.py PAGE.md` writes new outputs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+ROOTS = tuple(str(ROOT / name) for name in ("harness", "implementations", "properties", "benchmarks", "reports"))
+_FENCE = re.compile(
+    r"^(?:<!-- (?P<mark>[a-z]+)(?:: (?P<name>[\w./-]+))? -->\n\n?)?```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.M | re.S
+)
+_DEADLINE = 240
+
+
+@dataclass(frozen=True)
+class Fence:
+    """A fenced block of a page: its language, its text, the mark above it with the file that it names, and its place."""
+
+    kind: str
+    text: str
+    mark: str
+    name: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of a console, and the output that the page shows."""
+
+    words: str
+    output: str
+
+
+def fences(page: str) -> list[Fence]:
+    return [
+        Fence(
+            found["kind"],
+            found["text"],
+            found["mark"] or "",
+            found["name"] or "",
+            found.start("text"),
+            found.end("text"),
+        )
+        for found in _FENCE.finditer(page)
+    ]
+
+
+def commands(text: str) -> list[Command]:
+    """The commands of a console, which begin with "$ "; a backslash at the end goes on in the next line."""
+    parts = re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]
+    found = []
+    for part in parts:
+        words = re.match(r"(?:.*\\\n)*.*\n?", part)
+        assert words is not None
+        found.append(Command(words[0].rstrip("\n"), part[words.end() :].strip("\n")))
+    return found
+
+
+@contextmanager
+def place_for(page: Path) -> Iterator[Path]:
+    """A folder with the files of code/ beside the page, and a `ddpcheck` on the path of what runs there."""
+    with tempfile.TemporaryDirectory(prefix="ddpcheck-docs-") as name:
+        folder = Path(name)
+        place = folder / "here"
+        code = page.parent / "code"
+        shutil.copytree(code, place, ignore=shutil.ignore_patterns("__pycache__")) if code.is_dir() else place.mkdir()
+        (folder / "bin").mkdir()
+        program = folder / "bin" / "ddpcheck"
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ddpcheck "$@"\n')
+        program.chmod(0o755)
+        (folder / "bin" / "python").symlink_to(sys.executable)
+        yield place
+
+
+def run(words: str, place: Path) -> str:
+    """What a command writes, standard error included."""
+    environment = {**os.environ, "PATH": f"{place.parent / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    environment |= {
+        "PYTHONPATH": ":".join(ROOTS),
+        "COLUMNS": "140",
+        "TERM": "dumb",
+        "NO_COLOR": "1",
+        "TMPDIR": str(place.parent),
+    }
+    with subprocess.Popen(
+        ["bash", "-c", words],
+        cwd=place,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as running:
+        try:
+            output, _ = running.communicate(timeout=_DEADLINE)
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGTERM)
+            raise
+    for path in (f"{place}/", *(f"{root}/" for root in ROOTS)):
+        output = output.replace(path, "")
+    return output.replace(str(place), ".").strip("\n")
+
+
+def normalised(output: str) -> str:
+    """Without what differs from run to run: seconds, numbers of benchmarks, places of installed files, notes on this machine."""
+    lines = [line.rstrip() for line in output.splitlines() if not line.startswith("note: ")]
+    text = "\n".join(lines)
+    text = re.sub(r"\b\d+(\.\d+)? (s|minutes|seconds|MiB|ms)\b", r"N \2", text)
+    text = re.sub(r"(\d|N) +(float\d+ .*)$", lambda found: "row of a benchmark", text, flags=re.MULTILINE)
+    text = re.sub(r'File "[^"]*/(ddpcheck\w*/[^"]*|python3[^"]*)", line \d+', r'File "\1", line N', text)
+    text = re.sub(r"sent \d+ messages", "sent N messages", text)
+    return re.sub(r"^.*row of a benchmark$", "row of a benchmark", text, flags=re.MULTILINE).strip("\n")
+
+
+def fits(shown: str, got: str) -> bool:
+    """Whether a page's output is the one that came; its lines "..." stand for any lines."""
+    pattern = "".join(
+        r"(?:.*\n)*?" if line.strip() == "..." else re.escape(line) + r"\n" for line in normalised(shown).splitlines()
+    )
+    return re.fullmatch(pattern, normalised(got) + "\n" if got else "") is not None
+
+
+def written_anew(page: Path, *, slow: bool = True) -> str:
+    """The page with the outputs that come now; those that fit stay as they are."""
+    text = page.read_text(encoding="utf-8")
+    changes: list[tuple[int, int, str]] = []
+    with place_for(page) as place:
+        for fence in fences(text):
+            if fence.mark == "write":
+                (place / fence.name).parent.mkdir(parents=True, exist_ok=True)
+                (place / fence.name).write_text(fence.text, encoding="utf-8")
+            if fence.kind != "console" or fence.mark == "illustration" or (fence.mark == "slow" and not slow):
+                continue
+            made = ""
+            for command in commands(fence.text):
+                got = run(command.words, place)
+                output = command.output if fits(command.output, got) else got
+                made += f"$ {command.words}\n" + (f"{output}\n" if output else "")
+            changes.append((fence.start, fence.end, made))
+    for start, end, made in reversed(changes):
+        text = text[:start] + made + text[end:]
+    return text
+
+
+if __name__ == "__main__":
+    for argument in sys.argv[1:]:
+        Path(argument).write_text(written_anew(Path(argument)), encoding="utf-8")

@@ -1,0 +1,43 @@
+"""Every command of the tutorial and the how-to pages gives the output that stands there, and every shown file is the real one."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+from documented import ROOT, commands, fences, fits, normalised, written_anew
+
+PAGES = sorted([*(ROOT / "docs" / "tutorial").glob("*.md"), *(ROOT / "docs" / "how-to").glob("*.md")])
+NEED_TORCH = {"hooks", "audit", "plug-in"}
+SLOW = bool(os.environ.get("DDPCHECK_EVERY_FAULT"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_give_the_outputs_that_are_shown(page: Path) -> None:
+    if page.stem in NEED_TORCH and importlib.util.find_spec("torch") is None:
+        pytest.skip("the page is about torch, which is not installed")
+    assert written_anew(page, slow=SLOW) == page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_shown_files_are_the_real_ones(page: Path) -> None:
+    for fence in fences(page.read_text(encoding="utf-8")):
+        if fence.mark == "file":
+            assert fence.text in (page.parent / fence.name).read_text(encoding="utf-8"), fence.name
+
+
+def test_commands_are_read_with_their_outputs() -> None:
+    found = commands("$ one \\\n  two\nshown\n\nmore\n$ three\n")
+    assert [(each.words, each.output) for each in found] == [("one \\\n  two", "shown\n\nmore"), ("three", "")]
+
+
+def test_outputs_fit_but_for_seconds_and_what_is_left_out() -> None:
+    assert fits("1 passed in 2.0 s", "1 passed in 17.3 s")
+    assert fits("a\n...\nd", "a\nb\nc\nd")
+    assert fits("", "")
+    assert not fits("a\n...\nd", "a\nb\nc")
+    assert not fits("", "a")
+    assert not fits("a", "")
+    assert normalised("   4096    1024  float32    sum   1.0") == "row of a benchmark"
