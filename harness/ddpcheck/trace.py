@@ -59,7 +59,9 @@ class WrongForm(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RankTrace:
-    """What one rank saw. wrong_form: of the array for which its outcome is invalid, if it is one."""
+    """What one rank saw. wrong_form: of the array for which its outcome is invalid, if it is one. refused: the resource that the
+    system refused where it raised (refusals.py).
+    """
 
     rank: int
     outcome: Outcome
@@ -68,6 +70,7 @@ class RankTrace:
     stack: str = ""
     failed_at: float | None = None
     wrong_form: WrongForm | None = None
+    refused: str = ""
 
     @property
     def last(self) -> Record | None:
@@ -156,16 +159,27 @@ def _began(rank: RankTrace) -> float:
 
 
 def rank_to_plain(rank: RankTrace) -> list[Any]:
-    return [rank.rank, rank.outcome, rank.records, rank.error, rank.stack, rank.failed_at, rank.wrong_form]
+    return [
+        rank.rank,
+        rank.outcome,
+        rank.records,
+        rank.error,
+        rank.stack,
+        rank.failed_at,
+        rank.wrong_form,
+        rank.refused,
+    ]
 
 
 def rank_from_plain(data: list[Any]) -> RankTrace:
-    number, outcome, records, error, stack, failed_at, *later = data  # older files have no form
-    form = _form_from_plain(*later)
-    return RankTrace(number, outcome, tuple(map(Record._make, records)), error, stack, failed_at, form)
+    number, outcome, records, error, stack, failed_at, *later = data
+    form = later[0] if later else None  # which older files lack
+    refused = later[1] if len(later) > 1 else ""
+    made = tuple(map(Record._make, records))
+    return RankTrace(number, outcome, made, error, stack, failed_at, _form_from_plain(form), refused)
 
 
-def _form_from_plain(data: list[Any] | None = None) -> WrongForm | None:
+def _form_from_plain(data: list[Any] | None) -> WrongForm | None:
     if data is None:
         return None
     dtype, shape, right_dtype, right_shape = data

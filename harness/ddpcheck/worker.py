@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 import traceback
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -37,6 +38,7 @@ from .launchers.segments import remove_segments, segments_of
 from .operations.start import GATED, HOSTS, OWN_FOLDER, SHORT_READS
 from .ranks.channel import CONTROL, SECRET, SECRET_FILE, Channel, ChannelClosed, connect
 from .ranks.simulated_hosts import tell_hosts
+from .refusals import cause_of, refused
 from .running.adapter_lookup import resolve
 from .storage import codec
 from .trace import MAKING, RankTrace, rank_to_plain
@@ -96,7 +98,8 @@ class Worker:
             problems = problems_of_facets(facets, adapter.capabilities, self._context)
             causes = [cause.to_plain() for cause in causes_of_facets(facets, self._context)]
         except BaseException as error:
-            jobs.send(codec.encode({"problems": [_short(error)], "error": _readable(error), "causes": []}))
+            causes = [cause.to_plain() for cause in cause_of(error)]
+            jobs.send(codec.encode({"problems": [_short(error)], "error": _readable(error), "causes": causes}))
             return
         gc.freeze()  # what start-up made stays: the collector need not walk it again for every few Jobs
         jobs.send(codec.encode({"problems": problems, "error": "", "causes": causes}))
@@ -138,7 +141,8 @@ class Worker:
         except SystemExit as error:  # which would end the program: no error, but told with its place
             return RankTrace(rank, "died", tuple(execution.records), _readable(error), failed_at=time.monotonic())
         except Exception as error:
-            return RankTrace(rank, "raised", tuple(execution.records), _readable(error), failed_at=time.monotonic())
+            records, failed_at = tuple(execution.records), time.monotonic()
+            return RankTrace(rank, "raised", records, _readable(error), failed_at=failed_at, refused=refused(error))
         return RankTrace(rank, "done", tuple(execution.records))
 
     def _watch(self, sentinel: Channel) -> None:
@@ -210,6 +214,8 @@ def main() -> NoReturn:
             f"usage: {CONTROL}=... {SECRET_FILE}=... python -m ddpcheck.worker ADAPTER\n"
             "ddpcheck starts this by itself; by hand only for `ddpcheck check --attach`, which prints the line"
         )
+    # with -W error, too: the values that checks draw are not finite now and then, and NumPy may say so
+    warnings.filterwarnings("ignore", r"(invalid value|overflow|underflow|divide by zero) encountered", RuntimeWarning)
     # a shell's background job ignores interrupts, and all that it starts would
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if HOSTS in os.environ:

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from ..launchers.base import Launcher
 from ..launchers.pids import DRIVER
+from ..launchers.ports import has_loopback
 from ..launchers.processes import Processes
 from .exit_status import status_of
 
@@ -25,6 +26,8 @@ def run_ranks(launcher: Launcher, command: Sequence[str], ranks: int, variables:
     reason = launcher.unavailable()
     if reason is not None:
         raise click.UsageError(f"{launcher.name} cannot start ranks here: {reason}")
+    if not has_loopback():
+        raise click.ClickException("127.0.0.1 cannot be reached, where the ranks would meet; try: ip link set lo up")
     # threads of several ranks on the same cores stand in each other's way
     threads = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": "1"}
     sys.stdout.flush()

@@ -11,10 +11,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from ..causes.machine import NO_FREE_PORT, NO_LOOPBACK
 from ..execution.files_of_job import scratch_of
 from ..launchers.base import Launched, Launcher
+from ..launchers.ports import NoFreePort, has_loopback
 from ..launchers.templates import RANK_PROGRAM
-from .attaching import all_connected, attached
+from ..refusals import cause_of
+from .attaching import StartFailed, all_connected, attached
 from .channel import CONTROL, SECRET, ChannelClosed, Listener
 from .hard_start import HardStart
 from .interpreter import Interpreter
@@ -65,7 +68,7 @@ class LaunchedRanks:
                 **conditions,
                 **(hard.variables() if hard is not None else {}),
             }
-            self._launched = self._launcher.start(command, self._world_size, variables)
+            self._launched = self._begun(command, variables)
             limit = time.monotonic() + seconds
             self.links = attached(self._launched, self._world_size, listener, seconds)
             if hard is not None:
@@ -79,6 +82,21 @@ class LaunchedRanks:
             raise
         finally:
             listener.close()
+
+    def _begun(self, command: list[str], variables: dict[str, str]) -> Launched:
+        """StartFailed where the machine denies what any ranks need."""
+        ranks = f"{self._world_size} ranks"
+        if not hasattr(self._launcher, "listener") and not has_loopback():
+            raise StartFailed([f"127.0.0.1 cannot be reached, where the {ranks} would meet"], causes=[NO_LOOPBACK()])
+        try:
+            return self._launcher.start(command, self._world_size, variables)
+        except NoFreePort as error:
+            raise StartFailed([str(error)], causes=[NO_FREE_PORT(first=error.first, last=error.last)]) from error
+        except OSError as error:
+            causes = cause_of(error)
+            if not causes:
+                raise
+            raise StartFailed([f"{self._launcher.name} cannot start {ranks}: {error}"], causes=causes) from error
 
     def _listener(self) -> Listener:
         make = getattr(self._launcher, "listener", None)
