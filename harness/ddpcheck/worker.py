@@ -12,6 +12,7 @@ import gc
 import json
 import mmap
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -33,6 +34,7 @@ from .execution.process_resources import held_at_first
 from .execution.short_reads import cut_reads
 from .job import Job
 from .launchers.agent import SCRATCH
+from .launchers.leftovers import RUN, clock_ticks, end_leftovers
 from .launchers.pids import processes_under
 from .launchers.segments import remove_segments, segments_of
 from .operations.start import GATED, HOSTS, OWN_FOLDER, SHORT_READS
@@ -72,7 +74,8 @@ class Worker:
     """The state of one rank between Jobs."""
 
     def __init__(self, reference: str, secret: str) -> None:
-        self._secret = secret
+        self._secret, self._since = secret, clock_ticks()
+        os.environ[RUN] = secrets.token_hex(8)  # by which programs that this rank starts are known
         self._reference = reference
         self._context: RankContext = rank_context()
         self._execution: Execution | None = None
@@ -165,6 +168,8 @@ class Worker:
         for process in processes_under(os.getpid()):
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
+        files = [os.fstat(self._scratch.progress_file)] if self._scratch else []
+        end_leftovers(self._since, f"{RUN}={os.environ[RUN]}", {(file.st_dev, file.st_ino) for file in files})
         self._remove_files()
         if scratch := os.environ.get(SCRATCH):
             shutil.rmtree(scratch, ignore_errors=True)

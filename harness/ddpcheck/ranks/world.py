@@ -14,6 +14,7 @@ from pathlib import Path
 from ..causes.machine import NO_FREE_PORT, NO_LOOPBACK
 from ..execution.files_of_job import scratch_of
 from ..launchers.base import Launched, Launcher
+from ..launchers.leftovers import Inode, clock_ticks, end_leftovers
 from ..launchers.ports import NoFreePort, has_loopback
 from ..launchers.templates import RANK_PROGRAM
 from ..refusals import cause_of
@@ -34,6 +35,7 @@ class LaunchedRanks:
         self._launched: Launched | None = None
         self._files: Path | None = None
         self._ending = threading.Lock()
+        self._secret, self._since = "", clock_ticks()
 
     @property
     def launched(self) -> Launched:
@@ -56,6 +58,7 @@ class LaunchedRanks:
         those that a HardStart let in may be in connect(). grace: for the others, once one has failed.
         """
         listener = self._listener()
+        self._secret = listener.secret
         self._files = scratch_of(listener.secret)
         try:
             command = home.command() if home else [*RANK_PROGRAM, reference]
@@ -129,11 +132,15 @@ class LaunchedRanks:
             links, self.links = self.links, []
         for link in links:
             link.kill()
-        for link in links:
-            link.close()
+        files = set[Inode]().union(*(link.files for link in links))
         launched, self._launched = self._launched, None
         if launched is not None:
             launched.kill()
+            # those that a user has started have inherited the environment of more than the ranks
+            mark = "" if hasattr(self._launcher, "listener") else f"{SECRET}={self._secret}"
+            end_leftovers(self._since, mark, files)
+        for link in links:
+            link.close()
         if self._files is not None:
             shutil.rmtree(self._files, ignore_errors=True)
 
