@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import struct
+import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -56,6 +58,32 @@ class Leaving:
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: object = None) -> Array:
         sys.exit(0)
+
+
+class Daemons:
+    """Has processes of their own session, whose parent is gone: one that was forked, and one that executes a program. Tells their
+    numbers.
+    """
+
+    def __init__(self) -> None:
+        told, tell = os.pipe()
+        if not os.fork():
+            os.setsid()
+            daemon = os.fork()
+            if daemon:
+                program = subprocess.Popen([sys.executable, "-S", "-c", "import signal; signal.pause()"])
+                os.write(tell, struct.pack("qq", daemon, program.pid))
+                os._exit(0)
+            signal.pause()
+        os.wait()
+        self.numbers = struct.unpack("qq", os.read(told, 16))
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: object = None) -> Array:
+        return np.array(self.numbers, array.dtype)
+
+
+def connect_with_daemons(context: RankContext) -> Facets:
+    return Facets(rank=context.rank, world_size=context.world_size, collectives=Daemons())
 
 
 def connect_leaving(context: RankContext) -> Facets:
@@ -112,6 +140,7 @@ _promises = TYPICAL.of_facets("collectives").but(operations=frozenset({"all_redu
 adapter = Adapter("misbehaving", connect, _promises)
 importing = Adapter("importing", connect_importing, _promises)
 forking = Adapter("forking", connect_forking, _promises)
+with_daemons = Adapter("with_daemons", connect_with_daemons, _promises)
 leaving = Adapter("leaving", connect_leaving, _promises)
 world_of_one = Adapter("world_of_one", connect_as_world_of_one, _promises)
 raising = Adapter("raising", connect_raises, _promises)

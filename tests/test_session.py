@@ -295,6 +295,21 @@ def test_what_a_rank_has_started_ends_with_it(last: Operation, forked: bool) -> 
                 os.close(process)
 
 
+@pytest.mark.parametrize("last", [AllReduce(TensorSpec((2,), "int64")), Kill(1)], ids=["orderly", "killed"])
+@pytest.mark.parametrize("forked", [False, True])
+def test_daemons_of_a_rank_end_with_it(last: Operation, forked: bool) -> None:
+    with contextlib.ExitStack() as stack:
+        templates = stack.enter_context(Templates()) if forked else None
+        with Session(f"{HERE / 'misbehaving.py'}:with_daemons", 2, templates=templates, **QUICK) as session:
+            told = session.run(Job(2, (AllReduce(TensorSpec((2,), "int64")),))).values(0, "result")
+            theirs = [os.pidfd_open(int(number)) for rank in told for number in rank]
+            session.run(Job(2, (last,)))
+        for process in theirs:
+            stack.callback(os.close, process)
+        for process in theirs:
+            assert select.select([process], [], [], 10)[0], "a daemon still runs"
+
+
 def test_ranks_that_a_user_started_attach(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DDPCHECK_SECRET", "agreed-beforehand")
     started: list[subprocess.Popen[bytes]] = []

@@ -27,6 +27,7 @@ from .launchers.base import Launcher
 from .launchers.templates import Templates
 from .levels import LEVELS, Level, beyond
 from .ranks.attaching import StartFailed
+from .refusals import cause_of
 from .running.expected_failures import NOTHING_EXPECTED, Expectations
 from .running.hang_budget import Hangs
 from .running.interleaving import side_by_side
@@ -35,7 +36,7 @@ from .running.profiles import Profile, profile_named
 from .running.shadowed_modules import hiding
 from .running.suggestions import one_of
 from .session import Session
-from .verdict import CannotTell, Diagnosis, Finding, Status, Verdict
+from .verdict import CannotTell, Diagnosis, Finding, Refused, Status, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ def run_check(session: Session, check: Check, expected: Expectations | Mapping[s
             return Verdict(session.adapter.name, session.world_size, check.name, check.family, "skipped", reason=reason)
     status: Status = "passed"
     reason, observation, finding = "", "", None
+    diagnosis: Diagnosis | None = None
     try:
         told = check.function(session) or ""
         reason, observation = ("", str(told)) if isinstance(told, Observation) else (told, "")
@@ -80,8 +82,12 @@ def run_check(session: Session, check: Check, expected: Expectations | Mapping[s
         raise
     except CannotTell as why:
         status, reason = "skipped", str(why)
-    except Exception:
+    except Refused as why:
+        status, reason, diagnosis = "unknown", str(why), why.diagnosis
+    except Exception as error:
         status, reason = "unknown", traceback.format_exc()
+        if causes := cause_of(error):
+            diagnosis = Diagnosis(f"ddpcheck itself was refused a resource: {error}", causes, details=(reason,))
     jobs = session.jobs_run - jobs
     if status == "passed" and not jobs and check is not RANKS_START:
         # a law that was tried on nothing holds of nothing
@@ -95,7 +101,7 @@ def run_check(session: Session, check: Check, expected: Expectations | Mapping[s
         round(time.monotonic() - began, 4),
         jobs,
         reason,
-        finding.diagnosis if finding else None,
+        finding.diagnosis if finding else diagnosis,
         finding.job if finding else None,
         _not_covered(session) if status == "passed" else (),
         observation,
@@ -157,7 +163,7 @@ class CheckRunner:
                 item.world_size,
                 item.check.name,
                 item.check.family,
-                "failed",
+                "unknown" if error.says_nothing else "failed",
                 round(time.monotonic() - began, 4),
                 diagnosis=_start_diagnosis(error, item.world_size, self.session.parent, again=self.session.starts > 1),
             )

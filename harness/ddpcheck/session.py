@@ -16,6 +16,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
+from .causes.machine import SYSTEM_REFUSES_RESOURCE
 from .contract import Capabilities
 from .contract.adapter import Adapter
 from .contract.narrowing import watched, withdrawn
@@ -36,7 +37,7 @@ from .ranks.world import LaunchedRanks
 from .running.adapter_lookup import reference_of, resolve
 from .storage.plain import to_json
 from .trace import RankTrace, Trace
-from .verdict import CannotTell
+from .verdict import CannotTell, Diagnosis, Refused
 
 _IN_FLIGHT = 8
 _SMALL = 1 << 14
@@ -216,6 +217,7 @@ class Session:
         self.jobs_run += 1
         if not trace.completed:
             self._stop()  # what the ranks hold after a failure is anybody's guess
+            _judge_refusal(trace)
         self._go_on()
         return trace
 
@@ -341,3 +343,16 @@ class Session:
     def pids(self) -> list[int]:
         """Process ids of the ranks on this host."""
         return [] if self._world is None else self._world.pids
+
+
+def _judge_refusal(trace: Trace) -> None:
+    """Refused if the system refused a resource to a rank, whatever came of it on the others."""
+    for rank in trace.ranks:
+        if rank.refused:
+            place = (
+                f"in operation {rank.last.operation} ({rank.last.kind})" if rank.last else "before its first operation"
+            )
+            cause = SYSTEM_REFUSES_RESOURCE(resource=rank.refused)
+            raise Refused(
+                Diagnosis(f"rank {rank.rank} was refused a resource {place}", (cause,), details=(rank.error,))
+            )

@@ -67,7 +67,7 @@ class Unread(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class RankTrace:
     """The record of one rank. wrong_form: of the array for which its outcome is invalid, if it is one. unread: of a
-    rank that hangs, if known.
+    rank that hangs, if known. refused: the resource that the system refused where it raised (refusals.py).
     """
 
     rank: int
@@ -78,6 +78,7 @@ class RankTrace:
     failed_at: float | None = None
     wrong_form: WrongForm | None = None
     unread: Unread | None = None
+    refused: str = ""
 
     @property
     def last(self) -> Record | None:
@@ -167,12 +168,12 @@ def _began(rank: RankTrace) -> float:
 
 def rank_to_plain(rank: RankTrace) -> list[Any]:
     fields = [rank.rank, rank.outcome, rank.records, rank.error, rank.stack, rank.failed_at, rank.wrong_form]
-    return [*fields, rank.unread]
+    return [*fields, rank.unread, rank.refused]
 
 
 def rank_from_plain(data: list[Any]) -> RankTrace:
-    number, outcome, records, error, stack, failed_at, *later = data  # older files have no form, or no count of bytes
-    form, unread = [*later, None, None][:2]
+    number, outcome, records, error, stack, failed_at, *later = data  # older files have fewer of the last three
+    form, unread, refused = [*later, *(None, None, "")[len(later) :]]
     return RankTrace(
         number,
         outcome,
@@ -182,6 +183,7 @@ def rank_from_plain(data: list[Any]) -> RankTrace:
         failed_at,
         _form_from_plain(form),
         None if unread is None else Unread(*unread),
+        refused,
     )
 
 

@@ -97,6 +97,14 @@ class CannotTell(Exception):
     """A check cannot judge here; its text says why. The verdict is a skip, never a pass."""
 
 
+class Refused(Exception):
+    """The system refused a resource, to a rank or to the driver. The verdict is unknown: neither a failure nor a pass."""
+
+    def __init__(self, diagnosis: Diagnosis) -> None:
+        super().__init__(diagnosis.headline)
+        self.diagnosis = diagnosis
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The outcome of one check on one adapter at one world size.

@@ -12,6 +12,7 @@ import gc
 import json
 import mmap
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -20,6 +21,7 @@ import sys
 import threading
 import time
 import traceback
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -33,11 +35,13 @@ from .execution.short_reads import cut_reads
 from .execution.small_buffers import waiting_bytes
 from .job import Job
 from .launchers.agent import SCRATCH
+from .launchers.leftovers import RUN, clock_ticks, end_leftovers
 from .launchers.pids import processes_under
 from .launchers.segments import remove_segments, segments_of
 from .operations.start import GATED, HOSTS, OWN_FOLDER, SHORT_READS
 from .ranks.channel import CONTROL, SECRET, SECRET_FILE, Channel, ChannelClosed, connect
 from .ranks.simulated_hosts import tell_hosts
+from .refusals import cause_of, refused
 from .running.adapter_lookup import resolve
 from .storage import codec
 from .trace import MAKING, RankTrace, Unread, rank_to_plain
@@ -71,7 +75,8 @@ class Worker:
     """The state of one rank between Jobs."""
 
     def __init__(self, reference: str, secret: str) -> None:
-        self._secret = secret
+        self._secret, self._since = secret, clock_ticks()
+        os.environ[RUN] = secrets.token_hex(8)  # by which programs that this rank starts are known
         self._reference = reference
         self._context: RankContext = rank_context()
         self._execution: Execution | None = None
@@ -97,7 +102,10 @@ class Worker:
             problems = problems_of_facets(facets, adapter.capabilities, self._context)
             causes = [cause.to_plain() for cause in causes_of_facets(facets, self._context)]
         except BaseException as error:
-            jobs.send(codec.encode({"problems": [_short(error)], "error": _readable(error), "causes": [], "lacks": {}}))
+            causes = [cause.to_plain() for cause in cause_of(error)]
+            jobs.send(
+                codec.encode({"problems": [_short(error)], "error": _readable(error), "causes": causes, "lacks": {}})
+            )
             return
         gc.freeze()  # what start-up made stays: the collector need not walk it again for every few Jobs
         lacks = {} if problems else dict(facets.lacks)
@@ -140,7 +148,8 @@ class Worker:
         except SystemExit as error:  # which would end the program: no error, but told with its place
             return RankTrace(rank, "died", tuple(execution.records), _readable(error), failed_at=time.monotonic())
         except Exception as error:
-            return RankTrace(rank, "raised", tuple(execution.records), _readable(error), failed_at=time.monotonic())
+            records, failed_at = tuple(execution.records), time.monotonic()
+            return RankTrace(rank, "raised", records, _readable(error), failed_at=failed_at, refused=refused(error))
         return RankTrace(rank, "done", tuple(execution.records))
 
     def _watch(self, sentinel: Channel) -> None:
@@ -164,6 +173,8 @@ class Worker:
         for process in processes_under(os.getpid()):
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
+        files = [os.fstat(self._scratch.progress_file)] if self._scratch else []
+        end_leftovers(self._since, f"{RUN}={os.environ[RUN]}", {(file.st_dev, file.st_ino) for file in files})
         self._remove_files()
         if scratch := os.environ.get(SCRATCH):
             shutil.rmtree(scratch, ignore_errors=True)
@@ -213,6 +224,8 @@ def main() -> NoReturn:
             f"usage: {CONTROL}=... {SECRET_FILE}=... python -m ddpcheck.worker ADAPTER\n"
             "ddpcheck starts this by itself; by hand only for `ddpcheck check --attach`, which prints the line"
         )
+    # with -W error, too: the values that checks draw are not finite now and then, and NumPy may say so
+    warnings.filterwarnings("ignore", r"(invalid value|overflow|underflow|divide by zero) encountered", RuntimeWarning)
     # a shell's background job ignores interrupts, and all that it starts would
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if HOSTS in os.environ:

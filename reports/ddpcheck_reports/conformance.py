@@ -20,7 +20,7 @@ _MEANING: dict[Status, str] = {
     "passed": "passed",
     "failed": "failed",
     "hung": "a rank never came back",
-    "unknown": "the check itself crashed: says nothing",
+    "unknown": "the check could not judge",
     "expected_failure": "failed, as was declared",
     "skipped": "does not apply, or was not promised",
 }

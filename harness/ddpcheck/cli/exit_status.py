@@ -15,7 +15,9 @@ from types import FrameType
 
 import click
 
+from ..launchers.ports import NoFreePort
 from ..printable import cut, printable
+from ..refusals import refused
 from ..storage.files import UnreadableFile, UnwritableFile
 from .output import in_any_encoding, is_pipe, reader_is_gone, reader_watched
 
@@ -80,19 +82,26 @@ def run(command: Callable[[], object]) -> int:
         else:
             _say(f"ended by {signal.Signals(status - 128).name}")
         return status
-    except OSError:
+    except OSError as error:
         if is_pipe() and reader_is_gone():
             _leave_output()
             return ExitStatus.PIPE_CLOSED
         if _output_is_full():
             _leave_output()
             return ExitStatus.UNUSABLE
-        return _crashed()
-    except Exception:
-        return _crashed()
+        return _crashed(error)
+    except Exception as error:
+        return _crashed(error)
 
 
-def _crashed() -> ExitStatus:
+def _crashed(error: Exception) -> ExitStatus:
+    if isinstance(error, NoFreePort) or refused(error):
+        _say(
+            f"Error: {error}"
+            if isinstance(error, NoFreePort)
+            else f"Error: the system refuses {refused(error)}: {error}"
+        )
+        return ExitStatus.UNUSABLE
     traceback.print_exc()
     _say("ddpcheck itself failed, which says nothing of the adapter; please report the traceback above")
     return ExitStatus.CRASHED

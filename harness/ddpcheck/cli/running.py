@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +11,9 @@ import click
 from rich.console import Console
 
 from ..launchers.base import Launcher
+from ..launchers.leftovers import RUN, clock_ticks, end_leftovers
 from ..launchers.pids import DRIVER
+from ..launchers.ports import has_loopback
 from ..launchers.processes import Processes
 from .exit_status import status_of
 
@@ -25,11 +28,14 @@ def run_ranks(launcher: Launcher, command: Sequence[str], ranks: int, variables:
     reason = launcher.unavailable()
     if reason is not None:
         raise click.UsageError(f"{launcher.name} cannot start ranks here: {reason}")
+    if not has_loopback():
+        raise click.ClickException("127.0.0.1 cannot be reached, where the ranks would meet; try: ip link set lo up")
     # threads of several ranks on the same cores stand in each other's way
     threads = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": "1"}
     sys.stdout.flush()
+    run, since = secrets.token_hex(8), clock_ticks()
     here = {DRIVER: str(os.getpid())} if isinstance(launcher, Processes) else {}  # whose ranks are its children
-    launched = launcher.start(command, ranks, threads | here | dict(variables), inherit_output=True)
+    launched = launcher.start(command, ranks, threads | here | {RUN: run} | dict(variables), inherit_output=True)
     try:
         status = launched.wait()
         if status not in _PROGRAMS_OWN:
@@ -42,5 +48,6 @@ def run_ranks(launcher: Launcher, command: Sequence[str], ranks: int, variables:
         return status_of(interrupt)
     finally:
         launched.kill()
+        end_leftovers(since, f"{RUN}={run}")
         Console().show_cursor()  # which the progress bar of a killed rank leaves hidden
     return status if status in _PROGRAMS_OWN else 1

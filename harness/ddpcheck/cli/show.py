@@ -21,7 +21,7 @@ WORDS: dict[str, str] = {
     "passed": "passed",
     "failed": "failed",
     "hung": "hung",
-    "unknown": "crashed (the check itself: unknown)",
+    "unknown": "unknown (the check could not judge)",
     "expected_failure": "failed as expected",
     "skipped": "skipped",
 }

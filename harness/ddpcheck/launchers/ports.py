@@ -9,6 +9,7 @@ abstract Unix socket is the lock: the kernel frees it with the process, however 
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import sys
@@ -18,6 +19,24 @@ from itertools import count, islice
 
 _FIRST, _LAST = 20000, 31999
 _offsets = count()
+
+
+class NoFreePort(OSError):
+    """first, last: the ports that were tried."""
+
+    def __init__(self, first: int, last: int) -> None:
+        super().__init__(f"all ports from {first} to {last} on 127.0.0.1 are taken")
+        self.first, self.last = first, last
+
+
+def has_loopback() -> bool:
+    """Whether programs on this host can reach each other at 127.0.0.1. Nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("127.0.0.1", 9))
+        except OSError as error:
+            return error.errno not in (errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.EHOSTUNREACH)
+    return True
 
 
 @dataclass
@@ -56,7 +75,7 @@ def reserve_port(number: int | None = None) -> Port:
             return Port(number, lock)
         if lock is not None:
             lock.close()
-    raise OSError(f"no port from {_FIRST} to {_LAST} is free on 127.0.0.1")
+    raise NoFreePort(_FIRST, _LAST)
 
 
 def _lock(number: int) -> socket.socket | None:

@@ -125,11 +125,13 @@ class _Template:
 
     @classmethod
     def start(cls, modules: Sequence[str], environment: Mapping[str, str]) -> Self:
+        # what belongs to one start, its secret too, would mark the ranks of all others
+        kept = {name: value for name, value in environment.items() if not name.startswith("DDPCHECK_")}
         here, there = socket.socketpair()
         with there:
             process = subprocess.Popen(
                 [sys.executable, "-m", "ddpcheck.launchers.template", str(there.fileno()), RANK_PROGRAM[-1], *modules],
-                env=dict(environment),
+                env=kept,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

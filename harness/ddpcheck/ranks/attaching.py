@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ..causes import Cause
+from ..causes import Cause, machine
 from ..causes.lifecycle import WORLD_OF_ITS_OWN
 from ..launchers.base import Launched
 from ..storage import codec
@@ -48,10 +48,17 @@ class StartFailed(Exception):
         return "\n".join(self.words)
 
     @property
+    def says_nothing(self) -> bool:
+        """Whether the machine denied what any ranks need: this is no failure of the adapter."""
+        return any(cause.id in _OF_THE_MACHINE for cause in self.causes)
+
+    @property
     def stuck(self) -> bool:
         """Whether ranks hang, and none has failed."""
         return bool(self.ranks) and all(fate.outcome == "hung" for fate in self.ranks.values())
 
+
+_OF_THE_MACHINE = {machine.SYSTEM_REFUSES_RESOURCE.id, machine.NO_LOOPBACK.id, machine.NO_FREE_PORT.id}
 
 _PATIENCE = 30.0
 """Seconds between two looks at ranks in connect(): who stands where he stood is stuck, unless one is importing a module."""

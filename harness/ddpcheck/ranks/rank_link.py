@@ -15,6 +15,7 @@ from typing import Any
 
 from ..job import Job
 from ..launchers.base import Launched
+from ..launchers.leftovers import Inode
 from ..launchers.pids import end_process, open_process, queued
 from ..launchers.segments import Segment, remove_segments, segments_of
 from ..storage import codec
@@ -38,6 +39,12 @@ class RankLink:
         self._files = _open_files(self.pid, hello["files"]) if here else []
         self._process = open_process(self.pid) if here else None
         self._segments: set[Segment] = set()
+
+    @property
+    def files(self) -> set[Inode]:
+        """The memory files, as the system numbers them: those that the rank has forked hold them, too."""
+        found = [os.fstat(file) for file in self._files]
+        return {(file.st_dev, file.st_ino) for file in found}
 
     def remember(self) -> None:
         """Take note of what would stay behind if the rank were killed."""

@@ -11,10 +11,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from ..causes.machine import NO_FREE_PORT, NO_LOOPBACK
 from ..execution.files_of_job import scratch_of
 from ..launchers.base import Launched, Launcher
+from ..launchers.leftovers import Inode, clock_ticks, end_leftovers
+from ..launchers.ports import NoFreePort, has_loopback
 from ..launchers.templates import RANK_PROGRAM
-from .attaching import all_connected, attached
+from ..refusals import cause_of
+from .attaching import StartFailed, all_connected, attached
 from .channel import CONTROL, SECRET, ChannelClosed, Listener
 from .hard_start import HardStart
 from .interpreter import Interpreter
@@ -32,6 +36,7 @@ class LaunchedRanks:
         self._launched: Launched | None = None
         self._files: Path | None = None
         self._ending = threading.Lock()
+        self._secret, self._since = "", clock_ticks()
 
     @property
     def launched(self) -> Launched:
@@ -54,6 +59,7 @@ class LaunchedRanks:
         those that a HardStart let in may be in connect(). grace: for the others, once one has failed.
         """
         listener = self._listener()
+        self._secret = listener.secret
         self._files = scratch_of(listener.secret)
         try:
             command = home.command() if home else [*RANK_PROGRAM, reference]
@@ -66,7 +72,7 @@ class LaunchedRanks:
                 **conditions,
                 **(hard.variables() if hard is not None else {}),
             }
-            self._launched = self._launcher.start(command, self._world_size, variables)
+            self._launched = self._begun(command, variables)
             limit = time.monotonic() + seconds
             self.links = attached(self._launched, self._world_size, listener, seconds)
             if hard is not None:
@@ -80,6 +86,21 @@ class LaunchedRanks:
             raise
         finally:
             listener.close()
+
+    def _begun(self, command: list[str], variables: dict[str, str]) -> Launched:
+        """StartFailed where the machine denies what any ranks need."""
+        ranks = f"{self._world_size} ranks"
+        if not hasattr(self._launcher, "listener") and not has_loopback():
+            raise StartFailed([f"127.0.0.1 cannot be reached, where the {ranks} would meet"], causes=[NO_LOOPBACK()])
+        try:
+            return self._launcher.start(command, self._world_size, variables)
+        except NoFreePort as error:
+            raise StartFailed([str(error)], causes=[NO_FREE_PORT(first=error.first, last=error.last)]) from error
+        except OSError as error:
+            causes = cause_of(error)
+            if not causes:
+                raise
+            raise StartFailed([f"{self._launcher.name} cannot start {ranks}: {error}"], causes=causes) from error
 
     def _listener(self) -> Listener:
         make = getattr(self._launcher, "listener", None)
@@ -112,11 +133,15 @@ class LaunchedRanks:
             links, self.links = self.links, []
         for link in links:
             link.kill()
-        for link in links:
-            link.close()
+        files = set[Inode]().union(*(link.files for link in links))
         launched, self._launched = self._launched, None
         if launched is not None:
             launched.kill()
+            # those that a user has started have inherited the environment of more than the ranks
+            mark = "" if hasattr(self._launcher, "listener") else f"{SECRET}={self._secret}"
+            end_leftovers(self._since, mark, files)
+        for link in links:
+            link.close()
         if self._files is not None:
             shutil.rmtree(self._files, ignore_errors=True)
 

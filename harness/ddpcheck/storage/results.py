@@ -191,7 +191,9 @@ def _add_outcome(case: ET.Element, verdict: Verdict) -> None:
         cause = verdict.diagnosis.cause if verdict.diagnosis else None
         ET.SubElement(case, "failure", message=message, type=cause.id if cause else verdict.status).text = text
     elif verdict.status == "unknown":
-        ET.SubElement(case, "error", message="the check itself crashed", type="unknown").text = text
+        cause = verdict.diagnosis.cause if verdict.diagnosis else None
+        message = _xml_text(verdict.diagnosis.headline) if verdict.diagnosis else "the check itself crashed"
+        ET.SubElement(case, "error", message=message, type=cause.id if cause else "unknown").text = text
     elif verdict.status == "skipped":
         ET.SubElement(case, "skipped", message=_xml_text(verdict.reason))
     elif verdict.status == "expected_failure":

@@ -1,0 +1,52 @@
+"""Errors by which a system refuses a resource: too many open files, no memory, no more processes, a full disk."""
+
+from __future__ import annotations
+
+import errno
+import traceback
+from collections.abc import Iterator
+
+from .causes import Cause
+from .causes.machine import SYSTEM_REFUSES_RESOURCE
+
+_RESOURCES = {
+    errno.EMFILE: "more open files (EMFILE)",
+    errno.ENFILE: "more open files (ENFILE)",
+    errno.ENOMEM: "more memory (ENOMEM)",
+    errno.ENOBUFS: "more memory (ENOBUFS)",
+    errno.ENOSPC: "more room on a disk or in shared memory (ENOSPC)",
+    errno.EDQUOT: "more room on a disk (EDQUOT)",
+}
+_PROCESSES = "more processes or threads (EAGAIN)"
+_START_PROCESSES = ("subprocess.py", "popen_fork.py", "threading.py")
+_STARTING = ("_execute_child", "_launch", "start")
+"""Where the standard library starts processes and threads: elsewhere EAGAIN is the word of a socket that has nothing to read."""
+
+
+def refused(error: BaseException) -> str:
+    """The resource that was refused, of this error or of one that led to it; empty if it was none."""
+    return next((resource for each in _chain(error) if (resource := _resource(each))), "")
+
+
+def cause_of(error: BaseException) -> tuple[Cause, ...]:
+    """As a cause, if it was one."""
+    resource = refused(error)
+    return (SYSTEM_REFUSES_RESOURCE(resource=resource),) if resource else ()
+
+
+def _resource(error: BaseException) -> str:
+    if isinstance(error, MemoryError):
+        return _RESOURCES[errno.ENOMEM]
+    if isinstance(error, BlockingIOError) or type(error) is RuntimeError:
+        frames = traceback.extract_tb(error.__traceback__)[-2:]
+        started = any(frame.filename.endswith(_START_PROCESSES) and frame.name in _STARTING for frame in frames)
+        return _PROCESSES if started else ""
+    return _RESOURCES.get(error.errno or 0, "") if isinstance(error, OSError) else ""
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__

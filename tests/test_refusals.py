@@ -1,0 +1,155 @@
+"""What the machine denies is never a fault of the adapter: files, memory, processes, ports, the loopback network."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from ddpcheck import check_adapter
+from ddpcheck.causes import machine
+from ddpcheck.launchers import ports
+from ddpcheck.refusals import cause_of, refused
+from ddpcheck.verdict import Verdict
+
+DENIED = """
+import os, resource
+from dataclasses import replace
+import numpy as np
+from ddpcheck_implementations.numpy_sockets import adapter as right
+
+FEW = {{"files": (resource.RLIMIT_NOFILE, 1), "memory": (resource.RLIMIT_AS, 1 << 20)}}
+
+def connect(context):
+    found = right.connect(context)
+
+    class Reduces:
+        def __getattr__(self, name):
+            return getattr(found.collectives, name)
+
+        def all_reduce(self, array, op="sum", **options):
+            if context.rank == 1:
+                if "{resource}" == "files":
+                    used = max(map(int, os.listdir("/proc/self/fd")))
+                    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 1, used + 1))
+                    kept = [os.dup(0) for _ in range(used + 2)]
+                if "{resource}" == "memory":
+                    np.empty(1 << 60, np.uint8)
+                if "{resource}" == "disk":
+                    with open("/dev/full", "w") as full:
+                        full.write("x" * 100000)
+            return found.collectives.all_reduce(array, op, **options)
+
+    return replace(found, collectives=Reduces())
+
+adapter = replace(right, name="denied", connect=connect)
+"""
+WARNING = """
+from dataclasses import replace
+import numpy as np
+from ddpcheck_implementations.numpy_sockets import adapter as right
+
+def connect(context):
+    found = right.connect(context)
+
+    class Reduces:
+        def __getattr__(self, name):
+            return getattr(found.collectives, name)
+
+        def all_reduce(self, array, op="sum", **options):
+            np.float64(np.inf) - np.float64(np.inf)
+            return found.collectives.all_reduce(array, op, **options)
+
+    return replace(found, collectives=Reduces())
+
+adapter = replace(right, name="warning", connect=connect)
+"""
+CHECK = "check_all_reduce_sums_exactly"
+
+
+def verdict_of(folder: Path, text: str) -> Verdict:
+    (folder / "mine.py").write_text(text)
+    found = check_adapter(f"{folder / 'mine.py'}:adapter", world_sizes=[2], checks=[CHECK], profile="quick")
+    return next(verdict for verdict in found if verdict.check == CHECK)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and /dev/full")
+@pytest.mark.parametrize("resource", ["files", "memory", "disk"])
+def test_a_resource_that_is_refused_to_a_rank_is_a_cause_of_its_own(tmp_path: Path, resource: str) -> None:
+    verdict = verdict_of(tmp_path, DENIED.format(resource=resource))
+    assert verdict.status == "unknown"
+    assert verdict.diagnosis is not None
+    assert [cause.id for cause in verdict.diagnosis.causes] == [machine.SYSTEM_REFUSES_RESOURCE.id]
+    assert "rank 1 was refused a resource in operation 0" in verdict.diagnosis.headline
+
+
+def test_a_warning_of_values_that_are_not_finite_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONWARNINGS", "error")
+    assert verdict_of(tmp_path, WARNING).status == "passed"
+
+
+def test_only_the_system_refuses() -> None:
+    started = [
+        OSError(errno.ENOSPC, "x"),
+        MemoryError(),
+        _raised(OSError(errno.EMFILE, "x"), RuntimeError("wrapped")),
+    ]
+    for error in started:
+        assert refused(error)
+    for error in (ValueError(), OSError(errno.ECONNRESET, "x"), BlockingIOError(errno.EAGAIN, "x"), RuntimeError("x")):
+        assert not cause_of(error)
+
+
+def _raised(first: Exception, then: Exception) -> Exception:
+    try:
+        try:
+            raise first
+        except OSError:
+            raise then  # noqa: B904  # as implementations do
+    except RuntimeError as error:
+        return error
+
+
+def test_threads_that_cannot_start_are_a_resource(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_more(*arguments: object, **options: object) -> None:
+        raise RuntimeError("no more threads")
+
+    for name in ("_start_new_thread", "_start_joinable_thread"):
+        monkeypatch.setattr(threading, name, no_more, raising=False)
+    with pytest.raises(RuntimeError) as caught:
+        threading.Thread(target=print).start()
+    assert "EAGAIN" in refused(caught.value)
+
+
+def test_without_a_free_port_the_start_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ExitStack() as taken:
+        listening = taken.enter_context(socket.create_server(("127.0.0.1", 0)))
+        number = listening.getsockname()[1]
+        monkeypatch.setattr(ports, "_FIRST", number)
+        monkeypatch.setattr(ports, "_LAST", number)
+        verdict, *_ = check_adapter("numpy_sockets", world_sizes=[2], checks=[CHECK], profile="quick")
+    assert verdict.status == "unknown"
+    assert verdict.diagnosis is not None
+    assert [cause.id for cause in verdict.diagnosis.causes] == [machine.NO_FREE_PORT.id]
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs a network namespace"
+)
+@pytest.mark.parametrize("words", [["check", "numpy_sockets", "-w", "2", "-c", CHECK], ["train", "numpy_sockets"]])
+def test_without_loopback_the_start_names_the_network(tmp_path: Path, words: list[str]) -> None:
+    command = ["unshare", "-n", sys.executable, "-m", "ddpcheck", *words]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    said = ended.stdout + ended.stderr
+    assert "127.0.0.1 cannot be reached, where the" in said
+    assert "ip link set lo up" in said
+    assert "Traceback" not in said
+    assert ended.returncode in (1, 2)
