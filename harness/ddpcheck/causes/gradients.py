@@ -336,3 +336,36 @@ LOSS_OF_UNLOADED = Kind(
     because="They are not loaded, or forward uses a copy that was made before.",
     values=str,
 )
+PART_OF_LARGE_TENSOR_LOCAL = Kind(
+    "part-of-large-tensor-not-reduced",
+    "Elements {first} to {last} of a tensor of {elements} keep the rank's own gradient.",
+    because="A tensor that is larger than a bucket may be reduced, or copied back, in part only.",
+    look="the size of buckets, and tensors that exceed it",
+    first=int,
+    last=int,
+    elements=int,
+)
+PART_OF_LARGE_TENSOR_ZERO = Kind(
+    "part-of-large-tensor-zero",
+    "Elements {first} to {last} of a tensor of {elements} are zero.",
+    because="A tensor that is larger than a bucket may be copied in part only.",
+    look="the size of buckets, and tensors that exceed it",
+    first=int,
+    last=int,
+    elements=int,
+)
+OPTION_VALUE_BREAKS = Kind(
+    "option-value-breaks-gradients",
+    "make_replica() accepts {option} = {value:g}, and cannot work with it.",
+    because="Zero, negative or huge values need an error at construction, or a meaning.",
+    look="the range of {option} that make_replica() checks",
+    option=str,
+    value=float,
+)
+OPTION_REFUSED_BY_SOME = Kind(
+    "option-refused-by-some",
+    "make_replica() refuses {option} = {value:g} on rank {ranks}, but not on the others.",
+    option=str,
+    value=float,
+    ranks=tuple[int, ...],
+)

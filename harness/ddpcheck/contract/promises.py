@@ -228,6 +228,11 @@ class ReplicaPromises(Promises):
     refuses_options: bool = promise(
         False, "make_replica raises a ValueError for an option that it does not know, in place of ignoring it."
     )
+    numeric_options: frozenset[str] = promise(
+        frozenset(),
+        "The options of make_replica that are numbers: each value, zero, negative, tiny, huge, infinite and NaN included, gives "
+        "right gradients, or make_replica raises an error on every rank.",
+    )
     named_models: frozenset[str] = promise(frozenset(), "Models that make_replica builds by name, beside a ModelSpec.")
 
     def dtype_of_reduction(self, dtype: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import job as ops
 from . import calls, collectives, mishaps, randomness, replica, sampling, scoring, training
+from .gradient_probe import probe_gradients
 from .process_resources import held
 from .process_settings import ProcessSettings, draw_from_all
 from .rank_state import RankState, Values
@@ -97,6 +98,7 @@ RUNNERS: dict[type[ops.Operation], Callable[[RankState, Any], Values]] = {
     ops.Sent: mishaps.sent,
     ops.ShortReads: mishaps.short_reads,
     ops.SmallBuffers: mishaps.small_buffers,
+    ops.ProbeGradients: probe_gradients,
     ops.OnRanks: on_ranks,
     ops.Attempt: attempt,
     ops.Make: make,

@@ -9,7 +9,7 @@ from .collectives import AllGather, AllReduce, Barrier, Broadcast, ReduceScatter
 from .data import DataSpec, Layout, OptimizerSpec, PerRank, TensorSpec
 from .measure import MeasureCollective, MeasureSteps
 from .mishaps import Kill, Raise, Sleep
-from .probes import Attempt, Close, Leave, Left, Make, OnRanks, Rounds, Sent
+from .probes import Attempt, Close, Leave, Left, Make, OnRanks, ProbeGradients, Rounds, Sent
 from .randomness import Disturb, Draw
 from .replica import (
     Backward,
@@ -37,7 +37,7 @@ Operation: TypeAlias = (
     | Calls | AllReduce | Wait | Broadcast | AllGather | ReduceScatter | Barrier | SendRecv
     | Sample | ResumeSampling | Draw | Aggregate | Score | Train | Sleep | Raise | Kill
     | OpenWindow | CloseWindow | OnRanks | Attempt | Make | Rounds | Leave | Close | Left | Sent | Disturb | ShortReads
-    | SmallBuffers
+    | SmallBuffers | ProbeGradients
     | MeasureCollective | MeasureSteps
 )  # fmt: skip
 
@@ -71,6 +71,7 @@ __all__ = [
     "OptimizerSpec",
     "PerRank",
     "Predict",
+    "ProbeGradients",
     "Raise",
     "ReduceScatter",
     "Remeasure",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from ..storage.plain import plain
 
@@ -102,3 +102,23 @@ class Rounds:
     operations: tuple[Operation, ...]
     times: int = 3
     rounds: int = 3
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class ProbeGradients:
+    """Make a replica with these options of a tensor of `elements` beside a few scalars, go backward once, and compare with the
+    exact gradients on the rank: a large tensor need not go to the driver. summed: they are sums over ranks, not means.
+
+    Yields refused: the exception of make_replica where options are given, else "" and, of the tensor: wrong, how many elements
+    are; first and last: the places of the first and last of them, -1 if none is; local, zero: whether all of them are the rank's
+    own gradient, or zero; scalars: the gradients of the others; right_scalar: what each of these should be.
+    """
+
+    kind: ClassVar[str] = "probe_gradients"
+    elements: int
+    dtype: str = "float32"
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    scalars: int = 0
+    options: tuple[tuple[str, float], ...] = ()
+    summed: bool = False

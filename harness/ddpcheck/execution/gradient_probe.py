@@ -1,0 +1,73 @@
+"""One backward whose gradients each rank can compute by itself: what is large need not go to the driver.
+
+The model is y = s_1 ... s_k x W^T under the linear loss, with one sample on each rank, s = 1, integers for targets t, and
+W = 0 if it is large. The gradient of W is then x t, and that of each s is x (W . t): integers, which add up exactly.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..contract.adapter import Batch, Replica
+from ..job import OptimizerSpec
+from ..models.spec import Linear, ModelSpec, Scale
+from ..operations.probes import ProbeGradients
+from ..values import Array
+from .measuring import pattern
+from .rank_state import RankState, Values
+from .result_validation import offered
+
+_SMALL = 1 << 12
+"""Elements of which products add up exactly in float32."""
+
+
+def probe_gradients(here: RankState, op: ProbeGradients) -> Values:
+    """What a ProbeGradients yields."""
+    world, rank = here.job.world_size, here.rank
+    names = [f"scale{number}" for number in range(op.scalars)]
+    model = ModelSpec(
+        (*(Scale(name, 1) for name in names), Linear("fc", 1, op.elements, False)), "linear", 1.0, op.dtype
+    )
+    weight = pattern(op.elements, world, op.dtype) if op.elements <= _SMALL else np.zeros(op.elements, op.dtype)
+    initial: dict[str, Array] = {f"{name}.scale": np.ones(1, op.dtype) for name in names}
+    initial["fc.weight"] = weight.reshape(-1, 1)
+    make = offered(here.facets.make_replica, "make_replica")
+    try:
+        replica: Replica = make(model, initial, OptimizerSpec(op.optimizer, lr=1.0), dict(op.options))
+    except Exception as error:
+        if not op.options:
+            raise
+        return {"refused": f"{type(error).__name__}: {error}"}
+    here.progress(here.position)
+    x, targets = np.full((1, 1), world, op.dtype), pattern(op.elements, rank, op.dtype)
+    replica.backward(Batch(x, targets.reshape(1, -1)))
+    here.progress(here.position)
+    got = replica.gradients()
+    total = targets.copy()
+    for other in set(range(world)) - {rank}:
+        total += pattern(op.elements, other, op.dtype)
+    if op.summed:
+        total *= world
+    here.progress(here.position)
+    flat = _flat(got["fc.weight"], op)
+    wrong = np.flatnonzero(flat != total)
+    scalars = [float(_flat(got[f"{name}.scale"], op)[0]) for name in names]
+    own = np.take(targets, wrong) * world
+    found = np.take(flat, wrong)
+    return {
+        "refused": "",
+        "wrong": len(wrong),
+        "first": int(wrong[0]) if len(wrong) else -1,
+        "last": int(wrong[-1]) if len(wrong) else -1,
+        "local": bool(np.array_equal(found, own)),
+        "zero": not found.any(),
+        "scalars": scalars,
+        "right_scalar": float(weight @ total),
+    }
+
+
+def _flat(gradient: Any, op: ProbeGradients) -> Array:
+    """None counts as zeros, which are wrong."""
+    return np.zeros(op.elements, op.dtype) if gradient is None else np.ravel(gradient)

@@ -1,0 +1,121 @@
+"""Tensors that are larger than a bucket, and sizes of buckets that nobody thought of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from ..base import PlainReplica, fault
+from ..bucketed import BucketReplica
+
+LARGER = "check_gradients_larger_than_a_bucket_are_exact"
+OPTIONS = "check_numeric_options_work_or_are_refused"
+MIB = 1 << 20
+OPTION = frozenset({"bucket_cap_mb"})
+
+
+@fault("slice-past-the-bucket-not-copied", LARGER, cause="part-of-large-tensor-not-reduced")
+class SlicePastTheBucket(PlainReplica):
+    """The bucket has room for 25 MiB, and no more of a tensor is copied into it and back."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        flat, room = gradient.reshape(-1).copy(), 25 * MIB // gradient.itemsize
+        flat[:room] = super().reduce(name, flat[:room])
+        return flat.reshape(gradient.shape)
+
+
+@fault("third-slice-left-zero", LARGER, cause="part-of-large-tensor-zero")
+class TwoSlices(PlainReplica):
+    """A tensor that is larger than a bucket is sent in two slices of one, whatever its size."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        flat, room = gradient.reshape(-1), 25 * MIB // gradient.itemsize
+        result = np.zeros_like(flat)
+        for begin in (0, room):
+            part = flat[begin : begin + room]
+            if part.size or not begin:
+                result[begin : begin + room] = super().reduce(name, part)
+        return result.reshape(gradient.shape)
+
+
+class SizedBuckets(BucketReplica):
+    """Reduces pieces of bucket_cap_mb, an option."""
+
+    chosen = 25.0
+
+    @classmethod
+    def take(cls, options: Mapping[str, Any]) -> None:
+        super().take({name: value for name, value in options.items() if name not in OPTION})
+        cls.chosen = float(options.get("bucket_cap_mb", 25.0))
+        cls.check()
+
+    @classmethod
+    def check(cls) -> None:
+        """Whether the option can be."""
+
+    def reduce_bucket(self, index: int, flat: Array) -> Array:
+        pieces = [super(SizedBuckets, self).reduce_bucket(index, piece) for piece in self.cut(flat)]
+        return np.concatenate(pieces) if pieces else flat
+
+    def cut(self, flat: Array) -> list[Array]:
+        size = int(self.chosen * MIB) // flat.itemsize
+        return [flat[begin : begin + size] for begin in range(0, max(flat.size, 1), size)]
+
+
+@fault("bucket-size-zero-divides", OPTIONS, cause="option-value-breaks-gradients", numeric_options=OPTION)
+class ZeroDivides(SizedBuckets):
+    """A size of zero is accepted at construction, and divides, or steps, by zero in backward."""
+
+
+@fault("bucket-size-zero-never-ends", OPTIONS, cause="option-value-breaks-gradients", numeric_options=OPTION)
+class ZeroNeverEnds(SizedBuckets):
+    """A loop over pieces never gets on where a piece has no elements."""
+
+    def cut(self, flat: Array) -> list[Array]:
+        size, begin, pieces = int(min(self.chosen, 2.0**20) * MIB) // flat.itemsize, 0, list[Array]()
+        while begin < flat.size:
+            pieces = [*pieces, flat[begin : begin + size]][-1000:]
+            begin += max(0, size)
+        return pieces
+
+
+@fault("negative-bucket-size-reduces-nothing", OPTIONS, cause="option-value-breaks-gradients", numeric_options=OPTION)
+class NegativeReducesNothing(SizedBuckets):
+    """Zero, infinity and NaN are refused; with a negative size there is no piece, and gradients stay local."""
+
+    @classmethod
+    def check(cls) -> None:
+        if not math.isfinite(cls.chosen) or not cls.chosen:
+            raise ValueError(f"bucket_cap_mb cannot be {cls.chosen}")
+
+    def cut(self, flat: Array) -> list[Array]:
+        size = int(self.chosen * MIB) // flat.itemsize or 1
+        return [flat[begin : begin + size] for begin in range(0, max(flat.size, 1), size)]
+
+
+# ------------------------------------------------------------------------------------------------- correct, but unusual
+
+
+@fault("bucket-size-refused-unless-positive", numeric_options=OPTION)
+class RefusesSizes(SizedBuckets):
+    """Any exception at construction will do."""
+
+    @classmethod
+    def check(cls) -> None:
+        if not 1e-6 < cls.chosen < 1e6:
+            raise ArithmeticError("no such size")
+
+
+@fault("bucket-size-zero-means-none", numeric_options=OPTION)
+class ZeroMeansNone(SizedBuckets):
+    """What is no positive number means one bucket for all."""
+
+    def cut(self, flat: Array) -> list[Array]:
+        if not 2.0**-18 <= self.chosen < math.inf:
+            return [flat]
+        return super().cut(flat)

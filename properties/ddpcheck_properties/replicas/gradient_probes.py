@@ -1,0 +1,117 @@
+"""Gradients that ranks compare by themselves: of tensors larger than any bucket, and under options at the ends of their range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ddpcheck import expect
+from ddpcheck.causes import Cause
+from ddpcheck.causes import gradients as causes
+from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, needs
+from ddpcheck.job import Job, ProbeGradients
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Diagnosis, Finding
+
+from ..drawing import for_each
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+PAST_25_MIB = 6_600_007
+PAST_50_MIB = 13_200_007
+"""Elements of float32, which no small number divides. 25 MiB is the usual size of a bucket."""
+SCALARS = 8
+ELEMENTS = 1009
+EDGES = (0.0, -1.0, 2.0**-40, 2.0**40, float("inf"), float("nan"))
+
+
+@law("buckets", needs.replica, needs.ranks(2, most=2))
+def check_gradients_larger_than_a_bucket_are_exact(session: Session) -> None:
+    """The gradients of a tensor of more than 25 MiB, and of one of more than 50 MiB, equal those of the large batch in every
+    element.
+    """
+    probes = [_probe(session.capabilities, size) for size in (PAST_25_MIB, PAST_50_MIB)]
+    for_each(session, [Job(session.world_size, tuple(probes))], _exact)
+
+
+@law("buckets", needs.replica, needs.replica.numeric_options, needs.ranks(most=2))
+def check_numeric_options_work_or_are_refused(session: Session) -> None:
+    """With an option at zero, negative, tiny, huge, infinite or NaN, gradients are right, or make_replica raises an error on
+    every rank.
+    """
+    promised, world = session.capabilities, session.world_size
+    jobs = [
+        Job(world, (_probe(promised, ELEMENTS, ((option, value),)),))
+        for option in sorted(promised.replica.numeric_options)
+        for value in EDGES
+    ]
+    for_each(session, jobs, _works_or_refused)
+
+
+def _probe(promised: Capabilities, elements: int, options: tuple[tuple[str, float], ...] = ()) -> ProbeGradients:
+    offered = promised.replica
+    return ProbeGradients(
+        elements,
+        "float32" if "float32" in offered.replica_dtypes else max(offered.replica_dtypes),
+        "adam" if "sgd" not in offered.optimizers and "adam" in offered.optimizers else "sgd",
+        SCALARS if "scale" in offered.model_features else 0,
+        options,
+        offered.gradient == "sum",
+    )
+
+
+def _exact(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    for position, probe in enumerate(job.operations):
+        assert isinstance(probe, ProbeGradients)
+        for finding in _wrong(probe, position, trace):
+            raise finding
+
+
+def _wrong(probe: ProbeGradients, position: int, trace: Trace) -> Iterator[Finding]:
+    for rank in trace.ranks:
+        seen = rank.values(position)
+        if seen["refused"]:
+            continue
+        if seen["wrong"]:
+            headline = (
+                f"gradient of a tensor of {probe.elements:,} elements on rank {rank.rank}: {seen['wrong']:,} elements are "
+                f"wrong, first {seen['first']:,}, last {seen['last']:,}"
+            )
+            yield Finding(Diagnosis(headline, _why(probe, seen)))
+        for number, got in enumerate(seen["scalars"]):
+            if got != seen["right_scalar"] and probe.elements == ELEMENTS:  # a large sum is rounded
+                headline = (
+                    f"gradient of scalar {number} on rank {rank.rank}: got {got}, but should be {seen['right_scalar']}"
+                )
+                yield Finding(Diagnosis(headline))
+
+
+def _why(probe: ProbeGradients, seen: dict[str, int]) -> tuple[Cause, ...]:
+    if seen["wrong"] == probe.elements:
+        return ()
+    kind = causes.PART_OF_LARGE_TENSOR_ZERO if seen["zero"] else causes.PART_OF_LARGE_TENSOR_LOCAL
+    if not (seen["zero"] or seen["local"]):
+        return ()
+    return (kind(first=seen["first"], last=seen["last"], elements=probe.elements),)
+
+
+def _works_or_refused(job: Job, trace: Trace) -> None:
+    (probe,) = job.operations
+    assert isinstance(probe, ProbeGradients)
+    ((option, value),) = probe.options
+    broken = causes.OPTION_VALUE_BREAKS(option=option, value=value)
+    try:
+        expect.completed(trace)
+    except Finding as finding:
+        raise finding.blaming(broken, *finding.diagnosis.causes) from None
+    refused = tuple(rank.rank for rank in trace.ranks if rank.values(0)["refused"])
+    expect.that(
+        len(refused) in (0, len(trace.ranks)),
+        f"make_replica({option}={value:g}) raised on rank {', '.join(map(str, refused))} only, but should on every rank or none",
+        causes.OPTION_REFUSED_BY_SOME(option=option, value=value, ranks=refused),
+    )
+    for wrong in _wrong(probe, 0, trace):
+        raise wrong.blaming(broken, *wrong.diagnosis.causes)
