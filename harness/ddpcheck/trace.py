@@ -173,7 +173,9 @@ def rank_to_plain(rank: RankTrace) -> list[Any]:
 
 def rank_from_plain(data: list[Any]) -> RankTrace:
     number, outcome, records, error, stack, failed_at, *later = data  # older files have fewer of the last three
-    form, unread, refused = [*later, *(None, None, "")[len(later) :]]
+    form = later[0] if later else None
+    unread = later[1] if len(later) > 1 else None
+    refused = later[2] if len(later) > 2 else ""
     return RankTrace(
         number,
         outcome,
