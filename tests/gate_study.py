@@ -25,7 +25,7 @@ from ddpcheck.contract.adapter import Adapter
 from ddpcheck.ranks.interpreter import Interpreter
 from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.values import Array
-from ddpcheck_benchmarks.gate.course import measure
+from ddpcheck_benchmarks.gate.course import Progress, measure
 from ddpcheck_benchmarks.gate.decision import Design, confirm, log_ratios, looks
 from ddpcheck_benchmarks.gate.launches import Pairing, Toss
 from ddpcheck_benchmarks.gate.record import MeasuredSide, Record
@@ -107,7 +107,7 @@ def record_launches(file: Path, launches: int, benchmarks: str, world_size: int,
     record, sides = _prepared(adapter, benchmarks, world_size, seed, (name, name))
     pairing = Pairing(adapter, world_size, sides)
     try:
-        measure(record, adapter, sides, lambda: sides[1], lambda text: None, timed=False)
+        measure(record, adapter, sides, lambda: sides[1], Progress(), timed=False)
         with click.progressbar(range(launches), label="launches") as bar:
             for launch in bar:
                 toss = Toss.of(seed, "measurement", launch)
@@ -208,7 +208,7 @@ def _gate(benchmarks: str, world_size: int, seed: int, planted: tuple[str, str],
     names = [f"{PLANTED}:{name}" for name in planted]
     adapter, _ = resolve(names[1])
     record, sides = _prepared(adapter, benchmarks, world_size, seed, names)
-    measure(record, adapter, sides, lambda: sides[1], lambda text: None, timed=timed)
+    measure(record, adapter, sides, lambda: sides[1], Progress(), timed=timed)
     return record
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from ddpcheck.contract import TYPICAL, Capabilities
 from ddpcheck.storage.files import UnreadableFile
 from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.trace import Record as Recorded
+from ddpcheck.values import Array
 from ddpcheck_benchmarks.gate.command import command
+from ddpcheck_benchmarks.gate.course import Progress, _launch_until
 from ddpcheck_benchmarks.gate.decision import BASE, HEAD, Design
 from ddpcheck_benchmarks.gate.launches import Pairing, Seen, Toss
 from ddpcheck_benchmarks.gate.record import MeasuredSide, Record
@@ -31,8 +34,8 @@ def gate(*words: str) -> Result:
     return CliRunner().invoke(command, words)
 
 
-def recorded(ratio: float, confirmed: float | None = None, control: float | None = None) -> Record:
-    """What a gate would have recorded of one benchmark on a machine with noise of 5 %."""
+def recorded(ratio: float, confirmed: float | None = None, control: float | None = None, measured: int = 12) -> Record:
+    """A Record of one benchmark on a machine with noise of 5 %, after so many `measured` launches."""
     rng = np.random.default_rng(7)
     one = Benchmark("all_reduce:1MiB", "all_reduce", 1 << 20, calls=4)
     places = (
@@ -45,11 +48,13 @@ def recorded(ratio: float, confirmed: float | None = None, control: float | None
     for side in (BASE, HEAD):
         record.seen[one.name].add(side, 0, counts)
     for stage, slower, launches in (
-        ("measurement", ratio, 12),
+        ("measurement", ratio, measured),
         ("confirmation", confirmed, 16),
         ("control", control, 12),
     ):
-        for _ in range(launches if slower is not None else 0):
+        if slower is None:
+            continue
+        for _ in range(launches):
             raw = 2e-3 * rng.lognormal(0, 0.05, (10, 2, 6, 2))
             raw[:, HEAD] *= slower
             record.add(stage, {one.name: raw})  # type: ignore[arg-type]
@@ -65,8 +70,9 @@ def recorded(ratio: float, confirmed: float | None = None, control: float | None
         (recorded(1.3, 1.3, 1.3), 0, 2, "undecided"),
         (recorded(1.3, 1.3, 0.7), 0, 2, "undecided"),
         (recorded(0.7), 0, 0, "no regression"),
+        (recorded(1.3, measured=9), 0, 2, "no regression shown; undecided"),
     ],
-    ids=["equal", "slower", "unconfirmed", "noisy", "noisy-the-other-way", "faster"],
+    ids=["equal", "slower", "unconfirmed", "noisy", "noisy-the-other-way", "faster", "ended-early"],
 )
 def test_a_replay_decides_again(record: Record, status: int, strictly: int, says: str, tmp_path: Path) -> None:
     record.save(tmp_path / "gate.npz")
@@ -90,12 +96,59 @@ def test_verdict_first_and_short() -> None:
     assert base == pytest.approx(0.5, rel=0.1)  # milliseconds of one call, of which four were timed together
 
 
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        (recorded(1.0), r"not told apart \(-\d\.\d % to \+\d\.\d %\)"),
+        (recorded(1.3, 1.3, 1.0), r"\+(29|30|31)\.\d % \(\+\d+\.\d % to \+\d+\.\d %\)"),
+        (recorded(1.0, measured=3), r"not told apart: 3 launches are too few"),
+    ],
+    ids=["equal", "slower", "too-few"],
+)
+def test_a_change_stands_beside_its_interval(record: Record, says: str, tmp_path: Path) -> None:
+    record.save(tmp_path / "gate.npz")
+    shown = gate("--replay", str(tmp_path / "gate.npz"))
+    assert re.search(says, " ".join(shown.output.split())), shown.output
+    assert re.search(says, markdown(record, result_of(record)))
+
+
+class Clockwork(Pairing):
+    """Launches that take no time."""
+
+    def __init__(self) -> None:
+        pass
+
+    def measure(self, benchmarks: Sequence[Benchmark], pairs: int, iterations: int, *_: object) -> dict[str, Array]:
+        return {each.name: np.full((pairs, 2, iterations, 2), 1e-3) for each in benchmarks}
+
+
+def test_every_look_is_told_and_every_launch_kept() -> None:
+    record, looked, launches = recorded(1.0, measured=0), list[str](), list[int]()
+    (one,) = record.benchmarks
+    heard = Progress(
+        looked=looked.append, launched=lambda seen: launches.append(len(seen.raw["measurement"][one.name]))
+    )
+    _launch_until(record, "measurement", Clockwork(), [one], (7, 12), lambda _: False, heard)
+    assert launches == [*range(1, 13)]
+    assert looked == [
+        "measurement, after 7 launches: all_reduce:1MiB not told apart: 7 launches are too few",
+        "measurement, after 12 launches: all_reduce:1MiB not told apart (+0.0 % to +0.0 %)",
+    ]
+
+
+def test_no_launch_begins_after_the_time_limit() -> None:
+    record = recorded(1.0, measured=0)
+    _launch_until(record, "measurement", Clockwork(), record.benchmarks, (12,), lambda _: False, Progress(ends_at=0.0))
+    assert record.launches("measurement", record.benchmarks[0].name) is None
+
+
 def test_sides_are_stored_as_pytest_benchmark_does(tmp_path: Path) -> None:
     record = recorded(1.3, 1.3, 1.0)
     base, head = (json.loads(path.read_text()) for path in save_sides(record, result_of(record), tmp_path, "gate.npz"))
     assert base["commit_info"]["id"] == "1234567"
     (one,), (other,) = base["benchmarks"], head["benchmarks"]
     assert one["fullname"] == other["fullname"]
+    assert one["extra_info"]["change"]["told_apart"]
     assert one["stats"]["rounds"] == len(one["stats"]["data"]) == 12
     assert one["stats"]["ops"] == pytest.approx(1 / one["stats"]["mean"])
     assert other["stats"]["median"] / one["stats"]["median"] == pytest.approx(1.3, rel=0.05)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -12,16 +15,17 @@ from rich.markup import escape
 from rich.table import Table
 
 from ddpcheck.cli.files import AskedFiles
-from ddpcheck.cli.numbers import RANKS, SEED
+from ddpcheck.cli.numbers import RANKS, SEED, Finite
 from ddpcheck.cli.options import console, usage_errors
-from ddpcheck.storage.files import write_whole
+from ddpcheck.storage.files import UnwritableFile, write_whole
 
+from .course import Progress
 from .record import Record
 from .result import Result, result_of
 from .run import Wanted, gate
 from .side import Unusable
 from .storage import save_sides
-from .summary import headline, markdown, milliseconds, share
+from .summary import change, headline, markdown, milliseconds
 from .trees import GitFailed
 
 RAW = "gate.npz"
@@ -48,6 +52,9 @@ RAW = "gate.npz"
     "--json", "folder", type=click.Path(file_okay=False, path_type=Path), help=f"Write base.json, head.json, {RAW}."
 )
 @click.option("--markdown", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write a summary here.")
+@click.option(
+    "--minutes", type=Finite(0.1, 1440), help="Begin no launch after this time. Open benchmarks are undecided then."
+)
 @click.option("--seed", type=SEED, help="The seed of the order in which sides take turns. [default: drawn]")
 @click.option("--replay", type=click.Path(dir_okay=False, path_type=Path), help=f"Decide again from a recorded {RAW}.")
 def command(
@@ -65,6 +72,7 @@ def command(
     strict: bool,
     folder: Path | None,
     page: Path | None,
+    minutes: float | None,
     seed: int | None,
     replay: Path | None,
 ) -> None:
@@ -90,7 +98,12 @@ def command(
                         benchmarks,
                         world_size,
                         drawn,
-                        lambda text: status.update(escape(text)),
+                        Progress(
+                            lambda text: status.update(escape(text)),
+                            lambda text: shown.print(escape(text), style="dim", soft_wrap=True),
+                            lambda measured: None if folder is None else _kept(measured, folder / RAW),
+                            math.inf if minutes is None else time.monotonic() + 60 * minutes,
+                        ),
                         not counts_only,
                     )
         except (Unusable, GitFailed) as error:
@@ -104,7 +117,16 @@ def command(
     if folder is not None:
         files.write(lambda: record.save(folder / RAW))
         files.write(lambda: save_sides(record, result, folder, RAW))
+    if record.ended is not None:
+        shown.print("interrupted: this is the result of the launches so far", style="bold red")
+        sys.exit(record.ended)
     sys.exit(files.status(result.status(strict=strict, more_accepted=accept_more)))
+
+
+def _kept(record: Record, path: Path) -> None:
+    """After each launch; a file that cannot be written is told at the end."""
+    with suppress(UnwritableFile):
+        record.save(path)
 
 
 def _show(shown: Console, record: Record, result: Result, strict: bool, accept_more: bool) -> None:
@@ -119,7 +141,7 @@ def _show(shown: Console, record: Record, result: Result, strict: bool, accept_m
             cells[:4] = [
                 milliseconds(row.times.base),
                 milliseconds(row.times.head),
-                share(last.estimate),
+                change(last),
                 str(last.launches),
             ]
             cells[5] = "faster" if row.decision.faster else row.decision.verdict

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,13 +17,28 @@ from .decision import HEAD, confirm, differs, log_ratios, look, looks, seconds_a
 from .launches import Pairing, Seen, Toss
 from .record import MeasuredSide, Record, Stage
 from .side import Side
+from .summary import change
 from .workload import Benchmark
 
 _TRIED = 3
 _SENTINELS = 2
 _CONTROL_LOOKS = 2
 
-Told = Callable[[str], None]
+
+@dataclass(frozen=True)
+class Progress:
+    """Who hears of a gate's course, and when it ends. told: the present launch. looked: the state at a look. launched: the
+    Record after each launch. ends_at: monotonic seconds after which no launch begins.
+    """
+
+    told: Callable[[str], None] = lambda text: None
+    looked: Callable[[str], None] = lambda text: None
+    launched: Callable[[Record], None] = lambda record: None
+    ends_at: float = math.inf
+
+    @property
+    def ended(self) -> bool:
+        return time.monotonic() >= self.ends_at
 
 
 def measure(
@@ -29,7 +46,7 @@ def measure(
     adapter: Adapter,
     sides: Sequence[Side],
     twin: Callable[[], Side],
-    told: Told,
+    progress: Progress,
     *,
     timed: bool = True,
     deadline: float = 60.0,
@@ -40,13 +57,13 @@ def measure(
     """
     begun, load = time.monotonic(), os.getloadavg()[0]
     pairing = Pairing(adapter, record.world_size, sides, deadline)
-    told("quantities without noise")
+    progress.told("quantities without noise")
     _try(record, pairing)
     if timed and not any(seen.wrong[HEAD] for seen in record.seen.values()):
-        suspects = _stage(record, pairing, record.benchmarks, told)
-        failed = _confirmed(record, pairing, suspects, told)
+        suspects = _stage(record, pairing, record.benchmarks, progress)
+        failed = _confirmed(record, pairing, suspects, progress)
         if failed:
-            _control(record, adapter, sides[HEAD], twin, failed, told, deadline)
+            _control(record, adapter, sides[HEAD], twin, failed, progress, deadline)
     record.seconds["total"] = time.monotonic() - begun
     record.load = load, os.getloadavg()[0]
 
@@ -63,30 +80,33 @@ def _try(record: Record, pairing: Pairing) -> None:
     record.benchmarks = tuple(ready)
 
 
-def _stage(record: Record, pairing: Pairing, benchmarks: Sequence[Benchmark], told: Told) -> list[Benchmark]:
+def _stage(record: Record, pairing: Pairing, benchmarks: Sequence[Benchmark], progress: Progress) -> list[Benchmark]:
     """Launch until each benchmark is decided, or the last look is past. Those that failed."""
 
     def outcome(benchmark: Benchmark) -> str:
-        return looks(_values(record, "measurement", benchmark), record.design)[-1].outcome
+        made = looks(_values(record, "measurement", benchmark), record.design)
+        return made[-1].outcome if made else "next"
 
     _launch_until(
-        record, "measurement", pairing, benchmarks, record.design.looks, lambda each: outcome(each) != "next", told
+        record, "measurement", pairing, benchmarks, record.design.looks, lambda each: outcome(each) != "next", progress
     )
     return [
         benchmark
         for benchmark in benchmarks
-        if outcome(benchmark) == "fail" and _apart(record, benchmark) >= record.design.floor
+        if record.launches("measurement", benchmark.name) is not None
+        and outcome(benchmark) == "fail"
+        and _apart(record, benchmark) >= record.design.floor
     ]
 
 
-def _confirmed(record: Record, pairing: Pairing, suspects: Sequence[Benchmark], told: Told) -> list[Benchmark]:
+def _confirmed(record: Record, pairing: Pairing, suspects: Sequence[Benchmark], progress: Progress) -> list[Benchmark]:
     """Those of the suspects that fail again in fresh launches, in which each takes part until it does."""
 
     def fails(suspect: Benchmark) -> bool:
         return confirm(_values(record, "confirmation", suspect), record.design).outcome == "fail"
 
-    _launch_until(record, "confirmation", pairing, suspects, record.design.confirmations, fails, told)
-    return list(filter(fails, suspects))
+    _launch_until(record, "confirmation", pairing, suspects, record.design.confirmations, fails, progress)
+    return [each for each in suspects if record.launches("confirmation", each.name) is not None and fails(each)]
 
 
 def _control(
@@ -95,7 +115,7 @@ def _control(
     head: Side,
     twin: Callable[[], Side],
     failed: Sequence[Benchmark],
-    told: Told,
+    progress: Progress,
     deadline: float,
 ) -> None:
     """Head against a second checkout of itself: those that failed first, until both directions are clear."""
@@ -108,7 +128,7 @@ def _control(
         [*failed, *others][:_SENTINELS],
         record.design.looks[:_CONTROL_LOOKS],
         lambda sentinel: _clear(_values(record, "control", sentinel), record),
-        told,
+        progress,
     )
 
 
@@ -119,16 +139,21 @@ def _launch_until(
     benchmarks: Sequence[Benchmark],
     ends: Sequence[int],
     decided: Callable[[Benchmark], bool],
-    told: Told,
+    progress: Progress,
 ) -> None:
-    """Launch up to the last of `ends`. After each end, benchmarks that are decided take part no longer."""
+    """Launch up to the last of `ends`, or until the time is over. After each end, benchmarks that are decided take part no
+    longer.
+    """
     open_ones = list(benchmarks)
     for launch in range(1, ends[-1] + 1):
-        if not open_ones:
+        if not open_ones or progress.ended:
             return
-        told(f"{stage}, launch {launch} of at most {ends[-1]}: {_names(open_ones)}")
+        progress.told(f"{stage}, launch {launch} of at most {ends[-1]}: {_names(open_ones)}")
         _launch(record, stage, launch, pairing, open_ones)
+        progress.launched(record)
         if launch in ends:
+            state = (f"{one.name} {change(look(_values(record, stage, one), record.design))}" for one in open_ones)
+            progress.looked(f"{stage}, after {launch} launches: {', '.join(state)}")
             open_ones = [benchmark for benchmark in open_ones if not decided(benchmark)]
 
 

@@ -36,6 +36,7 @@ class MeasuredSide:
 class Record:
     """raw: by stage and benchmark, for each launch an array of seconds (pairs, sides, iterations, ranks). The sides of the
     control are head and its twin. least: Benchmark.least_bytes. load: this machine's load average before and after.
+    ended: the exit status of the signal that ended it early.
     """
 
     adapter: str
@@ -52,6 +53,7 @@ class Record:
     load: tuple[float, float] = (0.0, 0.0)
     environment: Environment = field(default_factory=Environment.here)
     command: str = ""
+    ended: int | None = None
 
     def launches(self, stage: Stage, name: str) -> Array | None:
         """(launches, pairs, sides, iterations, ranks), or None if there was none."""

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ddpcheck.cli.exit_status import status_of
 from ddpcheck.contract import Capabilities, Traffic
 from ddpcheck.ranks.interpreter import Interpreter
 from ddpcheck.running.adapter_lookup import missing_modules, resolve
 
-from .course import measure, places_of
+from .course import Progress, measure, places_of
 from .decision import Design
 from .record import Record
 from .side import Side, Unusable, build, lend, moved, path_for, source_roots
@@ -39,11 +40,14 @@ def gate(
     benchmarks: str | None,
     world_size: int,
     seed: int,
-    told: Callable[[str], None],
+    progress: Progress,
     timed: bool = True,
     design: Design | None = None,
 ) -> Record:
-    """Check out both sides and measure them. Unusable, GitFailed or ValueError if that cannot be done."""
+    """Check out both sides and measure them. Unusable, GitFailed or ValueError if that cannot be done.
+
+    Interrupted after its first launch, it returns the measurements so far, with `ended`.
+    """
     repository = Repository(Path.cwd())
     roots = source_roots(repository.root, wanted.paths)
     # the driver reads the adapter's promises and launcher where head's ranks will
@@ -67,10 +71,15 @@ def gate(
     made.command = shlex.join(["ddpcheck", *sys.argv[1:]])
     jobs = [one.job(world_size, 1, adapter.capabilities) for one in chosen]
     with Checkouts(repository) as checkouts:
-        maker = _Maker(repository, checkouts, wanted, roots, reference, told)
+        maker = _Maker(repository, checkouts, wanted, roots, reference, progress.told)
         sides = maker.base(), maker.head("head")
         made.places = places_of(sides, [dict(side.look(jobs)) | maker.about(side) for side in sides])
-        measure(made, adapter, sides, lambda: maker.head("twin"), told, timed=timed)
+        try:
+            measure(made, adapter, sides, lambda: maker.head("twin"), progress, timed=timed)
+        except KeyboardInterrupt as interrupt:
+            if not made.raw["measurement"]:
+                raise
+            made.ended = status_of(interrupt)
     return made
 
 

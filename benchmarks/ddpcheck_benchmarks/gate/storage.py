@@ -75,6 +75,12 @@ def _benchmark(record: Record, row: Row, side: int, raw: str) -> dict[str, Any]:
             "counts": [None if one is None else list(one) for one in counts],
             "log_ratios": [float(value) for value in row.times.values],
             "verdict": row.decision.verdict,
+            "change": {
+                "estimate": row.decision.last.estimate,
+                "low": row.decision.last.low,
+                "high": row.decision.last.high,
+                "told_apart": row.decision.last.told_apart,
+            },
             "looks": [asdict(seen) for seen in row.decision.looks],
             "confirmation": None if row.decision.confirmation is None else asdict(row.decision.confirmation),
             "detectable": row.decision.detectable,

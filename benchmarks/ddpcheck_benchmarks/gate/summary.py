@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
+from .decision import Look
 from .record import Record, Stage
 from .result import REGRESSION, UNUSABLE, WRONG, Result, Row
 from .traffic import Tally
@@ -87,8 +88,8 @@ def _times(result: Result) -> Iterator[str]:
     rows = [cells for row in result.rows for cells in _time_cells(row)]
     if not rows:
         return
-    names = ("benchmark", "base, ms", "head, ms", "change", "99 % interval", "launches", "could find", "verdict")
-    yield _table(names, rows, right=range(1, 7))
+    names = ("benchmark", "base, ms", "head, ms", "change, 99 % interval", "launches", "could find", "verdict")
+    yield _table(names, rows, right=range(1, 6))
     notes = [
         f"- {row.benchmark.name}: bimodal, inspect: head / base is {row.times.ratios['p25']:.2f} by the lower quartile, "
         f"{row.times.ratios['median']:.2f} by the median, {row.times.ratios['mean']:.2f} by the mean, "
@@ -110,8 +111,7 @@ def _time_cells(row: Row) -> Iterator[Sequence[str]]:
         row.benchmark.name,
         milliseconds(times.base),
         milliseconds(times.head),
-        share(last.estimate),
-        f"{share(last.low)} to {share(last.high)}",
+        change(last),
         str(last.launches + (decision.confirmation.launches if decision.confirmation else 0)),
         share(math.log1p(decision.detectable)),
         said + " (by less than counts)" * decision.ignored,
@@ -148,10 +148,7 @@ def _control(result: Result) -> Iterator[str]:
     if not result.control:
         return
     said = "told apart, so that nothing can be said on this machine" if result.noisy else "not told apart"
-    lines = [
-        f"- {name}: {share(seen.estimate)} ({share(seen.low)} to {share(seen.high)}, {seen.launches} launches)"
-        for name, seen in result.control
-    ]
+    lines = [f"- {name}: {change(seen)} in {seen.launches} launches" for name, seen in result.control]
     yield "\n".join([f"Control, head against a second checkout of itself: {said}.", "", *lines])
 
 
@@ -195,6 +192,14 @@ def _table(names: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[
     rule = ["---:" if column in aligned else "---" for column in range(len(names))]
     lines = [names, rule, *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def change(seen: Look) -> str:
+    """A change with its 99 % interval; "not told apart" where the interval holds zero."""
+    if not (math.isfinite(seen.low) and math.isfinite(seen.high)):
+        return f"not told apart: {seen.launches} launches are too few"
+    said = share(seen.estimate) if seen.told_apart else "not told apart"
+    return f"{said} ({share(seen.low)} to {share(seen.high)})"
 
 
 def share(log_ratio: float) -> str:
