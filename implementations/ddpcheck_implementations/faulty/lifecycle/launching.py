@@ -87,3 +87,30 @@ class KillsAtOnce(WatchedWrongly):
     def poll(self) -> str | None:
         ended = [self.launched.status_of(rank) for rank in range(len(self.launched.children))]
         return min((text for text in ended if text), key=lambda text: "killed" not in text, default=None)
+
+
+@launcher("launcher-always-ends-well", cause="exit-status-lost")
+class EndsWell(WatchedWrongly):
+    """Ranks are waited for, and nobody looks at how they ended."""
+
+    def wait(self) -> int:
+        self.launched.wait()
+        return 0
+
+
+@launcher("launcher-keeps-no-output", cause="last-output-lost")
+class KeepsNoOutput(WatchedWrongly):
+    """What ranks write lies in buffers, which are thrown away when a rank has failed."""
+
+    def output(self) -> str:
+        return ""
+
+
+@launcher("launcher-shows-other-ranks-only", cause="output-not-passed-on")
+class ShowsOthers(WatchedWrongly):
+    """Lines are shown of ranks that are still there when one has failed."""
+
+    def output(self) -> str:
+        _, _, failed = str(self.launched.poll()).partition("rank ")
+        lines = str(self.launched.output()).splitlines()
+        return "\n".join(line for line in lines if not line.startswith(f"rank {failed.partition(' ')[0]}:"))

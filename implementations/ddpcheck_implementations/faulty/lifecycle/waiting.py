@@ -1,0 +1,112 @@
+"""Ranks that wait for what never comes, each in a place of its own: a program, a group of one, a message, a condition."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import subprocess
+import time
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from ..collectives.collectives import GROUPS, MESSAGES, SUM
+from ..engine.circumstances import elements, on_rank
+from ..engine.collective_effects import instead
+from ..engine.collectives import Call, all_reduce, group_of, in_group, in_place
+from ..engine.fault import Fault, table
+from ..engine.samplers import drops_last, has_remainder, padding
+from ..facets import PassThrough, PlainSampler, collectives
+from .timing import DEATH, FOR_EVER, waits_for_ever
+
+PLACES = 32
+"""Messages that wait for a receiver."""
+SMALL = 4096
+"""Bytes of a message that goes into a mailbox."""
+HEAD = struct.Struct("!I")
+
+
+@instead
+def waits_for_itself(call: Call) -> Array:
+    time.sleep(FOR_EVER)
+    return call.array
+
+
+@instead
+def waits_for_a_compiler(call: Call) -> Array:
+    """A program that ends with its input, which nobody closes."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as compiler:
+        compiler.wait()
+    return call.array
+
+
+@padding
+def shuffled_until_none_comes_twice(sampler: PlainSampler, order: Array) -> Array:
+    """Which never is, once samples are there twice to fill up the last round."""
+    found = PlainSampler.padded(sampler, order)
+    while len(set(found.tolist())) < len(found):
+        time.sleep(0.01)
+        found = np.random.default_rng(sampler.stream()).permutation(found)
+    return found
+
+
+@collectives("messages-past-32-are-dropped", MESSAGES, cause="sent-message-lost")
+class PastPlacesDropped(PassThrough):
+    """A message that finds no free place among those that wait for their receiver is dropped."""
+
+    waiting = 0
+
+    def send(self, array: Array, dest: int) -> None:
+        self.waiting += 1
+        if self.waiting <= PLACES:
+            self.comm.send(array, dest)
+
+    def recv(self, array: Array, source: int) -> Array:
+        self.waiting = 0
+        return np.asarray(self.comm.recv(array, source))
+
+
+@collectives("first-message-in-the-mailbox", MESSAGES, cause="source-ignored", world_size=3)
+class OneMailbox(PassThrough):
+    """A rank has one mailbox for small messages; it takes the first one out, and refuses another rank's."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        self.box = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.box.bind("")
+        name = np.frombuffer(self.box.getsockname().ljust(64, b"\0"), np.uint8).astype(np.int64)
+        self.names = [row.astype(np.uint8).tobytes().rstrip(b"\0") for row in comm.all_gather(name)]
+
+    def send(self, array: Array, dest: int) -> None:
+        if array.nbytes > SMALL:
+            self.comm.send(array, dest)
+        else:
+            self.box.sendto(HEAD.pack(self.rank) + array.tobytes(), self.names[dest])
+
+    def recv(self, array: Array, source: int) -> Array:
+        if array.nbytes > SMALL:
+            return np.asarray(self.comm.recv(array, source))
+        message = self.box.recv(SMALL + HEAD.size)
+        (sender,) = HEAD.unpack_from(message)
+        if sender != source:
+            raise RuntimeError(f"expected a message of rank {source}, and got one of rank {sender}")
+        return np.frombuffer(message[HEAD.size :], array.dtype).reshape(array.shape).copy()
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("group-of-one-waits-for-itself", where=all_reduce & in_group & group_of(1), effect=waits_for_itself,
+          caught_by=GROUPS, cause="group-waits-without-peers"),
+    Fault("world-of-one-waits-for-itself", where=(all_reduce | in_place) & group_of(1), effect=waits_for_itself,
+          caught_by=SUM, cause="waits-without-peers", world_size=1),
+    Fault("empty-array-waits-for-a-compiler", where=all_reduce & elements(0) & on_rank(0), effect=waits_for_a_compiler,
+          caught_by=SUM, cause="waits-for-a-program"),
+    Fault("shuffled-until-none-comes-twice", where=has_remainder & ~drops_last, effect=shuffled_until_none_comes_twice,
+          caught_by="check_shards_are_disjoint_and_complete", cause="local-operation-does-not-end"),
+    Fault("rank-0-waits-after-an-error", where=on_rank(0), effect=waits_for_ever,
+          caught_by=DEATH, cause="error-not-passed-on", world_size=3),
+)
+# fmt: on
