@@ -18,6 +18,7 @@ from ..run import Settings, run_items
 from ..running.adapter_lookup import known_adapters
 from ..running.expected_failures import Expectations
 from ..running.failure_files import FailureFiles
+from ..running.failure_groups import alike
 from ..running.launcher_lookup import installed_launchers, launcher_named
 from ..running.planning import Item, installed_checks, plan
 from ..running.profiles import PROFILES, profile_named
@@ -164,7 +165,8 @@ def command(
     results = Results(tuple(verdicts), described)
     files = AskedFiles()
     if json_file is not None:
-        files.write(lambda: results.save(json_file))
+        causes = [group.to_plain() for group in alike(verdicts)]
+        files.write(lambda: results.save(json_file, causes=causes))
     if junit_file is not None:
         files.write(lambda: save_junit(verdicts, junit_file))
     if markdown_file is not None:
