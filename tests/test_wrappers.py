@@ -26,7 +26,7 @@ WRONG = {
     "divided_twice": "divided-too-often",
     "unused_stay": "unused-ranks-left-out",
     "parameters_averaged": "not-reduced",
-    "frozen_trained": "frozen-has-gradient",
+    "frozen_trained": "moved-though-unused",
     "summed_in_float16": "rounded-as",
     "first_backward_only": "not-reduced",
     "every_second_bucket": "not-reduced",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..causes import Kind, gradients, programs, replicas, updates, values
+from ..causes import Kind, gradients, programs, ranks, replicas, updates, values
 
 
 def _ids(*kinds: Kind) -> frozenset[str]:
@@ -89,7 +89,7 @@ IMPLIES: dict[str, frozenset[str]] = {
     values.ROUNDED_AS.id: _ids(*_NARROW),
     values.SENT_AS.id: _ids(*_NARROW),
     values.FEWER_BITS.id: _ids(values.LAST_BITS_WRONG, values.FLUSHED_TO_ZERO),
-    gradients.SHOULD_NOT_MOVE.id: _ids(gradients.MOVED_WITHOUT_GRADIENT),
+    gradients.SHOULD_NOT_MOVE.id: _ids(gradients.MOVED_WITHOUT_GRADIENT, ranks.RESULT_VIOLATES_CONTRACT),
 }
 """What else goes wrong where this is the cause, by the cause's id."""
 
