@@ -107,6 +107,7 @@ class ThreadedSession:
     effort: int = 10
     random_seed: int | None = None
     jobs: int = 0
+    brief: bool = False
 
     def run_many(self, jobs: Iterable[Job]) -> Generator[Trace, None, None]:
         return (self.run(job) for job in jobs)

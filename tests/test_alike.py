@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from ddpcheck.causes import Cause, ranks
+from dataclasses import replace
+
+from ddpcheck.causes import KINDS, Cause, ranks, replicas, updates, values
+from ddpcheck.checks import Check
 from ddpcheck.running.failure_groups import alike, known_by
+from ddpcheck.running.implications import IMPLIES, implied_by
+from ddpcheck.running.repeated_causes import RepeatedCauses
 from ddpcheck.verdict import Diagnosis, Status, Verdict
 
 SUMMED = Cause("summed-not-averaged", (("factor", 2.0),))
@@ -77,3 +82,64 @@ def test_adapters_are_kept_apart_and_a_check_that_crashed_is_told() -> None:
     first, second = alike([failed("a", "gradients", SUMMED), crashed])
     assert (first.first.adapter, second.first.adapter) == ("mine", "other")
     assert second.text == "the check itself crashed: ZeroDivisionError: by zero"
+
+
+NOT_REDUCED = values.NOT_REDUCED()
+OWN_UPDATE = updates.UPDATED_BY_OWN()
+
+
+def test_a_symptom_stands_under_the_cause_that_implies_it() -> None:
+    verdicts = [
+        failed("gradients", "gradients", NOT_REDUCED),
+        failed("steps", "trajectories", OWN_UPDATE),
+        failed("sync", "replica_sync", replicas.REPLICAS_DIFFER()),
+        failed("programs", "programs"),
+        failed("late", "replica_sync", GUESS),
+    ]
+    (group,) = alike(verdicts)
+    assert group.text == NOT_REDUCED.headline
+    assert {name for symptom in group.symptoms for name in symptom.checks} == {"steps", "sync", "programs", "late"}
+    assert group.to_plain()["symptoms"][0]["cause"] == OWN_UPDATE.id
+    assert group.explained[0] == "gradients"
+
+
+def test_two_mistakes_are_two_causes() -> None:
+    verdicts = [failed("gradients", "gradients", NOT_REDUCED), failed("clip", "trajectories", NAN)]
+    assert [group.text for group in alike(verdicts)] == [NOT_REDUCED.headline, NAN.headline]
+
+
+def test_a_cause_explains_nothing_of_a_family_that_does_not_rest_on_its_own() -> None:
+    verdicts = [
+        failed("gradients", "gradients", NOT_REDUCED),
+        failed("orders", "sampler"),
+        failed("sums", "collectives"),
+    ]
+    assert len(alike(verdicts)) == 3
+
+
+def test_a_symptom_without_its_cause_is_a_cause() -> None:
+    (group,) = alike([failed("sync", "replica_sync", replicas.REPLICAS_DIFFER())])
+    assert group.symptoms == ()
+
+
+def test_the_order_of_failures_does_not_decide_what_is_the_cause() -> None:
+    both = [failed("a", "gradients", OWN_UPDATE), failed("b", "gradients", NOT_REDUCED)]
+    assert [group.text for group in alike(both)] == [NOT_REDUCED.headline]
+
+
+def test_no_cause_implies_itself_and_all_are_in_the_catalogue() -> None:
+    for cause, implied in IMPLIES.items():
+        assert cause in KINDS
+        assert implied <= KINDS.keys()
+        assert cause not in implied_by(cause)
+
+
+def test_after_three_checks_of_one_cause_the_family_takes_one_job_each() -> None:
+    seen = RepeatedCauses()
+    check = Check("check_d", "gradients", (), "It holds.", lambda session: None)
+    for name in "abc":
+        assert seen.shortens(check) == ""
+        seen.add(failed(name, "gradients", NOT_REDUCED, at=2 + ord(name) % 2))
+    assert seen.shortens(check) == "one Job only, as 3 checks of gradients fail of one cause; --level full takes all"
+    assert seen.shortens(replace(check, family="buckets")) == ""
+    assert seen.shortens(replace(check, name="a")) == ""

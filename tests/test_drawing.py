@@ -33,6 +33,7 @@ class Hollow:
     effort: int = 50
     random_seed: int | None = None
     hangs_from: int = 10_000
+    brief: bool = False
     run_jobs: list[Job] = field(default_factory=list)
 
     def run_many(self, jobs: Iterable[Job]) -> Generator[Trace, None, None]:
@@ -68,6 +69,12 @@ def test_the_finding_is_that_of_the_smallest_job() -> None:
     finding = failure(Hollow(), seed_is_small)
     assert finding.job == Job(1, (Barrier(),), seed=51)
     assert finding.diagnosis.headline == "seed 51"
+
+
+def test_a_brief_session_shrinks_nothing() -> None:
+    session = Hollow(effort=40, brief=True)
+    finding = failure(session, seed_is_small)
+    assert finding.job == session.run_jobs[-1]
 
 
 def test_drawing_is_the_same_each_time_and_another_with_a_random_seed() -> None:

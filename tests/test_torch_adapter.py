@@ -126,10 +126,10 @@ def test_rank_and_world_size_are_the_contexts_or_those_of_a_function() -> None:
 
 def test_a_wrapper_without_no_sync_is_a_visible_skip() -> None:
     laws = ["check_nothing_is_sent_inside_no_sync", "check_random_training_programs_match_one_process"]
-    here = f"{Path(__file__).with_name('wrappers') / 'right_hook_per_parameter.py'}:adapter"
+    here = f"{Path(__file__).with_name('wrappers') / 'right.py'}:hook_per_parameter"
     verdicts = {verdict.check: verdict for verdict in check_adapter(here, [2], laws, profile="quick")}
     skipped, passed = (verdicts[name] for name in laws)
-    assert (skipped.status, skipped.reason) == ("skipped", "no_sync is not promised: Wrapper has no no_sync()")
+    assert (skipped.status, skipped.reason) == ("skipped", "no_sync is not promised: HookPerParameter has no no_sync()")
     assert passed.status == "passed"
     assert "no_sync" in passed.not_covered
 

@@ -14,7 +14,7 @@ import time
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -33,6 +33,7 @@ from .running.hang_budget import Hangs
 from .running.interleaving import side_by_side
 from .running.planning import RANKS_START, Item, installed_checks, plan
 from .running.profiles import Profile, profile_named
+from .running.repeated_causes import RepeatedCauses
 from .running.shadowed_modules import hiding
 from .running.suggestions import one_of
 from .session import Session
@@ -127,10 +128,13 @@ class CheckRunner:
         expected: Expectations | None = None,
         templates: Templates | None = None,
         hangs: Hangs | None = None,
+        repeated: RepeatedCauses | None = None,
     ) -> None:
         self.expected = expected or Expectations({}, ())
         self.lost = ""
         self.hangs = hangs or Hangs(settings.most_hangs)
+        self.repeated = repeated or RepeatedCauses()
+        self.full = settings.level == Level.FULL
         self.deadline = settings.deadline
         self.session = Session(
             reference,
@@ -151,6 +155,8 @@ class CheckRunner:
         if reason:
             return skipped(item, reason)
         self.session.deadline = self.hangs.seconds(item.check, self.deadline)
+        shortened = "" if self.full else self.repeated.shortens(item.check)
+        self.session.brief = bool(shortened)
         began = time.monotonic()
         try:
             verdict = run_check(self.session, item.check, expected)
@@ -170,6 +176,9 @@ class CheckRunner:
             return expected.applied(verdict)
         if verdict.status == "hung":
             self.hangs.add(item.check, item.world_size)
+        self.repeated.add(verdict)
+        if shortened and verdict.status == "passed":
+            return replace(verdict, reason="; ".join(filter(None, (verdict.reason, shortened))))
         return verdict
 
     def __enter__(self) -> Self:
@@ -218,6 +227,7 @@ def run_items(
     for item in items:
         groups.setdefault((item.reference, item.world_size), []).append(item)
     hangs = {reference: Hangs(settings.most_hangs) for reference, _ in groups}
+    repeated = {reference: RepeatedCauses() for reference, _ in groups}
     running: set[Session] = set()
 
     def judged(lane: Iterable[list[Item]]) -> Iterator[Verdict]:
@@ -227,7 +237,14 @@ def run_items(
                 yield from (skipped(item, item.skip or why) for item in group)
                 continue
             reference, world_size = group[0].reference, group[0].world_size
-            with CheckRunner(reference, world_size, settings, templates=templates, hangs=hangs[reference]) as ranks:
+            with CheckRunner(
+                reference,
+                world_size,
+                settings,
+                templates=templates,
+                hangs=hangs[reference],
+                repeated=repeated[reference],
+            ) as ranks:
                 running.add(ranks.session)
                 for item in group:
                     begin(item)

@@ -76,7 +76,8 @@ class Session:
         self.deadline = deadline
         self.grace = grace
         self.start_deadline = start_deadline
-        self.effort = effort
+        self._effort = effort
+        self.brief = False
         self.random_seed = random_seed
         if capabilities is not None:
             self.adapter = replace(self.adapter, capabilities=capabilities)
@@ -112,6 +113,11 @@ class Session:
     def withdraws(self, needs: Iterable[Need]) -> str:
         """Why the ranks lack a promise that is needed, once they have started; empty if they lack none."""
         return withdrawn(needs, self._promised, self.lacks, self.world_size) if self.lacks else ""
+
+    @property
+    def effort(self) -> int:
+        """How many Jobs a drawn check runs: one while `brief` is set, as a failing Job is then not made smaller either."""
+        return 1 if self.brief else self._effort
 
     @property
     def parent(self) -> bool:

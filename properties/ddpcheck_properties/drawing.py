@@ -98,7 +98,7 @@ def for_all(
     finding = search.first_failing(search.drawn)
     if finding is None:
         return
-    if not search.lost_a_rank:  # a hang costs a deadline, a dead rank a restart: one is enough
+    if not search.lost_a_rank and not session.brief:  # a hang costs a deadline, a dead rank a restart: one is enough
         finding = search.confirmed(search.smallest(draw))
     raise finding
 
@@ -119,6 +119,8 @@ def for_each(
     finding = search.first_failing(chosen)
     if finding is None:
         return
+    if session.brief:
+        raise finding
     if shorter is None or replayed is not None:
         raise finding if finding.diagnosis.cause or replayed is not None else search.confirmed(finding)
     raise search.shortened(search.made_clear(finding, clearer) if clearer else finding, shorter)

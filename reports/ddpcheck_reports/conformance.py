@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ddpcheck.printable import fenced, in_markdown
+from ddpcheck.running.failure_groups import Alike, alike
 from ddpcheck.storage.results import Results
 from ddpcheck.verdict import SYMBOLS, Status, Verdict
 
@@ -36,8 +37,7 @@ def markdown(results: Results) -> str:
             f"## {family}",
             _family_table(adapters, [verdict for verdict in verdicts if verdict.family == family]),
         ]
-    parts += _failures(verdicts)
-    parts += _observations(verdicts)
+    parts += [*_causes(verdicts), *_failures(verdicts), *_observations(verdicts)]
     parts += _reasons(verdicts)
     parts += ["## How this was run", _environment(results)]
     return "\n\n".join(parts) + "\n"
@@ -77,6 +77,23 @@ def _family_table(adapters: Sequence[str], verdicts: Sequence[Verdict]) -> str:
             cells.append(" ".join(SYMBOLS[verdict.status] for verdict in sorted(own, key=lambda v: v.world_size)))
         rows.append([f"`{check}`", *cells])
     return table(["check", *map(in_markdown, adapters)], rows)
+
+
+def _causes(verdicts: Iterable[Verdict]) -> list[str]:
+    """The fewest causes that explain all failures, the one to begin with in front, and what follows from each."""
+    rows = [
+        [in_markdown(group.first.adapter), in_markdown(group.text), _named(group.checks), _symptoms(group)]
+        for group in alike(verdicts)
+    ]
+    return ["## What went wrong", table(["implementation", "cause", "checks", "from it follow"], rows)] if rows else []
+
+
+def _symptoms(group: Alike) -> str:
+    return "<br>".join(f"{in_markdown(each.text)} {_named(each.checks)}" for each in group.symptoms)
+
+
+def _named(checks: Iterable[str]) -> str:
+    return ", ".join(f"`{check}`" for check in checks)
 
 
 def _failures(verdicts: Iterable[Verdict]) -> list[str]:

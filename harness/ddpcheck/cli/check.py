@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -15,9 +15,10 @@ from ..checks import select
 from ..launchers.base import Launcher
 from ..levels import LEVELS, Level
 from ..run import Settings, run_items
-from ..running.adapter_lookup import known_adapters
+from ..running.adapter_lookup import UnusableAdapter, known_adapters
 from ..running.expected_failures import Expectations
 from ..running.failure_files import FailureFiles
+from ..running.failure_groups import alike
 from ..running.launcher_lookup import installed_launchers, launcher_named
 from ..running.planning import Item, installed_checks, plan
 from ..running.profiles import PROFILES, profile_named
@@ -157,8 +158,8 @@ def command(
         every = installed_checks()
         expectations = Expectations(named_reasons(expected), every)
         chosen = select(every, patterns)
-        items = [item for name in adapters for item in plan(name, sizes, chosen, launcher, level)]
-        _told_apart(items, len(adapters))
+        items, unusable = _planned(adapters, lambda name: plan(name, sizes, chosen, launcher, level))
+        _told_apart(items, len(adapters) - len(unusable))
         _promise_something(items)
     began = time.monotonic()
     verdicts: list[Verdict] = []
@@ -179,7 +180,8 @@ def command(
     results = Results(tuple(verdicts), described)
     files = AskedFiles()
     if json_file is not None:
-        files.write(lambda: results.save(json_file))
+        causes = [group.to_plain() for group in alike(verdicts)]
+        files.write(lambda: results.save(json_file, causes=causes))
     if junit_file is not None:
         files.write(lambda: save_junit(verdicts, junit_file))
     if markdown_file is not None:
@@ -191,7 +193,9 @@ def command(
     if ended is not None:
         out.print(f"\ninterrupted: {len(items) - len(verdicts)} of {len(items)} did not run", style="bold red")
         sys.exit(files.status(ended))
-    sys.exit(files.status(exit_code(out, verdicts)))
+    for problem in unusable:
+        out.print(f"Error: not checked: {problem}", markup=False, soft_wrap=True)
+    sys.exit(files.status(ExitStatus.UNUSABLE if unusable else exit_code(out, verdicts)))
 
 
 def run_shown(
@@ -271,6 +275,22 @@ def exit_code(out: Console, verdicts: list[Verdict]) -> int:
             f"Error: nothing was checked of {name}: {reason or 'no check applies'}; see ddpcheck doctor", soft_wrap=True
         )
     return 2 if idle else 0
+
+
+def _planned(
+    adapters: Sequence[str], planning: Callable[[str], list[Item]]
+) -> tuple[list[Item], list[UnusableAdapter]]:
+    """The items of all adapters, and the problems of those that cannot be used. UnusableAdapter if none can."""
+    items: list[Item] = []
+    problems: list[UnusableAdapter] = []
+    for name in adapters:
+        try:
+            items += planning(name)
+        except UnusableAdapter as problem:
+            problems.append(problem)
+    if not items and problems:
+        raise UnusableAdapter("; ".join(map(str, problems)))
+    return items, problems
 
 
 def _told_apart(items: list[Item], adapters: int) -> None:

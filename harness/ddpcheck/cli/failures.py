@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ..running.failure_groups import known_by, said
+from ..running.failure_groups import implies, known_by, said
 from ..verdict import Verdict
 from .show import show_briefly, show_failure
 
@@ -26,6 +26,7 @@ class Failures:
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self._console, self._quiet = console, quiet
         self._seen = Counter[tuple[str, tuple[str, ...]]]()
+        self._in_full: list[Verdict] = []
 
     def show(self, verdict: Verdict, file: Path | None, script: Path | None) -> None:
         cause = verdict.adapter, known_by(verdict) or (verdict.check, str(verdict.world_size))
@@ -37,7 +38,10 @@ class Failures:
             show_briefly(self._console, verdict, "the same cause, as more checks may be: the table has them all")
         elif before:
             show_briefly(self._console, verdict, "the same cause")
-        elif sum(name == verdict.adapter for name, _ in self._seen) <= _IN_FULL:
+        elif cause_of_it := next((each for each in self._in_full if implies(each, verdict)), None):
+            show_briefly(self._console, verdict, f"it follows from what was told: {said(cause_of_it)}")
+        elif sum(each.adapter == verdict.adapter for each in self._in_full) < _IN_FULL:
+            self._in_full.append(verdict)
             show_failure(self._console, verdict, file, script)
         else:
             show_briefly(self._console, verdict, said(verdict))

@@ -41,6 +41,8 @@ _OF_A_LIBRARY = re.compile(r"[/\\](lib[/\\]python3|site-packages)")
 """In the path of a frame's file."""
 
 _NAMED = 4
+_SYMPTOMS = 3
+"""Of one cause so many are told."""
 _CAUSES = 6
 """So many are listed: who mends the first looks at the others afterwards."""
 
@@ -202,6 +204,11 @@ def show_causes(console: Console, verdicts: Iterable[Verdict], failures: Path) -
         got = group.first.diagnosis.headline if group.first.diagnosis else ""
         got = f"; {got}" if got not in ("", group.text) else ""
         console.print(f"      {_some(list(group.checks), group.first.check)}, at {escape(sizes + got)}", soft_wrap=True)
+        if group.symptoms:
+            told = "; ".join(dict.fromkeys(symptom.text for symptom in group.symptoms[:_SYMPTOMS]))
+            more = len(group.explained) - len(group.checks)
+            checks = "1 more check" if more == 1 else f"{more} more checks"
+            console.print(f"      from it follow {checks}: {escape(told)}", style="dim", soft_wrap=True)
     if left := found[_CAUSES:]:
         checks = _some(list(dict.fromkeys(name for group in left for name in group.checks)))
         console.print(f"  and {len(left)} more, of which those in front may be the cause: {checks}", soft_wrap=True)

@@ -10,8 +10,9 @@ import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
+from .misspelt import refuse_unknown
 from .promises import (
     ALL_SCORES,
     PLAIN_COLLECTIVES,
@@ -53,6 +54,10 @@ class Capabilities:
     scores: ScorePromises = _absent(ScorePromises)
     trainer: TrainerPromises = _absent(TrainerPromises)
     randomness: RandomnessPromises = _absent(RandomnessPromises)
+
+    def __new__(cls, *args: Any, **given: Any) -> Self:
+        refuse_unknown(cls, given, {name: GROUPS[group] for name, group in GROUP_OF.items()})
+        return super().__new__(cls)
 
     @property
     def facets(self) -> frozenset[str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
+from .misspelt import refuse_unknown
 from .names import (
     ALL_MODEL_FEATURES,
     ALL_TRAINER_FEATURES,
@@ -49,6 +50,11 @@ class Promises:
     """One group of promises. offered: whether the adapter hands out this facet; False only in the default of Capabilities."""
 
     offered: bool = dataclasses.field(default=True, kw_only=True, repr=False)
+
+    def __new__(cls, *args: Any, **given: Any) -> Self:
+        elsewhere = {name: group for group in Promises.__subclasses__() for name in group.__dataclass_fields__}
+        refuse_unknown(cls, given, elsewhere)
+        return super().__new__(cls)
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,8 @@ class Declared:
         if not isinstance(got, Mapping):
             raise ContractBroken(f"{what} must return a mapping of names to arrays, got {type(got).__name__}")
         problems = [f"{name!r} is missing" for name in names if name not in got]
-        problems += [f"{name!r} is no name of this model" for name in got if name not in names]
+        other = "is no name of this model", "is frozen, or a buffer, and has no place here"
+        problems += [f"{name!r} {other[name in self._forms]}" for name in got if name not in names]
         for name in names & got.keys():
             array = got[name]
             if array is None and optional:

@@ -12,7 +12,7 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +21,7 @@ from typing import Any
 from ..contract.adapter import Adapter
 from ..contract.rank_context import ENGINE_VARIABLES
 from ..contract.validation import problems_of_adapter
+from .guarded_import import ImportEnded, guarded_import, short
 from .suggestions import hint
 
 GROUP = "ddpcheck.adapters"
@@ -35,9 +36,9 @@ def known_adapters() -> dict[str, str]:
     return {entry.name: entry.value for entry in entry_points(group=GROUP)}
 
 
-def resolve(reference: str) -> tuple[Adapter, str]:
+def resolve(reference: str, seconds: float | None = None) -> tuple[Adapter, str]:
     """The adapter, and its full reference. UnusableAdapter if there is none, or if it breaks the contract (all
-    problems).
+    problems). seconds: until an import is ended, which may not end the process then, nor print much.
     """
     full = known_adapters().get(reference, reference)
     place, separator, attribute = full.rpartition(":")
@@ -45,7 +46,8 @@ def resolve(reference: str) -> tuple[Adapter, str]:
         raise UnusableAdapter(f"{reference!r} is no known adapter; {_meant(reference)}")
     if place.endswith(".py") and Path(place).is_file() and is_training_script(Path(place)):
         raise UnusableAdapter(f"{place} is a training script, no adapter; audit it: ddpcheck audit {place}")
-    module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place, full)
+    guard = guarded_import(place, seconds) if seconds is not None else nullcontext()
+    module = _load_file(Path(place), guard) if place.endswith(".py") else _load_module(place, full, guard)
     try:
         adapter = getattr(module, attribute)
     except AttributeError:
@@ -125,9 +127,9 @@ def _importable(name: str) -> bool:
         return False
 
 
-def _load_module(name: str, reference: str) -> ModuleType:
+def _load_module(name: str, reference: str, guard: AbstractContextManager[None]) -> ModuleType:
     try:
-        with _importing(name):
+        with _importing(name), guard:
             return importlib.import_module(name)
     except ModuleNotFoundError as error:
         file = Path(f"{name}.py")
@@ -143,13 +145,15 @@ def _importing(name: str) -> Iterator[None]:
     """What goes wrong in the module is told with its place; only that there is no such module stays a ModuleNotFoundError."""
     try:
         yield
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit, ImportEnded) as error:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
             raise
         frames = traceback.extract_tb(error.__traceback__)
         inside = [frame for frame in frames if frame.filename != __file__ and not _PYTHONS_OWN.search(frame.filename)]
         place = f" ({inside[-1].filename}, line {inside[-1].lineno})" if inside else ""
-        text = f"importing {name} failed: {type(error).__name__}: {error}{place}"
+        text = f"importing {name} failed: {type(error).__name__}: {short(error)}{place}"
+        if isinstance(error, ImportEnded):
+            text = f"importing {name} was ended: {error}"
         raise UnusableAdapter("; ".join(part for part in (text, _next(error)) if part)) from error
 
 
@@ -162,14 +166,14 @@ def _next(error: BaseException) -> str:
         return "install what it needs"
     if isinstance(error, ImportError) and "no known parent package" in str(error):
         return "it belongs to a package: name it as package.module:attribute, from the folder that holds the package"
-    if isinstance(error, SystemExit):
+    if isinstance(error, SystemExit | ImportEnded):
         return 'an adapter\'s module is imported: what it does as a script belongs under if __name__ == "__main__"'
     if isinstance(error, KeyError) and error.args and error.args[0] in ENGINE_VARIABLES:
         return "only ranks have that variable, and the adapter is imported before there are any: read it in connect()"
     return ""
 
 
-def _load_file(path: Path) -> ModuleType:
+def _load_file(path: Path, guard: AbstractContextManager[None]) -> ModuleType:
     if not path.is_file():
         raise UnusableAdapter(f"there is no file {path}")
     name = f"ddpcheck_file_{path.stem}"
@@ -184,7 +188,7 @@ def _load_file(path: Path) -> ModuleType:
     if str(path.resolve().parent) not in sys.path:
         sys.path.insert(0, str(path.resolve().parent))
     try:
-        with _importing(str(path)):
+        with _importing(str(path)), guard:
             spec.loader.exec_module(module)
     except UnusableAdapter:
         del sys.modules[name]  # half of it is no module

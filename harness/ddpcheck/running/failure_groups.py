@@ -1,16 +1,19 @@
 """Failures of one run that seem to have one cause, and which cause to look at first.
 
 One mistake fails many checks, at every world size, with other numbers each time. Groups are made by the id of the likeliest
-cause; the first is the one on which the others may rest: collectives before gradients, gradients before training.
+cause. Those that another group's cause implies (implications.py) are its symptoms. What is left are the fewest causes that
+explain all failures; the first is the one on which the others may rest: collectives before gradients, gradients before training.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from ..causes import ranks
 from ..verdict import Verdict
+from .implications import CONSEQUENCES, implied_by
 
 _FOUNDATIONS = (
     "ranks",
@@ -29,15 +32,21 @@ _FOUNDATIONS = (
     "trainer",
 )
 """Families, each before those that rest on it; others come last."""
+_ON_COLLECTIVES = frozenset({"sampler", "metrics", "scores", "randomness"})
+"""Families that rest on no replica."""
 _MANY = 4
 """A cause with fewer than one in so many of the checks that the commonest has explains little of the run."""
 
 
 @dataclass(frozen=True)
 class Alike:
-    """Verdicts of one adapter that seem to have one cause, in the order of the run; the first is the simplest."""
+    """Verdicts of one adapter that seem to have one cause, in the order of the run; the first is the simplest.
+
+    symptoms: failures that this cause implies, by what they tell.
+    """
 
     verdicts: tuple[Verdict, ...]
+    symptoms: tuple[Alike, ...] = ()
 
     @property
     def first(self) -> Verdict:
@@ -51,6 +60,23 @@ class Alike:
     @property
     def checks(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(verdict.check for verdict in self.verdicts))
+
+    @property
+    def explained(self) -> tuple[str, ...]:
+        """The checks of this cause and of its symptoms."""
+        return tuple(dict.fromkeys((*self.checks, *(name for each in self.symptoms for name in each.checks))))
+
+    def to_plain(self) -> dict[str, Any]:
+        """JSON: the adapter, the cause's id (null if none is known), the sentence, its checks, and its symptoms."""
+        identity = known_by(self.first)
+        return {
+            "adapter": self.first.adapter,
+            "cause": identity[0] if identity else None,
+            "headline": self.text,
+            "checks": list(self.checks),
+            "world_sizes": list(self.world_sizes),
+            "symptoms": [symptom.to_plain() for symptom in self.symptoms],
+        }
 
     @property
     def world_sizes(self) -> tuple[int, ...]:
@@ -81,17 +107,73 @@ _BY_PARAMETERS = {ranks.RANK_RAISED.id, ranks.RESULT_VIOLATES_CONTRACT.id, ranks
 
 
 def alike(verdicts: Iterable[Verdict]) -> list[Alike]:
-    """The failures among them, grouped, the one to look at first in front."""
+    """The failures among them, grouped, symptoms under their causes, the one to look at first in front."""
     groups: dict[tuple[str, Identity, str], list[Verdict]] = {}
     for verdict in verdicts:
         if not verdict.ok:
             identity = known_by(verdict)
             groups.setdefault((verdict.adapter, identity, "" if identity else verdict.check), []).append(verdict)
-    found = [Alike(tuple(group)) for group in groups.values()]
-    most = max((len(group.checks) for group in found), default=0)
+    found = _with_symptoms([Alike(tuple(group)) for group in groups.values()])
+    most = max((len(group.explained) for group in found), default=0)
     return sorted(
-        found, key=lambda group: (_MANY * len(group.checks) < most, _is_a_guess(group.first), _depth(group.first))
+        found, key=lambda group: (_MANY * len(group.explained) < most, _is_a_guess(group.first), _depth(group.first))
     )
+
+
+def _with_symptoms(groups: Sequence[Alike]) -> list[Alike]:
+    """The groups that no other explains, each with those that it does, if several could: the one that explains most."""
+    parents = {place: _explaining(groups, place) for place in range(len(groups))}
+    roots = [place for place, found in parents.items() if not found]
+    under: dict[int, list[Alike]] = {place: [] for place in roots}
+    for place, found in parents.items():
+        if found:
+            under[_root(parents, found)].append(groups[place])
+    return [replace(groups[place], symptoms=tuple(symptoms)) for place, symptoms in under.items()]
+
+
+def _root(parents: dict[int, list[int]], found: list[int]) -> int:
+    while parents[found[0]]:
+        found = parents[found[0]]
+    return found[0]
+
+
+def _explaining(groups: Sequence[Alike], place: int) -> list[int]:
+    """The groups that explain this one, the one of most checks first. None explains another that explains it."""
+    found = [
+        other
+        for other in range(len(groups))
+        if other != place
+        and implies(groups[other].first, groups[place].first)
+        and (other < place or not implies(groups[place].first, groups[other].first))
+    ]
+    return sorted(found, key=lambda other: (_depth(groups[other].first), -len(groups[other].checks)))
+
+
+def implies(cause: Verdict, symptom: Verdict) -> bool:
+    """Whether the cause of one failure explains another failure."""
+    identity, told = known_by(cause), known_by(symptom)
+    if not identity or cause.adapter != symptom.adapter or identity == told:
+        return False
+    if told and told[0] in implied_by(identity[0]):
+        return True
+    return not _tells_little(cause) and _tells_little(symptom) and _rests_on(symptom.family, cause.family)
+
+
+def _rests_on(family: str, other: str) -> bool:
+    """Whether what goes wrong in the other family may show in this one."""
+    if family == other or family not in _FOUNDATIONS or other not in _FOUNDATIONS:
+        return family == other
+    if family in _ON_COLLECTIVES and other not in ("ranks", "collectives"):
+        return False
+    return _FOUNDATIONS.index(other) < _FOUNDATIONS.index(family)
+
+
+def _tells_little(verdict: Verdict) -> bool:
+    """Whether it says only that something was wrong before, guesses, or knows no cause."""
+    if verdict.diagnosis is None or verdict.status == "hung":
+        return False
+    identity = known_by(verdict)
+    return _is_a_guess(verdict) or identity[0] in CONSEQUENCES
 
 
 def _is_a_guess(verdict: Verdict) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from ..contract.adapter import Adapter
 from ..launchers.templates import Templates
+from ..levels import Level
 from ..run import CheckRunner, Settings
 from ..verdict import Diagnosis, Verdict
 from .adapter_lookup import reference_of
@@ -99,7 +100,10 @@ def judged(
     first, seconds = None, 0.0
     verdicts: list[Verdict] = []
     with CheckRunner(
-        items[0].reference, fault.world_size, replace(settings, most_hangs=None), templates=templates
+        items[0].reference,
+        fault.world_size,
+        replace(settings, most_hangs=None, level=Level.FULL),
+        templates=templates,
     ) as ranks:
         for item in items:
             if first is not None and not every and item.check.name not in fault.caught_by:

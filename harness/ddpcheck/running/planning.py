@@ -13,6 +13,7 @@ from ..launchers.base import Launcher
 from ..levels import Level
 from ..session import Session
 from .adapter_lookup import missing_modules, reference_of, resolve
+from .guarded_import import IMPORT_SECONDS
 
 GROUP = "ddpcheck.checks"
 
@@ -62,7 +63,7 @@ def plan(
     level: Level = Level.STANDARD,
 ) -> list[Item]:
     """Every item, world size by world size, with the reason for each that will be skipped."""
-    made, reference = resolve(adapter if isinstance(adapter, str) else reference_of(adapter))
+    made, reference = resolve(adapter if isinstance(adapter, str) else reference_of(adapter), IMPORT_SECONDS)
     chosen = tuple(check for check in checks if check is not RANKS_START)
     unusable = _unusable(made, launcher or made.launcher)
     items = []

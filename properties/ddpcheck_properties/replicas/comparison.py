@@ -21,7 +21,7 @@ from ddpcheck.trace import Trace
 from ddpcheck.values import Array
 from ddpcheck.verdict import Diagnosis, Finding
 
-from .hypotheses import clipped, dropped, ended, gone, just_done, lateness, loudness, meant, nowhere
+from .hypotheses import clipped, dropped, ended, gone, just_done, lateness, loudness, meant, nowhere, whole_and_part
 
 _LISTED = 12
 _NOUNS = {"gradients": "gradient of", "parameters": "parameter", "buffers": "buffer", "averaged": "average of"}
@@ -181,6 +181,7 @@ def compare_arrays(
     if what == "gradients":
         missing = nowhere(got, entries)
         causes = [missing] if missing else causes
+        causes = whole_and_part(causes, got, entries, named_first, wrong)
         causes.append(clipped(got[min(wrong[named_first])], first.diagnosis.cause))
     if what == "parameters" and bits and not first.diagnosis.causes:
         causes.append(_apart(got, entries, wrong))

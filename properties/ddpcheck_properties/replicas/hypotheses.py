@@ -38,6 +38,30 @@ def nowhere(got: Sequence[Mapping[str, Any]], entries: Mapping[str, ExpectedArra
     return programs.NO_GRADIENTS_ANYWHERE() if absent else None
 
 
+def whole_and_part(
+    causes: Sequence[Cause | None],
+    got: Sequence[Mapping[str, Any]],
+    entries: Mapping[str, ExpectedArray],
+    name: str,
+    wrong: Mapping[str, Sequence[int]],
+) -> list[Cause | None]:
+    """Causes of this wrong gradient, in the light of those of other ranks and of the other gradients."""
+    kept = [*causes]
+    shown = [seen.get(name) for seen in got]
+    first = min(wrong[name])
+    if (
+        values.NOT_REDUCED.explains(filter(None, causes))
+        and len(got) > 1
+        and all(array is not None and np.array_equal(array, shown[first]) for array in shown)
+    ):
+        kept[0] = gradients.OTHER_RANKS_VALUE(rank=first)
+    if values.SUMMED_NOT_AVERAGED.explains(filter(None, causes)) and any(
+        other not in wrong and np.any(entry.value.exact) for other, entry in entries.items()
+    ):
+        kept = [*kept[1:], kept[0]]  # the other gradients are averaged
+    return kept
+
+
 def gone(job: Job, position: int, causes: tuple[Cause, ...]) -> tuple[Cause, ...]:
     """The causes, or where all gradients are gone what came between the last backward and this look."""
     done = job.operations[:position]

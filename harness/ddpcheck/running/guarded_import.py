@@ -1,0 +1,120 @@
+"""The import of a module that is not ours: with a limit in time, in what it prints, and without a way to end the process."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn, TextIO
+
+from ..printable import cut, printable
+
+IMPORT_SECONDS = 60.0
+"""For how long the driver lets the module of an adapter be imported."""
+_PRINTED = 2000
+"""Characters that a module may print while it is imported."""
+_AGAIN = 0.5
+"""Seconds between two attempts to end an import that catches every exception."""
+
+
+class ImportEnded(BaseException):
+    """The import was ended from outside; the text says why. No Exception, so that the module does not catch it by chance."""
+
+
+@contextmanager
+def guarded_import(name: str, seconds: float) -> Iterator[None]:
+    """End the import after so many seconds, and where it would end the process; show the beginning of what it prints.
+
+    Outside the main thread there is no limit in time.
+    """
+    with _no_exit(), _little_output(name), _limit(seconds):
+        yield
+
+
+@contextmanager
+def _limit(seconds: float) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> NoReturn:
+        at = traceback.extract_stack(frame)[-1]
+        raise ImportEnded(
+            f"it did not end within {seconds:g} s, and stood at {at.filename}, line {at.lineno}: {at.line}"
+        )
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def _no_exit() -> Iterator[None]:
+    process, leave = os.getpid(), os._exit
+
+    def refused(status: int) -> NoReturn:
+        if os.getpid() != process:  # a child that the module has forked
+            leave(status)
+        at = traceback.extract_stack()[-2]
+        raise ImportEnded(f"it called os._exit({status}) in {at.filename}, line {at.lineno}")
+
+    os._exit = refused
+    try:
+        yield
+    finally:
+        os._exit = leave
+
+
+@contextmanager
+def _little_output(name: str) -> Iterator[None]:
+    out, error = _Little(sys.stdout), _Little(sys.stderr)
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = out, error
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+        for stream in (out, error):
+            stream.end(name)
+
+
+class _Little(io.TextIOBase):
+    """Passes on the first characters, and counts the others."""
+
+    def __init__(self, to: TextIO) -> None:
+        self._to, self._left, self._more = to, _PRINTED, 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        shown = text[: self._left]
+        self._left -= len(shown)
+        self._more += len(text) - len(shown)
+        self._to.write(shown)
+        return len(text)
+
+    def flush(self) -> None:
+        self._to.flush()
+
+    def fileno(self) -> int:
+        return self._to.fileno()
+
+    def end(self, name: str) -> None:
+        if self._more:
+            self._to.write(f"\n... {self._more} more characters that {name} printed while it was imported are cut\n")
+
+
+def short(error: BaseException) -> str:
+    """The text of an exception of a module, cut."""
+    return cut(printable(str(error)), _PRINTED)
