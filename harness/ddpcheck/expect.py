@@ -43,7 +43,8 @@ def completed(trace: Trace) -> None:
             f"rank {culprit.rank} {verb[culprit.outcome]} {_operation(culprit)}: {_message(culprit)}",
             _why_failed(culprit),
             "the error below",
-            (*map(_where, trace.ranks), culprit.error),
+            (culprit.error,),
+            by_rank=tuple(map(_where, trace.ranks)),
         )
     )
 
@@ -59,7 +60,8 @@ def hang(trace: Trace, group: tuple[int, ...] | None = None) -> Finding:
             why_stuck(trace, stuck) if group is None else _why_stuck_in(group, trace, stuck),
             "the stacks below, and whether all ranks enter the same collectives in the same order; "
             "if they are only slow: --deadline",
-            (*map(_where, trace.ranks), *_stacks(stuck)),
+            tuple(_stacks(stuck)),
+            by_rank=tuple(map(_where, trace.ranks)),
         ),
         hung=True,
     )
@@ -211,9 +213,7 @@ def _operation(rank: RankTrace) -> str:
 
 
 def _where(rank: RankTrace) -> str:
-    if rank.outcome == "done":
-        return f"rank {rank.rank}: done"
-    return f"rank {rank.rank}: {rank.outcome} in {_operation(rank)}"
+    return "done" if rank.outcome == "done" else f"{rank.outcome} in {_operation(rank)}"
 
 
 _NOT_WAITING_FOR_RANKS = {

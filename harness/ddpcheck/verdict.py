@@ -32,7 +32,8 @@ class Diagnosis:
     advice: where to look next, for any cause.
     subject: the wrong thing as values: ("gradients", "fc1.weight"), ("loss", ""); empty if there is none.
     operation: the position in the Job of the operation that shows it; -1 if it is none.
-    details: further lines: the other ranks, a few elements, stacks.
+    by_rank: what became of each rank, in rank order, where a rank raised, died or hung; empty if all came to the end.
+    details: further lines: a few elements, stacks.
     """
 
     headline: str
@@ -41,6 +42,7 @@ class Diagnosis:
     details: tuple[str, ...] = ()
     subject: tuple[str, str] = ("", "")
     operation: int = -1
+    by_rank: tuple[str, ...] = ()
 
     @property
     def cause(self) -> Cause | None:
@@ -55,6 +57,7 @@ class Diagnosis:
             lines += [f"      {cause.because}"] if cause.because else []
             lines += [f"      look at: {cause.look}"] if cause.look else []
         lines += [f"  look next at: {self.advice}"] if self.advice else []
+        lines += [f"  rank {rank}: {fate}" for rank, fate in enumerate(self.by_rank)]
         lines += [f"  {line}" for detail in self.details for line in detail.splitlines()]
         return "\n".join(lines)
 
@@ -146,6 +149,10 @@ class Verdict:
                 "advice": d.advice,
                 "details": list(d.details),
             }
+            if d.operation >= 0:
+                made["diagnosis"]["operation"] = d.operation
+            if d.by_rank:
+                made["diagnosis"]["by_rank"] = list(d.by_rank)
         if self.job is not None:
             made["job"] = self.job.to_plain()
         if self.not_covered:
@@ -163,7 +170,14 @@ class Verdict:
             told = (
                 (f"likely cause: {found['cause']}",) if found.get("cause") else ()
             )  # a sentence, in files of schema 1
-            values["diagnosis"] = Diagnosis(found["headline"], causes, found["advice"], (*told, *found["details"]))
+            values["diagnosis"] = Diagnosis(
+                found["headline"],
+                causes,
+                found["advice"],
+                (*told, *found["details"]),
+                operation=found.get("operation", -1),
+                by_rank=tuple(found.get("by_rank", ())),
+            )
         if "job" in values:
             values["job"] = Job.from_plain(values["job"])
         return Verdict(**values)

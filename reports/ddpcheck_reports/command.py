@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ddpcheck.storage.files import UnreadableFile, write_whole
+from ddpcheck.storage.files import UnreadableFile, UnwritableFile, write_whole
 
 from .document import page, plain, summary
 from .reading import read
@@ -19,17 +19,24 @@ from .reading import read
 @click.option(
     "-o",
     "--out",
-    default="reports/scaling.md",
-    show_default=True,
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The page; beside it go plots/, a summary and a text.",
+    help="The page; beside it go plots/, a summary and a text.  [default: reports/scaling.md; --html: FILE.html]",
 )
-def command(files: tuple[Path, ...], out: Path) -> None:
-    """Make a report of FILES that `ddpcheck bench --json` wrote.
+@click.option(
+    "--html", "as_html", is_flag=True, help="Make one HTML page of a file of `check --json` or `audit --json`."
+)
+def command(files: tuple[Path, ...], out: Path | None, as_html: bool) -> None:
+    """Make a report of FILES that `ddpcheck bench --json` wrote, or with --html of verdicts.
 
     Three targets: OUT with figures in plots/ beside it, OUT-summary.md without images for a comment on a pull request, and
     OUT.txt. Equal files give equal reports.
+
+    With --html one file that holds all that it shows: the verdict, failures by cause, a matrix to filter, and figures.
     """
+    if as_html:
+        _as_html(files, out)
+        return
+    out = out or Path("reports/scaling.md")
     if not files:
         raise click.UsageError("name result files; write one with: ddpcheck bench ADAPTERS --json FILE")
     if importlib.util.find_spec("matplotlib") is None:
@@ -46,6 +53,23 @@ def command(files: tuple[Path, ...], out: Path) -> None:
     for path, text in zip(targets, (page(made), summary(made), plain(made)), strict=True):
         write_whole(path, text)
         click.echo(f"wrote {path}")
+
+
+def _as_html(files: tuple[Path, ...], out: Path | None) -> None:
+    if len(files) != 1:
+        raise click.UsageError("--html makes a page of one file; write one with: ddpcheck check ADAPTER --json FILE")
+    from ddpcheck.storage.results import Results
+
+    from .web.page import page as web_page
+
+    (file,) = files
+    target = out or file.with_suffix(".html")
+    _keep(files, [target])
+    try:
+        write_whole(target, web_page(Results.load(file)))
+    except (UnreadableFile, UnwritableFile) as error:
+        raise click.UsageError(str(error)) from error
+    click.echo(f"wrote {target}")
 
 
 def _keep(files: Iterable[Path], targets: Iterable[Path]) -> None:

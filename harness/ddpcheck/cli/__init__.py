@@ -26,7 +26,7 @@ COMMANDS = {
     "bench": "Measure collectives and training steps of implementations side by side.",
     "gate": "Compare two revisions of an implementation: is the new one slower, or does it send more?",
     "project": "Project measured times to more ranks and other links, with the model's errors beside every number.",
-    "report": "Make a page with figures, a summary and a text of what bench measured.",
+    "report": "Make a page with figures of what bench measured, or an HTML page of what check or audit found.",
     "launch": "Start any program on several ranks, or print the lines that start it on several hosts.",
 }
 

@@ -1,0 +1,267 @@
+"""The page: verdict first, then what went wrong by cause, the matrix of checks, figures, and how it was run.
+
+It holds all that it shows, asks no other host for anything, and runs no script but its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from importlib.resources import files
+
+from ddpcheck.running.failure_groups import Alike, alike
+from ddpcheck.storage.results import Results
+from ddpcheck.verdict import SYMBOLS, Verdict
+
+from .bars import status_bars, time_bars
+from .html import Html, tag, text
+from .sides import ranks_table
+
+WORDS = {
+    "failed": "failed",
+    "hung": "hung",
+    "unknown": "check crashed",
+    "expected_failure": "failed as expected",
+    "passed": "passed",
+    "skipped": "skipped",
+}
+"""Statuses, the gravest first."""
+
+_SYMBOLS = {**SYMBOLS, "hung": "◷"}
+"""Browsers' fonts lack the hourglass of a terminal."""
+
+
+def page(results: Results) -> str:
+    """The whole page, as a document."""
+    style, script = _asset("style.css"), _asset("script.js")
+    policy = f"default-src 'none'; style-src 'sha256-{_digest(style)}'; script-src 'sha256-{_digest(script)}'"
+    title = f"ddpcheck: {_answer(results.verdicts)}"
+    head = tag(
+        "head",
+        Html('<meta charset="utf-8">'),
+        Html(f'<meta http-equiv="Content-Security-Policy" content="{text(policy)}">'),
+        Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
+        tag("title", title),
+        tag("style", Html(style)),
+    )
+    body = tag("body", *_sections(results), tag("script", Html(script)))
+    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _sections(results: Results) -> list[Html]:
+    verdicts = results.verdicts
+    figures = tag("div", status_bars(verdicts, WORDS), time_bars(verdicts), class_="figures")
+    return [
+        _verdict(verdicts),
+        *_what_went_wrong(verdicts),
+        _matrix(verdicts),
+        tag("section", tag("h2", "Figures"), figures),
+        *_not_judged(verdicts),
+        _how_it_was_run(results),
+    ]
+
+
+# ----------------------------------------------------------------------------------------------------- verdict
+
+
+def _answer(verdicts: Sequence[Verdict]) -> str:
+    broken = {verdict.check for verdict in verdicts if verdict.status in ("failed", "hung")}
+    crashed = {verdict.check for verdict in verdicts if verdict.status == "unknown"}
+    judged = broken | {verdict.check for verdict in verdicts if verdict.status in ("passed", "expected_failure")}
+    laws = f"{len(judged)} {'law' if len(judged) == 1 else 'laws'}"
+    said = f"{laws} judged, none broken" if judged else "nothing was judged"
+    if broken:
+        said = f"{len(broken)} of {laws} broken"
+    return f"{said}; {len(crashed)} {'check' if len(crashed) == 1 else 'checks'} crashed" if crashed else said
+
+
+def _verdict(verdicts: Sequence[Verdict]) -> Html:
+    counts = Counter[str](verdict.status for verdict in verdicts)
+    well = counts["passed"] > 0 and all(verdict.ok for verdict in verdicts)
+    adapters = ", ".join(dict.fromkeys(verdict.adapter for verdict in verdicts)) or "no adapter"
+    sizes = ", ".join(map(str, sorted({verdict.world_size for verdict in verdicts})))
+    jobs, seconds = sum(verdict.jobs for verdict in verdicts), sum(verdict.seconds for verdict in verdicts)
+    shown = [
+        tag("span", f"{_SYMBOLS[status]} {counts[status]} {words}", class_=status)
+        for status, words in WORDS.items()
+        if counts[status]
+    ]
+    return tag(
+        "header",
+        tag("h1", f"{'✓' if well else '✗'} {adapters}: {_answer(verdicts)}"),
+        tag("div", *shown, class_="counts"),
+        tag("p", f"world sizes {sizes}; {jobs:,} Jobs; {seconds:.1f} s of checks", class_="faint"),
+        class_="verdict well" if well else "verdict",
+    )
+
+
+# ----------------------------------------------------------------------------------------------------- failures
+
+
+def _what_went_wrong(verdicts: Sequence[Verdict]) -> list[Html]:
+    groups = alike(verdicts)
+    if not groups:
+        return []
+    return [
+        tag(
+            "section",
+            tag("h2", "What went wrong"),
+            tag("p", "By cause; the first may be the reason for the others.", class_="faint"),
+            *(_cause(group, number, len(groups)) for number, group in enumerate(groups)),
+        )
+    ]
+
+
+def _cause(group: Alike, number: int, groups: int) -> Html:
+    diagnosis = group.first.diagnosis
+    cause = diagnosis.cause if diagnosis else None
+    begin = tag("span", "begin here", class_="begin") if number == 0 and groups > 1 else Html("")
+    checks = f"{len(group.checks)} {'check' if len(group.checks) == 1 else 'checks'}"
+    sizes = ", ".join(map(str, group.world_sizes))
+    inside = [tag("code", cause.id), f" · {checks}"] if cause else [checks]
+    where = tag("p", *inside, f" · {group.first.adapter}, world size {sizes}", class_="faint")
+    rest = [verdict for verdict in group.verdicts if verdict is not group.first]
+    return tag(
+        "details",
+        tag("summary", tag("h3", group.text, " ", begin), where),
+        *map(_failure, (group.first, *rest)),
+        class_="cause",
+        open_=number == 0,
+    )
+
+
+def _failure(verdict: Verdict) -> Html:
+    title = tag("h3", _name(verdict.check), class_=verdict.status)
+    under = tag("p", f"{verdict.adapter}, world size {verdict.world_size}, family {verdict.family}", class_="faint")
+    return tag("article", title, under, *_told(verdict), class_="failure", id=anchor(verdict))
+
+
+def _told(verdict: Verdict) -> list[Html]:
+    diagnosis = verdict.diagnosis
+    if diagnosis is None:
+        return [
+            tag("p", "The check itself crashed, and says nothing of the implementation."),
+            tag("pre", verdict.reason),
+        ]
+    parts = [tag("p", diagnosis.headline, class_="got")]
+    for number, cause in enumerate(diagnosis.causes):
+        lead = "or" if number else f"{cause.certainty} cause"
+        lines = [tag("p", f"{lead}: ", tag("strong", cause.headline), " ", tag("code", cause.id))]
+        lines += [tag("p", cause.because)] if cause.because else []
+        lines += [tag("p", f"look at: {cause.look}")] if cause.look else []
+        parts.append(tag("div", *lines, class_="why"))
+    parts += [tag("p", f"look next at: {diagnosis.advice}")] if diagnosis.advice else []
+    parts += [ranks_table(verdict)]
+    parts += [tag("pre", "\n".join(diagnosis.details))] if any(diagnosis.details) else []
+    return parts
+
+
+def anchor(verdict: Verdict) -> str:
+    """The id of a failure on the page, which holds no text of the file."""
+    name = f"{verdict.adapter}\n{verdict.check}".encode("utf-8", "replace")
+    return f"failure-{hashlib.sha256(name).hexdigest()[:12]}-{verdict.world_size}"
+
+
+# ----------------------------------------------------------------------------------------------------- matrix
+
+
+def _matrix(verdicts: Sequence[Verdict]) -> Html:
+    columns = list(dict.fromkeys((verdict.adapter, verdict.world_size) for verdict in verdicts))
+    found = {(verdict.check, verdict.adapter, verdict.world_size): verdict for verdict in verdicts}
+    adapters = Counter(adapter for adapter, _ in columns)
+    names = [tag("th", adapter, colspan=count, class_="cell") for adapter, count in adapters.items()]
+    head = [
+        tag("tr", tag("th", "check"), *names),
+        tag("tr", tag("th", "world size"), *(tag("th", size, class_="cell") for _, size in columns), class_="faint"),
+    ]
+    rows = []
+    for family in dict.fromkeys(verdict.family for verdict in verdicts):
+        rows.append(tag("tr", tag("th", family, colspan=len(columns) + 1), class_="family", data_family=family))
+        for check in dict.fromkeys(verdict.check for verdict in verdicts if verdict.family == family):
+            own = [found.get((check, *column)) for column in columns]
+            statuses = " ".join(sorted({verdict.status for verdict in own if verdict}))
+            cells = map(_cell, own)
+            name = tag("td", _name(check))
+            rows.append(tag("tr", name, *cells, data_name=check.lower(), data_statuses=statuses, data_family=family))
+    table = tag("table", tag("thead", *head), tag("tbody", *rows), class_="matrix")
+    return tag("section", tag("h2", "Matrix"), _filters(verdicts), tag("div", table, class_="scroll"))
+
+
+def _name(check: str) -> Html:
+    """A check's name, which may be broken after each underscore."""
+    return tag("code", Html(text(check).replace("_", "_<wbr>")))
+
+
+def _cell(verdict: Verdict | None) -> Html:
+    if verdict is None:
+        return tag("td")
+    symbol, said = _SYMBOLS[verdict.status], WORDS[verdict.status]
+    title = f"{said}: {verdict.reason}" if verdict.reason and verdict.ok else said
+    inside = text(symbol) if verdict.ok else tag("a", symbol, href=f"#{anchor(verdict)}")
+    return tag("td", inside, class_=f"cell {verdict.status}", title=title)
+
+
+def _filters(verdicts: Sequence[Verdict]) -> Html:
+    """Shown by the script, as it is of no use without."""
+    used = {verdict.status for verdict in verdicts}
+    only_bad = any(not verdict.ok for verdict in verdicts)
+    boxes = [
+        tag(
+            "label",
+            Html(f'<input type="checkbox" value="{status}"{"" if status == "skipped" and only_bad else " checked"}> '),
+            tag("span", f"{_SYMBOLS[status]} {words}", class_=status),
+        )
+        for status, words in WORDS.items()
+        if status in used
+    ]
+    search = Html('<input type="search" placeholder="part of a check\'s name" aria-label="part of a check\'s name">')
+    return tag("div", search, *boxes, tag("output", class_="faint"), class_="filters", hidden=True)
+
+
+# ----------------------------------------------------------------------------------------------------- the rest
+
+
+def _not_judged(verdicts: Sequence[Verdict]) -> list[Html]:
+    reasons: dict[tuple[str, str], dict[str, None]] = {}
+    for verdict in verdicts:
+        if verdict.status in ("skipped", "expected_failure"):
+            reasons.setdefault((verdict.adapter, verdict.reason), {})[verdict.check] = None
+    left_out = Counter(part for verdict in verdicts for part in verdict.not_covered)
+    if not reasons and not left_out:
+        return []
+    rows = [
+        tag("tr", tag("td", adapter), tag("td", reason), tag("td", str(len(checks)), title=", ".join(checks)))
+        for (adapter, reason), checks in reasons.items()
+    ]
+    head = tag("thead", tag("tr", *(tag("th", name) for name in ("implementation", "because", "checks"))))
+    parts = [tag("div", tag("table", head, tag("tbody", *rows)), class_="scroll")] if rows else []
+    if left_out:
+        shown = ", ".join(f"{part} ({count})" for part, count in sorted(left_out.items()))
+        parts.append(tag("p", f"Passed, but not covered, since not promised (number of verdicts): {shown}"))
+    return [tag("section", tag("h2", "Not judged, or failed as declared"), *parts)]
+
+
+def _how_it_was_run(results: Results) -> Html:
+    here = results.environment
+    rows = {
+        "Python": here.python,
+        "platform": f"{here.platform}, {here.processor}, {here.cores} cores visible",
+        "packages": ", ".join(f"{name} {version}" for name, version in here.packages.items()),
+        **{name: "none" if value is None else value for name, value in results.settings.items()},
+    }
+    table = tag("table", *(tag("tr", tag("th", name), tag("td", value)) for name, value in rows.items()))
+    note = "A pass says that no counterexample was found among the Jobs that were drawn. It is no proof."
+    return tag(
+        "section", tag("h2", "How this was run"), tag("div", table, class_="scroll"), tag("p", note, class_="faint")
+    )
+
+
+def _asset(name: str) -> str:
+    return (files(__package__) / name).read_text(encoding="utf-8")
+
+
+def _digest(asset: str) -> str:
+    """What the policy of the page allows: this text, and no other."""
+    return base64.b64encode(hashlib.sha256(asset.encode()).digest()).decode()
