@@ -216,3 +216,22 @@ def test_the_agent_of_torchrun_listens_nowhere() -> None:
         assert [list(listening(pid)) for pid in around] == [[]] * len(around)
     finally:
         launched.kill()
+
+
+@needs_mpi
+def test_ranks_of_mpi_listen_on_loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for what they inherit of mpiexec."""
+    monkeypatch.delenv("UCX_NET_DEVICES", raising=False)
+    program = (
+        "import signal; from mpi4py import MPI; MPI.COMM_WORLD.Barrier(); print('here', flush=True); signal.pause()"
+    )
+    launched = Mpiexec().start([sys.executable, "-c", program], 2, {})
+    try:
+        while launched.output().count("here") < 2:
+            assert launched.poll() is None, launched.output()
+        assert isinstance(launched, Agent)
+        engine = set(listening(launched.process.pid))
+        own = {place for pid in processes_under(launched.process.pid) for place in listening(pid)} - engine
+        assert {host for host, _ in own} <= {"127.0.0.1", "::1"}
+    finally:
+        launched.kill()
