@@ -130,6 +130,12 @@ def connect_hangs(context: RankContext) -> Facets:
     return connect(context)
 
 
+def connect_stops(context: RankContext) -> Facets:
+    if context.rank == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return connect(context)
+
+
 def connect_exits(context: RankContext) -> Facets:
     if context.rank == 1:
         os._exit(3)
@@ -145,4 +151,5 @@ leaving = Adapter("leaving", connect_leaving, _promises)
 world_of_one = Adapter("world_of_one", connect_as_world_of_one, _promises)
 raising = Adapter("raising", connect_raises, _promises)
 hanging = Adapter("hanging", connect_hangs, _promises)
+stopping = Adapter("stopping", connect_stops, _promises)
 exiting = Adapter("exiting", connect_exits, _promises)

@@ -16,10 +16,14 @@ from ddpcheck import Job, RankContext, Session, StartFailed, expect, rank_contex
 from ddpcheck.causes import lifecycle
 from ddpcheck.job import AllReduce, Barrier, Broadcast, Kill, TensorSpec
 from ddpcheck.launchers import mpi
+from ddpcheck.launchers.agent import Agent
 from ddpcheck.launchers.base import Launched
 from ddpcheck.launchers.mpi import Mpi, Mpiexec, find_mpi
+from ddpcheck.launchers.pids import processes_under
 from ddpcheck.launchers.ports import reserve_port
 from ddpcheck.launchers.processes import Processes
+from ddpcheck.launchers.torchrun import Torchrun
+from ddpcheck.ranks.strangers import listening
 from ddpcheck.verdict import Finding
 
 HERE = Path(__file__).parent
@@ -194,3 +198,40 @@ def test_neighbours_hash_strings_by_different_seeds(monkeypatch: pytest.MonkeyPa
     assert said() == ["0 20", "1 235", "2 20"]
     monkeypatch.setenv("PYTHONHASHSEED", "7")
     assert said() == ["0 7", "1 7", "2 7"]
+
+
+@pytest.mark.skipif(Torchrun().unavailable() is not None, reason="needs torch")
+def test_the_agent_of_torchrun_listens_nowhere() -> None:
+    """It unpickles what it finds in its store, which is a file in a folder of this user alone."""
+    program = "import signal; print('here', flush=True); signal.pause()"
+    launched = Torchrun().start([sys.executable, "-c", program], 2, {})
+    try:
+        while launched.output().count("here") < 2:
+            assert launched.poll() is None, launched.output()
+        assert isinstance(launched, Agent)
+        assert launched.scratch is not None
+        assert Path(launched.scratch.name).stat().st_mode & 0o777 == 0o700
+        around = [launched.process.pid, *processes_under(launched.process.pid)]
+        assert len(around) >= 3
+        assert [list(listening(pid)) for pid in around] == [[]] * len(around)
+    finally:
+        launched.kill()
+
+
+@needs_mpi
+def test_ranks_of_mpi_listen_on_loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for what they inherit of mpiexec."""
+    monkeypatch.delenv("UCX_NET_DEVICES", raising=False)
+    program = (
+        "import signal; from mpi4py import MPI; MPI.COMM_WORLD.Barrier(); print('here', flush=True); signal.pause()"
+    )
+    launched = Mpiexec().start([sys.executable, "-c", program], 2, {})
+    try:
+        while launched.output().count("here") < 2:
+            assert launched.poll() is None, launched.output()
+        assert isinstance(launched, Agent)
+        engine = set(listening(launched.process.pid))
+        own = {place for pid in processes_under(launched.process.pid) for place in listening(pid)} - engine
+        assert {host for host, _ in own} <= {"127.0.0.1", "::1"}
+    finally:
+        launched.kill()

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sessions
@@ -21,6 +22,7 @@ import sessions
 from ddpcheck import Job, Session, StartFailed, Trace, expect
 from ddpcheck.job import AllReduce, Barrier, Kill, Operation, Raise, Rounds, Sleep, TensorSpec
 from ddpcheck.launchers.attached import Attached
+from ddpcheck.launchers.processes import Processes
 from ddpcheck.launchers.templates import Templates
 from ddpcheck.launchers.torchrun import Torchrun
 from ddpcheck.ranks import answers_and_hangs
@@ -198,6 +200,27 @@ def test_ranks_that_do_not_start_say_why(attribute: str, says: str) -> None:
     with pytest.raises(StartFailed, match=says.replace("(", r"\(").replace(")", r"\)")):
         session.start()
     assert session.pids == []
+
+
+def test_a_rank_that_is_stopped_in_connect_is_told_without_a_wait() -> None:
+    session = sessions.session(f"{HERE / 'misbehaving.py'}:stopping", 2, start_deadline=10_000.0)
+    with pytest.raises(StartFailed) as caught:
+        session.start()
+    assert caught.value.stuck
+    assert "it does not answer: it is stopped" in caught.value.words[0]
+
+
+def test_a_rank_that_is_stopped_before_it_reaches_the_harness_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = Processes.start
+
+    def stopped(launcher: Processes, *arguments: Any, **options: Any) -> Any:
+        ranks = started(launcher, *arguments, **options)
+        os.kill(vars(ranks)["children"][1].pid, signal.SIGSTOP)
+        return ranks
+
+    monkeypatch.setattr(Processes, "start", stopped)
+    with pytest.raises(StartFailed, match="rank 1 is stopped by a signal before it reached the harness"):
+        Session(MISBEHAVING, 2, start_deadline=10_000.0).start()
 
 
 def test_who_does_not_come_out_of_connect_is_told_before_the_start_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from .base import Output, clean_environment
-from .pids import end_process, open_process, processes_under
+from .pids import end_process, is_stopped, open_process, processes_under
 from .ports import Port
 from .processes import describe_exit
 from .segments import Segment, remove_segments, segments_under
@@ -58,7 +58,10 @@ class Agent:
 
     def poll(self) -> str | None:
         code = self.process.poll()
-        return None if code is None else f"{self.name} {describe_exit(code)}"
+        if code is None:
+            around = {self.process.pid, *processes_under(self.process.pid)}
+            return f"{self.name}, or a rank, is stopped by a signal" if any(map(is_stopped, around)) else None
+        return f"{self.name} {describe_exit(code)}"
 
     def wait(self) -> int:
         """Wait until all ranks have ended; the agent's exit status."""
@@ -68,8 +71,7 @@ class Agent:
                 return self.process.wait(_LOOK_EVERY)
 
     def status_of(self, rank: int) -> str:
-        ended = self.poll()
-        return "" if ended is None else f"rank {rank} is gone, {ended}"
+        return "" if self.process.poll() is None else f"rank {rank} is gone, {self.poll()}"
 
     def output(self) -> str:
         return self.written.tail()

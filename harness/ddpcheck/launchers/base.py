@@ -14,7 +14,7 @@ class Launched(Protocol):
     """Ranks on their way, or running."""
 
     def poll(self) -> str | None:
-        """None while all runs well; else which process ended and how ("rank 2 was killed by SIGKILL")."""
+        """None while all runs well; else which process ended and how ("rank 2 was killed by SIGKILL"), or is stopped."""
         ...
 
     def wait(self) -> int:

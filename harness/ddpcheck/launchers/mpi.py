@@ -64,6 +64,14 @@ _OVER_TCP = {
 }
 
 
+_ON_LOOPBACK = {
+    # all ranks are on this host: what they open for others is for it alone. UCX and libfabric of MPICH and Intel MPI; Open MPI
+    "UCX_NET_DEVICES": "lo",
+    "FI_TCP_IFACE": "lo",
+    "OMPI_MCA_btl_tcp_if_include": "lo",
+}
+
+
 @functools.cache
 def find_mpi() -> Mpi | None:
     """The mpiexec of this environment: beside the interpreter first, then on PATH; None if there is none."""
@@ -119,6 +127,7 @@ class Mpiexec:
         more = {"PRTE_MCA_prte_tmpdir_base": scratch.name} if scratch else {}
         if mpi.flavour == "openmpi" and world_size > len(os.sched_getaffinity(0)):
             more["OMPI_MCA_mpi_yield_when_idle"] = "1"
+        more |= {name: value for name, value in _ON_LOOPBACK.items() if name not in os.environ | dict(variables)}
         port, master = meeting_place(variables)
         return Agent.start(
             f"mpiexec ({mpi.flavour})",

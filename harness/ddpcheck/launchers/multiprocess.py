@@ -24,6 +24,7 @@ from typing import Literal
 
 from .base import Launched, Output, clean_environment
 from .parent import ENDED, KILL
+from .pids import is_stopped, processes_under
 from .ports import meeting_place
 from .processes import HASH_SEEDS, Children, describe_exit
 
@@ -215,6 +216,10 @@ class _Family(Children):
         if known and rank not in self.parent.codes:
             return f"rank {rank} is gone, the process that started it {describe_exit(ended or 0)}"
         return known
+
+    def poll(self) -> str | None:
+        stopped = any(map(is_stopped, processes_under(self.parent.process.pid)))
+        return super().poll() or ("a rank is stopped by a signal" if stopped else None)
 
     def kill(self) -> None:
         self.parent.kill()

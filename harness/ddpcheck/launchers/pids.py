@@ -59,8 +59,8 @@ def processes_under(process: int) -> set[int]:
 
 
 def is_stopped(process: int) -> bool:
-    """Whether SIGSTOP, or a debugger, holds it."""
-    return state(process) in ("T", "t")
+    """Whether SIGSTOP or the like holds it."""
+    return state(process) == "T"
 
 
 def state(process: int) -> str:

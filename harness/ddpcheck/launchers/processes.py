@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from .base import Launched, Output, clean_environment
-from .pids import end_group
+from .pids import end_group, is_stopped
 from .ports import Port, meeting_place
 
 if TYPE_CHECKING:  # a rank that starts needs none
@@ -120,7 +120,10 @@ class Children:
         codes = self._look()
         ended = next((rank for rank, code in enumerate(codes) if code is not None), None)
         first = ended if self.failed is None else self.failed
-        return None if first is None else self.status_of(first)
+        if first is not None:
+            return self.status_of(first)
+        stopped = next((rank for rank, child in enumerate(self.children) if is_stopped(child.pid)), None)
+        return None if stopped is None else f"rank {stopped} is stopped by a signal"
 
     def wait(self) -> int:
         limit = float("inf")

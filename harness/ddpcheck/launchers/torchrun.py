@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from .agent import Agent
 from .base import Launched
@@ -17,7 +18,8 @@ from .base import Launched
 class Torchrun:
     """torch's elastic agent on this host, as torchrun starts it.
 
-    The agent chooses the port by binding it.
+    Agents meet over a store, and unpickle what they find there. torch's own store listens on all addresses, so this one is a
+    file in a folder of mode 0700: the agent listens nowhere. Ranks get a port that is free, for what they need themselves.
     """
 
     name: str = "torchrun"
@@ -42,10 +44,13 @@ class Torchrun:
             "torch.distributed.run",
             f"--nproc-per-node={world_size}",
             "--rdzv-backend=c10d",
-            "--rdzv-endpoint=127.0.0.1:0",
+            "--rdzv-conf=store_type=file",
+            f"--rdzv-endpoint={Path(scratch.name, 'store')}",
+            "--local-addr=127.0.0.1",
             f"--rdzv-id={secrets.token_hex(8)}",
             "--max-restarts=0",
             f"--log-dir={scratch.name}",
             "--no-python",
         ]
-        return Agent.start("torchrun", [*agent, *command], variables, scratch=scratch, inherit_output=inherit_output)
+        more = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", **variables}  # another store of the agent, on all addresses
+        return Agent.start("torchrun", [*agent, *command], more, scratch=scratch, inherit_output=inherit_output)

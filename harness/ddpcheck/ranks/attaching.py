@@ -64,6 +64,10 @@ _PATIENCE = 30.0
 """Seconds between two looks at ranks in connect(): who stands where he stood is stuck, unless one is importing a module."""
 
 
+_STOPPED = 2.0
+"""Seconds between two looks whether one is stopped by a signal: nobody waits for such a one."""
+
+
 def attached(launched: Launched, world_size: int, listener: Listener, within: float) -> list[RankLink]:
     """Accept both connections of every rank within so many seconds; none stays open if not all come."""
     channels: list[Channel] = []
@@ -155,10 +159,12 @@ def all_connected(links: Sequence[RankLink], launched: Launched, limit: float, g
     for file in pending:
         poller.register(file, select.POLLIN)
     while pending:
-        ready = poller.poll(max(0.0, min(look, limit) - time.monotonic()) * 1000)
+        ready = poller.poll(max(0.0, min(look, limit, time.monotonic() + _STOPPED) - time.monotonic()) * 1000)
         if not ready:
-            if time.monotonic() >= limit:
+            if time.monotonic() >= limit or any(link.is_stopped() for link in pending.values()):
                 break
+            if time.monotonic() < look:
+                continue
             stand = [fate.stack for fate in asked(pending.values(), None).values()]
             if stand == stood and not any(IMPORTING in stack for stack in stand):
                 break

@@ -16,7 +16,7 @@ from typing import Any
 from ..job import Job
 from ..launchers.base import Launched
 from ..launchers.leftovers import Inode
-from ..launchers.pids import end_process, open_process, queued
+from ..launchers.pids import end_process, is_stopped, open_process, queued
 from ..launchers.segments import Segment, remove_segments, segments_of
 from ..storage import codec
 from ..trace import RankTrace, Record, rank_from_plain
@@ -111,6 +111,10 @@ class RankLink:
             return None
         position, entered = _PROGRESS.unpack(os.pread(self._files[0], _PROGRESS.size, 0))
         return int(position), int(entered)
+
+    def is_stopped(self) -> bool:
+        """Whether a signal such as SIGSTOP holds the process; False if it is on another host."""
+        return bool(self._files) and is_stopped(self.pid)
 
     def queued(self) -> dict[int, float]:
         """For how many seconds each thread of the rank could have run, but no processor was free; none if it is on another host

@@ -1,0 +1,73 @@
+"""The commands of trials: small, of every kind that starts ranks, by every launcher."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+from pathlib import Path
+
+from ddpcheck.launchers.mpi import find_mpi
+
+DEADLINE = 4
+RESULTS = "results.json"
+_CHECKS = (
+    "check_all_reduce_sums_exactly",
+    "check_broadcast_gives_every_rank_the_root_array",
+    "check_parameters_after_sgd_steps_are_exact",
+    "check_dead_rank_raises_on_every_other_rank",
+    "sampler",
+)
+SCRIPT = """
+import torch, torch.distributed as dist
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(32, 4), torch.randn(32, 1))
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+sampler = DistributedSampler(data)
+for epoch in range(2):
+    sampler.set_epoch(epoch)
+    for inputs, targets in DataLoader(data, batch_size=4, sampler=sampler):
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(inputs), targets).backward()
+        optimizer.step()
+dist.destroy_process_group()
+"""
+
+
+def drawn_command(drawn: random.Random, victim: str, *, pauses: bool = False) -> tuple[str, ...]:
+    """The words behind `ddpcheck`: a command that has such a process, a rank, a helper or an engine. pauses: it may be stopped,
+    which only commands with a deadline have to bear.
+    """
+    size = drawn.choice(("1", "2", "2", "3", "4"))
+    has_torch = importlib.util.find_spec("torch") is not None
+    if victim == "engine":
+        started = [("numpy_mpi", "mpiexec")] * (find_mpi() is not None) + [("numpy_sockets", "torchrun")] * has_torch
+        adapter, launcher = drawn.choice(started or [("numpy_sockets", "processes")])
+        return (*_check(drawn, adapter, size), "--launcher", launcher)
+    if victim == "helper":
+        return (*_check(drawn, "numpy_sockets", size), "--launcher", drawn.choice(("processes", "spawn", "forkserver")))
+    kind = drawn.choice(("check", "check", "check", "train", "bench", *("audit",) * has_torch))
+    if kind == "check" or pauses:
+        launcher = drawn.choice(("processes", "processes", "fork", "spawn", "forkserver"))
+        return (*_check(drawn, "numpy_sockets", size), "--launcher", launcher)
+    if kind == "train":
+        return ("train", "numpy_sockets", "-n", size, "--epochs", "3", "--checkpoint", "run.npz")
+    if kind == "bench":
+        sizes = ("--sizes", "4B,64KiB", "--collectives", "all_reduce", "--steps", "none")
+        return ("bench", "numpy_sockets", "-w", size, *sizes, "--launches", "2", "--json", RESULTS)
+    return ("audit", "-n", "2", "--steps", "2", "--seconds", "1", "--deadline", str(DEADLINE), "train.py")
+
+
+def _check(drawn: random.Random, adapter: str, size: str) -> tuple[str, ...]:
+    checks = [word for name in drawn.sample(_CHECKS, 2) for word in ("-c", name)]
+    quick = ("--profile", "quick", "--deadline", str(DEADLINE), "--json", RESULTS)
+    return ("check", adapter, "-w", size, *checks, *quick)
+
+
+def prepare(folder: Path) -> None:
+    """Files that commands name."""
+    (folder / "train.py").write_text(SCRIPT, encoding="utf-8")

@@ -1,0 +1,111 @@
+"""What goes wrong in a trial: a signal to some process at a drawn moment, or want of a resource from the start."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from chaos.victims import of_kind
+
+_LOOK_EVERY = 0.02
+_UNTIL_VICTIM = 20.0
+_PAUSE = 2.0
+
+
+@dataclass(frozen=True)
+class Injection:
+    """kind: to what processes it happens; empty for all, from the start. strike: does it. limit: before the command starts.
+
+    judged: whether a verdict may be a failure afterwards. statuses: how the command may end: by the signal itself before it has
+    begun to listen to signals.
+    """
+
+    name: str
+    kind: str = ""
+    strike: Callable[[int], None] | None = None
+    limit: Callable[[], None] | None = None
+    judged: bool = True
+    statuses: frozenset[int] = frozenset({0, 1, 2, 3})
+    full_shared_memory: bool = False
+
+
+def _send(number: signal.Signals) -> Callable[[int], None]:
+    def strike(pid: int) -> None:
+        os.kill(pid, number)
+
+    return strike
+
+
+def _twice(pid: int) -> None:
+    os.kill(pid, signal.SIGINT)
+    time.sleep(0.05)
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGINT)
+
+
+def _pause(pid: int) -> None:
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(_PAUSE)
+    os.kill(pid, signal.SIGCONT)
+
+
+def _few_files() -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+
+
+def _little_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+
+
+_WELL = frozenset({0, 1, 2, 3})
+INJECTIONS = (
+    *(
+        Injection(f"{name} to {'an' if kind == 'engine' else 'a'} {kind}", kind, _send(number))
+        for kind in ("rank", "helper", "engine")
+        for name, number in (("SIGKILL", signal.SIGKILL), ("SIGSTOP", signal.SIGSTOP), ("SIGSEGV", signal.SIGSEGV))
+    ),
+    Injection("SIGTERM to a rank", "rank", _send(signal.SIGTERM)),
+    Injection("SIGKILL to the driver", "driver", _send(signal.SIGKILL), statuses=_WELL | {-signal.SIGKILL}),
+    Injection("SIGSEGV to the driver", "driver", _send(signal.SIGSEGV), statuses=_WELL | {-signal.SIGSEGV}),
+    Injection("Ctrl-C", "driver", _send(signal.SIGINT), judged=False, statuses=_WELL | {130, -signal.SIGINT}),
+    Injection("Ctrl-C twice", "driver", _twice, judged=False, statuses=_WELL | {130, -signal.SIGINT}),
+    Injection(
+        "SIGTERM to the driver", "driver", _send(signal.SIGTERM), judged=False, statuses=_WELL | {143, -signal.SIGTERM}
+    ),
+    Injection(
+        "SIGHUP to the driver", "driver", _send(signal.SIGHUP), judged=False, statuses=_WELL | {129, -signal.SIGHUP}
+    ),
+    Injection("pause of the driver", "driver", _pause, judged=False),
+    Injection("64 descriptors", limit=_few_files, judged=False),
+    Injection("1 GiB of address space", limit=_little_memory, judged=False),
+    Injection("/dev/shm of 64 KiB", full_shared_memory=True, judged=False),
+    Injection("nothing", judged=False),
+)
+
+
+def struck(injection: Injection, drawn: random.Random, mark: str, running: subprocess.Popen[bytes]) -> str:
+    """Let it happen at a drawn moment; to whom it happened. Empty if there was nobody, or the command had ended."""
+    if injection.strike is None:
+        return "all"
+    until = time.monotonic() + _UNTIL_VICTIM
+    later = drawn.choice((0.0, drawn.uniform(0, 0.3), drawn.uniform(0, 3)))
+    while running.poll() is None and time.monotonic() < until:
+        found = of_kind(injection.kind, mark, running.pid)
+        if not found:
+            time.sleep(_LOOK_EVERY)
+            continue
+        time.sleep(later)
+        victim = drawn.choice(found)
+        if running.poll() is None:
+            with suppress(ProcessLookupError):
+                injection.strike(victim)
+                return str(victim)
+        later = 0.0
+    return ""
