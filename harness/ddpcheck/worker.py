@@ -33,12 +33,13 @@ from .execution.files_of_job import own_temporary_folder, scratch_of
 from .execution.process_resources import held_at_first
 from .execution.short_reads import cut_reads
 from .execution.small_buffers import waiting_bytes
+from .execution.taken_ports import take_released_ports
 from .job import Job
 from .launchers.agent import SCRATCH
 from .launchers.leftovers import RUN, clock_ticks, end_leftovers
 from .launchers.pids import processes_under
 from .launchers.segments import remove_segments, segments_of
-from .operations.start import GATED, HOSTS, OWN_FOLDER, SHORT_READS
+from .operations.start import GATED, HOSTS, OWN_FOLDER, SHORT_READS, TAKEN_PORTS
 from .ranks.channel import CONTROL, SECRET, SECRET_FILE, Channel, ChannelClosed, connect
 from .ranks.simulated_hosts import tell_hosts
 from .refusals import cause_of, refused
@@ -97,6 +98,8 @@ class Worker:
                 own_temporary_folder(self._files)
             if SHORT_READS in os.environ:
                 cut_reads()
+            if TAKEN_PORTS in os.environ:
+                take_released_ports()
             held_at_first()  # what close() should leave behind at most
             facets = adapter.connect(self._context)
             problems = problems_of_facets(facets, adapter.capabilities, self._context)

@@ -33,6 +33,7 @@ PROMISES = TORCH_PROMISES.but(
     asynchronous=True,
     propagates_nan=False,
     bundles_gradients=True,
+    synchronises_buffers=True,
     numeric_options=frozenset({"bucket_cap_mb"}),
     model_features=ALL_MODEL_FEATURES - {"sparse"},
     sample_weights="equal_ranks",

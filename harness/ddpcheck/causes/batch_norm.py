@@ -2,6 +2,19 @@
 
 from .cause import Kind
 
+STATISTICS_OF_EACH_RANK = Kind(
+    "statistics-of-each-rank",
+    "Each rank keeps running statistics of its own: no forward begins with those of rank 0.",
+    because="Evaluation then differs by rank, and a checkpoint holds the statistics of one rank.",
+    look="the broadcast of buffers before each training forward",
+)
+REPLACED_BUFFERS_NOT_SENT = Kind(
+    "replaced-buffers-not-sent",
+    "Buffers that the model replaced are not broadcast: the implementation holds those of construction.",
+    because="The list of buffers is read once; a module that assigns a new buffer is not asked again.",
+    look="where the list of buffers is made: it must be read anew before each broadcast",
+)
+
 REMEASURE_COUNTS = Kind(
     "remeasure-counts-as-batch",
     "remeasure() counts as a batch: its forward runs in training mode and moves the counter.",

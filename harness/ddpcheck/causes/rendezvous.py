@@ -29,6 +29,11 @@ NAME_SHARED_BY_WORLDS = Kind(
     "name-shared-by-worlds",
     "All worlds of a host share a port, file or segment that does not follow from MASTER_PORT.",
 )
+PORT_LOOKED_UP_FREE = Kind(
+    "port-looked-up-free",
+    "A port is looked up as free, released, and used later: another process took it meanwhile.",
+    look="bind() to port 0 and close(): keep that socket, or try again where the port is in use",
+)
 UNPICKLES_STRANGERS = Kind(
     "unpickles-strangers",
     "Incoming bytes are unpickled before the sender has proved to belong to the world.",

@@ -11,7 +11,9 @@ SCORES = frozenset({"accuracy", "auc", "f1_macro", "perplexity", "rmse"})
 TRAINER_FEATURES = frozenset({"accumulation", "schedule", "best", "checkpoint", "checkpoint_on_rank_0", "exact_resume"})
 MODEL_FEATURES = frozenset({"tied", "frozen", "branch", "batch_norm", "embedding", "scale", "buffer", "delay"})
 RARE_TRAINER_FEATURES = frozenset({"early_stopping"})
-RARE_FEATURES = frozenset({"mixed_dtypes", "strided", "empty", "sparse", "penalty", "activity", "auxiliary_head"})
+RARE_FEATURES = frozenset(
+    {"mixed_dtypes", "strided", "empty", "sparse", "penalty", "activity", "auxiliary_head", "replaced_buffers"}
+)
 ALL_MODEL_FEATURES = MODEL_FEATURES | RARE_FEATURES
 ALL_TRAINER_FEATURES = TRAINER_FEATURES | RARE_TRAINER_FEATURES
 OPTIMIZERS = frozenset({"sgd", "adam"})

@@ -182,6 +182,11 @@ class ReplicaPromises(Promises):
         "Construction, not the first forward pass, gives every rank the parameters of rank 0; else each keeps its own.",
     )
     broadcasts_buffers: bool = promise(False, "Construction gives every rank the buffers of rank 0, too.")
+    synchronises_buffers: bool = promise(
+        False,
+        "Every training forward of a synchronised backward begins with the buffers of rank 0 on all ranks, also where the model "
+        "has replaced them since construction.",
+    )
     batch_norm: Literal["local", "synchronised"] = promise(
         "local", "In training batch norm measures each rank's own batch, or all ranks' samples as one batch."
     )
@@ -191,7 +196,8 @@ class ReplicaPromises(Promises):
     model_features: frozenset[str] = promise(
         frozenset(),
         "The features of a ModelSpec that replicas can hold. Rare ones are mixed_dtypes, strided, empty and sparse "
-        "parameters, and the auxiliary terms of a loss: penalty, activity, auxiliary_head.",
+        "parameters, buffers that forward replaces (replaced_buffers), and the auxiliary terms of a loss: penalty, activity, "
+        "auxiliary_head.",
         ALL_MODEL_FEATURES,
     )
     replica_dtypes: frozenset[str] = promise(frozenset({"float32"}), "The dtypes that replicas compute in.")

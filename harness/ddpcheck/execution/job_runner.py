@@ -16,6 +16,7 @@ from .rank_state import RankState
 from .runners import RUNNERS
 from .short_reads import whole_reads
 from .small_buffers import restore_buffers
+from .taken_ports import give_ports_back
 
 
 class Execution:
@@ -42,6 +43,7 @@ class Execution:
         finally:
             whole_reads()
             restore_buffers()
+            give_ports_back()
 
     def _run_all(self) -> None:
         clock, here, records = time.monotonic, self._here, self.records

@@ -43,9 +43,12 @@ class Scale:
 @plain
 @dataclass(frozen=True, slots=True)
 class BatchNorm:
+    """replaced: a training forward gives the module new running statistics, and does not write to those that it had."""
+
     kind: ClassVar[str] = "batch_norm"
     name: str
     features: int
+    replaced: bool = False
 
 
 @plain

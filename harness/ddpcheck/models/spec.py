@@ -7,7 +7,8 @@ The forward pass is a chain of layers. x is the (batch, features) activation, or
     Scale       y = x * s, s of shape (features,) or, with features = 0, a 0-d scalar; learned, or a buffer. A `wide` one
                 is of float64 in a model of float32: y, and the gradient by s, are computed in that, and y is then rounded
     BatchNorm   over the batch, with weight, bias and the buffers running_mean, running_var, num_batches_tracked;
-                momentum 0.1, eps 1e-5, biased variance for normalising, unbiased for the running estimate
+                momentum 0.1, eps 1e-5, biased variance for normalising, unbiased for the running estimate; a `replaced` one
+                makes new buffers in each training forward, and leaves the old ones as they were
     Embedding   y = weight[x], weight of shape (vocabulary, features); first layer only. Of a `sparse` one the gradient may be
                 held as rows, where a framework has that; it is shown, as any, as an array of the weight's shape
     Delay       y = x, after waiting: work of an accelerator that leaves the host's cores alone
@@ -234,6 +235,8 @@ def _features(layers: tuple[Layer, ...]) -> Iterator[str]:
                 yield "mixed_dtypes"
         elif isinstance(layer, BatchNorm):
             yield "batch_norm"
+            if layer.replaced:
+                yield "replaced_buffers"
         elif isinstance(layer, Embedding):
             yield "sparse" if layer.sparse else "embedding"
         elif isinstance(layer, Delay):

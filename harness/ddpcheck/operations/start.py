@@ -8,9 +8,9 @@ from typing import ClassVar
 from ..storage.plain import plain
 
 GATED, SHORT_READS, HOSTS = "DDPCHECK_GATED", "DDPCHECK_SHORT_READS", "DDPCHECK_HOSTS"
-OWN_FOLDER = "DDPCHECK_OWN_FOLDER"
+OWN_FOLDER, TAKEN_PORTS = "DDPCHECK_OWN_FOLDER", "DDPCHECK_TAKEN_PORTS"
 """Environment variables that tell a rank to wait before connect() until the driver lets it in, to read as ShortReads, which
-hosts to believe in, and to have a temporary folder of the world's own.
+hosts to believe in, to have a temporary folder of the world's own, and to take ports that are released.
 """
 
 
@@ -24,7 +24,8 @@ class Start:
     connect() on. in_place: the world before is killed, and the new one meets where that did. neighbour: when the first rank
     waits for the others, another world of the adapter starts on this host, and is at work while this one is.
     hosts: ranks are told that so many of them are on each host (LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK), though they share one.
-    own_folder: the temporary folder (TMPDIR) is the world's own, and empty before connect().
+    own_folder: the temporary folder (TMPDIR) is the world's own, and empty before connect(). taken_ports: a port that the system
+    chose for a socket of Python's is taken by another one as soon as that socket is closed, until the end of the Job.
     """
 
     kind: ClassVar[str] = "start"
@@ -35,6 +36,7 @@ class Start:
     neighbour: bool = False
     hosts: tuple[int, ...] = ()
     own_folder: bool = False
+    taken_ports: bool = False
 
     def misfit(self, world_size: int) -> str:
         """Why the ranks of a world of this size cannot be started so; empty if they can."""

@@ -43,6 +43,16 @@ class BatchNorm1d(_WithoutValues, nn.BatchNorm1d):
     pass
 
 
+class ReplacingBatchNorm1d(BatchNorm1d):
+    """A training forward gives the module new buffers, as `self.mean = 0.9 * self.mean + ...` does."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            for name, buffer in tuple(self.named_buffers(recurse=False)):
+                setattr(self, name, buffer.clone())
+        return super().forward(x)
+
+
 class Embedding(_WithoutValues, nn.Embedding):
     pass
 
@@ -133,7 +143,8 @@ def _module_of(layer: spec.Layer, dtype: torch.dtype) -> nn.Module:
     if isinstance(layer, spec.Head):
         return Linear(layer.inputs, layer.outputs, layer.bias, device=_UNFILLED, dtype=dtype)
     if isinstance(layer, spec.BatchNorm):
-        return BatchNorm1d(layer.features, spec.BATCH_NORM_EPS, spec.BATCH_NORM_MOMENTUM, device=_UNFILLED, dtype=dtype)
+        made = ReplacingBatchNorm1d if layer.replaced else BatchNorm1d
+        return made(layer.features, spec.BATCH_NORM_EPS, spec.BATCH_NORM_MOMENTUM, device=_UNFILLED, dtype=dtype)
     if isinstance(layer, spec.Embedding):
         return Embedding(layer.vocabulary, layer.features, sparse=layer.sparse, device=_UNFILLED, dtype=dtype)
     if isinstance(layer, spec.Scale):

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ..job import AllGather, AllReduce, Broadcast, Job, SendRecv
 from ..launchers.pids import state
-from ..operations.start import GATED, HOSTS, OWN_FOLDER, SHORT_READS, Start
+from ..operations.start import GATED, HOSTS, OWN_FOLDER, SHORT_READS, TAKEN_PORTS, Start
 from ..trace import StartReport, Trace
 from .channel import ChannelClosed
 from .rank_link import RankLink
@@ -43,6 +43,8 @@ class HardStart:
         found = {GATED: "1"}
         if self._start.short_reads:
             found[SHORT_READS] = "1"
+        if self._start.taken_ports:
+            found[TAKEN_PORTS] = "1"
         if self._start.hosts:
             found[HOSTS] = ",".join(map(str, self._start.hosts))
         if self._start.own_folder:

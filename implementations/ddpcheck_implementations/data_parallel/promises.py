@@ -10,6 +10,7 @@ PROMISES = TYPICAL.of_facets("collectives", "sampler", "replica", "metrics", "sc
     unused_parameters="synchronised",
     clipping=True,
     refuses_options=True,
+    synchronises_buffers=True,
     numeric_options=frozenset({"bucket_cap_mb"}),
     checkpoint=True,
     trainer_features=ALL_TRAINER_FEATURES,

@@ -235,6 +235,26 @@ class BatchNorm(Base):
         return dy
 
 
+class ReplacingBatchNorm(BatchNorm):
+    """A BatchNorm whose training forward puts new running statistics in the place of those that the network has."""
+
+    def __init__(self, name: str, tensors: dict[str, Array]) -> None:
+        super().__init__(name, tensors)
+        self._tensors = tensors
+
+    def forward(self, x: Array, training: bool) -> Array:
+        for part, attribute in _STATISTICS.items():
+            array = self._tensors[f"{self._name}.{part}"]
+            if training:
+                array = self._tensors[f"{self._name}.{part}"] = array.copy()
+            setattr(self, attribute, array)
+        return super().forward(x, training)
+
+
+_STATISTICS = {"running_mean": "mean", "running_var": "variance", "num_batches_tracked": "batches"}
+"""Attributes of a BatchNorm, by the names of its buffers."""
+
+
 class Embedding(Base):
     """y = weight[ids]; the ids have no gradient."""
 

@@ -10,7 +10,7 @@ from ddpcheck.models import spec
 from ddpcheck.models.spec import ModelSpec
 from ddpcheck.values import Array
 
-from .layers import BatchNorm, Delay, Embedding, Gradients, Layer, Linear, Place, Relu, Scale, Tanh
+from .layers import BatchNorm, Delay, Embedding, Gradients, Layer, Linear, Place, Relu, ReplacingBatchNorm, Scale, Tanh
 from .losses import make_loss, make_weighted_loss
 from .terms import Activity, Head, Penalised, Term, shares
 
@@ -19,7 +19,9 @@ OnGradient = Callable[[str, Array | None], None]
 
 
 class Network:
-    """A model of one process. Parameters and buffers are changed in place, never replaced, so that references hold."""
+    """A model of one process. Parameters and buffers are changed in place, so that references hold; only a layer that says so
+    replaces its buffers.
+    """
 
     def __init__(
         self,
@@ -36,12 +38,16 @@ class Network:
             )
         made = {t.name: np.array(initial[t.name], t.dtype, order="F" if t.strided else "C") for t in tensors}
         self.parameters = {t.name: made[t.name] for t in tensors if t.role != "buffer"}
-        self.buffers = {t.name: made[t.name] for t in tensors if t.role == "buffer"}
+        self._buffers = tuple(t.name for t in tensors if t.role == "buffer")
         self.tensors = made
         self._model, self._batch_norm = model, batch_norm
         self._learn({t.name for t in tensors if t.role == "learned"})
         self._loss = make_loss(model.loss, model.loss_scale)
         self._weighted_loss = make_weighted_loss(model.loss, model.loss_scale)
+
+    @property
+    def buffers(self) -> dict[str, Array]:
+        return {name: self.tensors[name] for name in self._buffers}
 
     def _learn(self, names: Collection[str]) -> None:
         self.learned = tuple(name for name in self.parameters if name in names)
@@ -109,7 +115,8 @@ def _chain(
     learns = False
     for declared in model.layers:
         if isinstance(declared, spec.BatchNorm):
-            layer = batch_norm(declared.name, tensors)
+            make = ReplacingBatchNorm if declared.replaced and batch_norm is BatchNorm else batch_norm
+            layer = make(declared.name, tensors)
         else:
             layer = _layer(declared, tensors, learned, owners, model.loss)
         layer.learns_before = learns

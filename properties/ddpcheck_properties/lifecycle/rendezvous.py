@@ -84,6 +84,13 @@ def check_fragmented_messages_are_read_completely(session: Session) -> None:
         _forms_a_world(session, Start(short_reads=True), cause, cause)
 
 
+@law("rendezvous", needs.ranks(2, most=2))
+def check_free_ports_are_held_until_they_are_used(session: Session) -> None:
+    """The ranks form a world although every port that one of them looks up as free, and releases, is taken at once."""
+    cause = causes.PORT_LOOKED_UP_FREE()
+    _forms_a_world(session, Start(taken_ports=True), cause, cause)
+
+
 @law("rendezvous", needs.ranks(2, most=3), needs.world.closed_to_strangers)
 def check_foreign_connections_are_ignored(session: Session) -> None:
     """Ranks listen only on the interface of MASTER_ADDR. A foreign program that connects, during startup or later, changes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -59,12 +59,22 @@ class Ring(Star):
         self.next = self.previous = socket.socket()
         if self.world == 1:
             return
-        with socket.create_server((context.master_addr, 0)) as listener:
-            port = np.array([listener.getsockname()[1]], np.int64)
-            ports = Star.all_gather(self, port).ravel()
+        port, listen = self.own_port(context.master_addr)
+        ports = Star.all_gather(self, np.array([port], np.int64)).ravel()
+        with listen() as listener:
             self.next.close()
+            self.wait_for_all()
             self.next = socket.create_connection((context.master_addr, int(ports[(self.rank + 1) % self.world])))
             self.previous = listener.accept()[0]
+
+    def own_port(self, host: str) -> tuple[int, Callable[[], socket.socket]]:
+        """Where the previous rank is to connect to, and a function that listens there."""
+        listener = socket.create_server((host, 0))
+        return int(listener.getsockname()[1]), lambda: listener
+
+    def wait_for_all(self) -> None:
+        """Until all listen."""
+        Star.all_gather(self, np.zeros(1, np.int64))
 
     def all_gather(self, array: Array, *, group: Sequence[int] | None = None) -> Array:
         parts = {self.rank: array.tobytes()}
@@ -83,20 +93,7 @@ class Ring(Star):
         self.previous.close()
 
 
-@star("ring-sends-first", SMALL_BUFFERS, cause=SENDS_AT_ONCE, world_size=3, closed_to_strangers=False)
-class RingSendsFirst(Ring):
-    """Each rank sends all to the next one before it receives from the previous one."""
-
-    def swap(self, text: bytes) -> bytes:
-        self.send(self.next, text)
-        return self.receive(self.previous)
-
-
-# ------------------------------------------------------------------------------------------------- correct, but unusual
-
-
-@star("ring-with-a-sending-thread", world_size=3, closed_to_strangers=False)
-class RingWithThread(Ring):
+class ThreadedRing(Ring):
     """A thread sends while the rank receives."""
 
     def __init__(self, context: RankContext) -> None:
@@ -114,6 +111,18 @@ class RingWithThread(Ring):
         super().close()
 
 
+@star("ring-sends-first", SMALL_BUFFERS, cause=SENDS_AT_ONCE, world_size=3, closed_to_strangers=False)
+class RingSendsFirst(Ring):
+    """Each rank sends all to the next one before it receives from the previous one."""
+
+    def swap(self, text: bytes) -> bytes:
+        self.send(self.next, text)
+        return self.receive(self.previous)
+
+
+# ------------------------------------------------------------------------------------------------- correct, but unusual
+
+
 @star("ring-whose-even-ranks-send-first", world_size=3, closed_to_strangers=False)
 class RingInTurn(Ring):
     """Even ranks send first, odd ones receive first: a chain of odd length has one pair that waits for the rest, and ends."""
@@ -125,3 +134,6 @@ class RingInTurn(Ring):
         got = self.receive(self.previous)
         self.send(self.next, text)
         return got
+
+
+RingWithThread = star("ring-with-a-sending-thread", world_size=3, closed_to_strangers=False)(ThreadedRing)

@@ -1,0 +1,77 @@
+"""Buffers during training: whether ranks go on from rank 0's, and from those that the model has now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ddpcheck import expect
+from ddpcheck.causes import batch_norm as causes
+from ddpcheck.checks import Observation, law
+from ddpcheck.contract import needs
+from ddpcheck.job import Backward, Job, Observe, Operation, ZeroGrad
+from ddpcheck.models.spec import BatchNorm, Linear, ModelSpec
+from ddpcheck.numerics import same_bits
+from ddpcheck.trace import Trace
+
+from ..drawing import for_each
+from ..explicit_examples import fitting
+from ..strategies import shards, training_job
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+APART = 3
+"""Backwards on other samples on each rank."""
+_EQUAL = tuple(range(3))
+"""The samples that all ranks have last."""
+
+
+@law("replica_sync", needs.replica, needs.replica.model_features("batch_norm"), needs.ranks(2, most=3))
+def check_training_forward_begins_with_rank_0s_buffers(session: Session) -> Observation | None:
+    """Where `synchronises_buffers` is promised, every synchronised training forward begins with rank 0's buffers, replaced ones
+    included: after a backward on equal samples the ranks' running statistics are equal. Elsewhere a difference is an observation.
+    """
+    promised = session.capabilities.replica
+    seen: list[str] = []
+
+    def judge(job: Job, trace: Trace) -> None:
+        expect.completed(trace)
+        different = _different(job, trace)
+        if different and not promised.synchronises_buffers:
+            seen.append(different[0])
+            return
+        assert job.model is not None
+        replaced = "replaced_buffers" in job.model.features()
+        expect.that(
+            not different,
+            f"buffer {', '.join(different[:1])} after a backward on equal samples differs between ranks, but the forward should "
+            "have begun with rank 0's",
+            causes.REPLACED_BUFFERS_NOT_SENT() if replaced else causes.STATISTICS_OF_EACH_RANK(),
+        )
+
+    for_each(
+        session,
+        fitting(session, [_apart_then_equal(session.world_size, replaced) for replaced in (False, True)]),
+        judge,
+    )
+    if not seen:
+        return None
+    return Observation(
+        f"each rank keeps running statistics of its own ({seen[0]}): evaluation differs by rank, and a checkpoint holds those of "
+        "one rank; this fails where synchronises_buffers is promised"
+    )
+
+
+def _apart_then_equal(world: int, replaced: bool) -> Job:
+    layers = BatchNorm("norm", 3, replaced), Linear("fc1", 3, 2)
+    operations: list[Operation] = []
+    for number in range(APART):
+        operations += [ZeroGrad(), Backward(shards([2] * world, 3 + 2 * number * world))]
+    operations += [ZeroGrad(), Backward((_EQUAL,) * world), Observe(("buffers",))]
+    return training_job(world, ModelSpec(layers), operations, exact=False, seed=5)
+
+
+def _different(job: Job, trace: Trace) -> list[str]:
+    """Names of the buffers that differ between ranks at the end."""
+    first, *others = trace.values(len(job.operations) - 1, "buffers")
+    return [name for name in first if any(not same_bits(other[name], first[name]) for other in others)]
