@@ -79,7 +79,6 @@ IMPLIES: dict[str, frozenset[str]] = {
     gradients.UNPACKED_IN_OTHER_ORDER.id: _ids(*_PLACES),
     replicas.OWN_INITIAL_VALUE.id: _ids(
         gradients.LOSS_OF_OWN_INITIAL,
-        replicas.DIFFERENT_MODELS,
         replicas.LATE_RANK_NOT_AWAITED,
         replicas.IDS_NARROWED,
         values.PERMUTED,
