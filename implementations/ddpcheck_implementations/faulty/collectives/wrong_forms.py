@@ -10,11 +10,11 @@ from ddpcheck.values import Array
 
 from ..engine.circumstances import dimensions, dtype, more_dimensions
 from ..engine.collective_effects import giving, raises
-from ..engine.collectives import Call, all_gather, all_reduce, in_group, op
+from ..engine.collectives import Call, all_reduce, op
 from ..engine.fault import Fault, table
 from .collectives import MEAN, SUM
 
-ANY = "check_group_collectives_are_correct_for_any_array"
+ROW = "check_consecutive_collectives_are_independent"
 
 
 @giving
@@ -36,7 +36,7 @@ table(
           caught_by=SUM, cause="scalar-array-not-handled"),
     Fault("results-come-back-flat", where=all_reduce & more_dimensions(1), effect=of_one_dimension,
           caught_by=SUM, cause="shape-lost"),
-    Fault("no-half-precision-in-groups", where=all_gather & in_group & dtype("float16"),
-          effect=raises(KeyError, "no datatype for float16"), caught_by=ANY, cause="dtype-not-handled"),
+    Fault("no-scalars-of-64-bits", where=dimensions(0) & dtype("int64"), effect=raises(KeyError, "no datatype for int64[]"),
+          caught_by=ROW, cause="dtype-not-handled"),
 )
 # fmt: on

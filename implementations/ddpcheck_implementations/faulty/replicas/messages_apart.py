@@ -10,13 +10,13 @@ from ddpcheck.values import Array
 from ..base import PlainReplica, fault
 from ..bucketed import BucketReplica
 from ..collectives.wasteful import SILENT, TOGETHER
-from ..engine.circumstances import elements, on_rank
+from ..engine.circumstances import larger, on_rank
 from ..engine.fault import Fault, table
 from ..engine.gradients import Gradient, sending
-from .gradient import EXACT
 from .local_gradients import UNEVEN
 from .unused import SOME
 
+LARGE = "check_large_and_one_element_gradients_are_exact"
 DROPPED = "check_synchronisation_resumes_after_no_sync"
 
 
@@ -40,29 +40,35 @@ class WindowStaysOpen(PlainReplica):
 
 @fault("order-of-use-on-each-rank", SOME, cause="messages-differ-since")
 class OrderOfUse(PlainReplica):
-    """After a backward, a rank reduces first the parameters that it has used there, as ready order says."""
+    """After a backward, a rank reduces first the parameters that it has used there, and finds that others do not."""
 
     first: frozenset[str] = frozenset()
 
     def used_somewhere(self) -> list[str]:
         names = sorted(super().used_somewhere(), key=lambda name: name not in self.first)
         self.first = self.latest
+        orders = self.comm.all_gather(np.array([self.network.learned.index(name) for name in names], np.int64))
+        if (orders != orders[0]).any():
+            raise RuntimeError("the ranks reduce their gradients in different orders")
         return names
 
 
-@fault("idle-rank-stays-away", UNEVEN, cause="idle-rank-skips-collectives")
-class StaysAway(PlainReplica):
-    """A rank without samples returns from backward at once."""
+@fault("idle-rank-reduces-nothing", UNEVEN, cause="idle-rank-skips-collectives")
+class ReducesNothing(PlainReplica):
+    """A rank without samples has no gradients, and leaves the reductions to the others."""
 
-    def backward(self, batch: Batch) -> float:
-        return super().backward(batch) if len(batch.inputs) else 0.0
+    def synchronise(self, batch_size: int) -> None:
+        if batch_size:
+            super().synchronise(batch_size)
+        else:
+            self.used_somewhere()
 
 
-@fault("buckets-of-five-small-gradients", TOGETHER, cause="gradients-in-small-groups", bundles_gradients=True)
-class SmallBuckets(BucketReplica):
-    """A bucket holds five gradients of four numbers."""
+@fault("buckets-of-ten-numbers", TOGETHER, cause="gradients-in-small-groups", bundles_gradients=True)
+class TenNumbers(BucketReplica):
+    """A bucket holds two small weights, or three, with their biases."""
 
-    cap = 5 * 4 * np.dtype(np.float32).itemsize
+    cap = 10 * np.dtype(np.float32).itemsize
 
 
 @fault("parameters-sent-in-each-forward", SILENT, cause="sends-inside-no-sync")
@@ -78,7 +84,7 @@ class SentInEachForward(PlainReplica):
 # fmt: off
 table(
     globals(),
-    Fault("last-rank-weighs-half", where=on_rank(1) & ~elements(1), effect=halved_before_the_reduction,
-          caught_by=EXACT, cause="ranks-weighted"),
+    Fault("large-gradients-of-rank-1-weigh-half", where=on_rank(1) & larger(1000), effect=halved_before_the_reduction,
+          caught_by=LARGE, cause="ranks-weighted"),
 )
 # fmt: on
