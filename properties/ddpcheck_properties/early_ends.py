@@ -143,7 +143,7 @@ def _why_no_backward(operation: Backward, culprit: RankTrace, job: Job) -> Itera
 def _why_no_message(culprit: RankTrace, job: Job) -> Iterator[tuple[Cause, ...]]:
     """Messages that a receiver may have got instead, where its error reports a mismatch."""
     said = [line for line in culprit.error.splitlines() if not line.startswith("  ")]
-    sent = [each.pairs for each in job.operations[: _position(culprit) + 1] if isinstance(each, SendRecv)]
+    sent = [each.pairs for each in job.operations if isinstance(each, SendRecv)]  # a sender may be ahead
     sources = tuple(sorted({source for pairs in sent for source, dest in pairs if dest == culprit.rank}))
     if sources and any(map(_OF_A_MESSAGE.search, said)):
         ignored = (causes.SOURCE_IGNORED(sources=sources),) if len(sources) > 1 else ()

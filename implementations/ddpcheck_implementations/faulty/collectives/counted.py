@@ -159,3 +159,18 @@ def asynchronous_uncounted(context: RankContext) -> Facets:
     from ...numpy_sockets import connect
 
     return _not_counting(connect(context), "all_reduce_async", "collectives")
+
+
+@_miscounting("reductions-in-place-counted-in-part", cause="sending-partly-counted", in_place=True)
+def in_place_partly_counted(context: RankContext) -> Facets:
+    """Of a reduction in place only every fourth byte is counted, as of a message in four parts only the first."""
+    from ...numpy_sockets import connect
+
+    reference = connect(context)
+    uncounted = _Uncounted(reference, "all_reduce_in_place", "bytes", _all)
+
+    def counts() -> dict[str, int]:
+        assert reference.counts is not None
+        return {**reference.counts(), "bytes": uncounted.told() - uncounted.hidden * 3 // 4}
+
+    return replace(reference, collectives=uncounted, counts=counts)

@@ -25,7 +25,8 @@ PLACES = 32
 """Messages that wait for a receiver."""
 SMALL = 4096
 """Bytes of a message that goes into a mailbox."""
-HEAD = struct.Struct("!I")
+HEAD = struct.Struct("!IQ")
+"""Of a small message: its sender, and how many that has sent before."""
 
 
 @instead
@@ -70,10 +71,15 @@ class PastPlacesDropped(PassThrough):
 
 @collectives("first-message-in-the-mailbox", MESSAGES, cause="source-ignored", world_size=3)
 class OneMailbox(PassThrough):
-    """A rank has one mailbox for small messages; it takes the first one out, and refuses another rank's."""
+    """A rank has one mailbox for small messages, and takes the first one for its own, but for later calls' messages.
+
+    A message says how many its sender has sent before: one of a later call has a higher number than were received so far.
+    """
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
+        self.sent = self.received = 0
+        self.waiting: list[tuple[int, int, bytes]] = []
         self.box = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.box.bind("")
         name = np.frombuffer(self.box.getsockname().ljust(64, b"\0"), np.uint8).astype(np.int64)
@@ -83,16 +89,29 @@ class OneMailbox(PassThrough):
         if array.nbytes > SMALL:
             self.comm.send(array, dest)
         else:
-            self.box.sendto(HEAD.pack(self.rank) + array.tobytes(), self.names[dest])
+            self.box.sendto(HEAD.pack(self.rank, self.sent) + array.tobytes(), self.names[dest])
+        self.sent += 1
 
     def recv(self, array: Array, source: int) -> Array:
         if array.nbytes > SMALL:
-            return np.asarray(self.comm.recv(array, source))
-        message = self.box.recv(SMALL + HEAD.size)
-        (sender,) = HEAD.unpack_from(message)
-        if sender != source:
-            raise RuntimeError(f"expected a message of rank {source}, and got one of rank {sender}")
-        return np.frombuffer(message[HEAD.size :], array.dtype).reshape(array.shape).copy()
+            got = np.asarray(self.comm.recv(array, source))
+        else:
+            sender, content = self.first(source)
+            if sender != source:
+                raise RuntimeError(f"expected a message of rank {source}, and got one of rank {sender}")
+            got = np.frombuffer(content, array.dtype).reshape(array.shape).copy()
+        self.received += 1
+        return got
+
+    def first(self, source: int) -> tuple[int, bytes]:
+        """The sender of the first message of this call, and its content."""
+        while True:
+            for place, (sender, number, content) in enumerate(self.waiting):
+                if sender == source or number <= self.received:
+                    del self.waiting[place]
+                    return sender, content
+            message = self.box.recv(SMALL + HEAD.size)
+            self.waiting.append((*HEAD.unpack_from(message), message[HEAD.size :]))
 
 
 # fmt: off

@@ -1,0 +1,42 @@
+"""Collectives that refuse an array for its dtype or shape, or whose results have another dtype or shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from ..engine.circumstances import dimensions, dtype, more_dimensions
+from ..engine.collective_effects import giving, raises
+from ..engine.collectives import Call, all_reduce, op
+from ..engine.fault import Fault, table
+from .collectives import MEAN, SUM
+
+ROW = "check_consecutive_collectives_are_independent"
+
+
+@giving
+def left_in_double_precision(call: Call, result: Array) -> Any:
+    return result.astype(np.float64)
+
+
+@giving
+def of_one_dimension(call: Call, result: Array) -> Any:
+    return np.atleast_1d(result).ravel()
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("means-stay-in-double-precision", where=all_reduce & op("mean") & dtype("float32"), effect=left_in_double_precision,
+          caught_by=MEAN, cause="result-not-converted-back"),
+    Fault("scalars-come-back-with-a-dimension", where=all_reduce & dimensions(0), effect=of_one_dimension,
+          caught_by=SUM, cause="scalar-array-not-handled"),
+    Fault("results-come-back-flat", where=all_reduce & more_dimensions(1), effect=of_one_dimension,
+          caught_by=SUM, cause="shape-lost"),
+    Fault("no-scalars-of-64-bits", where=dimensions(0) & dtype("int64"), effect=raises(KeyError, "no datatype for int64[]"),
+          caught_by=ROW, cause="dtype-not-handled"),
+)
+# fmt: on
