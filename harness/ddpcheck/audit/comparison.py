@@ -104,7 +104,10 @@ def _not_comparable(evidence: Evidence, event: Event, step: int) -> str:
         return f"one process makes {mirrored} backward passes here, a rank makes {real}"
     if mirrored != real and not _in_turn(one):
         return f"one process makes {mirrored} backward passes here, a rank makes {real}"
-    before = [sum(each["step"] < step for each in run.of(0, "backward")) for run in (evidence.real, one)]
+    before = [
+        sum(each["step"] < step and not each.get("again") for each in run.of(0, "backward"))
+        for run in (evidence.real, one)
+    ]
     if before[1] not in (before[0], before[0] * evidence.ranks if _in_turn(one) else before[0]):
         return f"one process made {before[1]} backward passes before this step, a rank made {before[0]}"
     return ""

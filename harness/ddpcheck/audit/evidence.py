@@ -6,6 +6,8 @@ Evidence is plain data. Written as JSON, it can be judged again without running 
 from __future__ import annotations
 
 import json
+import math
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -122,7 +124,9 @@ class Evidence:
         write_whole(path, json.dumps({"schema": SCHEMA, **self.to_plain()}) + "\n")
 
     def to_plain(self) -> dict[str, Any]:
-        return asdict(self)
+        """For JSON, which has neither infinities nor NaN: the largest number stands for them."""
+        made: dict[str, Any] = _finite(asdict(self))
+        return made
 
     @staticmethod
     def from_plain(data: Mapping[str, Any]) -> Evidence:
@@ -145,6 +149,14 @@ class Evidence:
             return Evidence.from_plain(data)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UnreadableFile(f"{path} cannot be read: {error}; {advice}") from error
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return -sys.float_info.max if value < 0 else sys.float_info.max
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    return [_finite(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def _run(data: Mapping[str, Any]) -> RunSeen:

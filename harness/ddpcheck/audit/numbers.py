@@ -5,7 +5,8 @@ M = sum w_r g_r how one process weights the ranks' samples. Both are solved over
 products in float64.
 
 A distance counts when it exceeds the tolerance: NOISE times the measured rounding noise of this parameter (the mirror with the
-samples in another order), or of the median parameter where its own is smaller, plus gamma(ROUNDINGS) of the local gradients.
+samples in another order, and inputs and parameters that differ in the last place), or of the median parameter where its own is
+smaller, plus gamma(ROUNDINGS) of the local gradients.
 """
 
 from __future__ import annotations

@@ -96,14 +96,16 @@ def resumed_runs(request: Request, folder: Path) -> tuple[Ended, ...]:
 
 
 def mirrors_of(request: Request, folder: Path) -> tuple[RunSettings, ...]:
-    """M = 1, M = 1 with the samples in another order (which shows the rounding noise), and M = N."""
+    """M = 1, M = 1 with samples in another order and last places changed (which shows the rounding noise), and M = N."""
     order = tuple(range(request.ranks))
     one = RunSettings(
         str(folder), "one", request.ranks, request.steps, request.far, 1, order, request.in_turn, request.no_gpu
     )
     every = replace(one, name="all", mirror_size=request.ranks, in_turn=False)
     noise = (
-        replace(one, name="noise", order=order[::-1]) if request.in_turn else replace(one, name="noise", rolled=True)
+        replace(one, name="noise", order=order[::-1], nudged=True)
+        if request.in_turn
+        else replace(one, name="noise", rolled=True, nudged=True)
     )
     return one, noise, every
 

@@ -17,6 +17,8 @@ def windows(evidence: Evidence) -> list[list[Event]]:
     """The backward passes of each step of the first optimizer, on rank 0."""
     found: dict[int, list[Event]] = {}
     for event in evidence.real.of(0, "backward"):
+        if event.get("again"):
+            continue
         found.setdefault(event["step"], []).append(event)
     stepped = {event["step"] for event in evidence.real.of(0, "step")}
     return [events for step, events in sorted(found.items()) if step in stepped]
@@ -61,12 +63,27 @@ def windows_are_stepped(evidence: Evidence) -> Judged:
         return not_judged(_ONE_WINDOW)
     ends = [e for e in evidence.real.of(0, "epoch_end") if e["trained"] and not e["cut"]]
     for event in ends:
-        if event["pending"]:
+        pending = _pending(evidence, event)
+        if pending:
             return broken(
-                f"pass {event['passed']} ends with {event['pending']} micro-batches after the last step",
-                audit.LAST_WINDOW_NOT_STEPPED(count=event["pending"]),
+                f"pass {event['passed']} ends with {pending} micro-batches after the last step",
+                audit.LAST_WINDOW_NOT_STEPPED(count=pending),
             )
     return held(f"{len(ends)} epoch ends looked at") if ends else not_judged("no epoch came to its end")
+
+
+def _pending(evidence: Evidence, end: Event) -> int:
+    """Micro-batches after the last step, when the next pass begins. A loader that reads ahead ends before it is trained on."""
+    events = evidence.real.events[0]
+    pending = int(end["pending"])
+    for event in events[events.index(end) + 1 :]:
+        if event["kind"] == "batch" and event["key"] == end["key"]:
+            break
+        if event["kind"] == "backward" and not event.get("again"):
+            pending += 1
+        elif event["kind"] == "step":
+            pending = 0
+    return pending
 
 
 def only_the_last_micro_batch_communicates(evidence: Evidence) -> Judged:

@@ -73,11 +73,11 @@ def means_weigh_ranks_by_their_samples(evidence: Evidence) -> Judged:
 
 def _whole(event: Event) -> bool:
     """Whether all values are whole numbers above 1, as counts are."""
-    return all(value == int(value) and abs(value) > 1 for value in event["values"])
+    return all(float(value).is_integer() and abs(value) > 1 for value in event["values"])
 
 
 def _is_count(value: float, samples: int) -> bool:
-    return value == samples or (value > 1 and value == int(value))
+    return value == samples or (value > 1 and float(value).is_integer())
 
 
 def metrics_are_combined(evidence: Evidence) -> Judged:

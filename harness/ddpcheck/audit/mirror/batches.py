@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..journal import Event
+from ..recorder.tensors import mapped, nudged
 from ..run import Run
 from .combine import Misfit, put_together, rolled
 from .sources import Source, sources
@@ -102,6 +103,11 @@ def _ended(run: Run, key: str, passed: int) -> bool:
 
 
 def _together(run: Run, found: list[tuple[Source, Event]], loader: Any) -> Any:
+    batch = _joined(run, found, loader)
+    return mapped(batch, nudged) if run.settings.nudged else batch
+
+
+def _joined(run: Run, found: list[tuple[Source, Event]], loader: Any) -> Any:
     run.started = True
     batches = [source.journal.load(event["kept"]) for source, event in found]
     run.samples = tuple(event["size"] for _, event in found)

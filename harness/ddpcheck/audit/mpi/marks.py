@@ -13,7 +13,7 @@ from ...values import Array
 from ..journal import Journaled
 from ..run import Run
 from .arrays import Found, digest, digest_of_nest, found_in_frames, rows_of, samples_in
-from .batches import Misfit, put_together
+from .batches import Misfit, nudged, put_together
 
 REPLICA = "replica.txt"
 """In the folder of the real run: the paths of the arrays that make up a replica, a line each."""
@@ -135,7 +135,8 @@ class Marks:
             run.leave("record ends")
         sizes = tuple(size for _, size in found)
         try:
-            return put_together([batch for batch, _ in found], sizes, int(run.settings.rolled))
+            batch = put_together([batch for batch, _ in found], sizes, int(run.settings.rolled))
+            return nudged(batch) if run.settings.nudged else batch
         except Misfit as misfit:
             run.note("misfit", what="batch", step=number, why=str(misfit), line=run.line())
             return found[0][0]

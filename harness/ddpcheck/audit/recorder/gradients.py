@@ -35,6 +35,8 @@ class Gradients:
         """By which a gradient scaler has multiplied the losses of this step."""
         self._clipped_at: dict[int, int] = {}
         self._inside = False
+        self.stepping = False
+        """Whether an optimizer has its gradient, and evaluates its closure again, as LBFGS does."""
 
     def watch(self, parameters: list[torch.Tensor]) -> None:
         known = {id(parameter) for parameter in self.parameters}
@@ -49,7 +51,7 @@ class Gradients:
 
     def _seen(self, parameter: torch.Tensor) -> Any:
         def seen(gradient: torch.Tensor) -> None:
-            if not self._inside or not self.run.full:
+            if not self._inside or self.stepping or not self.run.full:
                 return
             kept = self.parts.setdefault(id(parameter), [])
             if parameter.grad is None or not parameter.grad.any():
@@ -85,15 +87,19 @@ class Gradients:
                 return original(tensors, *args, **kwargs)
             finally:
                 self._inside = False
-                run.note("backward", step=run.step, number=run.backwards, line=run.line(), sync=syncing(run), **loss)
-                run.backwards += 1
+                run.note(
+                    "backward", step=run.step, number=run.backwards, line=run.line(), sync=syncing(run),
+                    again=self.stepping, **loss,
+                )  # fmt: skip
+                run.backwards += not self.stepping
 
         return backward
 
     def clip(self, original: Any, kind: str) -> Any:
         run = self.run
 
-        def clip(parameters: Any, limit: float, *args: Any, **kwargs: Any) -> Any:
+        def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
+            limit = args[0] if args else kwargs.get("max_norm", kwargs.get("clip_value", 0.0))
             several = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
             known = {id(parameter) for parameter in self.parameters}
             digests = [digest(each.grad) for each in several if each.grad is not None]
@@ -102,7 +108,7 @@ class Gradients:
                     if each.grad is not None and id(each) in known and self._clipped_at.get(id(each)) != run.backwards:
                         self._clipped_at[id(each)] = run.backwards
                         self.clipped[id(each)] = sample(each.grad)
-            result = original(several, limit, *args, **kwargs)
+            result = original(several, *args, **kwargs)
             norm = float(result) if isinstance(result, torch.Tensor) else None
             run.note(
                 "clip", step=run.step, number=run.backwards, how=kind, limit=float(limit), norm=norm, digests=digests,

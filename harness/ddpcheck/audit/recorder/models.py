@@ -14,7 +14,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 
 from ..journal import Journaled
 from ..run import Run
-from .tensors import digest, plain
+from .tensors import digest, nudged, plain
 
 
 class Models:
@@ -116,6 +116,8 @@ class Models:
         with torch.no_grad():
             for name, each in self.tensors().items():
                 there = kept.get(name)
+                if settings.nudged and there is not None and name[0].isdigit():
+                    there = nudged(there)
                 if there is None or there.shape != each.shape:
                     misfits.append(name)
                 elif not torch.equal(

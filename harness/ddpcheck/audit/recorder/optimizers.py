@@ -53,10 +53,30 @@ class Optimizers:
 
         return add_param_group
 
-    def before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
+        """Look at the gradients now; where they come from a closure, as soon as it has been evaluated."""
         self._inside += 1
+        if self._inside == 1:
+            self._noted: dict[str, Any] = {}
         if self._inside > 1:  # ZeRO steps an optimizer of its own inside
-            return
+            return None
+        closure = args[1] if len(args) > 1 else kwargs.get("closure")
+        if closure is None:
+            self._look(optimizer)
+            return None
+
+        def evaluated() -> Any:
+            loss = closure()
+            if not gradients.of(self.run).stepping:
+                self._look(optimizer)
+                gradients.of(self.run).stepping = True
+            return loss
+
+        if len(args) > 1:
+            return (args[0], evaluated, *args[2:]), kwargs
+        return args, {**kwargs, "closure": evaluated}
+
+    def _look(self, optimizer: Optimizer) -> None:
         from . import models, wrappers
 
         run, seen = self.run, gradients.of(self.run)
@@ -64,7 +84,7 @@ class Optimizers:
         every = parameters_of(optimizer)
         models.of(run).name_parameters()
         grads = [digest(each.grad) if each.grad is not None else "" for each in every]
-        self._noted: dict[str, Any] = {
+        self._noted = {
             "optimizer": place,
             "name": type(optimizer).__name__,
             "groups": [_hyperparameters(group) for group in optimizer.param_groups],
@@ -98,6 +118,9 @@ class Optimizers:
 
         run, seen = self.run, gradients.of(self.run)
         every = parameters_of(optimizer)
+        seen.stepping = False
+        if not self._noted:  # it never asked for its closure
+            self._look(optimizer)
         run.note("step", step=run.step, **self._noted, after=[digest(each) for each in every])
         seen.forget(every)
         models.of(run).stale = True

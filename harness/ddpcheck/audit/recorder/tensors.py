@@ -49,6 +49,17 @@ def sample(tensor: torch.Tensor) -> torch.Tensor:
     return flat[places]
 
 
+def nudged(tensor: torch.Tensor) -> torch.Tensor:
+    """Every second value one unit up in the last place, the others one down; whole numbers, which may be flags, stay."""
+    if not tensor.is_floating_point() or tensor.layout != torch.strided:
+        return tensor
+    flat = tensor.detach().reshape(-1)
+    away = torch.full_like(flat, float("inf"))
+    away[1::2] = -float("inf")
+    moved = torch.where(flat == flat.round(), flat, torch.nextafter(flat, away))
+    return moved.reshape(tensor.shape)
+
+
 def copied(value: Any) -> Any:
     """The same nest with every tensor copied to the CPU."""
     return mapped(value, lambda tensor: plain(tensor).clone())
