@@ -65,13 +65,21 @@ def test_a_signal_has_its_own_status_and_what_was_judged_is_shown(tmp_path: Path
     assert (tmp_path / "results.json").is_file()
 
 
-@pytest.mark.parametrize("command", ["check", "bench", "doctor"])
+@pytest.mark.parametrize("command", ["check", "bench"])
 @pytest.mark.parametrize("status", [0, 1])
 def test_an_adapter_that_ends_the_process_is_no_verdict(tmp_path: Path, command: str, status: int) -> None:
     (tmp_path / "mine.py").write_text(f"import os\n\nos._exit({status})\n")
     ended = ddpcheck(tmp_path, command, "mine.py:adapter")
     assert ended.returncode == ExitStatus.UNUSABLE
-    assert f"mine.py, line 3 ended ddpcheck by os._exit({status}): nothing is judged" in ended.stderr
+    assert f"os._exit({status})" in ended.stderr
+    assert "mine.py, line 3" in ended.stderr
+
+
+def test_doctor_tells_of_an_adapter_that_ends_the_process(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import os\n\nos._exit(0)\n")
+    ended = ddpcheck(tmp_path, "doctor", "mine.py:adapter")
+    assert ended.returncode == 1
+    assert "it called os._exit(0) in" in ended.stdout
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")

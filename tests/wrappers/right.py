@@ -93,7 +93,7 @@ class FlatBuffer(Buckets):
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
-        self.buckets = [self.parameters_in_use]
+        self.buckets = [[*self.parameters_in_use]]
         self.queued = False
 
     def ready(self, parameter: Tensor) -> None:

@@ -16,6 +16,7 @@ from .exit_status import run
 COMMANDS = {
     "tour": "Check and train the reference implementations that are installed here: see what ddpcheck shows.",
     "check": "Check implementations against every law that they promise to keep.",
+    "init": "Write an adapter to begin with, for a torch wrapper, a NumPy communicator or a trainer.",
     "audit": "Audit a training script: is its run on several ranks the run of one process?",
     "list": "List adapters, causes, checks, capabilities, launchers or profiles, with a sentence each.",
     "faults": "Check adapters that are wrong on purpose: which check catches each, how soon, and what it says.",

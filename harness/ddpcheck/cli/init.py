@@ -1,0 +1,44 @@
+"""`ddpcheck init`: an adapter to begin with, commented, that can be checked as it is."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+from ..running.adapter_templates import KINDS
+from ..storage.files import write_whole
+from .options import console, usage_errors
+
+
+@click.command("init")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--kind",
+    type=click.Choice(list(KINDS)),
+    default="torch",
+    show_default=True,
+    help="A torch wrapper, a NumPy communicator, or a loop that owns the whole training run.",
+)
+@click.option("--force", is_flag=True, help="Write over a file that is there.")
+def command(file: Path, kind: str, force: bool) -> None:
+    """Write an adapter to FILE, with a comment at each place to fill in.
+
+    It works as it is, around a small example: replace the example by your implementation, and check again.
+    """
+    with usage_errors():
+        if file.suffix != ".py":
+            raise ValueError(f"{file} should end in .py: an adapter is a module of Python")
+        if file.exists() and not force:
+            raise ValueError(f"{file} is there already; --force writes over it")
+        write_whole(file, KINDS[kind](file.stem))
+    out = console()
+    named = shlex.quote(f"{file}:adapter")
+    out.print(f"wrote {file}: {KINDS[kind].__doc__}", markup=False, soft_wrap=True)
+    out.print("\nreplace what its comments name, then:", markup=False)
+    out.print(f"  ddpcheck check {named} --level basic   # plain models, a first verdict within seconds", markup=False)
+    out.print(f"  ddpcheck suggest {named}               # which promises it seems to keep beside", markup=False)
+    out.print(f"  ddpcheck check {named}                 # everything that it promises", markup=False)
+    sys.exit(0)
