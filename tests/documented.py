@@ -127,7 +127,7 @@ def run(words: str, place: Path) -> str:
 def normalised(output: str) -> str:
     """Without what differs from run to run: seconds, numbers of benchmarks, places of installed files, notes on this machine."""
     lines = [line.rstrip() for line in output.splitlines() if not line.startswith("note: ")]
-    text = "\n".join(lines)
+    text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines))
     text = re.sub(r"\b\d+(\.\d+)? (s|minutes|seconds|MiB|ms)\b", r"N \2", text)
     text = re.sub(r"(\d|N) +(float\d+ .*)$", lambda found: "row of a benchmark", text, flags=re.MULTILINE)
     text = re.sub(r'File "[^"]*/(ddpcheck\w*/[^"]*|python3[^"]*)", line \d+', r'File "\1", line N', text)
@@ -157,7 +157,7 @@ def written_anew(page: Path, *, slow: bool = True) -> str:
             made = ""
             for command in commands(fence.text):
                 got = run(command.words, place)
-                output = command.output if fits(command.output, got) else got
+                output = command.output if fits(command.output, got) else re.sub(r"\n{3,}", "\n\n", got)
                 made += f"$ {command.words}\n" + (f"{output}\n" if output else "")
             changes.append((fence.start, fence.end, made))
     for start, end, made in reversed(changes):

@@ -1,0 +1,1 @@
+../../tutorial/code/wire.py

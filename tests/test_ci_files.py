@@ -1,0 +1,94 @@
+"""Actions and hooks name options that the commands have, and their scripts do what they say."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from ddpcheck.cli import main
+
+ROOT = Path(__file__).parents[1]
+ACTIONS = sorted((ROOT / ".github" / "actions").glob("*/action.yml"))
+
+
+def script_of(action: Path) -> str:
+    """The lines of its one `run: |`."""
+    lines = action.read_text(encoding="utf-8").partition("run: |\n")[2].splitlines()
+    found = [line[8:] for line in lines[: next(i for i, line in enumerate(lines) if not line.startswith(" " * 8))]]
+    return "\n".join(found)
+
+
+def inputs_of(action: Path) -> dict[str, str]:
+    """The default of each input."""
+    text = action.read_text(encoding="utf-8").partition("inputs:\n")[2].partition("\nruns:")[0]
+    found = re.findall(r"^  ([\w-]+):\n    description: .*\n    (?:default: (.*)|required: true)$", text, re.MULTILINE)
+    return {name: default.strip('"') for name, default in found}
+
+
+def options_of(command: str) -> set[str]:
+    found = main.get_command(click.Context(main), command)
+    assert found is not None
+    return {name for parameter in found.params for name in (*parameter.opts, *parameter.secondary_opts)}
+
+
+@pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.parent.name)
+def test_actions_use_options_that_are_there(action: Path) -> None:
+    script = script_of(action)
+    command = action.parent.name.removeprefix("ddpcheck-")
+    named = set(
+        re.findall(r"(?<![\w-])--[a-z][a-z-]+", "\n".join(line for line in script.splitlines() if "words" in line))
+    )
+    assert named <= options_of(command), named
+    assert "${{" not in script  # no text of a pull request becomes a part of the script
+    assert set(re.findall(r"inputs\.([\w-]+)", action.read_text(encoding="utf-8"))) == set(inputs_of(action))
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_the_check_action_writes_a_summary_and_keeps_the_status(tmp_path: Path, status: int) -> None:
+    """With a `ddpcheck` that writes down its words, and the file that --markdown names."""
+    action = ROOT / ".github" / "actions" / "ddpcheck-check" / "action.yml"
+    stand_in = (
+        f"#!{sys.executable}\nimport sys, pathlib\nwords = sys.argv[1:]\n"
+        "print(*words, sep='|')\n"
+        "if '--markdown' in words: pathlib.Path(words[words.index('--markdown') + 1]).write_text('# all')\n"
+        f"sys.exit({status} if words[0] == 'check' else 0)\n"
+    )
+    program = tmp_path / "ddpcheck"
+    program.write_text(stand_in)
+    program.chmod(0o755)
+    given = {"ADAPTER": "$(touch pwned)", "WORLD_SIZES": "1,2", "PROFILE": "quick", "SEED": "", "CHECKS": "a b"}
+    environment = {
+        **os.environ,
+        **given,
+        "FOLDER": str(tmp_path / "kept"),
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"),
+    }
+    environment["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", script_of(action)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == status, done.stderr
+    assert "check|$(touch pwned)|--world-size|1,2|" in done.stdout
+    assert "|--check|a|--check|b" in done.stdout
+    assert (tmp_path / "summary").read_text() == "# all"
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_hooks_run_commands_that_are_there() -> None:
+    text = (ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8")
+    entries = re.findall(r"^  entry: ddpcheck (\w+)(.*)$", text, re.MULTILINE)
+    assert [command for command, _ in entries] == ["check", "audit"]
+    for command, rest in entries:
+        assert set(re.findall(r"--[a-z-]+", rest)) <= options_of(command)
