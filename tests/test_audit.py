@@ -38,6 +38,13 @@ def test_a_right_script_is_right(accumulate: str) -> None:
     assert all(not step.not_comparable and step.relative_off < 1e-6 for step in audited.evidence.compared)
 
 
+def test_a_script_that_imports_for_longer_than_the_deadline_does_not_hang(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("import time\n\ntime.sleep(2)\n", encoding="utf-8")
+    script = write(tmp_path, f"import runpy\n\nimport slow\n\nrunpy.run_path({TRAIN!r}, run_name='__main__')\n")
+    audited = audit(script, steps=0, deadline=0.5)
+    assert audited.status("ranks_end_without_error") == "passed"
+
+
 @pytest.mark.parametrize(
     ("fault", "cause"),
     [

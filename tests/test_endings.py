@@ -65,6 +65,27 @@ def test_a_signal_has_its_own_status_and_what_was_judged_is_shown(tmp_path: Path
     assert (tmp_path / "results.json").is_file()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_a_second_interrupt_does_not_change_the_status(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "ddpcheck", "check", "numpy_sockets", "-w", "2"]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as running:
+        while not _handles_signals(running):
+            assert running.poll() is None
+        while running.poll() is None:  # as who holds the keys down
+            running.send_signal(signal.SIGINT)
+        assert running.stdout is not None
+        said = running.stdout.read()
+    assert running.returncode == ExitStatus.INTERRUPTED
+    assert b"Traceback" not in said
+
+
+def _handles_signals(running: subprocess.Popen[bytes]) -> bool:
+    """Whether the command has begun: it catches SIGTERM."""
+    lines = Path(f"/proc/{running.pid}/status").read_text().splitlines()
+    (caught,) = (line.split()[1] for line in lines if line.startswith("SigCgt:"))
+    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
+
+
 @pytest.mark.parametrize("command", ["check", "bench"])
 @pytest.mark.parametrize("status", [0, 1])
 def test_an_adapter_that_ends_the_process_is_no_verdict(tmp_path: Path, command: str, status: int) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from chaos.victims import of_kind
 
@@ -23,8 +24,7 @@ _PAUSE = 2.0
 class Injection:
     """kind: to what processes it happens; empty for all, from the start. strike: does it. limit: before the command starts.
 
-    judged: whether a verdict may be a failure afterwards. statuses: how the command may end: by the signal itself before it has
-    begun to listen to signals.
+    judged: whether a verdict may be a failure afterwards. statuses: how the command may end.
     """
 
     name: str
@@ -74,20 +74,26 @@ INJECTIONS = (
     Injection("SIGTERM to a rank", "rank", _send(signal.SIGTERM)),
     Injection("SIGKILL to the driver", "driver", _send(signal.SIGKILL), statuses=_WELL | {-signal.SIGKILL}),
     Injection("SIGSEGV to the driver", "driver", _send(signal.SIGSEGV), statuses=_WELL | {-signal.SIGSEGV}),
-    Injection("Ctrl-C", "driver", _send(signal.SIGINT), judged=False, statuses=_WELL | {130, -signal.SIGINT}),
-    Injection("Ctrl-C twice", "driver", _twice, judged=False, statuses=_WELL | {130, -signal.SIGINT}),
-    Injection(
-        "SIGTERM to the driver", "driver", _send(signal.SIGTERM), judged=False, statuses=_WELL | {143, -signal.SIGTERM}
-    ),
-    Injection(
-        "SIGHUP to the driver", "driver", _send(signal.SIGHUP), judged=False, statuses=_WELL | {129, -signal.SIGHUP}
-    ),
+    Injection("Ctrl-C", "driver", _send(signal.SIGINT), judged=False, statuses=_WELL | {130}),
+    Injection("Ctrl-C twice", "driver", _twice, judged=False, statuses=_WELL | {130}),
+    Injection("SIGTERM to the driver", "driver", _send(signal.SIGTERM), judged=False, statuses=_WELL | {143}),
+    Injection("SIGHUP to the driver", "driver", _send(signal.SIGHUP), judged=False, statuses=_WELL | {129}),
     Injection("pause of the driver", "driver", _pause, judged=False),
     Injection("64 descriptors", limit=_few_files, judged=False),
     Injection("1 GiB of address space", limit=_little_memory, judged=False),
     Injection("/dev/shm of 64 KiB", full_shared_memory=True, judged=False),
     Injection("nothing", judged=False),
 )
+
+
+def _listens(driver: int) -> bool:
+    """Whether the command has begun: it handles SIGTERM."""
+    try:
+        status = Path(f"/proc/{driver}/status").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+    caught = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")), "0")
+    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
 
 
 def struck(injection: Injection, drawn: random.Random, mark: str, running: subprocess.Popen[bytes]) -> str:
@@ -97,7 +103,7 @@ def struck(injection: Injection, drawn: random.Random, mark: str, running: subpr
     until = time.monotonic() + _UNTIL_VICTIM
     later = drawn.choice((0.0, drawn.uniform(0, 0.3), drawn.uniform(0, 3)))
     while running.poll() is None and time.monotonic() < until:
-        found = of_kind(injection.kind, mark, running.pid)
+        found = of_kind(injection.kind, mark, running.pid) if _listens(running.pid) else []
         if not found:
             time.sleep(_LOOK_EVERY)
             continue

@@ -16,11 +16,14 @@ from pathlib import Path
 
 from ..launchers.base import Launched
 from ..launchers.processes import Children, Processes
+from ..trace import IMPORTING
 from .engines import Engine, engine_of
 from .journal import Event, Journaled
 from .run import RunSettings
 
 _POLL = 0.05
+_TO_IMPORT = 120.0
+"""Seconds for modules that a script imports: a large framework, on a machine with much else to do."""
 _STACKS_WITHIN = 2.0
 _AFTER_FAILURE = 8.0
 
@@ -142,8 +145,9 @@ def _run(request: Request, settings: RunSettings, processes: int, variables: Map
         {"PYTHONPATH": path, **torchrun, **threads, **settings.variables(), **variables},
     )
     try:
-        hung = not _wait(launched, folder, processes, request.deadline)
-        stacks = _stacks(folder, processes) if hung else ("",) * processes
+        stacks = _hang(launched, folder, processes, request.deadline)
+        hung = bool(stacks)
+        stacks = stacks or ("",) * processes
         output = launched.output()
     finally:
         launched.kill()
@@ -154,6 +158,16 @@ def _run(request: Request, settings: RunSettings, processes: int, variables: Map
 def _own_root() -> str:
     """The folder from which a child can import this package."""
     return str(Path(__file__).resolve().parents[2])
+
+
+def _hang(launched: Launched, folder: Path, processes: int, deadline: float) -> tuple[str, ...]:
+    """Wait for the end; where each process stands if they hang. Who imports a module is slow, and does not hang yet."""
+    until = time.monotonic() + _TO_IMPORT
+    while not _wait(launched, folder, processes, deadline):
+        stacks = _stacks(folder, processes)
+        if time.monotonic() > until or not any(IMPORTING in stack for stack in stacks):
+            return stacks
+    return ()
 
 
 def _wait(launched: Launched, folder: Path, processes: int, deadline: float) -> bool:
@@ -193,15 +207,18 @@ def _stacks(folder: Path, processes: int) -> tuple[str, ...]:
         next((e["pid"] for e in Journaled(folder / str(r)).events() if e["kind"] == "begin"), 0)
         for r in range(processes)
     ]
+    files = [folder / str(rank) / "stacks.txt" for rank in range(processes)]
+    before = [_text(file) for file in files]  # of an earlier question
     for pid in pids:
         if pid:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGUSR1)
     limit = time.monotonic() + _STACKS_WITHIN
-    files = [folder / str(rank) / "stacks.txt" for rank in range(processes)]
-    while time.monotonic() < limit and any(not _text(file) for file in files):
+    while time.monotonic() < limit and any(
+        text == early for text, early in zip(map(_text, files), before, strict=True)
+    ):
         time.sleep(_POLL)
-    return tuple(map(_text, files))
+    return tuple(text[len(early) :] for text, early in zip(map(_text, files), before, strict=True))
 
 
 def _text(file: Path) -> str:

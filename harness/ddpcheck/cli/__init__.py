@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import NoReturn
 import click
 
 from .. import __version__
-from .exit_status import run
+from .exit_status import ExitStatus, run
 
 COMMANDS = {
     "tour": "Check and train the reference implementations that are installed here: see what ddpcheck shows.",
@@ -99,4 +100,8 @@ def main() -> None:
 
 def program() -> NoReturn:
     """The command line as a program: every end has a status of exit_status.py."""
-    sys.exit(run(lambda: main(prog_name="ddpcheck", standalone_mode=False)))
+    status = run(lambda: main(prog_name="ddpcheck", standalone_mode=False))
+    if status >= ExitStatus.HUNG_UP:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # one more would change the status
+            signal.signal(number, signal.SIG_IGN)
+    sys.exit(status)

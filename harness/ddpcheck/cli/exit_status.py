@@ -164,7 +164,7 @@ def _signals_end_it() -> Iterator[Callable[[int], None]]:
     try:
         yield from_thread
     finally:
-        for number, handler in before.items():
+        for number, handler in before.items() if not ended else ():  # after one signal no other counts any more
             signal.signal(number, handler)
 
 
