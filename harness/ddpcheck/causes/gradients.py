@@ -354,6 +354,12 @@ PART_OF_LARGE_TENSOR_ZERO = Kind(
     last=int,
     elements=int,
 )
+FLOAT16_SUM_OVERFLOWS = Kind(
+    "float16-sum-overflows",
+    "The sum over ranks overflows in float16 before it is divided.",
+    because="Each rank's gradient and the mean fit float16, which ends at 65504; the sum of two of them does not.",
+    look="the division: before the sum, or after a sum in a wider dtype",
+)
 OPTION_VALUE_BREAKS = Kind(
     "option-value-breaks-gradients",
     "make_replica() accepts {option} = {value:g}, and cannot work with it.",

@@ -170,6 +170,14 @@ MICRO_BATCHES_LOST = Kind(
     there=str,
     count=int,
 )
+STEPS_LOST = Kind(
+    "steps-lost",
+    "Steps are lost: a counter of them wraps, as one byte does.",
+    because="{there} of {count} equal steps moved the parameter.",
+    certainty="possible",
+    there=str,
+    count=int,
+)
 OWN_INITIAL_VALUE = Kind(
     "own-initial-value", "Rank {rank} keeps its own initial value: rank 0's is not broadcast.", rank=int
 )

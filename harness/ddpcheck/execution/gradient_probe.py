@@ -41,20 +41,21 @@ def probe_gradients(here: RankState, op: ProbeGradients) -> Values:
             raise
         return {"refused": f"{type(error).__name__}: {error}"}
     here.progress(here.position)
-    x, targets = np.full((1, 1), world, op.dtype), pattern(op.elements, rank, op.dtype)
+    factor = op.input or world
+    x, targets = np.full((1, 1), factor, op.dtype), pattern(op.elements, rank, op.dtype)
     replica.backward(Batch(x, targets.reshape(1, -1)))
     here.progress(here.position)
     got = replica.gradients()
     total = targets.copy()
     for other in set(range(world)) - {rank}:
         total += pattern(op.elements, other, op.dtype)
-    if op.summed:
-        total *= world
+    # a multiple of the factor, or of a half of it: exact where that has few digits
+    total = (total.astype(np.float64) * (factor if op.summed else factor / world)).astype(op.dtype)
     here.progress(here.position)
     flat = _flat(got["fc.weight"], op)
     wrong = np.flatnonzero(flat != total)
     scalars = [float(_flat(got[f"{name}.scale"], op)[0]) for name in names]
-    own = np.take(targets, wrong) * world
+    own = np.take(targets, wrong) * np.asarray(factor, op.dtype)
     found = np.take(flat, wrong)
     return {
         "refused": "",

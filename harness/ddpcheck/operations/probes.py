@@ -108,7 +108,8 @@ class Rounds:
 @dataclass(frozen=True, slots=True)
 class ProbeGradients:
     """Make a replica with these options of a tensor of `elements` beside a few scalars, go backward once, and compare with the
-    exact gradients on the rank: a large tensor need not go to the driver. summed: they are sums over ranks, not means.
+    exact gradients on the rank: a large tensor need not go to the driver. summed: they are sums over ranks, not means. input:
+    of each rank's one sample; a local gradient is up to 8 times as large. 0 means the world size.
 
     Yields refused: the exception of make_replica where options are given, else "" and, of the tensor: wrong, how many elements
     are; first and last: the places of the first and last of them, -1 if none is; local, zero: whether all of them are the rank's
@@ -122,3 +123,4 @@ class ProbeGradients:
     scalars: int = 0
     options: tuple[tuple[str, float], ...] = ()
     summed: bool = False
+    input: int = 0

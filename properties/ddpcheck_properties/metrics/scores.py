@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 
+WINDOW = 32
+"""Rows that an implementation may look at together: duplicates then lie in different windows, and a last one is short."""
 CALLED = ((1 << 24, 1), (1 << 53, 1), (0, 1 << 32), (1 << 31, 1))
 """The first sample's name and how far the next one's is from it: neighbours where float32, and where float64, does not hold
 every integer; those that are alike in 32 bits, and those that are negative there.
@@ -176,6 +178,9 @@ def check_duplicate_samples_count_once_in_scores(session: Session) -> None:
             turned = (*held[1:], held[0])
             repeated = tuple(rank[::-1] + rank[:1] for rank in held)
             jobs += [Job(world, (_score_of(name, each, seed),)) for each in (repeated, held, turned)]
+        for length in (WINDOW * world + 1, WINDOW * world):
+            seams = tuple((*rank, rank[0], rank[-1]) for rank in _dealt(range(length), world))
+            jobs.append(Job(world, (_score_of(name, seams),)))
         for less, (first, apart) in enumerate(
             CALLED
         ):  # each has less samples than the one before; ranks differ in most

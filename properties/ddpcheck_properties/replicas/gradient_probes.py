@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddpcheck import expect
@@ -10,6 +11,7 @@ from ddpcheck.causes import Cause
 from ddpcheck.causes import gradients as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
+from ddpcheck.contract.needs import Need
 from ddpcheck.job import Job, ProbeGradients
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
@@ -24,6 +26,10 @@ PAST_50_MIB = 13_200_007
 """Elements of float32, which no small number divides. 25 MiB is the usual size of a bucket."""
 SCALARS = 8
 ELEMENTS = 1009
+PAST_EXACT_SUMS = 5003
+"""Elements: the weights are zeros, and so are the gradients of scalars."""
+PAST_FLOAT16 = 6144
+"""Three times a power of two: 8 times as much is 49,152, and any mean of two such gradients has few digits."""
 EDGES = (0.0, -1.0, 2.0**-40, 2.0**40, float("inf"), float("nan"))
 
 
@@ -34,6 +40,37 @@ def check_gradients_larger_than_a_bucket_are_exact(session: Session) -> None:
     """
     probes = [_probe(session.capabilities, size) for size in (PAST_25_MIB, PAST_50_MIB)]
     for_each(session, [Job(session.world_size, tuple(probes))], _exact)
+
+
+def _float16(capabilities: Capabilities, world_size: int) -> str | None:
+    """Gradients are float16, or are averaged in it, and as a mean."""
+    offered = capabilities.replica
+    if not offered.offered:
+        return "facet replica is not promised"
+    has = "float16" in offered.replica_dtypes or offered.reduction_dtype == "float16"
+    return None if has and offered.gradient == "mean" else "no mean of gradients in float16 is promised"
+
+
+float16_means = Need(
+    "replica.replica_dtypes=float16, or reduction_dtype=float16, and gradient=mean", _float16, "replica"
+)
+
+
+@law("gradients", needs.replica, float16_means, needs.ranks(2, most=2))
+def check_float16_mean_fits_where_its_sum_does_not(session: Session) -> None:
+    """The mean of float16 gradients is right where each local gradient and the mean fit float16, and the ranks' sum does not."""
+    promised = session.capabilities
+    probe = replace(_probe(promised, PAST_EXACT_SUMS), input=PAST_FLOAT16)
+    if "float16" in promised.replica.replica_dtypes:
+        probe = replace(probe, dtype="float16")
+    for_each(session, [Job(session.world_size, (probe,))], _fits)
+
+
+def _fits(job: Job, trace: Trace) -> None:
+    try:
+        _exact(job, trace)
+    except Finding as finding:
+        raise finding.blaming(causes.FLOAT16_SUM_OVERFLOWS(), *finding.diagnosis.causes) from None
 
 
 @law("buckets", needs.replica, needs.replica.numeric_options, needs.ranks(most=2))

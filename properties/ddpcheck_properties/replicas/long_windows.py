@@ -1,4 +1,6 @@
-"""Windows of more micro-batches than a byte counts: their gradient is so many times that of one, to the last bit."""
+"""Windows of more micro-batches than a byte counts: their gradient is so many times that of one, to the last bit. And more steps
+than a byte counts: each moves the parameters as the first did.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,13 @@ from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.diagnosis import Evidence
-from ddpcheck.job import Backward, Job, Operation, ZeroGrad
+from ddpcheck.job import Backward, Job, Operation, Step, ZeroGrad
 from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.trace import Trace
 
 from ..drawing import for_each
 from ..explicit_examples import fitting
-from ..strategies import GRADIENTS, shards, training_job
+from ..strategies import GRADIENTS, PARAMETERS, shards, training_job
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -36,6 +38,41 @@ COUNT = 258
 def check_accumulation_over_258_micro_batches_is_exact(session: Session) -> None:
     """After a window of 258 micro-batches on one batch, the gradient is exactly 258 times that of one micro-batch."""
     for_each(session, fitting(session, [long_window(session.world_size)]), _so_many_times_the_first)
+
+
+@law("trajectories", needs.replica, needs.replica.optimizers("sgd"), needs.ranks(2, most=2))
+def check_258_steps_move_parameters_alike(session: Session) -> None:
+    """Of 258 equal steps of SGD on a linear loss, each moves every parameter by the same: in the end by 258 times the first."""
+    for_each(session, fitting(session, [many_steps(session.world_size)]), _moved_by_so_many)
+
+
+def many_steps(world_size: int) -> Job:
+    """One step, and then the others; with the linear loss and one layer the gradient is the same in all."""
+    samples = shards([1] * world_size)
+    step = (ZeroGrad(), Backward(samples), Step())
+    operations: list[Operation] = [*PARAMETERS, *step, *PARAMETERS, *step * (COUNT - 1), *PARAMETERS]
+    return training_job(world_size, ModelSpec((Linear("fc1", 2, 3),), loss="linear", dtype="float64"), operations)
+
+
+def _moved_by_so_many(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    (_, starts), (_, ones), (_, ends) = trace.all_values("observe")
+    for rank, (start, one, end) in enumerate(zip(starts, ones, ends, strict=True)):
+        for name, before in start["parameters"].items():
+            move = np.asarray(one["parameters"][name] - before)
+            known = tuple(
+                (causes.STEPS_LOST(there=str(count), count=COUNT), np.asarray(before + move * count))
+                for count in range(COUNT)
+            )
+            expect.same_array(
+                end["parameters"][name],
+                np.asarray(before + move * COUNT),
+                f"parameter {name}, after {COUNT} equal steps:",
+                rank,
+                Evidence(
+                    alternatives=known, otherwise=causes.STEPS_LOST(there="Not all", count=COUNT), precision=False
+                ),
+            )
 
 
 def long_window(world_size: int) -> Job:

@@ -1,0 +1,31 @@
+"""Scores whose samples are looked at so many at a time: what repeats in another window, and windows that are not full."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from ..facets import scores
+from .scores import TWICE, on_one, right_score, together
+
+ONCE: dict[str, Any] = {"scores_count_once": True, "scores_skip_padding": True}
+WINDOW = 32
+
+
+@scores("score-duplicates-removed-window-by-window", TWICE, **ONCE)
+def window_by_window(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """A sample counts once in each window of 32 rows, and again in the next."""
+    outputs, targets, indices = together(comm, outputs, targets, indices)
+    windows = np.arange(len(indices)) // WINDOW
+    apart = np.where(indices < 0, -1, indices + windows * (1 << 40))
+    return on_one(name, outputs, targets, apart)
+
+
+@scores("score-of-full-windows-only", "check_scores_match_one_process", **ONCE)
+def full_windows(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """Past the first window the rows that do not fill another one are left out."""
+    kept = max(len(indices) // WINDOW * WINDOW, min(len(indices), WINDOW))
+    return right_score(comm, name, outputs[:kept], targets[:kept], indices[:kept])

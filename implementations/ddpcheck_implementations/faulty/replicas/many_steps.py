@@ -1,0 +1,68 @@
+"""What counts steps, or backwards, in one byte; and float16, whose range ends where a sum of two gradients may lie."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from ..base import Counting, PlainReplica, fault
+from .compressed import as_float16
+
+STEPS = "check_258_steps_move_parameters_alike"
+FITS = "check_float16_mean_fits_where_its_sum_does_not"
+
+
+@fault("step-counter-of-one-byte", STEPS, cause="steps-lost")
+class StepCounterWraps(PlainReplica):
+    """A step that comes as number 0 again is taken for a warm-up, and moves nothing."""
+
+    steps = 0
+
+    def step(self) -> None:
+        self.steps = (self.steps + 1) % 256
+        if self.steps:
+            super().step()
+
+
+@fault("message-number-of-one-byte", STEPS, cause="steps-lost")
+class MessageNumberWraps(Counting):
+    """The 256th backward finds its number in use, and keeps the local gradients."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        mean = super().reduce(name, gradient)
+        return gradient if self.backwards % 256 == 0 else mean
+
+
+@fault("float16-summed-then-divided", FITS, cause="float16-sum-overflows", reduction_dtype="float16")
+class SummedThenDivided(PlainReplica):
+    """The ranks' gradients are sent in float16 and added up in it, and the sum is divided."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        with np.errstate(over="ignore"):
+            total = as_float16(np.asarray(self.comm.all_reduce(as_float16(gradient))))
+            return np.asarray(total / self.world, gradient.dtype)
+
+
+@fault("float16-clamped-at-its-end", FITS, cause="float16-sum-overflows", reduction_dtype="float16")
+class Clamped(PlainReplica):
+    """A sum past the end of float16 becomes the largest number there is."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        largest = float(np.finfo(np.float16).max)
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = np.asarray(self.comm.all_reduce(as_float16(gradient)))
+            held = as_float16(np.where(np.isfinite(total), np.clip(total, -largest, largest), total))
+            return np.asarray(as_float16(held / self.world), gradient.dtype)
+
+
+# ------------------------------------------------------------------------------------------------- correct, but unusual
+
+
+@fault("float16-summed-in-float32", reduction_dtype="float16")
+class SummedWider(PlainReplica):
+    """Float16 travels, and float32 holds the sum until it is divided."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        total = np.asarray(self.comm.all_reduce(as_float16(gradient)))
+        return np.asarray(as_float16(total / self.world), gradient.dtype)
