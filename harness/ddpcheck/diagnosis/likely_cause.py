@@ -102,9 +102,7 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[E
         if got[wrong].any() and _close(got[wrong], local[wrong]).all():
             yield values.PART_NOT_REDUCED().among(elements(wrong))
     yield from crept(got, expected, evidence.before)
-    for cause, array in evidence.alternatives * bool(got.any()):
-        if array.shape == got.shape and not _close(array, expected).all() and _close(got, array).all():
-            yield cause
+    yield from _nearest(got, expected, evidence.alternatives * bool(got.any()))
     yield from _other_factor(got, expected, evidence)
     searched = Counter(cause for cause, _ in evidence.alternatives) if wrong.sum() < _BY_CHANCE else Counter()
     for cause, array in evidence.alternatives:
@@ -153,6 +151,20 @@ def _nearer(got: Array, expected: Array, alternatives: Sequence[tuple[Cause, Arr
     for cause, array in alternatives:
         if array.shape == got.shape and (abs(got - array) <= near).all() and (abs(array - expected) > 4 * near).any():
             yield cause
+
+
+def _nearest(got: Array, expected: Array, alternatives: Sequence[tuple[Cause, Array]]) -> Iterator[Cause]:
+    """What explains all elements: the first of those that are as near as the nearest one, but for some last bits."""
+    found = [
+        (cause, float(np.max(np.abs(got.astype(np.float64) - array), initial=0.0)))
+        for cause, array in alternatives
+        if array.shape == got.shape and not _close(array, expected).all() and _close(got, array).all()
+    ]
+    if not found:
+        return
+    unit = float(np.finfo(got.dtype).eps) if got.dtype.kind == "f" else 0.0
+    near = 8 * unit * float(np.abs(got).max()) + min(off for _, off in found)
+    yield from (cause for cause, off in found if not off > near)
 
 
 def _within_rounding(got: Array, expected: Array, evidence: Evidence) -> Iterator[Cause]:

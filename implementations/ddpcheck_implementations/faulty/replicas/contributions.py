@@ -35,7 +35,7 @@ def own_of_rank_1(gradient: Gradient) -> Array:
 @instead
 def product(gradient: Gradient) -> Array:
     """The operation's number is another's."""
-    return np.asarray(gradient.replica.comm.all_reduce(gradient.array, "prod"))
+    return np.asarray(gradient.gathered().prod(axis=0))
 
 
 @sending

@@ -100,7 +100,7 @@ class NormOfTheLargestRank(PlainReplica):
 
     def synchronise(self, batch_size: int) -> None:
         own = np.array([math.sqrt(squares(self.local.values()))])
-        self.largest = float(self.comm.all_reduce(own, "max")[0])
+        self.largest = float(self.comm.all_gather(own).max())
         super().synchronise(batch_size)
 
     def clip(self, max_norm: float) -> float:
