@@ -33,6 +33,7 @@ class RunSettings:
     mirror_size: M, or 0 for the real run. order: the real run's ranks in the order in which a mirror puts them together.
     in_turn: a mirror gets the ranks' batches one after the other, and not put together. no_gpu: cuda means the CPU.
     rolled: a mirror's samples start with the last one, which changes the order of sums only.
+    resumes: a resumed run is compared with this one, parameters after each step included.
     nudged: a mirror's inputs and parameters differ in the last place, which shows the rounding noise of sums that cancel.
     """
 
@@ -48,6 +49,7 @@ class RunSettings:
     seconds: float = 10.0
     rolled: bool = False
     nudged: bool = False
+    resumes: bool = False
 
     def variables(self) -> dict[str, str]:
         return {VARIABLE: json.dumps(asdict(self))}

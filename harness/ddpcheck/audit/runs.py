@@ -80,8 +80,9 @@ def audited(request: Request, keep: Path | None = None) -> Iterator[Path]:
 def real_run(request: Request, folder: Path) -> Ended:
     """The script on its ranks, as torchrun would start them."""
     settings = RunSettings(
-        str(folder), "real", request.ranks, request.steps, request.far, no_gpu=request.no_gpu, seconds=request.seconds
-    )
+        str(folder), "real", request.ranks, request.steps, request.far, no_gpu=request.no_gpu, seconds=request.seconds,
+        resumes=bool(request.resumed),
+    )  # fmt: skip
     return _run(request, settings, request.ranks, {})
 
 
@@ -92,7 +93,14 @@ def resumed_runs(request: Request, folder: Path) -> tuple[Ended, ...]:
         head = 2 if request.script[0] == "-m" else 1
         again = replace(request, script=(*request.script[:head], *arguments))
         settings = RunSettings(
-            str(folder), name, request.ranks, 0, request.far, no_gpu=request.no_gpu, seconds=request.seconds
+            str(folder),
+            name,
+            request.ranks,
+            0,
+            request.far,
+            no_gpu=request.no_gpu,
+            seconds=request.seconds,
+            resumes=True,
         )
         made.append(_run(again, settings, request.ranks, {}))
     return tuple(made)

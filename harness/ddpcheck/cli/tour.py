@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
+import tempfile
 import time
+from importlib import resources
 from pathlib import Path
 
 import click
@@ -33,7 +36,7 @@ REFERENCES = ("numpy_sockets", "numpy_mpi", "torch_ddp")
 )
 @click.option("--train/--no-train", default=True, show_default=True, help="Train each on 2 ranks after checking it.")
 def command(world_sizes: tuple[int, ...] | None, train: bool) -> None:
-    """Check the reference implementations that can run here, quickly, then train each on handwritten digits."""
+    """Check the reference implementations that can run here, quickly, then train each, then audit a training script."""
     out = console()
     settings = Settings(profile_named("quick"), sessions=usual_sessions())
     with usage_errors():
@@ -62,7 +65,9 @@ def command(world_sizes: tuple[int, ...] | None, train: bool) -> None:
     status = exit_code(out, verdicts)
     if train:
         status = max(status, *(_train(out, name) for name in ready))
+    status = max(status, _audit(out))
     out.print("\nYour own implementation: ddpcheck check my_module:adapter (the README shows one in five lines)")
+    out.print("Your own training script:  ddpcheck audit train.py")
     sys.exit(status)
 
 
@@ -71,3 +76,16 @@ def _train(out: Console, name: str) -> int:
     out.print(f"\ntraining {name} on handwritten digits, 2 ranks", style="bold", markup=False)
     line = ["train", name, "--world-size", "2", "--epochs", "5"]
     return int(subprocess.run([sys.executable, "-m", "ddpcheck", *line], check=False).returncode != 0)
+
+
+def _audit(out: Console) -> int:
+    """1 if a right training script is found wrong. It is copied into a folder of its own, as a user's would be."""
+    out.print("\nauditing a training script, 2 ranks", style="bold", markup=False)
+    if importlib.util.find_spec("torch") is None:
+        out.print("left out: the script needs torch; install it with: pip install torch", markup=False)
+        return 0
+    text = resources.files(__package__).joinpath("tour_script.py").read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory(prefix="ddpcheck-tour-") as folder:
+        Path(folder, "train.py").write_text(text, encoding="utf-8")
+        line = [sys.executable, "-m", "ddpcheck", "audit", "--steps", "4", "--seconds", "0", "train.py"]
+        return int(subprocess.run(line, cwd=folder, check=False).returncode != 0)

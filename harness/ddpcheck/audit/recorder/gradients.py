@@ -102,7 +102,7 @@ class Gradients:
             limit = args[0] if args else kwargs.get("max_norm", kwargs.get("clip_value", 0.0))
             several = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
             known = {id(parameter) for parameter in self.parameters}
-            digests = [digest(each.grad) for each in several if each.grad is not None]
+            digests = [] if run.mirrors else [digest(each.grad) for each in several if each.grad is not None]
             if run.full:
                 for each in several:
                     if each.grad is not None and id(each) in known and self._clipped_at.get(id(each)) != run.backwards:

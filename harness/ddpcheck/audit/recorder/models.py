@@ -97,7 +97,7 @@ class Models:
             "state",
             number=number,
             step=run.step,
-            digests={name: digest(each) for name, each in tensors.items()},
+            digests={} if run.mirrors else {name: digest(each) for name, each in tensors.items()},
             unoptimized=self.unoptimized(),
             strays=self.strays(),
             grad=torch.is_grad_enabled(),

@@ -83,7 +83,7 @@ class Optimizers:
         place = self.index(optimizer)
         every = parameters_of(optimizer)
         models.of(run).name_parameters()
-        grads = [digest(each.grad) if each.grad is not None else "" for each in every]
+        grads = [] if run.mirrors else [digest(each.grad) if each.grad is not None else "" for each in every]
         self._noted = {
             "optimizer": place,
             "name": type(optimizer).__name__,
@@ -91,7 +91,7 @@ class Optimizers:
             "needs": [bool(each.requires_grad) for each in every],
             "grads": grads,
             "zero": bool(every) and all(each.grad is None or not bool(each.grad.any()) for each in every),
-            "finite": all(each.grad is None or bool(plainly_finite(each.grad)) for each in every),
+            "finite": run.mirrors or all(each.grad is None or bool(plainly_finite(each.grad)) for each in every),
             "covered": [wrappers.coverage(each) for each in every],
             "parts": [len(seen.parts.get(id(each), ())) for each in every] if run.full else [],
             "clipped": any(id(each) in seen.clipped for each in every),
@@ -121,7 +121,8 @@ class Optimizers:
         seen.stepping = False
         if not self._noted:  # it never asked for its closure
             self._look(optimizer)
-        run.note("step", step=run.step, **self._noted, after=[digest(each) for each in every])
+        after = [digest(each) for each in every] if run.settings.resumes else []
+        run.note("step", step=run.step, **self._noted, after=after)
         seen.forget(every)
         models.of(run).stale = True
         draws.of(run).close_step()
