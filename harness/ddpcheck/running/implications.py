@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..causes import Kind, gradients, programs, ranks, replicas, updates, values
+from ..causes import Kind, gradients, operations, programs, ranks, replicas, updates, values
 
 
 def _ids(*kinds: Kind) -> frozenset[str]:
@@ -34,6 +34,8 @@ _LOCAL = (
     values.SUMMED_NOT_AVERAGED,  # where the other ranks' parts are zero
     gradients.OTHERS_PARTS_MISSING,
     gradients.ACCUMULATED_NOT_REDUCED,
+    gradients.UNUSED_RANKS_LEFT_OUT,  # a rank that is alone in using a parameter
+    replicas.NONFINITE_HIDDEN_FROM_RANKS,
     updates.CLIPPED_BY_OWN_NORM,
     updates.NORM_OF_OWN,
 )
@@ -88,6 +90,7 @@ IMPLIES: dict[str, frozenset[str]] = {
     values.ROUNDED_AS.id: _ids(*_NARROW),
     values.SENT_AS.id: _ids(*_NARROW),
     values.FEWER_BITS.id: _ids(values.LAST_BITS_WRONG, values.FLUSHED_TO_ZERO),
+    operations.EVALUATION_COMMUNICATES.id: _ids(ranks.RANK_RAISED),
     gradients.SHOULD_NOT_MOVE.id: _ids(gradients.MOVED_WITHOUT_GRADIENT, ranks.RESULT_VIOLATES_CONTRACT),
 }
 """What else goes wrong where this is the cause, by the cause's id."""

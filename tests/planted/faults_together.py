@@ -1,0 +1,59 @@
+"""Several registered faults of one replica in one adapter: this module has an attribute for each combination of their names."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from ddpcheck.contract.adapter import Adapter, Facets
+from ddpcheck.contract.rank_context import RankContext
+from ddpcheck_implementations.faulty import Registered, faults
+from ddpcheck_implementations.faulty.base import PROMISED, PlainReplica, facets
+from ddpcheck_implementations.numpy_sockets import tcp
+
+_AND = "__and__"
+
+
+@cache
+def alone() -> dict[str, Registered]:
+    """Faults that are a class of replica of their own with the usual promises, by names that are identifiers."""
+    return {
+        fault.name.replace("-", "_"): fault
+        for fault in faults()
+        if isinstance(fault.made, type)
+        and issubclass(fault.made, PlainReplica)
+        and fault.adapter.capabilities == PROMISED
+        and fault.cause
+        and fault.world_size == 2
+    }
+
+
+def methods(fault: Registered) -> frozenset[str]:
+    """What the fault does in its own way."""
+    kinds = [kind for kind in fault.made.__mro__ if issubclass(kind, PlainReplica) and kind is not PlainReplica]
+    return frozenset(name for kind in kinds for name, value in vars(kind).items() if callable(value))
+
+
+def fit_together(chosen: list[Registered]) -> bool:
+    """Whether none of them takes the place of another's methods, and each has a cause of its own."""
+    every = [name for fault in chosen for name in methods(fault)]
+    return len(set(every)) == len(every) and len({fault.cause for fault in chosen}) == len(chosen)
+
+
+def reference(names: list[str]) -> str:
+    return f"{__name__}:{_AND.join(names)}"
+
+
+def __getattr__(name: str) -> Any:
+    parts = name.split(_AND)
+    if not set(parts) <= alone().keys():
+        raise AttributeError(name)
+    kind = type(name, tuple(alone()[part].made for part in parts), {})
+
+    def connect(context: RankContext) -> Facets:
+        ring = tcp.connect(context)
+        return facets(kind, ring.collectives, context.rank, context.world_size, ring.close)
+
+    adapter = Adapter(name, connect, PROMISED)
+    globals()[name] = adapter
+    return adapter
