@@ -125,13 +125,13 @@ def run(words: str, place: Path) -> str:
 
 
 def normalised(output: str) -> str:
-    """Without what differs from run to run: seconds, numbers of benchmarks, places of installed files, notes on this machine."""
+    """Without what differs from run to run: seconds, Jobs, numbers of benchmarks, places of files, notes on this machine."""
     lines = [line.rstrip() for line in output.splitlines() if not line.startswith("note: ")]
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines))
     text = re.sub(r"\b\d+(\.\d+)? (s|minutes|seconds|MiB|ms)\b", r"N \2", text)
     text = re.sub(r"(\d|N) +(float\d+ .*)$", lambda found: "row of a benchmark", text, flags=re.MULTILINE)
     text = re.sub(r'File "[^"]*/(ddpcheck\w*/[^"]*|python3[^"]*)", line \d+', r'File "\1", line N', text)
-    text = re.sub(r"sent \d+ messages", "sent N messages", text)
+    text = re.sub(r"sent \d+ messages", "sent N messages", re.sub(r"\b\d+ Jobs", "N Jobs", text))
     return re.sub(r"^.*row of a benchmark$", "row of a benchmark", text, flags=re.MULTILINE).strip("\n")
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import click
@@ -92,3 +93,15 @@ def test_hooks_run_commands_that_are_there() -> None:
     assert [command for command, _ in entries] == ["check", "audit"]
     for command, rest in entries:
         assert set(re.findall(r"--[a-z-]+", rest)) <= options_of(command)
+
+
+def test_forms_for_verdicts_and_crashes_ask_for_the_replay_file() -> None:
+    for name in ("wrong-verdict", "crash-or-hang"):
+        text = (ROOT / ".github" / "ISSUE_TEMPLATE" / f"{name}.yml").read_text(encoding="utf-8")
+        assert "replay file" in text
+        assert "ddpcheck-failures/" in text
+
+
+def test_the_citation_has_the_version_of_the_package() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")

@@ -125,6 +125,38 @@ class _Run(TypedDict):
     consistency: list[dict[str, Any]]
 
 
+class _Statistics(TypedDict):
+    data: list[float]
+
+
+class _Benchmark(TypedDict):
+    name: str
+    extra_info: _Startup | _Collective | _Step
+    stats: _Statistics
+
+
+class _Described(TypedDict):
+    schema: Literal["ddpcheck.bench/1"]
+    environment: _Environment
+    settings: dict[str, Any]
+    load: _Load
+    archive: NotRequired[str | None]
+    problems: list[str]
+    skipped: list[str]
+    consistency: list[_Rule]
+
+
+class BenchForm(TypedDict):
+    """A whole file, in the form of pytest-benchmark; stats.data: seconds, one value for each launch."""
+
+    benchmarks: list[_Benchmark]
+    ddpcheck: _Described
+    commit_info: NotRequired[dict[str, Any]]
+    machine_info: NotRequired[dict[str, Any]]
+    datetime: NotRequired[str]
+    version: NotRequired[str]
+
+
 _LONGEST = 86_400
 _FORMS = {"startup": _Startup, "collective": _Collective, "step": _Step}
 

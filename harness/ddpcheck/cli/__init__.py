@@ -20,6 +20,7 @@ COMMANDS = {
     "init": "Write an adapter to begin with, for a torch wrapper, a NumPy communicator or a trainer.",
     "audit": "Audit a training script: is its run on several ranks the run of one process?",
     "list": "List adapters, causes, checks, capabilities, launchers or profiles, with a sentence each.",
+    "grade": "Check a folder of submissions through one template: a table of points by family.",
     "faults": "Check adapters that are wrong on purpose: which check catches each, how soon, and what it says.",
     "replay": "Run a failing Job again, and show what every rank saw.",
     "doctor": "Look at this machine: what is ready, what is missing, and how to get it.",

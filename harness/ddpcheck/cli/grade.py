@@ -1,0 +1,128 @@
+"""`ddpcheck grade`: a folder of submissions, each checked through one template, with points by family."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.markup import escape
+from rich.table import Table
+
+from ..grading.checking import check_submission
+from ..grading.isolated import Limits
+from ..grading.points import Grade, Hints, Submission, grades, read_weights
+from ..running.profiles import PROFILES
+from ..storage.files import write_whole
+from .exit_status import ExitStatus
+from .files import AskedFiles
+from .numbers import COUNT, SECONDS
+from .options import console, usage_errors
+
+_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+@click.command("grade")
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--template", required=True, type=_FILE, help="The adapter: it imports from the module `submission`.")
+@click.option(
+    "-w", "--world-size", "world_sizes", default="1,2,3", show_default=True, help="World sizes, such as 1,2,4."
+)
+@click.option(
+    "-c", "--check", "patterns", multiple=True, help="Only this family, or checks with this text. Repeatable."
+)
+@click.option("--profile", default="quick", show_default=True, type=click.Choice(list(PROFILES)), help="How many Jobs.")
+@click.option(
+    "--weights", type=_FILE, help="A TOML file with points for each family, under [points]. Default: one each."
+)
+@click.option(
+    "--hints",
+    default="family",
+    show_default=True,
+    type=click.Choice(["none", "family", "cause"]),
+    help="What the table tells of the first failure.",
+)
+@click.option("--seconds", type=SECONDS, default=300.0, show_default=True, help="Seconds of each submission, at most.")
+@click.option("--memory", type=COUNT, default=16_384, show_default=True, help="MiB of address space of each process.")
+@click.option("--output", type=COUNT, default=64, show_default=True, help="MiB of each file that is written.")
+@click.option("--csv", "csv_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the table as CSV.")
+def command(
+    folder: Path,
+    template: Path,
+    world_sizes: str,
+    patterns: tuple[str, ...],
+    profile: str,
+    weights: Path | None,
+    hints: Hints,
+    seconds: float,
+    memory: int,
+    output: int,
+    csv_file: Path | None,
+) -> None:
+    """Check every file of Python in FOLDER through one template, each in a process of its own.
+
+    Students write no adapter. The template does `from submission import NAME` and defines `adapter`.
+
+    A submission that loops, exits, prints without end, forks or hangs costs its own points only. It is no sandbox: a
+    submission can do what you can do, so grade in a container.
+    """
+    out = console()
+    with usage_errors():
+        worth = read_weights(weights) if weights is not None else {}
+        files = sorted(path for path in folder.glob("*.py") if path.resolve() != template.resolve())
+        if not files:
+            raise ValueError(f"{folder} holds no submission: files of Python, NAME.py")
+    words = (
+        "--world-size",
+        world_sizes,
+        "--profile",
+        profile,
+        *(part for name in patterns for part in ("--check", name)),
+    )
+    limits = Limits(seconds, memory << 20, output << 20)
+    submissions: list[Submission] = []
+    for file in files:
+        submissions.append(check_submission(file, template, words, limits))
+        last = submissions[-1]
+        out.print(escape(f"{last.name}: {last.seconds:.1f} s{f', {last.note}' * bool(last.note)}"), soft_wrap=True)
+    found = grades(submissions, worth, hints)
+    out.print(_table(found))
+    asked = AskedFiles()
+    if csv_file is not None:
+        asked.write(lambda: write_whole(csv_file, as_csv(found)))
+    unjudged = not any(submission.verdicts for submission in submissions)
+    if unjudged:
+        out.print("Error: no submission was judged; does the template work with a right one?", soft_wrap=True)
+    sys.exit(asked.status(ExitStatus.UNUSABLE if unjudged else ExitStatus.WELL))
+
+
+def _table(found: Sequence[Grade]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    families = list(found[0].points)
+    for name in ("submission", "points", *families, "seconds", "note", "hint"):
+        table.add_column(
+            escape(name), overflow="fold", justify="left" if name in ("submission", "note", "hint") else "right"
+        )
+    for grade in found:
+        numbers = (grade.total, *grade.points.values())
+        cells = [grade.name, *(f"{number:.1f}" for number in numbers), f"{grade.seconds:.0f}", grade.note, grade.hint]
+        table.add_row(*map(escape, cells))
+    return table
+
+
+def as_csv(found: Sequence[Grade]) -> str:
+    """The table as CSV. A cell that a spreadsheet would take for a formula begins with an apostrophe."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["submission", "points", *found[0].points, "seconds", "note", "hint"])
+    for grade in found:
+        numbers = [f"{number:.3f}" for number in (grade.total, *grade.points.values())]
+        writer.writerow([_inert(grade.name), *numbers, f"{grade.seconds:.1f}", _inert(grade.note), _inert(grade.hint)])
+    return text.getvalue()
+
+
+def _inert(cell: str) -> str:
+    return f"'{cell}" if cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell

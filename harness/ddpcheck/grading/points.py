@@ -1,0 +1,90 @@
+"""Points of submissions by family: what holds, of what was judged in any of them."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ..running.failure_groups import alike
+from ..storage.files import UnreadableFile
+from ..verdict import Verdict
+
+Hints = Literal["none", "family", "cause"]
+_NO_POINTS = frozenset({"ranks"})
+"""Families that every program passes which starts at all."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A submission that was checked. note: why there are no verdicts, or not all; empty if all is well."""
+
+    name: str
+    verdicts: tuple[Verdict, ...]
+    seconds: float
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Grade:
+    """points: by family, each at most its weight. hint: in the words that were asked for."""
+
+    name: str
+    points: Mapping[str, float]
+    seconds: float
+    note: str
+    hint: str
+
+    @property
+    def total(self) -> float:
+        return sum(self.points.values())
+
+
+def read_weights(path: Path) -> dict[str, float]:
+    """The table [points] of a TOML file: a number for each family. UnreadableFile if it has none."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))["points"]
+        return {str(family): _weight(value) for family, value in table.items()}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError, AttributeError, ValueError) as error:
+        raise UnreadableFile(f"{path} should have a table [points] with a number for each family: {error}") from error
+
+
+def _weight(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e9:
+        raise ValueError(f"{value!r} is no weight")
+    return float(value)
+
+
+def grades(submissions: Sequence[Submission], weights: Mapping[str, float], hints: Hints) -> list[Grade]:
+    """A grade for each, in their order. weights: points for each family; empty: one for each.
+
+    A check counts once; it holds if it passed at every world size at which any submission was judged by it.
+    """
+    asked: dict[str, dict[str, set[int]]] = {}
+    for submission in submissions:
+        for verdict in submission.verdicts:
+            if verdict.status != "skipped" and verdict.family not in _NO_POINTS:
+                asked.setdefault(verdict.family, {}).setdefault(verdict.check, set()).add(verdict.world_size)
+    worth = weights or dict.fromkeys(asked, 1.0)
+    found = []
+    for submission in submissions:
+        passed = {(v.check, v.world_size) for v in submission.verdicts if v.status == "passed"}
+        points = {family: weight * _share(asked.get(family, {}), passed) for family, weight in worth.items()}
+        found.append(Grade(submission.name, points, submission.seconds, submission.note, _hint(submission, hints)))
+    return found
+
+
+def _share(checks: Mapping[str, set[int]], passed: set[tuple[str, int]]) -> float:
+    held = sum(all((check, size) in passed for size in sizes) for check, sizes in checks.items())
+    return held / len(checks) if checks else 0.0
+
+
+def _hint(submission: Submission, hints: Hints) -> str:
+    """Where to look first: nothing, the family of laws, or the cause's headline, without the place to look at."""
+    groups = alike(submission.verdicts)
+    if hints == "none" or not groups:
+        return ""
+    first = groups[0].first
+    return first.family if hints == "family" else f"{first.family}: {groups[0].text}"
