@@ -42,7 +42,7 @@ class Placed:
     def all_reduce(self, array: np.ndarray, reduction: str, *, group: object = None) -> np.ndarray:
         del reduction, group
         here = Path.cwd().stat().st_ino
-        there = here if sys.path[0] == str(Path.cwd()) else -1
+        there = here if str(Path.cwd()) in sys.path else -1
         return np.array((os.getppid(), there, os.getsid(0) == os.getpid(), os.sched_getscheduler(0)), array.dtype)
 
 

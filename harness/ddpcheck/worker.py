@@ -41,6 +41,7 @@ from .launchers.pids import processes_under
 from .launchers.segments import remove_segments, segments_of
 from .operations.start import GATED, HOSTS, OWN_FOLDER, SHORT_READS, TAKEN_PORTS
 from .ranks.channel import CONTROL, SECRET, SECRET_FILE, Channel, ChannelClosed, connect
+from .ranks.interpreter import OURS, SAFE_PATH, search_here_last
 from .ranks.simulated_hosts import tell_hosts
 from .refusals import cause_of, refused
 from .running.adapter_lookup import resolve
@@ -227,6 +228,9 @@ def main() -> NoReturn:
             f"usage: {CONTROL}=... {SECRET_FILE}=... python -m ddpcheck.worker ADAPTER\n"
             "ddpcheck starts this by itself; by hand only for `ddpcheck check --attach`, which prints the line"
         )
+    search_here_last()
+    if os.environ.get(SAFE_PATH) == OURS:
+        del os.environ[SAFE_PATH]  # programs that the implementation starts are not concerned
     # with -W error, too: the values that checks draw are not finite now and then, and NumPy may say so
     warnings.filterwarnings("ignore", r"(invalid value|overflow|underflow|divide by zero) encountered", RuntimeWarning)
     # a shell's background job ignores interrupts, and all that it starts would

@@ -42,6 +42,8 @@ def left_processes(mark: str) -> Iterator[str]:
 def left_files(temporary: Path, shared_before: set[str]) -> Iterator[str]:
     """In the trial's own temporary folder, and in shared memory."""
     for path in sorted(temporary.iterdir()):
+        if path.name.startswith("torchinductor_"):
+            continue  # the cache of torch's compiler
         yield f"temporary file left: {path.name}"
     for name in sorted(shared_memory() - shared_before):
         yield f"shared memory left: {name}"

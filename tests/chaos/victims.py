@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-MARK = "DDPCHECK_CHAOS"
+MARK = "CHAOS_TRIAL"
 """The environment variable that all processes of a trial inherit."""
 
 _HELPERS = ("ddpcheck.launchers.template", "ddpcheck.launchers.parent", "multiprocessing.forkserver")

@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.process import BaseProcess
 
+from ..ranks.interpreter import search_here_last
 from .pids import end_with_parent, open_process
 
 ENDED = struct.Struct("ii")
@@ -42,6 +43,7 @@ def main() -> None:
     method, world_size, file, seeds, scratch, *command = sys.argv[1:]
     driver = socket.socket(fileno=int(file))
     driver.set_inheritable(False)
+    search_here_last()
     _OWN.append(driver.fileno())
     import_adapter(command)
     ranks = _start(method, int(world_size), seeds.split(","), scratch, command)

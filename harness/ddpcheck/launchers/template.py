@@ -84,7 +84,8 @@ def become(request: dict[str, Any], output: int, standard_path: list[str]) -> No
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["variables"])
-    sys.path[:] = [request["folder"], *_entries(request["variables"].get("PYTHONPATH", "")), *standard_path]
+    first = [] if request["variables"].get("PYTHONSAFEPATH") else [request["folder"]]
+    sys.path[:] = [*first, *_entries(request["variables"].get("PYTHONPATH", "")), *standard_path]
     sys.argv = request["arguments"]
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()  # or every fork would draw the same numbers; `random` sees to it by itself
@@ -106,7 +107,7 @@ def _let_others_finish() -> None:
 
 def main() -> None:
     file, name, *modules = sys.argv[1:]
-    own = {sys.path[0], *_entries(os.environ.get("PYTHONPATH", ""))}
+    own = {str(Path.cwd()), *_entries(os.environ.get("PYTHONPATH", ""))}
     standard_path = [entry for entry in sys.path if entry not in own]
     gc.disable()  # what is imported stays: looking for what to free would take a sixth of the time
     program = importlib.import_module(name)

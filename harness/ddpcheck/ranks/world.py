@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import sys
@@ -21,7 +22,7 @@ from ..refusals import cause_of
 from .attaching import StartFailed, all_connected, attached
 from .channel import CONTROL, SECRET, ChannelClosed, Listener
 from .hard_start import HardStart
-from .interpreter import Interpreter
+from .interpreter import OURS, SAFE_PATH, Interpreter
 from .rank_link import RankLink
 
 
@@ -66,7 +67,7 @@ class LaunchedRanks:
             variables = {
                 CONTROL: listener.address,
                 SECRET: listener.secret,
-                **(home.variables() if home else {"PYTHONPATH": _path_for_ranks()}),
+                **(home.variables() if home else _path_for_ranks()),
                 # one thread of BLAS and OpenMP for each rank, or the ranks fight for the cores
                 **{f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")},
                 **conditions,
@@ -152,9 +153,16 @@ class LaunchedRanks:
         return [link.pid for link in self.links if link.host == here]
 
 
-def _path_for_ranks() -> str:
-    """What this process can import, the ranks can import too."""
-    here = Path(__file__).resolve().parents[1]
-    entries = [str(Path(entry).resolve()) for entry in sys.path if entry and Path(entry).is_dir()]
-    kept = [entry for entry in entries if "lib/python" not in entry or "site-packages" in entry]
-    return ":".join(dict.fromkeys([*kept, str(here), str(Path.cwd())]))
+def _path_for_ranks() -> dict[str, str]:
+    """What this process can import, the ranks can import too. They search the working folder last, as this process does: a
+    json.py there does not stand in for Python's own.
+    """
+    package, folder = Path(__file__).resolve().parents[1], Path.cwd()
+    entries = [Path(entry).resolve() for entry in sys.path if entry and Path(entry).is_dir()]
+    libraries = [place for place, entry in enumerate(entries) if "lib/python" in str(entry)]
+    first = folder in entries[: min(libraries, default=0)]
+    kept = [entry for entry in entries if "lib/python" not in str(entry) or "site-packages" in str(entry)]
+    path = [entry for entry in kept if first or entry != folder]
+    if first or os.environ.get(SAFE_PATH):
+        return {"PYTHONPATH": os.pathsep.join(dict.fromkeys(map(str, [*path, package, folder])))}
+    return {"PYTHONPATH": os.pathsep.join(dict.fromkeys(map(str, [*path, package]))), SAFE_PATH: OURS}
