@@ -49,8 +49,9 @@ def probe_gradients(here: RankState, op: ProbeGradients) -> Values:
     total = targets.copy()
     for other in set(range(world)) - {rank}:
         total += pattern(op.elements, other, op.dtype)
-    # a multiple of the factor, or of a half of it: exact where that has few digits
-    total = (total.astype(np.float64) * (factor if op.summed else factor / world)).astype(op.dtype)
+    times = factor if op.summed else factor / world
+    if times != 1:  # exact where the factor has few digits
+        total = (total.astype(np.float64) * times).astype(op.dtype)
     here.progress(here.position)
     flat = _flat(got["fc.weight"], op)
     wrong = np.flatnonzero(flat != total)

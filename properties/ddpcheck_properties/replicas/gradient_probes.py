@@ -21,9 +21,8 @@ from ..drawing import for_each
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
-PAST_25_MIB = 6_600_007
 PAST_50_MIB = 13_200_007
-"""Elements of float32, which no small number divides. 25 MiB is the usual size of a bucket."""
+"""Elements of float32, which no small number divides. Buckets have 25 MiB at most, as a rule: this is more than two of them."""
 SCALARS = 8
 ELEMENTS = 1009
 PAST_EXACT_SUMS = 5003
@@ -35,11 +34,10 @@ EDGES = (0.0, -1.0, 2.0**-40, 2.0**40, float("inf"), float("nan"))
 
 @law("buckets", needs.replica, needs.ranks(2, most=2))
 def check_gradients_larger_than_a_bucket_are_exact(session: Session) -> None:
-    """The gradients of a tensor of more than 25 MiB, and of one of more than 50 MiB, equal those of the large batch in every
+    """The gradient of a tensor of 50 MiB, more than two buckets of the usual size, equals that of the large batch in every
     element.
     """
-    probes = [_probe(session.capabilities, size) for size in (PAST_25_MIB, PAST_50_MIB)]
-    for_each(session, [Job(session.world_size, tuple(probes))], _exact)
+    for_each(session, [Job(session.world_size, (_probe(session.capabilities, PAST_50_MIB),))], _exact)
 
 
 def _float16(capabilities: Capabilities, world_size: int) -> str | None:
