@@ -48,7 +48,7 @@ class Session:
 
     adapter: an Adapter, or its reference (adapter_lookup.py). deadline: seconds for one operation of a Job. grace: seconds for
     the other ranks once one has failed. start_deadline: seconds until all ranks are connected. effort: how many Jobs a drawn
-    check runs.
+    check runs; one while `brief` is set, and a failing Job is not made smaller then.
     random_seed: None derandomizes drawing. launcher: instead of the adapter's own. home: where the ranks live, if they are to
     see other code than this process. templates: ranks that are plain processes are forked from these. capabilities: promises to
     be judged in place of the adapter's own. level: whose features models have.
@@ -76,7 +76,7 @@ class Session:
         self.deadline = deadline
         self.grace = grace
         self.start_deadline = start_deadline
-        self._effort = effort
+        self.effort = effort
         self.brief = False
         self.random_seed = random_seed
         if capabilities is not None:
@@ -113,11 +113,6 @@ class Session:
     def withdraws(self, needs: Iterable[Need]) -> str:
         """Why the ranks lack a promise that is needed, once they have started; empty if they lack none."""
         return withdrawn(needs, self._promised, self.lacks, self.world_size) if self.lacks else ""
-
-    @property
-    def effort(self) -> int:
-        """How many Jobs a drawn check runs: one while `brief` is set, as a failing Job is then not made smaller either."""
-        return 1 if self.brief else self._effort
 
     @property
     def parent(self) -> bool:

@@ -75,7 +75,7 @@ def for_all(
     if _replayed(session) is not None or strategy.is_empty:
         return
     search = _Search(session, judge)
-    drawn = max(1, round(session.effort * share))
+    drawn = 1 if session.brief else max(1, round(session.effort * share))
 
     @settings(
         max_examples=drawn,

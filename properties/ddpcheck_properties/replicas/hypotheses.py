@@ -47,7 +47,7 @@ def whole_and_part(
 ) -> list[Cause | None]:
     """Causes of this wrong gradient, in the light of those of other ranks and of the other gradients."""
     kept = [*causes]
-    shown = [seen.get(name) for seen in got]
+    shown: list[Any] = [seen.get(name) for seen in got]
     first = min(wrong[name])
     if (
         values.NOT_REDUCED.explains(filter(None, causes))
