@@ -7,6 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from ..printable import cut
 from ..storage.files import UnreadableFile
 from ..storage.results import Results
 from .isolated import Ended, Limits, run_limited
@@ -31,7 +32,7 @@ def check_submission(file: Path, template: Path, words: tuple[str, ...], limits:
         try:
             verdicts = Results.load(results).verdicts
         except UnreadableFile:
-            said = (_last_line(folder / "log.txt"),) if ended.in_time else ()
+            said = (_last_line(folder / "log.txt", place),) if ended.in_time else ()
             return Submission(file.stem, (), ended.seconds, "; ".join(filter(None, (_note(ended, limits), *said))))
         return Submission(file.stem, verdicts, ended.seconds, _note(ended, limits))
 
@@ -45,10 +46,10 @@ def _note(ended: Ended, limits: Limits) -> str:
     return "; ".join(parts)
 
 
-def _last_line(log: Path) -> str:
-    """What a submission without a verdict said last."""
+def _last_line(log: Path, place: Path) -> str:
+    """What a submission without a verdict said last, without the name of its place."""
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - 4096))
-        lines = file.read().decode("utf-8", "replace").split("\n")
+        lines = file.read().decode("utf-8", "replace").replace(f"{place}/", "").split("\n")
     said = [line.strip() for line in lines if line.strip()]
-    return f"no verdict: {said[-1][:200]}" if said else "no verdict: it ended without a word"
+    return f"no verdict: {cut(said[-1], 120)}" if said else "no verdict: it ended without a word"
