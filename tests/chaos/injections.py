@@ -78,11 +78,11 @@ INJECTIONS = (
     Injection("Ctrl-C twice", "driver", _twice, judged=False, statuses=_WELL | {130}),
     Injection("SIGTERM to the driver", "driver", _send(signal.SIGTERM), judged=False, statuses=_WELL | {143}),
     Injection("SIGHUP to the driver", "driver", _send(signal.SIGHUP), judged=False, statuses=_WELL | {129}),
-    Injection("pause of the driver", "driver", _pause, judged=False),
+    Injection("pause of the driver", "driver", _pause, judged=False, statuses=frozenset({0})),
     Injection("64 descriptors", limit=_few_files, judged=False),
     Injection("1 GiB of address space", limit=_little_memory, judged=False),
     Injection("/dev/shm of 64 KiB", full_shared_memory=True, judged=False),
-    Injection("nothing", judged=False),
+    Injection("nothing", judged=False, statuses=frozenset({0})),
 )
 
 

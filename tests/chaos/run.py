@@ -92,7 +92,9 @@ def trial(injection: Injection, drawn: random.Random, templates: Templates | Non
             said.seek(0)
             text = said.read().decode(errors="replace")
         problems = [*_ending(injection, words, status, text), *left_processes(mark)]
-        problems += left_files(temporary, before)
+        problems += left_files(
+            temporary, before if _OWN_MEMORY in os.environ else shared_memory()
+        )  # or others use it, too
         problems += torn_files(folder)
         problems += false_verdicts(folder, may_fail=injection.judged)
     problems += _next_job(templates)

@@ -251,6 +251,13 @@ class Peer:
     def unexpected(self, got: bytes, wanted: bytes) -> CommunicationError:
         """What to raise when the header of a message is another one: its sender gave up, or calls something else."""
         culprit = wire_format.culprit_of(got)
+        if culprit == self._own_rank:
+            here = wire_format.describe(wanted)
+            return self.stray(wanted) or PeerLost(
+                self.rank,
+                f"rank {self.rank} gave up because of what rank {culprit}, this one, has called; it is in {here}. The output of "
+                f"rank {self.rank} shows both sides",
+            )
         if culprit is not None:
             return self.stray(wanted) or PeerLost(
                 culprit, f"rank {self.rank} gave up because of rank {culprit}; see the output of rank {culprit}"

@@ -1,0 +1,23 @@
+"""The chaos campaign, in short: some injections, each into one drawn command (tests/chaos/run.py)."""
+
+from __future__ import annotations
+
+import random
+import sys
+
+import pytest
+import sessions
+from chaos.injections import INJECTIONS
+from chaos.run import page, trial
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+
+SHORT = ("SIGKILL to a rank", "SIGSTOP to a helper", "SIGKILL to the driver", "Ctrl-C twice", "64 descriptors")
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_a_command_ends_well_and_leaves_nothing_behind(name: str) -> None:
+    (injection,) = (each for each in INJECTIONS if each.name == name)
+    one = trial(injection, random.Random(name), sessions.TEMPLATES)
+    assert not one.problems, one
+    assert f"| {name} | 1 |" in page([one], 1, 0)
