@@ -259,3 +259,20 @@ def test_tolerances_come_from_the_noise() -> None:
     assert numbers.order_matters(whole, {name: np.zeros(4) for name in "abc"})
     assert not numbers.order_matters(whole, {name: np.ones(4) * (1 + 1e-6) for name in "abc"})
     assert noise == 0.0, "a loss that depends on the order of samples shows no rounding"
+
+
+def test_values_that_are_not_finite_fit_nothing() -> None:
+    made = numbers.fit({"w": np.array([np.nan, 1.0])}, [{"w": np.ones(2)}])
+    assert made.weights == (0.0,)
+    assert made.off == {"w": float("inf")}
+
+
+def test_a_loader_that_reads_ahead_ends_before_its_last_window_is_stepped() -> None:
+    window = [backward(0, root="DivBackward0"), backward(0, root="DivBackward0"), step(0)]
+    end: Event = {
+        "kind": "epoch_end", "key": "a", "loader": 0, "passed": 0, "batches": 4, "cut": False, "step": 1, "pending": 1,
+        "trained": True, "line": "train.py:5",
+    }  # fmt: skip
+    last = [backward(1, root="DivBackward0"), step(1)]
+    assert accumulation.windows_are_stepped(evidence([*window, end, *last])).status == "held"
+    assert accumulation.windows_are_stepped(evidence([*window, end])).status == "broken"

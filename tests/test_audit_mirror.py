@@ -15,7 +15,7 @@ import torch.distributed as dist  # noqa: E402  # it needs torch, see importorsk
 from ddpcheck.audit.mirror import group  # noqa: E402
 from ddpcheck.audit.mirror.combine import Misfit, put_together  # noqa: E402
 from ddpcheck.audit.recorder import losses  # noqa: E402
-from ddpcheck.audit.recorder.tensors import SAMPLED, digest, sample  # noqa: E402
+from ddpcheck.audit.recorder.tensors import SAMPLED, digest, nudged, sample  # noqa: E402
 
 SIZE = 3
 
@@ -128,3 +128,12 @@ def test_digests() -> None:
 )
 def test_the_scale_of_a_loss(scaled: Any, scale: float) -> None:
     assert losses.described(scaled(torch.ones(3, requires_grad=True)))["scale"] == scale
+
+
+def test_nudged_values_differ_in_the_last_place_and_flags_stay() -> None:
+    values = torch.tensor([[0.0, 1.0], [0.3, -0.7], [0.3, 5.5]])
+    moved = nudged(values)
+    assert torch.equal(moved == values, torch.tensor([[True, True], [False, False], [False, False]]))
+    assert (moved - values).abs().max() <= torch.finfo(torch.float32).eps * 4
+    assert nudged(torch.arange(3)).tolist() == [0, 1, 2]
+    assert moved.is_contiguous()

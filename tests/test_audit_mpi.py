@@ -131,3 +131,15 @@ for step in range(8):
 """
     )
     audit(str(script)).holds()
+
+
+def test_the_tour_says_what_its_audit_needs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rich.console import Console
+
+    from ddpcheck.cli import tour
+
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert tour._audit(Console(width=120)) == 0
+    assert "pip install torch" in capsys.readouterr().out

@@ -26,6 +26,7 @@ _TO_IMPORT = 120.0
 """Seconds for modules that a script imports: a large framework, on a machine with much else to do."""
 _STACKS_WITHIN = 2.0
 _AFTER_FAILURE = 8.0
+_IMPORTING = 10
 
 
 @dataclass(frozen=True)
@@ -179,13 +180,22 @@ def _hang(launched: Launched, folder: Path, processes: int, deadline: float) -> 
 
 
 def _wait(launched: Launched, folder: Path, processes: int, deadline: float) -> bool:
-    """Until all have ended, or nothing has happened for `deadline` seconds. False if ranks hang."""
-    last, size = time.monotonic(), -1
+    """Until all have ended, or nothing has happened for `deadline` seconds. False if ranks hang.
+
+    A process that computes without any event, as imports do on a busy machine, is given _IMPORTING times as long. Ranks under
+    mpiexec are not: they compute while they wait.
+    """
+    last = event = time.monotonic()
+    size, busy = -1, 0.0
     failed_at = None
     while None in (codes := _exit_codes(launched)):
         now = sum(_size(folder / str(rank)) for rank in range(processes))
+        worked = _processor_seconds(launched)
         if now != size:
-            last, size = time.monotonic(), now
+            last = event = time.monotonic()
+            size, busy = now, worked
+        elif worked - busy >= 1 and time.monotonic() - event < _IMPORTING * deadline:
+            last, busy = time.monotonic(), worked
         if any(codes):
             failed_at = failed_at or time.monotonic()
             if time.monotonic() - failed_at > _AFTER_FAILURE:
@@ -201,6 +211,16 @@ def _exit_codes(launched: Launched) -> list[int | None]:
     """Of each process, None while it runs; of the one that watches the ranks, where there is one."""
     children = launched.children if isinstance(launched, Children) else [launched.process]  # type: ignore[attr-defined]
     return [child.poll() for child in children]
+
+
+def _processor_seconds(launched: Launched) -> float:
+    """Of processes whose waiting costs nothing; 0 for those under an agent."""
+    total = 0
+    for child in launched.children if isinstance(launched, Children) else ():
+        with suppress(OSError, IndexError, ValueError):
+            fields = Path(f"/proc/{child.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+            total += int(fields[11]) + int(fields[12])
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 def _size(folder: Path) -> int:
