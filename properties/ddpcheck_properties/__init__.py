@@ -53,6 +53,7 @@ from .replicas import (
     two_replicas,
     unused,
     waiting,
+    zeroing_steps,
 )
 from .samplers import epochs, orders, resuming, shards
 from .training import checkpoints, early_stopping, rich_runs, runs
@@ -67,6 +68,7 @@ CHECKS: tuple[Check, ...] = checks_of(
     large_ids,
     trajectories,
     large_models,
+    zeroing_steps,
     skipping,
     joining,
     accumulation,

@@ -10,7 +10,7 @@ once, or dead, never looks to it like a test that cannot make up its mind.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from hypothesis.strategies import SearchStrategy
 from ddpcheck.causes import ranks
 from ddpcheck.contract import Capabilities
 from ddpcheck.job import Job, OptimizerSpec
-from ddpcheck.operations import Operation, Predict, Step
+from ddpcheck.operations import Observe, Operation, Predict, Step, ZeroGrad
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
@@ -146,9 +146,24 @@ def within_promises(job: Job, promised: Capabilities) -> Job:
         and job.optimizer.name not in promised.replica.optimizers
     ):
         job = replace(job, optimizer=OptimizerSpec("adam" if "adam" in promised.replica.optimizers else "sgd"))
+    if promised.replica.step_zeroes_gradients:
+        job = replace(job, operations=tuple(_zeroed_after_steps(job.operations)))
     if not promised.replica.predicts_alone:
         job = replace(job, operations=tuple(map(_by_all_ranks, job.operations)))
     return job
+
+
+def _zeroed_after_steps(operations: Sequence[Operation]) -> Iterator[Operation]:
+    """With a ZeroGrad after each step, before the next operation that could see gradients."""
+    stepped = False
+    for operation in operations:
+        sees = not isinstance(operation, Observe) or "gradients" in operation.what
+        if stepped and sees:
+            if operation != ZeroGrad():
+                yield ZeroGrad()
+            stepped = False
+        stepped = stepped or isinstance(operation, Step)
+        yield operation
 
 
 def _by_all_ranks(operation: Operation) -> Operation:

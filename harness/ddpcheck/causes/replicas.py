@@ -170,6 +170,11 @@ MICRO_BATCHES_LOST = Kind(
     there=str,
     count=int,
 )
+STEP_LEAVES_GRADIENTS = Kind(
+    "step-leaves-gradients",
+    "step() leaves gradients behind: the next backward is added to them.",
+    look="which gradients step() sets to zero, those of every parameter and bucket included",
+)
 STEPS_LOST = Kind(
     "steps-lost",
     "Steps are lost: a counter of them wraps, as one byte does.",

@@ -214,6 +214,9 @@ class ReplicaPromises(Promises):
     unfreezing: bool = promise(
         False, "set_trainable() freezes and unfreezes layers; those unfrozen are synchronised from then on."
     )
+    step_zeroes_gradients: bool = promise(
+        False, "step() also does what zero_grad() does: gradients are read before it, and there are none after it."
+    )
     zeroes_gradients: bool = promise(
         False, "zero_gradients() turns gradients that are there into zeros, and leaves those that are None."
     )
@@ -269,6 +272,11 @@ class SamplerPromises(Promises):
     shuffles: bool = promise(False, "The sampler shuffles by (seed, epoch); set_epoch changes the order.")
     distinct_streams: bool = promise(
         False, "Different pairs of seed and epoch give different orders, those with equal seed + epoch included."
+    )
+    behind_loader: bool = promise(
+        False,
+        "Iterating begins a loader, which may start worker processes and draw a seed from the process's random generators. "
+        "Orders do not follow from these. Each epoch has a deadline of its own.",
     )
     sampler_state: bool = promise(
         False,

@@ -25,6 +25,7 @@ def sample(here: RankState, op: ops.Sample) -> Values:
     length = len(sampler)
     epochs = []
     for number, epoch in enumerate(op.epochs):
+        here.progress(here.position)
         if number and op.disturbed is not None:
             disturb_generators(op.disturbed, here.rank, here.job.world_size)
         if peek := op.peeks[here.rank] if op.peeks else 0:

@@ -1,0 +1,43 @@
+"""Samplers behind a loader, which draws a seed for its workers whenever an epoch begins."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import numpy as np
+
+from ddpcheck.values import Array
+
+from ..facets import PlainSampler, sampler
+
+
+class DrawsASeed(PlainSampler):
+    """The seed of the workers has nothing to do with the order."""
+
+    def __iter__(self) -> Iterator[int]:
+        self.base_seed = random.getrandbits(63)
+        return super().__iter__()
+
+
+@sampler("loader-draws-unpromised", "check_samplers_leave_process_state_unchanged", cause="generator-changed")
+class Unpromised(DrawsASeed):
+    """Whoever draws from the process's generator says so."""
+
+
+@sampler("order-from-the-loaders-seed", "check_sampler_order_depends_only_on_seed_and_epoch", behind_loader=True)
+class OrderFromTheSeed(DrawsASeed):
+    """What the loader draws decides the order, too: it differs from rank to rank and from run to run."""
+
+    def order(self) -> Array:
+        if not self.shuffle:
+            return super().order()
+        return np.random.default_rng((self.seed, self.epoch, self.base_seed & 1)).permutation(self.length)
+
+
+# ------------------------------------------------------------------------------------------------- correct, but unusual
+
+
+@sampler("sampler-behind-a-loader", behind_loader=True)
+class BehindALoader(DrawsASeed):
+    """Its promise says that beginning an epoch draws a seed."""
