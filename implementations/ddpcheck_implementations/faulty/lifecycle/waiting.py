@@ -12,7 +12,7 @@ import numpy as np
 
 from ddpcheck.values import Array
 
-from ..collectives.collectives import GROUPS, MESSAGES, SUM
+from ..collectives.collectives import FINITE, MESSAGES, SUM
 from ..engine.circumstances import elements, on_rank
 from ..engine.collective_effects import instead
 from ..engine.collectives import Call, all_reduce, group_of, in_group, in_place
@@ -118,7 +118,7 @@ class OneMailbox(PassThrough):
 table(
     globals(),
     Fault("group-of-one-waits-for-itself", where=all_reduce & in_group & group_of(1), effect=waits_for_itself,
-          caught_by=GROUPS, cause="group-waits-without-peers"),
+          caught_by=FINITE, cause="group-waits-without-peers"),
     Fault("world-of-one-waits-for-itself", where=(all_reduce | in_place) & group_of(1), effect=waits_for_itself,
           caught_by=SUM, cause="waits-without-peers", world_size=1),
     Fault("empty-array-waits-for-a-compiler", where=all_reduce & elements(0) & on_rank(0), effect=waits_for_a_compiler,

@@ -247,7 +247,7 @@ table(
         "f1-of-ranks-averaged-with-zeros",
         where=has_score,
         effect=f1_averaged_with_zeros,
-        caught_by=CLASSES,
+        caught_by=ALL_SAMPLES,
         cause="f1-mean-of-ranks-with-zeros",
         score_names=F1,
     ),
