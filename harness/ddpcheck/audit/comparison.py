@@ -40,6 +40,8 @@ def _compared(evidence: Evidence, folder: Path, step: int) -> StepSeen:
     synced = [_synced(each) for each in ranks]
     reason = _not_comparable(evidence, event, step)
     one, noise, every = (_load(folder / name / "0", step) for name in ("one", "noise", "all"))
+    if not reason and not noise and evidence.mirrors["noise"].failed:
+        reason = "the mirror run that measures rounding ended before"
     whole = _synced(one) if not reason else {}
     rounding = _synced(noise) if whole and not _misfits(evidence.mirrors["noise"], step) else {}
     tolerance, relative = numbers.tolerances(whole, rounding, local or synced, event["precision"] or "float32")
