@@ -185,14 +185,6 @@ GRADIENTS_SUMMED = Kind(
     factor=float,
     ranks=int,
 )
-LEARNING_RATE_TIMES_WORLD = Kind(
-    "learning-rate-times-world-size",
-    "The learning rate is multiplied by the world size.",
-    because="Parameters then change by {ranks} times as much, as they do with summed gradients.",
-    look="the update; a number named rate or lr that holds the product is recognised as meant",
-    certainty="possible",
-    ranks=int,
-)
 GRADIENTS_SCALED = Kind(
     "gradients-scaled",
     "Every gradient is {factor:.6g} times that of one process.",

@@ -226,8 +226,9 @@ def reduction_is_tight(promised: Capabilities) -> Judge:
             dtype = promised.replica.dtype_of_reduction(str(own[name].dtype))
             size = size + 2 * _penalty(job, name) * (world if promised.replica.gradient == "sum" else 1)
             bound = reduction_bound(size * world, world, dtype, world + 2) / world
-            bound = bound + largest * gamma(world + 2, str(own[name].dtype))
             weighted = promised.replica.uneven_batches == "weighted"
+            if weighted or world & (world - 1):  # by a power of two the loss is divided without rounding
+                bound = bound + largest * gamma(world + 2, str(own[name].dtype))
             made_of = Contributions(
                 parts, parts, parts, None, 1, counts, inside=False, weighted=weighted, others=wide, earlier=parts
             )

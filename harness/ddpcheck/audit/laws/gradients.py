@@ -153,7 +153,9 @@ def _explained(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) 
         f"the {what} differs by {first.relative_off:.1e} from that of one process in step {first.step}, "
         f"{first.off_one[name]:.0f} times what rounding allows in {evidence.name(name)}"
     )
-    details = (f"G = sum v_r g_r with v = {_shown(first.v)}; one process: w = {' | '.join(map(_shown, first.w))}",)
+    details: tuple[str, ...] = (
+        f"G = sum v_r g_r with v = {_shown(first.v)}; one process: w = {' | '.join(map(_shown, first.w))}",
+    )
     if all(step.rate for step in off):
         return held(
             f"every update is {ranks} times that of one process: {first.rate} grows with the world size. This is right if it is "
@@ -171,8 +173,12 @@ def _explained(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) 
                 "averaged. This is right if the learning rate is meant so"
             )
         if _near(factor, ranks) and all(_near(v, 1.0) for v in first.v):
-            rate = (audit.LEARNING_RATE_TIMES_WORLD(ranks=ranks),) if _sees_updates(evidence) else ()
-            return broken(headline, audit.GRADIENTS_SUMMED(factor=factor, ranks=ranks), *rate, details=details)
+            if _sees_updates(evidence):
+                details = (
+                    *details,
+                    f"a learning rate that is multiplied by {ranks}, the world size, looks the same here",
+                )
+            return broken(headline, audit.GRADIENTS_SUMMED(factor=factor, ranks=ranks), details=details)
         cause = audit.GRADIENTS_SCALED(factor=factor, weights=_shown(first.v), line=line)
         return broken(headline, cause, details=details)
     hooks = evidence.real.of(0, "comm_hook")
