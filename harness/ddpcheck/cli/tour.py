@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from importlib import resources
 from pathlib import Path
 
 import click
@@ -84,7 +83,7 @@ def _audit(out: Console) -> int:
     if importlib.util.find_spec("torch") is None:
         out.print("left out: the script needs torch; install it with: pip install torch", markup=False)
         return 0
-    text = resources.files(__package__).joinpath("tour_script.py").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("tour_script.py").read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory(prefix="ddpcheck-tour-") as folder:
         Path(folder, "train.py").write_text(text, encoding="utf-8")
         line = [sys.executable, "-m", "ddpcheck", "audit", "--steps", "4", "--seconds", "0", "train.py"]

@@ -30,7 +30,7 @@ def put_together(values: Sequence[Any], samples: Sequence[int], shift: int = 0) 
         if isinstance(first, tuple):
             return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
         return parts
-    if all(type(each) is type(first) and np.array_equal(each, first) for each in values[1:]):
+    if all(type(each) is type(first) and np.array_equal(each, values[0]) for each in values[1:]):
         return first
     raise Misfit("the ranks' batches hold values that are not one per sample, and that differ")
 
