@@ -259,7 +259,7 @@ def _how_it_was_run(results: Results) -> Html:
 
 
 def _asset(name: str) -> str:
-    return (files(__package__) / name).read_text(encoding="utf-8")
+    return (files(__name__.rpartition(".")[0]) / name).read_text(encoding="utf-8")
 
 
 def _digest(asset: str) -> str:
