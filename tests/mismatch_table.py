@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from ddpcheck.trace import RankTrace
 
 REFERENCES = ("numpy_sockets", "numpy_mpi", "torch_ddp")
 DEADLINE = 6.0
+_MODULE = re.compile(r"^(?:\w+\.)+(?=\w+: )")
 _USUAL = TensorSpec((20,))
 _LONGEST = 200
 CASES: dict[str, tuple[tuple[Operation, ...], tuple[Operation, ...]]] = {
@@ -52,8 +54,7 @@ def seen(rank: RankTrace) -> str:
     if rank.outcome == "hung":
         return f"hangs; ended after {DEADLINE:g} s"
     lines = [line for line in rank.error.splitlines() if line.strip()]
-    kind, colon, rest = (lines[-1] if lines else rank.outcome).partition(": ")
-    text = kind.rpartition(".")[2] + colon + rest
+    text = _MODULE.sub("", lines[-1] if lines else rank.outcome)
     entered = rank.last.entered if rank.last else None
     after = f"{rank.failed_at - entered:.1f} s: " if rank.failed_at is not None and entered else ""
     return after + (text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "...").replace("|", "\\|")

@@ -13,6 +13,8 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from ddpcheck import Job, Session
 from ddpcheck.job import AllReduce, TensorSpec
@@ -20,7 +22,7 @@ from ddpcheck.launchers.attached import Attached
 from ddpcheck.launchers.base import Launched
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.ranks import knocks
-from ddpcheck.ranks.channel import Channel, Listener, connect
+from ddpcheck.ranks.channel import Channel, ChannelClosed, Listener, connect
 from ddpcheck.storage import codec
 
 SUM = Job(2, (AllReduce(TensorSpec((3,)), "sum"),))
@@ -95,6 +97,28 @@ def test_a_wrong_answer_ends_that_connection_only(listener: Listener, words: byt
     with knock(listener, words):
         assert listener.accept(WITHIN) is None
         attach(listener).close()
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.binary(max_size=200), max_size=5))
+@example([struct.pack("!32s32sI", b"", b"", 1 << 16), b"\xff" * 10])
+def test_no_words_of_a_stranger_disturb_a_rank(said: list[bytes]) -> None:
+    with closing(Listener()) as listener, ExitStack() as open_:
+        for words in said:
+            open_.enter_context(knock(listener, words))
+        attach(listener).close()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.binary(max_size=40), max_size=4), st.binary(max_size=100))
+def test_frames_come_out_as_they_went_in_however_they_are_cut(frames: list[bytes], rest: bytes) -> None:
+    here, there = socket.socketpair()
+    with closing(Channel(here)) as channel, there:
+        there.sendall(b"".join(struct.pack("!Q", len(frame)) + frame for frame in frames) + rest)
+        there.shutdown(socket.SHUT_WR)
+        assert [channel.receive() for _ in frames] == frames
+        with pytest.raises(ChannelClosed):  # what follows is no frame, or others that end some time
+            list(iter(channel.receive, None))
 
 
 def test_an_answer_that_was_recorded_proves_nothing(listener: Listener) -> None:
