@@ -22,9 +22,9 @@ import numpy as np
 
 from ddpcheck.contract import Traffic
 from ddpcheck.contract.adapter import Adapter
-from ddpcheck.ranks.interpreter import Interpreter
+from ddpcheck.ranks.rank_interpreter import Interpreter
 from ddpcheck.running.adapter_lookup import resolve
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 from ddpcheck_benchmarks.gate.course import Progress, measure
 from ddpcheck_benchmarks.gate.decision import Design, confirm, log_ratios, looks
 from ddpcheck_benchmarks.gate.launches import Pairing, Toss

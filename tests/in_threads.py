@@ -23,8 +23,8 @@ from ddpcheck.contract import Capabilities
 from ddpcheck.contract.adapter import Adapter, Facets
 from ddpcheck.execution import ContractBroken, Execution
 from ddpcheck.job import Job
+from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Outcome, RankTrace, Trace
-from ddpcheck.values import Array
 
 
 class LostError(Exception):

@@ -15,7 +15,7 @@ import numpy as np
 
 from ddpcheck import Adapter, Facets, RankContext
 from ddpcheck.contract import TYPICAL
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 
 class Importing:

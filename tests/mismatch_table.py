@@ -15,7 +15,7 @@ import click
 
 from ddpcheck import Job, Session, StartFailed
 from ddpcheck.job import AllReduce, Barrier, Broadcast, Operation, TensorSpec
-from ddpcheck.launchers.templates import Templates
+from ddpcheck.launchers.fork_servers import Templates
 from ddpcheck.operations.probes import OnRanks
 from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.trace import RankTrace

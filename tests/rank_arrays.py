@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddpcheck.values import Array, key_of, numbers
+from ddpcheck.seeded_values import Array, key_of, numbers
 
 REDUCED = {
     "sum": lambda arrays: sum(arrays[1:], arrays[0]),

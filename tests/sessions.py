@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ddpcheck.launchers.templates import Templates
+from ddpcheck.launchers.fork_servers import Templates
 from ddpcheck.session import Session
 
 TEMPLATES = Templates()

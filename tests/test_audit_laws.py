@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ddpcheck.audit import numbers
+from ddpcheck.audit import gradient_weights
 from ddpcheck.audit.evidence import Evidence, RunSeen, StepSeen
 from ddpcheck.audit.laws import LAWS, accumulation, gradients, randomness, replicas, results, steps, world
 from ddpcheck.audit.laws.judged import Judged
@@ -244,25 +244,25 @@ def test_weights_by_least_squares() -> None:
     g = np.random.default_rng(0)
     terms = [{"a": g.normal(size=20), "b": g.normal(size=3)} for _ in range(3)]
     target = {name: 0.2 * terms[0][name] + 0.3 * terms[1][name] + 0.5 * terms[2][name] for name in ("a", "b")}
-    fit = numbers.fit(target, terms)
+    fit = gradient_weights.fit(target, terms)
     assert fit.weights == pytest.approx((0.2, 0.3, 0.5))
     assert max(fit.off.values()) < 1e-12
     target["b"] = target["b"] + 1.0
-    assert numbers.fit(target, terms).off["b"] > 0.5
+    assert gradient_weights.fit(target, terms).off["b"] > 0.5
 
 
 def test_tolerances_come_from_the_noise() -> None:
     whole = {name: np.ones(4) for name in "abc"}
-    tolerance, _ = numbers.tolerances(whole, {**whole, "a": np.ones(4) * (1 + 1e-6)}, [whole])
-    assert tolerance["a"] > numbers.NOISE * 1.9e-6 > tolerance["b"]
-    _, noise = numbers.tolerances(whole, {name: np.zeros(4) for name in "abc"}, [whole])
-    assert numbers.order_matters(whole, {name: np.zeros(4) for name in "abc"})
-    assert not numbers.order_matters(whole, {name: np.ones(4) * (1 + 1e-6) for name in "abc"})
+    tolerance, _ = gradient_weights.tolerances(whole, {**whole, "a": np.ones(4) * (1 + 1e-6)}, [whole])
+    assert tolerance["a"] > gradient_weights.NOISE * 1.9e-6 > tolerance["b"]
+    _, noise = gradient_weights.tolerances(whole, {name: np.zeros(4) for name in "abc"}, [whole])
+    assert gradient_weights.order_matters(whole, {name: np.zeros(4) for name in "abc"})
+    assert not gradient_weights.order_matters(whole, {name: np.ones(4) * (1 + 1e-6) for name in "abc"})
     assert noise == 0.0, "a loss that depends on the order of samples shows no rounding"
 
 
 def test_values_that_are_not_finite_fit_nothing() -> None:
-    made = numbers.fit({"w": np.array([np.nan, 1.0])}, [{"w": np.ones(2)}])
+    made = gradient_weights.fit({"w": np.array([np.nan, 1.0])}, [{"w": np.ones(2)}])
     assert made.weights == (0.0,)
     assert made.off == {"w": float("inf")}
 

@@ -18,7 +18,7 @@ from ddpcheck.models.spec import Activation, Activity, Embedding, Head, Layer, L
 from ddpcheck.oracle import Oracle, is_exact
 from ddpcheck.oracle.hypotheses.auxiliary_terms import terms_of
 from ddpcheck.oracle.network import Shards, evaluate
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 from ddpcheck_implementations.faulty import base
 from ddpcheck_implementations.faulty.replicas import unusual_terms
 from ddpcheck_implementations.numpy_network import Network

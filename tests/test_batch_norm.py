@@ -10,8 +10,8 @@ import pytest
 from ddpcheck.contract import TYPICAL, Capabilities
 from ddpcheck.job import Job
 from ddpcheck.oracle import Oracle
-from ddpcheck.oracle.rounding import Value
-from ddpcheck.values import Array
+from ddpcheck.oracle.bounded_values import Value
+from ddpcheck.seeded_values import Array
 from ddpcheck_properties.replicas import batch_norm_local
 from ddpcheck_properties.replicas.batch_norm import gradient_jobs
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 from ddpcheck_implementations.data_parallel.buckets import Bucket, lay_out
 
 MIB = 1 << 20

@@ -12,12 +12,12 @@ from ddpcheck.diagnosis import Evidence, likely_causes
 from ddpcheck.diagnosis.lost_precision import as_bfloat16, as_float16
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.oracle import Contributions, ExpectedArray
+from ddpcheck.oracle.bounded_values import Value
 from ddpcheck.oracle.history import History
 from ddpcheck.oracle.hypotheses.updates import Update
 from ddpcheck.oracle.optimizer import Optimizer
-from ddpcheck.oracle.rounding import Value
 from ddpcheck.oracle.statistics import Tracked
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 from ddpcheck.verdict import Finding
 from ddpcheck_properties.replicas.comparison import compare_arrays
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 import ddpcheck_properties
 from ddpcheck.cli import COMMANDS, faults, main
-from ddpcheck.run import Settings
+from ddpcheck.running.check_runner import Settings
 from ddpcheck.running.fault_runs import judged
 from ddpcheck.running.profiles import PROFILES, profile_named
 from ddpcheck.storage.results import Results

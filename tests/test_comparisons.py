@@ -15,11 +15,11 @@ from socket_ranks import on_ranks
 from ddpcheck.launchers.base import Launched
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.ranks.channel import Listener
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 from ddpcheck_benchmarks import compare_all_reduce, compare_steps
-from ddpcheck_benchmarks.compared import MAKERS, MEMORY, Compared, of_memory, plain
+from ddpcheck_benchmarks.alternating_programs import Program, calls, started, take_part
+from ddpcheck_benchmarks.comparable_all_reduces import MAKERS, MEMORY, Compared, of_memory, plain
 from ddpcheck_benchmarks.contenders import of_python
-from ddpcheck_benchmarks.taking_turns import Program, calls, started, take_part
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
 
 

@@ -18,7 +18,7 @@ from ddpcheck import Adapter
 from ddpcheck.cli import main
 from ddpcheck.contract import CONTRACT, GROUPS, TYPICAL, Capabilities, promises_of
 from ddpcheck.contract.validation import problems_of_adapter
-from ddpcheck.run import Settings, run_checks
+from ddpcheck.running.check_runner import Settings, run_checks
 from ddpcheck.running.profiles import PROFILES
 
 FROZEN = Path(__file__).parent / "contract_1"

@@ -13,7 +13,7 @@ from socket_ranks import on_ranks
 from ddpcheck.contract.adapter import Batch
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.models.spec import BatchNorm, Linear, ModelSpec, mlp
-from ddpcheck.values import Array, key_of, numbers
+from ddpcheck.seeded_values import Array, key_of, numbers
 from ddpcheck_implementations.data_parallel import numpy_facets
 from ddpcheck_implementations.data_parallel.flat import FlatBuffer
 from ddpcheck_implementations.data_parallel.replica import DataParallel

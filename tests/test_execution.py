@@ -12,12 +12,12 @@ import pytest
 from ddpcheck import Facets, Job, ModelSpec
 from ddpcheck.contract.names import COLLECTIVE_DTYPES
 from ddpcheck.execution import Execution
-from ddpcheck.execution.layouts import laid_out
+from ddpcheck.execution.memory_layouts import laid_out
 from ddpcheck.execution.runners import RUNNERS
 from ddpcheck.job import DataSpec, Layout, MeasureSteps, Observe, Operation, Resume, Save, Step, TensorSpec
 from ddpcheck.models.spec import Linear
 from ddpcheck.numerics import same_bits
-from ddpcheck.values import overwritten
+from ddpcheck.seeded_values import overwritten
 
 FROZEN = ModelSpec((Linear("fc", 1, 1, frozen=True),))
 STEPS = MeasureSteps(((0,),), warmups=0, iterations=1)

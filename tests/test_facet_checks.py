@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import sessions
 from chosen_faults import chosen, some
-from told_parameters import NUMBERS, PARAMETERS, tells_parameters
+from expected_parameters import NUMBERS, PARAMETERS, tells_parameters
 
 from ddpcheck.checks import Check, missing
 from ddpcheck.job import AllReduce, TensorSpec

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ddpcheck.contract.adapter import Adapter
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 from ddpcheck_implementations.faulty.engine import circumstances as at
 from ddpcheck_implementations.faulty.engine import collective_effects as effects
 from ddpcheck_implementations.faulty.engine import collectives as calls

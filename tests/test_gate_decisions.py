@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ddpcheck.contract import TYPICAL, Capabilities
+from ddpcheck.seeded_values import Array
 from ddpcheck.storage.files import UnreadableFile
 from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.trace import Record as Recorded
-from ddpcheck.values import Array
 from ddpcheck_benchmarks.gate.command import command
 from ddpcheck_benchmarks.gate.course import Progress, _launch_until
 from ddpcheck_benchmarks.gate.decision import BASE, HEAD, Design

@@ -19,11 +19,11 @@ from ddpcheck.launchers import mpi
 from ddpcheck.launchers.agent import Agent
 from ddpcheck.launchers.base import Launched
 from ddpcheck.launchers.mpi import Mpi, Mpiexec, find_mpi
-from ddpcheck.launchers.pids import processes_under
 from ddpcheck.launchers.ports import reserve_port
+from ddpcheck.launchers.process_handles import processes_under
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.launchers.torchrun import Torchrun
-from ddpcheck.ranks.strangers import listening
+from ddpcheck.ranks.foreign_clients import listening
 from ddpcheck.verdict import Finding
 
 HERE = Path(__file__).parent

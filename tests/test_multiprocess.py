@@ -16,10 +16,10 @@ import pytest
 from ddpcheck import Job, Multiprocessing, Session, StartFailed, expect
 from ddpcheck.causes import Cause, lifecycle
 from ddpcheck.job import AllReduce, Kill, TensorSpec
+from ddpcheck.launchers.failing_rank_program import CONSEQUENCE, ROOT_CAUSE, ROOT_STATUS, run_trial
 from ddpcheck.launchers.multiprocess import Method
-from ddpcheck.launchers.pids import processes_under
+from ddpcheck.launchers.process_handles import processes_under
 from ddpcheck.launchers.processes import Processes
-from ddpcheck.launchers.trial import CONSEQUENCE, ROOT_CAUSE, ROOT_STATUS, run_trial
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.faulty import faults
 

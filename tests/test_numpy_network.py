@@ -10,7 +10,7 @@ import pytest
 
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
-from ddpcheck.values import Array, key_of, numbers
+from ddpcheck.seeded_values import Array, key_of, numbers
 from ddpcheck_implementations.numpy_network import Network, make_optimizer
 from ddpcheck_implementations.numpy_network.layers import Relu
 

@@ -11,7 +11,7 @@ import socket_ranks
 from rank_arrays import REDUCED, of_rank, same_bits
 from socket_ranks import on_ranks
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
 from ddpcheck_implementations.numpy_sockets.connections.socket_options import UNDER_WAY_BYTES, set_options
 from ddpcheck_implementations.numpy_sockets.shared_memory.mapping import KEPT

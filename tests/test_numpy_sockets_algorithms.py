@@ -9,7 +9,7 @@ import pytest
 from rank_arrays import REDUCED, of_rank, same_bits
 from socket_ranks import on_ranks
 
-from ddpcheck.values import Array, key_of, numbers
+from ddpcheck.seeded_values import Array, key_of, numbers
 from ddpcheck_implementations.numpy_sockets.algorithms.choice import ALGORITHMS, Way
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
 

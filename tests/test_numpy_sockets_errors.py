@@ -16,7 +16,7 @@ import socket_ranks
 from socket_ranks import LIMIT, on_ranks, outcomes_of
 
 from ddpcheck.launchers.ports import reserve_port
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
 from ddpcheck_implementations.numpy_sockets.errors import CommunicationError, Mismatch, PeerLost
 

@@ -12,7 +12,7 @@ from rank_arrays import REDUCED, of_rank, same_bits
 from socket_ranks import on_ranks, outcomes_of
 
 from ddpcheck.execution.sockets import sent_by_connection
-from ddpcheck.values import Array, key_of, numbers
+from ddpcheck.seeded_values import Array, key_of, numbers
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
 from ddpcheck_implementations.numpy_sockets.connections.peer import Peer
 from ddpcheck_implementations.numpy_sockets.connections.wire_format import DTYPES, HEADER_BYTES

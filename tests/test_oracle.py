@@ -17,11 +17,18 @@ from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec,
 from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
 from ddpcheck.oracle import Contributions, Oracle
 from ddpcheck.oracle.autodiff import gradients
-from ddpcheck.oracle.fused import affine, cross_entropy, cross_entropy_majorant, scaled, squared_distance, tanh_majorant
+from ddpcheck.oracle.autograd_nodes import (
+    affine,
+    cross_entropy,
+    cross_entropy_majorant,
+    scaled,
+    squared_distance,
+    tanh_majorant,
+)
 from ddpcheck.oracle.history import Accumulated
 from ddpcheck.oracle.hypotheses.passes import Pass
 from ddpcheck.oracle.network import Shards, evaluate
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 from ddpcheck_properties.explicit_examples import window
 from ddpcheck_properties.strategies import branching, shards, training_job
 

@@ -11,7 +11,7 @@ from oracle_jobs import PROMISED, job_model, moments, one_backward
 from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.models.spec import mlp
 from ddpcheck.oracle import Oracle
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 from ddpcheck_properties.strategies import shards, training_job
 
 

@@ -12,7 +12,7 @@ from ddpcheck.job import Backward, Observe, Operation, OptimizerSpec, Step, Zero
 from ddpcheck.models.spec import Linear, ModelSpec, mlp
 from ddpcheck.oracle import is_exact
 from ddpcheck.oracle.exactness import SIGNIFICAND, largest_integer, reciprocal_is_exact
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 from ddpcheck_properties.strategies import shards, training_job
 
 

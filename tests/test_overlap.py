@@ -15,7 +15,7 @@ from ddpcheck.contract.adapter import Batch
 from ddpcheck.contract.extras import Timed
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.models.spec import BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
-from ddpcheck.values import Array, key_of, numbers
+from ddpcheck.seeded_values import Array, key_of, numbers
 from ddpcheck_implementations.data_parallel import EngineSettings, numpy_facets
 from ddpcheck_implementations.data_parallel.overlap import Choice, CommunicationThread
 from ddpcheck_implementations.data_parallel.replica import DataParallel

@@ -11,10 +11,10 @@ from ddpcheck import Job, Session
 from ddpcheck.checks import law
 from ddpcheck.execution.sockets import sent_by_connection
 from ddpcheck.job import AllReduce, Attempt, Barrier, Close, Kill, Raise, TensorSpec
+from ddpcheck.launchers.failing_rank_program import CONSEQUENCE, ROOT_CAUSE, ROOT_STATUS, run_trial
 from ddpcheck.launchers.processes import Processes
-from ddpcheck.launchers.trial import CONSEQUENCE, ROOT_CAUSE, ROOT_STATUS, run_trial
 from ddpcheck.operations.probes import Leave, OnRanks, Sent
-from ddpcheck.run import run_check
+from ddpcheck.running.check_runner import run_check
 from ddpcheck.verdict import CannotTell
 from ddpcheck_properties.wire.counts import by_itself, by_kernel
 

@@ -17,7 +17,7 @@ import pytest
 from ddpcheck import check_adapter
 from ddpcheck.causes import machine
 from ddpcheck.launchers import ports
-from ddpcheck.refusals import cause_of, refused
+from ddpcheck.refused_resources import cause_of, refused
 from ddpcheck.verdict import Verdict
 
 DENIED = """

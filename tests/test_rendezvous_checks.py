@@ -16,9 +16,9 @@ from ddpcheck.contract.rank_context import rank_context
 from ddpcheck.execution.short_reads import cut_reads, reads_cut, whole_reads
 from ddpcheck.job import AllGather, Barrier, Operation, ShortReads, Start, TensorSpec
 from ddpcheck.launchers.attached import Attached
+from ddpcheck.ranks.foreign_clients import Strangers, listening
 from ddpcheck.ranks.simulated_hosts import tell_hosts
-from ddpcheck.ranks.strangers import Strangers, listening
-from ddpcheck.run import Settings
+from ddpcheck.running.check_runner import Settings
 from ddpcheck.storage.replay import described
 from ddpcheck.trace import StartReport
 from ddpcheck_implementations.faulty import PlainReplica

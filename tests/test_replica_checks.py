@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import sessions
 from chosen_faults import chosen, some
+from expected_parameters import tells_parameters
 from in_threads import ThreadCollectives, ThreadedSession
-from told_parameters import tells_parameters
 
 from ddpcheck.checks import Check, missing
 from ddpcheck.contract import Capabilities
@@ -22,7 +22,7 @@ from ddpcheck.job import OptimizerSpec
 from ddpcheck.models.spec import Linear, ModelSpec, Scale
 from ddpcheck.oracle import is_exact
 from ddpcheck.running.fault_runs import tells
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.faulty import PlainReplica, Registered, faults, unusual
 from ddpcheck_implementations.faulty.base import PROMISED, facets

@@ -11,11 +11,11 @@ from ddpcheck.contract import TYPICAL, Capabilities
 from ddpcheck.job import Backward, Job, Join, Observe, Operation, OptimizerSpec, Remeasure, SetTrainable, Step
 from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.oracle import Oracle
-from ddpcheck.values import Array
-from ddpcheck_properties.replicas.averages import averaging_job
+from ddpcheck.seeded_values import Array
 from ddpcheck_properties.replicas.broken_backwards import broken
 from ddpcheck_properties.replicas.joining import joining
-from ddpcheck_properties.replicas.skipping import overflow, poisoned
+from ddpcheck_properties.replicas.parameter_averages import averaging_job
+from ddpcheck_properties.replicas.skipped_steps import overflow, poisoned
 from ddpcheck_properties.replicas.trajectories import unfreezing
 
 CONSTANT = ModelSpec((Linear("fc1", 3, 2),), loss="linear")

@@ -15,7 +15,7 @@ from ddpcheck.job import Backward, Job, Observe, ZeroGrad
 from ddpcheck.models.spec import ModelSpec, mlp
 from ddpcheck.oracle import Oracle, is_exact
 from ddpcheck.oracle.network import evaluate
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 from ddpcheck_implementations.numpy_network import Network
 from ddpcheck_properties.replicas.sample_weights import accumulated, masked, weighted_steps
 from ddpcheck_properties.strategies import shards, training_job

@@ -13,7 +13,7 @@ from ddpcheck_implementations.data_parallel import (
     aggregate_metrics,
 )
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
-from ddpcheck_properties.samplers.judges import may_be_chance
+from ddpcheck_properties.samplers.comparison import may_be_chance
 
 
 @pytest.mark.parametrize("length", [0, 1, 2, 3, 7, 9])

@@ -17,8 +17,8 @@ from ddpcheck.audit.evidence import Evidence, RunSeen, StepSeen
 from ddpcheck.causes import ranks
 from ddpcheck.contract import TYPICAL
 from ddpcheck.storage import forms
+from ddpcheck.storage.dataclass_json import to_plain
 from ddpcheck.storage.json_schema import document
-from ddpcheck.storage.plain import to_plain
 from ddpcheck.storage.results import Failure, Results
 from ddpcheck_properties import strategies
 

@@ -16,13 +16,13 @@ from ddpcheck.contract.validation import problems_of_adapter
 from ddpcheck.execution import ContractBroken, Execution
 from ddpcheck.job import Score
 from ddpcheck.oracle.scores import allowed, score_of
-from ddpcheck.storage.plain import from_plain, to_plain
+from ddpcheck.seeded_values import Array
+from ddpcheck.storage.dataclass_json import from_plain, to_plain
 from ddpcheck.trace import Record
-from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.data_parallel.scores import compute_score
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
-from ddpcheck_properties.metrics.score_judges import as_of_one_process, equal, no_number
+from ddpcheck_properties.metrics.score_comparison import as_of_one_process, equal, no_number
 
 NAMES = sorted(SCORES)
 GUESSES, LABELS = np.array([0, 0, 1, 2, 0]), np.array([0, 1, 1, 0, 0])

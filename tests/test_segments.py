@@ -17,8 +17,8 @@ from ddpcheck import Job, Session
 from ddpcheck.job import Barrier
 from ddpcheck.launchers import agent
 from ddpcheck.launchers.mpi import Mpiexec, find_mpi
-from ddpcheck.launchers.pids import processes_under
-from ddpcheck.launchers.segments import Segment, remove_segments, segments_of, segments_under
+from ddpcheck.launchers.mpi_segments import Segment, remove_segments, segments_of, segments_under
+from ddpcheck.launchers.process_handles import processes_under
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="what a process has mapped is told by /proc")
 needs_mpi = pytest.mark.skipif(
@@ -27,7 +27,7 @@ needs_mpi = pytest.mark.skipif(
 DRIVER = """
 import signal
 from ddpcheck import Session
-from ddpcheck.launchers.segments import segments_of
+from ddpcheck.launchers.mpi_segments import segments_of
 session = Session("numpy_mpi", 2)
 session.start()
 print(*session.pids, flush=True)

@@ -22,8 +22,8 @@ import sessions
 from ddpcheck import Job, Session, StartFailed, Trace, expect
 from ddpcheck.job import AllReduce, Barrier, Kill, Operation, Raise, Rounds, Sleep, TensorSpec
 from ddpcheck.launchers.attached import Attached
+from ddpcheck.launchers.fork_servers import Templates
 from ddpcheck.launchers.processes import Processes
-from ddpcheck.launchers.templates import Templates
 from ddpcheck.launchers.torchrun import Torchrun
 from ddpcheck.ranks import answers_and_hangs
 from ddpcheck.ranks.attaching import told_together

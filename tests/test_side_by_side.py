@@ -11,7 +11,7 @@ import minimal_adapter
 import pytest
 
 from ddpcheck.contract.adapter import Adapter
-from ddpcheck.run import Settings, run_items
+from ddpcheck.running.check_runner import Settings, run_items
 from ddpcheck.running.expected_failures import NOTHING_EXPECTED
 from ddpcheck.running.interleaving import side_by_side
 from ddpcheck.running.planning import Item, installed_checks, plan

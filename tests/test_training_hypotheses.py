@@ -15,7 +15,7 @@ from ddpcheck.job import OptimizerSpec, Train
 from ddpcheck_implementations.data_parallel.trainer import Trainer
 from ddpcheck_implementations.faulty.trainers import PROMISED, facets
 from ddpcheck_properties.training.drawn_runs import Run, run_job
-from ddpcheck_properties.training.ends import why_it_ends_elsewhere
+from ddpcheck_properties.training.final_state import why_it_ends_elsewhere
 from ddpcheck_properties.training.hypotheses.emulation import emulate
 from ddpcheck_properties.training.hypotheses.rules import Rules
 from ddpcheck_properties.training.hypotheses.some_steps import _wrong

@@ -15,7 +15,7 @@ from ddpcheck.job import AllReduce, TensorSpec
 from ddpcheck.launchers.mpi import find_mpi
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.operations.probes import Sent
-from ddpcheck.run import run_check
+from ddpcheck.running.check_runner import run_check
 from ddpcheck.trace import RankTrace, Record, Trace
 from ddpcheck.verdict import CannotTell, Finding
 from ddpcheck_implementations.faulty.collectives import over_mpi, wasteful

@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 from chosen_faults import EVERY
 
 from ddpcheck.levels import Level
-from ddpcheck.run import Settings, run_checks
+from ddpcheck.running.check_runner import Settings, run_checks
 from ddpcheck.running.failure_groups import alike, known_by
 from ddpcheck.running.profiles import Profile
 from ddpcheck.verdict import Verdict

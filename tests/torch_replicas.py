@@ -15,7 +15,7 @@ from ddpcheck.models.spec import ModelSpec  # noqa: E402
 from ddpcheck.pytorch.auxiliary_terms import loss_of_model  # noqa: E402
 from ddpcheck.pytorch.model import build_model  # noqa: E402
 from ddpcheck.pytorch.replica import Hooks, TorchReplica  # noqa: E402
-from ddpcheck.values import Array  # noqa: E402
+from ddpcheck.seeded_values import Array  # noqa: E402
 
 Named = Mapping[str, Array | None]
 

@@ -10,8 +10,8 @@ import click
 from rich.console import Console
 
 from ddpcheck.cli.exit_status import ExitStatus, status_of
-from ddpcheck.cli.numbers import COUNT, RANKS, SEED, Finite
-from ddpcheck.cli.numbers import world_sizes as sizes_option
+from ddpcheck.cli.number_options import COUNT, RANKS, SEED, Finite
+from ddpcheck.cli.number_options import world_sizes as sizes_option
 from ddpcheck.cli.options import console, usage_errors
 from ddpcheck.operations.measure import Collective
 from ddpcheck.running.adapter_lookup import known_adapters, resolve
@@ -19,13 +19,13 @@ from ddpcheck.running.suggestions import one_of
 
 from .cases import COLLECTIVES
 from .consistency import judged
+from .defaults import Scope
 from .display import Display
 from .hosts.link import Fabric
 from .hosts.network import unavailable as no_hosts
 from .machine import command_line
 from .plan import Wanted
 from .records import Results
-from .scope import Scope
 from .sizes import named
 from .sizes import sizes as sizes_of
 from .step_cases import MODELS

@@ -12,7 +12,7 @@ from ddpcheck.job import Job
 from ddpcheck.session import Session
 
 from .cases import Case
-from .effort import Effort
+from .iteration_count import Effort
 from .ranks_time import queue_share, slowest, spread, stamps, why
 from .records import Point, Results
 

@@ -3,10 +3,10 @@
 python -m ddpcheck_benchmarks.compare_all_reduce --world-size 2 --max-bytes 64MiB
 python -m ddpcheck_benchmarks.compare_all_reduce --mpi MPICH="/venvs/mpich/bin/mpiexec -n 2 /venvs/mpich/bin/python" --tuned
 
-float32, sum, in place, one thread for each rank. Each of those compared has processes of its own (contenders.py), which take
-turns (taking_turns.py). A turn is a burst of calls, from when the first rank begins until the last one ends; the order of turns
-is drawn anew each time. "memory" is no all-reduce: each rank reads and writes its part of all ranks' arrays, the least that an
-all-reduce must touch. An MPI's Python needs ddpcheck with its extra `mpi`.
+float32, sum, in place, one thread for each rank. Each of those compared has processes of its own (contenders.py),
+which take turns (alternating_programs.py). A turn is a burst of calls, from when the first rank begins until the last
+one ends; the order of turns is drawn anew each time. "memory" is no all-reduce: each rank reads and writes its part
+of all ranks' arrays, the least that an all-reduce must touch. An MPI's Python needs ddpcheck with its extra `mpi`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from .compared import MAKERS, MEMORY
+from .alternating_programs import Start, started
+from .comparable_all_reduces import MAKERS, MEMORY
 from .contenders import of_launcher, of_python
 from .sizes import size as size_of
-from .taking_turns import Start, started
 
 OURS = ("tcp", "unix", "shm", "shm, empty()")
 Times = dict[str, dict[int, list[float]]]

@@ -19,9 +19,9 @@ import numpy as np
 from ddpcheck.contract.rank_context import rank_context
 from ddpcheck.running.adapter_lookup import resolve
 
+from .paired_turns import in_turns
 from .sizes import named, sizes
 from .stats import interval
-from .turns import in_turns
 
 _BURST_SECONDS = 0.05
 _MOST_CALLS = 400

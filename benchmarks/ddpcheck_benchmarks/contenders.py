@@ -22,8 +22,8 @@ from ddpcheck.launchers.base import Launched
 from ddpcheck.launchers.multiprocess import fork
 from ddpcheck.launchers.processes import Processes
 
-from .compared import MAKERS, of_mpi
-from .taking_turns import Start, take_part
+from .alternating_programs import Start, take_part
+from .comparable_all_reduces import MAKERS, of_mpi
 
 _MPI = {"MPI": False, "MPI, tuned": True}
 _ALONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}

@@ -23,13 +23,13 @@ from ddpcheck.contract.rank_context import RankContext, rank_context
 from ddpcheck.execution.measuring import measured_collective, measured_steps, pattern
 from ddpcheck.operations.measure import MeasureCollective
 from ddpcheck.running.adapter_lookup import resolve
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
+from .paired_turns import in_turns
 from .ranks_time import Floats
 from .sizes import named
 from .stats import interval
 from .step_cases import StepCase
-from .turns import in_turns
 
 _SIZES = (4, 64 << 10, 25 << 20)
 _WARMUPS, _STEPS, _CALLS = 5, 20, 100

@@ -11,9 +11,9 @@ from ddpcheck.running.adapter_lookup import missing_modules, resolve
 
 from .cases import Case, cases, memory_needed
 from .collectives import Plan
-from .effort import Effort
 from .hosts.launcher import cannot_carry
 from .hosts.link import Fabric
+from .iteration_count import Effort
 from .machine import available_memory
 from .records import Results
 from .sizes import named

@@ -12,7 +12,7 @@ from ddpcheck.job import MeasureCollective
 from ddpcheck.session import Session
 from ddpcheck.trace import Trace
 
-from .effort import Effort
+from .iteration_count import Effort
 from .ranks_time import Floats, queue_share, slowest, spread, stamps, why
 from .records import Point, Results
 from .step_cases import BURSTS, StepCase

@@ -10,7 +10,6 @@ from ddpcheck.launchers.base import Launcher
 from ddpcheck.ranks.attaching import StartFailed
 from ddpcheck.session import Session
 
-from .allowance import Allowance
 from .cases import Case
 from .collectives import measure_collectives
 from .hosts.launcher import Hosts
@@ -19,6 +18,7 @@ from .plan import PlannedMeasurement, Wanted, places
 from .records import Point, Results
 from .step_cases import StepCase
 from .steps import measure_step
+from .time_budget import Allowance
 
 _DEADLINE = 300.0  # seconds for one Job: the largest messages on the most ranks take a while
 

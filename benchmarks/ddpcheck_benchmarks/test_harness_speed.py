@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ddpcheck.run import run_check
+from ddpcheck.running.check_runner import run_check
 from ddpcheck.session import Session
 from ddpcheck_properties.replicas import gradients, trajectories
 

@@ -21,8 +21,8 @@ from ddpcheck.storage.results import visible_cores
 from ddpcheck.trace import Trace
 
 from .cases import COLLECTIVES, cases
+from .defaults import Scope
 from .ranks_time import slowest, stamps, why
-from .scope import Scope
 from .sizes import named
 from .step_cases import StepCase
 

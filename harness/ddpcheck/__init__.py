@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .launchers.torchrun import Torchrun
     from .models.spec import ModelSpec, mlp
     from .ranks.attaching import StartFailed
-    from .run import check_adapter, run_checks
+    from .running.check_runner import check_adapter, run_checks
     from .session import Session
     from .testing import parametrize_with_checks
     from .trace import RankTrace, Trace

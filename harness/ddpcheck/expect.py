@@ -16,8 +16,8 @@ from .causes import Cause, ranks, replicas
 from .causes.cause import Given, as_causes
 from .diagnosis import Evidence, likely_causes
 from .numerics import different_bits, same_bits
+from .seeded_values import Array
 from .trace import IMPORTING, RankTrace, Trace
-from .values import Array
 from .verdict import Diagnosis, Finding
 
 NO_EVIDENCE = Evidence()

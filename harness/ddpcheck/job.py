@@ -1,6 +1,6 @@
 """A Job: the work of all ranks. Immutable, framework-neutral, and a file that can be replayed.
 
-A Job holds declarations and seeds, never arrays: ranks and oracle make the same numbers from them (values.py). Every rank
+A Job holds declarations and seeds, never arrays: ranks and oracle make the same numbers from them (seeded_values.py). Every rank
 gets different numbers, unless a check says otherwise on purpose. Ranks run the operations in order; what an operation
 yields goes into the Trace under the operation's position.
 """
@@ -16,8 +16,8 @@ from .operations import *  # noqa: F403  # as its __all__ says: who has a Job ne
 from .operations import DataSpec, Operation, OptimizerSpec, Start
 from .operations.validation import misfits
 from .operations.windows import windows_that_do_not_fit
-from .storage.plain import from_plain, plain, to_plain
-from .values import Array, Kind, key_of
+from .seeded_values import Array, Kind, key_of
+from .storage.dataclass_json import from_plain, plain, to_plain
 
 __all__ = ["Job"]
 __all__ += operations.__all__

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .values import Array
+from .seeded_values import Array
 
 _BFLOAT16 = 2.0**-8  # NumPy has no such dtype
 LARGEST = {"float16": 65504.0, "bfloat16": 2.0**128 * (1 - 2.0**-8)}

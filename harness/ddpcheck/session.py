@@ -23,19 +23,19 @@ from .contract.narrowing import watched, withdrawn
 from .contract.needs import Need
 from .job import Job
 from .launchers.base import Launcher, OverTcp
+from .launchers.failing_rank_program import Trial, run_trial
+from .launchers.fork_servers import Templates
 from .launchers.multiprocess import Multiprocessing
 from .launchers.processes import Processes
-from .launchers.templates import Templates
-from .launchers.trial import Trial, run_trial
 from .levels import Level, at_level
 from .ranks.answers_and_hangs import gathered
 from .ranks.attaching import StartFailed
-from .ranks.hard_start import LEAST_SECONDS, HardStart, of_neighbours
-from .ranks.interpreter import Interpreter
-from .ranks.strangers import Strangers
+from .ranks.foreign_clients import Strangers
+from .ranks.rank_interpreter import Interpreter
+from .ranks.start_conditions import LEAST_SECONDS, HardStart, of_neighbours
 from .ranks.world import LaunchedRanks
 from .running.adapter_lookup import reference_of, resolve
-from .storage.plain import to_json
+from .storage.dataclass_json import to_json
 from .trace import RankTrace, Trace
 from .verdict import CannotTell, Diagnosis, Refused
 
@@ -280,7 +280,7 @@ class Session:
 
     def trial(self, failing: int, later: float, *, killed: bool = False) -> Trial:
         """Let the launcher start another program, of which one rank fails, or is killed, and the others `later` seconds
-        after (launchers/trial.py). CannotTell if it cannot.
+        after (launchers/failing_rank_program.py). CannotTell if it cannot.
         """
         reason = self._launcher.unavailable()
         if reason is not None:

@@ -67,7 +67,7 @@ class Unread(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class RankTrace:
     """The record of one rank. wrong_form: of the array for which its outcome is invalid, if it is one. unread: of a
-    rank that hangs, if known. refused: the resource that the system refused where it raised (refusals.py).
+    rank that hangs, if known. refused: the resource that the system refused where it raised (refused_resources.py).
     """
 
     rank: int

@@ -37,13 +37,13 @@ from .execution.taken_ports import take_released_ports
 from .job import Job
 from .launchers.agent import SCRATCH
 from .launchers.leftovers import RUN, clock_ticks, end_leftovers
-from .launchers.pids import processes_under
-from .launchers.segments import remove_segments, segments_of
+from .launchers.mpi_segments import remove_segments, segments_of
+from .launchers.process_handles import processes_under
 from .operations.start import GATED, HOSTS, OWN_FOLDER, SHORT_READS, TAKEN_PORTS
 from .ranks.channel import CONTROL, SECRET, SECRET_FILE, Channel, ChannelClosed, connect
-from .ranks.interpreter import OURS, SAFE_PATH, search_here_last
+from .ranks.rank_interpreter import OURS, SAFE_PATH, search_here_last
 from .ranks.simulated_hosts import tell_hosts
-from .refusals import cause_of, refused
+from .refused_resources import cause_of, refused
 from .running.adapter_lookup import resolve
 from .storage import codec
 from .trace import MAKING, RankTrace, Unread, rank_to_plain

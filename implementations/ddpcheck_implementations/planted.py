@@ -16,7 +16,7 @@ import numpy as np
 
 from ddpcheck.contract.adapter import Adapter, Batch, Facets
 from ddpcheck.contract.rank_context import RankContext
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from . import numpy_sockets
 from .data_parallel import numpy_facets

@@ -18,7 +18,7 @@ from ddpcheck.pytorch.auxiliary_terms import loss_of_model
 from ddpcheck.pytorch.facets import device_of_backend
 from ddpcheck.pytorch.model import array_of, build_model, tensor_of
 from ddpcheck.pytorch.replica import make_optimizer
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 Batch = tuple[Tensor, Tensor, Tensor]
 """Inputs, targets, and the samples' numbers."""

@@ -32,7 +32,7 @@ from ddpcheck.job import (
     SendRecv,
     TensorSpec,
 )
-from ddpcheck.values import Kind
+from ddpcheck.seeded_values import Kind
 
 from .strategies import SEEDS, choice
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from ddpcheck.audit.asserting import Audited
 from ddpcheck.audit.conducting import conduct
-from ddpcheck.audit.runs import Request
+from ddpcheck.audit.script_runs import Request
 from ddpcheck.audit.verdicts import verdicts_of
 
 HERE = Path(__file__).parent

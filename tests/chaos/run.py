@@ -33,7 +33,7 @@ from chaos.injections import INJECTIONS, Injection, struck
 from chaos.victims import MARK
 from ddpcheck import Job, Session
 from ddpcheck.job import AllReduce, TensorSpec
-from ddpcheck.launchers.templates import Templates
+from ddpcheck.launchers.fork_servers import Templates
 
 SECONDS = DEADLINE + 15
 """A command ends within so many after the injection, besides the time that it takes of itself."""

@@ -9,7 +9,7 @@ from pathlib import Path
 MARK = "CHAOS_TRIAL"
 """The environment variable that all processes of a trial inherit."""
 
-_HELPERS = ("ddpcheck.launchers.template", "ddpcheck.launchers.parent", "multiprocessing.forkserver")
+_HELPERS = ("ddpcheck.launchers.fork_server", "ddpcheck.launchers.multiprocess_parent", "multiprocessing.forkserver")
 _ENGINES = ("bin/mpiexec", "hydra_pmi_proxy", "torch.distributed.run")
 _RANKS = ("ddpcheck.worker", "ddpcheck.training", "ddpcheck.audit", "ddpcheck_benchmarks", "multiprocessing.spawn")
 

@@ -10,7 +10,7 @@ from told import say, tell
 
 from ddpcheck.contract import Capabilities
 from ddpcheck.contract.adapter import Facets
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 from ddpcheck_implementations.faulty.engine import circumstances as at
 from ddpcheck_implementations.faulty.engine import collective_effects as effects
 from ddpcheck_implementations.faulty.engine import collectives as calls

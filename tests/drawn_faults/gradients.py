@@ -11,7 +11,7 @@ from history import Remembering, made_of, promised
 from told import tell
 
 from ddpcheck.contract.adapter import Facets
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 __all__ = ["CIRCUMSTANCES", "EFFECTS", "promised", "wrapped"]
 Call = dict[str, Any]

@@ -13,7 +13,7 @@ from ddpcheck.contract.adapter import Batch, Facets
 from ddpcheck.contract.names import ALL_MODEL_FEATURES
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.models.spec import ModelSpec
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 from ddpcheck_implementations.faulty.base import PROMISED, PlainReplica
 
 

@@ -11,7 +11,7 @@ from history import CIRCUMSTANCES, Remembering, made_of, promised
 from told import say
 
 from ddpcheck.contract.adapter import Batch, Facets
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 __all__ = ["CIRCUMSTANCES", "EFFECTS", "promised", "wrapped"]
 Right = Callable[..., Any]

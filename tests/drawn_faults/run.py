@@ -28,8 +28,8 @@ from adapters import FAMILIES, named
 from report import markdown
 from told import VARIABLE
 
-from ddpcheck.launchers.templates import Templates
-from ddpcheck.run import CheckRunner, Settings
+from ddpcheck.launchers.fork_servers import Templates
+from ddpcheck.running.check_runner import CheckRunner, Settings
 from ddpcheck.running.planning import installed_checks, plan
 from ddpcheck.running.profiles import profile_named
 from ddpcheck.verdict import Verdict

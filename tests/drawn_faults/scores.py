@@ -12,7 +12,7 @@ from told import say, tell
 
 from ddpcheck.contract import Capabilities
 from ddpcheck.contract.adapter import Facets
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 from ddpcheck_implementations.data_parallel.scores import compute_score
 
 Call = dict[str, Any]

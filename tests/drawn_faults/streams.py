@@ -10,7 +10,7 @@ from told import say, tell
 
 from ddpcheck.contract import Capabilities
 from ddpcheck.contract.adapter import Facets
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 Call = dict[str, Any]
 """One call: kind, own or common; count; seed, epoch, rank and world; start, how many of this kind came before in this epoch, and

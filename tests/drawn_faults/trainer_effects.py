@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ddpcheck.contract.adapter import Batch
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 from ddpcheck_implementations.data_parallel.checkpoint import Checkpoint
 
 Trainer = Any

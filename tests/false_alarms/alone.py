@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import argparse
 
-from ddpcheck.launchers.templates import Templates
-from ddpcheck.run import CheckRunner, Settings
+from ddpcheck.launchers.fork_servers import Templates
+from ddpcheck.running.check_runner import CheckRunner, Settings
 from ddpcheck.running.planning import RANKS_START, installed_checks, plan
 
 

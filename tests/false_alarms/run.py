@@ -25,9 +25,9 @@ from pathlib import Path
 from report import markdown
 
 from ddpcheck.job import Job
-from ddpcheck.launchers.templates import Templates
-from ddpcheck.run import run_check
+from ddpcheck.launchers.fork_servers import Templates
 from ddpcheck.running.adapter_lookup import known_adapters, reference_of
+from ddpcheck.running.check_runner import run_check
 from ddpcheck.running.fault_runs import installed_faults
 from ddpcheck.running.planning import installed_checks, plan
 from ddpcheck.running.profiles import profile_named

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from planted.faults_together import alone, fit_together, reference
 
-from ddpcheck.run import Settings, run_checks
+from ddpcheck.running.check_runner import Settings, run_checks
 from ddpcheck.running.failure_groups import alike, known_by
 from ddpcheck.running.profiles import Profile
 

@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ddpcheck.cli.files import AskedFiles
-from ddpcheck.cli.numbers import RANKS, SEED, Finite
+from ddpcheck.cli.number_options import RANKS, SEED, Finite
 from ddpcheck.cli.options import console, usage_errors
+from ddpcheck.cli.written_files import AskedFiles
 from ddpcheck.storage.files import UnwritableFile, write_whole
 
 from .course import Progress

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddpcheck.contract.adapter import Adapter
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from .decision import HEAD, confirm, differs, log_ratios, look, looks, seconds_apart
 from .launches import Pairing, Seen, Toss

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from .signed_rank import lower_bound, pseudo_median, upper_bound
 

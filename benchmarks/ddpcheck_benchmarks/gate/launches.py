@@ -12,8 +12,8 @@ import numpy as np
 from ddpcheck import expect
 from ddpcheck.contract.adapter import Adapter
 from ddpcheck.ranks.attaching import StartFailed
+from ddpcheck.seeded_values import Array
 from ddpcheck.session import Session
-from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 
 from .side import Side, Unusable

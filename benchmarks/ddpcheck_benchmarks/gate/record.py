@@ -11,9 +11,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from ddpcheck.seeded_values import Array
 from ddpcheck.storage.files import UnreadableFile, whole
 from ddpcheck.storage.results import Environment
-from ddpcheck.values import Array
 
 from .decision import Design
 from .launches import Seen

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from .decision import BASE, HEAD, Decision, Look, burst_times, decide, differs, log_ratios, look, seconds_apart
 from .record import Record

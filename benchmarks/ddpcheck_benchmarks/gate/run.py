@@ -11,7 +11,7 @@ from typing import Any
 
 from ddpcheck.cli.exit_status import status_of
 from ddpcheck.contract import Capabilities, Traffic
-from ddpcheck.ranks.interpreter import Interpreter
+from ddpcheck.ranks.rank_interpreter import Interpreter
 from ddpcheck.running.adapter_lookup import missing_modules, resolve
 
 from .course import Progress, measure, places_of

@@ -13,7 +13,7 @@ from typing import Any
 
 import ddpcheck
 from ddpcheck.job import Job
-from ddpcheck.ranks.interpreter import Interpreter
+from ddpcheck.ranks.rank_interpreter import Interpreter
 
 _LOOK_WITHIN = 120.0
 

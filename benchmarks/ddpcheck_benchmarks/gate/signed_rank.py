@@ -12,7 +12,7 @@ import functools
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 
 @functools.cache

@@ -14,8 +14,8 @@ from ddpcheck.job import DataSpec, Job, OptimizerSpec
 from ddpcheck.models.spec import ModelSpec, mlp
 from ddpcheck.operations.measure import Collective, MeasureCollective, MeasureSteps
 from ddpcheck.running.suggestions import one_of
+from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
-from ddpcheck.values import Array
 
 from ..sizes import size as size_of
 

@@ -12,7 +12,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from ddpcheck.cli.numbers import Finite
+from ddpcheck.cli.number_options import Finite
 from ddpcheck.cli.options import console, usage_errors
 from ddpcheck.running.suggestions import one_of
 from ddpcheck.storage.files import write_whole

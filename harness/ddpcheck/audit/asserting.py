@@ -9,7 +9,7 @@ from ..verdict import Verdict
 from .conducting import conduct
 from .evidence import Evidence
 from .page import page
-from .runs import Request
+from .script_runs import Request
 from .verdicts import verdicts_of
 
 

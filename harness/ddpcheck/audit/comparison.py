@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..values import Array
-from . import numbers
+from ..seeded_values import Array
+from . import gradient_weights
 from .evidence import Evidence, RunSeen, StepSeen
 from .journal import Event, Journaled
-from .runs import Ended, Request
+from .script_runs import Ended, Request
 
 Gradients = dict[str, Array]
 
@@ -44,24 +44,24 @@ def _compared(evidence: Evidence, folder: Path, step: int) -> StepSeen:
         reason = "the mirror run that measures rounding ended before"
     whole = _synced(one) if not reason else {}
     rounding = _synced(noise) if whole and not _misfits(evidence.mirrors["noise"], step) else {}
-    tolerance, relative = numbers.tolerances(whole, rounding, local or synced, event["precision"] or "float32")
-    v = [numbers.fit(each, local) for each in synced]
+    tolerance, relative = gradient_weights.tolerances(whole, rounding, local or synced, event["precision"] or "float32")
+    v = [gradient_weights.fit(each, local) for each in synced]
     by_parameter = {}
     off = _in(v[0].off, tolerance)
     for name in [name for name, value in off.items() if value > 1]:
-        by_parameter[name] = numbers.fit({name: synced[0][name]}, local).weights
+        by_parameter[name] = gradient_weights.fit({name: synced[0][name]}, local).weights
     made: dict[str, Any] = {
         "v": v[0].weights,
         "v_off": {name: value for name, value in off.items() if value > 1},
         "v_of_rank": tuple(each.weights for each in v),
-        "v_off_of_rank": tuple(numbers.worst(each.off, tolerance)[1] for each in v),
+        "v_off_of_rank": tuple(gradient_weights.worst(each.off, tolerance)[1] for each in v),
         "by_parameter": by_parameter,
         "noise": relative,
-        "order_matters": numbers.order_matters(whole, rounding),
+        "order_matters": gradient_weights.order_matters(whole, rounding),
     }
     if reason:
         return StepSeen(step, optimizer, reason, **made)
-    off_one = numbers.distances(synced[0], whole)
+    off_one = gradient_weights.distances(synced[0], whole)
     factor_one, factor_one_off = _factor(synced[0], whole, tolerance)
     weights, w_off = _weights(ranks, one, tolerance)
     made |= {
@@ -73,7 +73,7 @@ def _compared(evidence: Evidence, folder: Path, step: int) -> StepSeen:
         "w_off": w_off,
     }
     if every:
-        off_all = numbers.distances(synced[0], _synced(every))
+        off_all = gradient_weights.distances(synced[0], _synced(every))
         factor_all, factor_all_off = _factor(synced[0], _synced(every), tolerance)
         made |= {
             "off_all": {name: value for name, value in _in(off_all, tolerance).items() if value > 1},
@@ -156,17 +156,17 @@ def _weights(
         return (), float("inf")
     found, off = [], 0.0
     for number in range(count):
-        made = numbers.fit(_part(one, number), [_part(kept, number) for kept in ranks])
+        made = gradient_weights.fit(_part(one, number), [_part(kept, number) for kept in ranks])
         found.append(made.weights)
-        off = max(off, numbers.worst(made.off, tolerance)[1])
+        off = max(off, gradient_weights.worst(made.off, tolerance)[1])
     return tuple(found), off
 
 
 def _factor(got: Gradients, wanted: Gradients, tolerance: dict[str, float]) -> tuple[float, float]:
     """The factor in got = factor * wanted, and the worst distance that is left."""
-    made = numbers.fit(got, [wanted])
+    made = gradient_weights.fit(got, [wanted])
     factor = made.weights[0]
-    return factor, numbers.worst(made.off, tolerance)[1] / max(abs(factor), 1.0)
+    return factor, gradient_weights.worst(made.off, tolerance)[1] / max(abs(factor), 1.0)
 
 
 def _relative(off: dict[str, float], whole: Gradients) -> float:

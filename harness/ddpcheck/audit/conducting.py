@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..storage.results import visible_cores
 from .evidence import Evidence
-from .runs import Ended, Request, audited, mirror_run, mirrors_of, real_run, resumed_runs
+from .script_runs import Ended, Request, audited, mirror_run, mirrors_of, real_run, resumed_runs
 
 
 def conduct(request: Request, keep: Path | None = None, told: Callable[[str], None] = lambda text: None) -> Evidence:

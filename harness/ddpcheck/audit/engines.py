@@ -15,7 +15,7 @@ from ..launchers.processes import Processes
 
 if TYPE_CHECKING:
     from .evidence import Evidence
-    from .runs import Ended, Request
+    from .script_runs import Ended, Request
 
 
 @dataclass(frozen=True)

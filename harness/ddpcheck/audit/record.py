@@ -1,6 +1,6 @@
 """Runs a script with the recorder installed: python -m ddpcheck.audit.record train.py ARGS, or -m package.module ARGS.
 
-The parent starts it with DDPCHECK_AUDIT in the environment (run.py). The process ends as soon as enough has been seen.
+The parent starts it with DDPCHECK_AUDIT in the environment (recorded_process.py). It ends once enough has been seen.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .run import Run, RunSettings
+from .recorded_process import Run, RunSettings
 
 _INTENTIONS = ("no_sync", "SyncBatchNorm", "set_epoch", "DistributedSampler", "init_process_group")
 

@@ -14,13 +14,13 @@ from ..audit.conducting import conduct
 from ..audit.engines import engine_of
 from ..audit.evidence import SCHEMA, Evidence
 from ..audit.page import page, write_markdown
-from ..audit.runs import Request
+from ..audit.script_runs import Request
 from ..audit.verdicts import answer, verdicts_of
 from ..job import MOST_RANKS
 from ..storage.results import Results, save_junit
-from .files import AskedFiles
-from .numbers import SECONDS, Finite, Whole
+from .number_options import SECONDS, Finite, Whole
 from .options import at_terminal, console, usage_errors
+from .written_files import AskedFiles
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 

@@ -14,8 +14,8 @@ from rich.console import Console
 from ..checks import select
 from ..launchers.base import Launcher
 from ..levels import LEVELS, Level
-from ..run import Settings, run_items
 from ..running.adapter_lookup import UnusableAdapter, known_adapters
+from ..running.check_runner import Settings, run_items
 from ..running.expected_failures import Expectations
 from ..running.failure_files import FailureFiles
 from ..running.failure_groups import alike
@@ -28,12 +28,11 @@ from ..storage.results import Results, save_junit
 from ..verdict import Verdict
 from .exit_status import ExitStatus, status_of
 from .failures import Failures
-from .files import AskedFiles
-from .numbers import COUNT, SECONDS, SEED
-from .numbers import world_sizes as sizes_option
+from .number_options import COUNT, SECONDS, SEED
+from .number_options import world_sizes as sizes_option
 from .options import console, named_reasons, usage_errors, usual_sessions
 from .progress import Display
-from .show import (
+from .verdict_output import (
     oversubscribed,
     show_causes,
     show_not_covered,
@@ -42,6 +41,7 @@ from .show import (
     show_table,
     summary,
 )
+from .written_files import AskedFiles
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 

@@ -17,7 +17,7 @@ import click
 
 from ..launchers.ports import NoFreePort
 from ..printable import cut, printable
-from ..refusals import refused
+from ..refused_resources import refused
 from ..storage.files import UnreadableFile, UnwritableFile
 from .output import in_any_encoding, is_pipe, reader_is_gone, reader_watched
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from ..running.failure_groups import implies, known_by, said
 from ..verdict import Verdict
-from .show import show_briefly, show_failure
+from .verdict_output import show_briefly, show_failure
 
 _IN_FULL = 8
 """Causes of one adapter that are shown at length; later ones get a line each: nobody reads on."""

@@ -16,17 +16,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ..launchers.templates import Templates
-from ..run import Settings
+from ..launchers.fork_servers import Templates
+from ..running.check_runner import Settings
 from ..running.fault_runs import FaultOutcome, chosen, installed_faults, judged
 from ..running.profiles import PROFILES, profile_named
 from ..storage.files import write_whole
 from ..storage.results import Environment
 from .exit_status import ExitStatus, status_of
-from .files import AskedFiles
-from .numbers import SECONDS, SEED
+from .number_options import SECONDS, SEED
 from .options import at_terminal, console, usage_errors
-from .show import ranks, symbol
+from .verdict_output import ranks, symbol
+from .written_files import AskedFiles
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 

@@ -18,9 +18,9 @@ from ..grading.points import Grade, Hints, Submission, grades, read_weights
 from ..running.profiles import PROFILES
 from ..storage.files import write_whole
 from .exit_status import ExitStatus
-from .files import AskedFiles
-from .numbers import COUNT, SECONDS
+from .number_options import COUNT, SECONDS
 from .options import console, usage_errors
+from .written_files import AskedFiles
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 

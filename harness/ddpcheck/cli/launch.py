@@ -15,9 +15,9 @@ from ..launchers.base import Launcher
 from ..launchers.multiprocess import Multiprocessing
 from ..running.adapter_lookup import missing_modules, resolve
 from ..running.launcher_lookup import launcher_named
-from .numbers import RANKS, Whole
+from .launched_ranks import run_ranks
+from .number_options import RANKS, Whole
 from .options import usage_errors
-from .running import run_ranks
 
 _LAUNCHER_OF = {"torchrun": "torchrun", "mpirun": "mpiexec", "environment": "processes"}
 _ENGINE_OF = {launcher: engine for engine, launcher in _LAUNCHER_OF.items()}

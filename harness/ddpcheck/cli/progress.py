@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ..running.planning import Item
 from ..verdict import Verdict
 from .options import at_terminal
-from .show import ranks, summary
+from .verdict_output import ranks, summary
 
 _Place = tuple[str, int]  # an adapter's name and a world size
 

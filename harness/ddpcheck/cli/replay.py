@@ -10,8 +10,8 @@ import click
 from ..job import Job
 from ..launchers.base import Launcher
 from ..ranks.attaching import StartFailed
-from ..run import run_check
 from ..running.adapter_lookup import names_file, resolve
+from ..running.check_runner import run_check
 from ..running.failure_files import replay_command
 from ..running.launcher_lookup import installed_launchers, launcher_named
 from ..running.planning import installed_checks
@@ -19,9 +19,9 @@ from ..running.suggestions import one_of
 from ..standalone import FailedCheck, NoScript, write_script
 from ..storage.replay import ReplaySession, described
 from ..storage.results import Failure
-from .numbers import SECONDS
+from .number_options import SECONDS
 from .options import console, usage_errors
-from .show import ranks, show_failure, symbol
+from .verdict_output import ranks, show_failure, symbol
 
 
 @click.command("replay")

@@ -10,14 +10,14 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
-from ..launchers.templates import Templates
+from ..launchers.fork_servers import Templates
 from ..ranks.attaching import StartFailed
 from ..running.planning import RANKS_START, installed_checks
 from ..running.suggested_promises import Suggesting, Suggestion, as_source
-from .numbers import SECONDS
-from .numbers import world_sizes as sizes_option
+from .number_options import SECONDS
+from .number_options import world_sizes as sizes_option
 from .options import console, usage_errors
-from .show import symbol
+from .verdict_output import symbol
 
 
 @click.command("suggest")

@@ -12,14 +12,14 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from ..run import Settings
 from ..running.adapter_lookup import UnusableAdapter, known_adapters
+from ..running.check_runner import Settings
 from ..running.expected_failures import Expectations
 from ..running.planning import RANKS_START, installed_checks, plan
 from ..running.profiles import profile_named
 from ..verdict import Verdict
 from .check import exit_code, run_shown, show_all
-from .numbers import world_sizes as sizes_option
+from .number_options import world_sizes as sizes_option
 from .options import console, usage_errors, usual_sessions
 
 REFERENCES = ("numpy_sockets", "numpy_mpi", "torch_ddp")

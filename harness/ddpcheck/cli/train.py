@@ -14,9 +14,9 @@ from ..running.adapter_lookup import resolve
 from ..training.options import arguments_of, plan_of, plan_options
 from ..training.plan import TrainingPlan, UnusablePlan
 from ..training.program import check_request, explain, train
-from .numbers import RANKS
+from .launched_ranks import run_ranks
+from .number_options import RANKS
 from .options import usage_errors
-from .running import run_ranks
 
 
 @click.command("train")

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..launchers.base import Launcher
 from ..launchers.processes import Processes
-from ..values import Array
+from ..seeded_values import Array
 from . import Capabilities
 from .rank_context import RankContext
 from .trainer import Train

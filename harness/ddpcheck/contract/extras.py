@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from ..values import Array
+from ..seeded_values import Array
 from .adapter import Batch, Group
 
 

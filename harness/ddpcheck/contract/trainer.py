@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from ..values import Array
+from ..seeded_values import Array
 
 if TYPE_CHECKING:  # as in adapter.py
     from ..job import OptimizerSpec

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..causes import Cause, values
 from ..causes.cause import Given, as_causes
-from ..values import Array
+from ..seeded_values import Array
 from .lost_precision import narrowed, sent_as
 from .low_rank import low_rank
 from .offset import offset

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from ..causes import Cause, values
-from ..values import Array
+from ..seeded_values import Array
 
 Rounding = Callable[[Array], Array]
 _MATCHING = 0.9

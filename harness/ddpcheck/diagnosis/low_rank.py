@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..causes import Cause, values
-from ..values import Array
+from ..seeded_values import Array
 
 _ROUNDINGS = 8
 """Last bits of the largest element by which each element may be off."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..causes import Cause, values
-from ..values import Array
+from ..seeded_values import Array
 
 _TELLING = 4
 """Elements; fewer differ by the same number by chance."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..causes import Cause, values
 from ..numerics import LARGEST, different_bits, ulp_distance
-from ..values import Array
+from ..seeded_values import Array
 from .wrong_elements import elements
 
 _ALIKE = 2.0**-7

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..causes import Cause, values
-from ..values import Array
+from ..seeded_values import Array
 
 _AT_MOST = 1 / 64
 _SEEN = 8

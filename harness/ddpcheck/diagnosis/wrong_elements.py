@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..causes import Cause, Elements, values
-from ..values import Array
+from ..seeded_values import Array
 
 
 def elements(wrong: Array) -> Elements:

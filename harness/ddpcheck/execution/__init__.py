@@ -3,11 +3,11 @@
 This is the only place where the harness calls an implementation. Everything that comes back is validated here; all
 problems of one operation are raised together.
 
-    walk        one operation after the other, and the records
-    runners     the function of each operation: a new operation is entered there
-    here        this rank and this Job, as all of them know it
-    contract    whether results are allowed by the contract
-    measuring   calls that are timed
+    job_runner          one operation after the other, and the records
+    runners             the function of each operation: a new operation is entered there
+    rank_state          this rank and this Job, as all of them know it
+    result_validation   whether results are allowed by the contract
+    measuring           calls that are timed
 
 The rest are the runners, by facet.
 """

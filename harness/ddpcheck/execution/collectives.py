@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from .. import job as ops
-from ..values import Array, overwritten, poison, poison_like, unreceived
-from .layouts import laid_out, taken_back
+from ..seeded_values import Array, overwritten, poison, poison_like, unreceived
 from .measuring import measured_collective
+from .memory_layouts import laid_out, taken_back
 from .rank_state import RankState, Values
 from .result_validation import checked_array
 

@@ -14,7 +14,7 @@ from ..contract.adapter import Batch, Replica
 from ..job import OptimizerSpec
 from ..models.spec import Linear, ModelSpec, Scale
 from ..operations.probes import ProbeGradients
-from ..values import Array
+from ..seeded_values import Array
 from .measuring import pattern
 from .rank_state import RankState, Values
 from .result_validation import offered

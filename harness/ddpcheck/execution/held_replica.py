@@ -12,8 +12,8 @@ import numpy as np
 from ..contract.adapter import Batch, Facets, Replica
 from ..job import Job
 from ..models.spec import ModelSpec
+from ..seeded_values import Array, poison
 from ..trace import MAKING
-from ..values import Array, poison
 from .result_validation import Declared, offered
 
 _FEW_BYTES = 1 << 16

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..contract.adapter import Batch
 from ..operations.measure import MeasureCollective, MeasureSteps
-from ..values import Array
+from ..seeded_values import Array
 
 Counts = Callable[[], Mapping[str, int]] | None
 Call = Callable[[], Any]

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from .. import job as ops
-from ..launchers.segments import named_memory, remove_segments, still_named
+from ..launchers.mpi_segments import named_memory, remove_segments, still_named
 from ..operations.start import OWN_FOLDER
 from .process_resources import held, held_at_first, named_at_first
 from .rank_state import RankState, Values

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from ..launchers.segments import Segment, all_named_memory
+from ..launchers.mpi_segments import Segment, all_named_memory
 
 MEMORY = ("bytes", "objects")
 """Memory that the system does not count: bytes of arrays, and Python's small objects."""

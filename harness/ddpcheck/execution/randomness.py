@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import job as ops
-from ..values import Array
+from ..seeded_values import Array
 from .rank_state import RankState, Values
 from .result_validation import ContractBroken, offered
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from ..contract.adapter import Facets
 from ..job import Job, TensorSpec
-from ..launchers.segments import Segment
+from ..launchers.mpi_segments import Segment
+from ..seeded_values import Array, poison
 from ..trace import Record
-from ..values import Array, poison
 from .held_replica import HeldReplica
 from .result_validation import offered
 

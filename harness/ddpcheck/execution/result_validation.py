@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..models.spec import ModelSpec
+from ..seeded_values import Array
 from ..trace import WrongForm
-from ..values import Array
 
 T = TypeVar("T")
 

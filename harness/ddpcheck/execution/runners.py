@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import job as ops
-from . import calls, collectives, mishaps, randomness, replica, sampling, scoring, training
+from . import collectives, mishaps, randomness, repeated_calls, replica, sampling, scoring, training
 from .gradient_probe import probe_gradients
 from .process_resources import held
 from .process_settings import ProcessSettings, draw_from_all
@@ -73,7 +73,7 @@ RUNNERS: dict[type[ops.Operation], Callable[[RankState, Any], Values]] = {
     ops.Join: replica.join,
     ops.Remeasure: replica.remeasure,
     ops.MeasureSteps: replica.measure_steps,
-    ops.Calls: calls.calls,
+    ops.Calls: repeated_calls.calls,
     ops.AllReduce: collectives.all_reduce,
     ops.Wait: collectives.wait,
     ops.Broadcast: collectives.broadcast,

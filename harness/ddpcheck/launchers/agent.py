@@ -11,10 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from .base import Output, clean_environment
-from .pids import end_process, is_stopped, open_process, processes_under
+from .mpi_segments import Segment, remove_segments, segments_under
 from .ports import Port
+from .process_handles import end_process, is_stopped, open_process, processes_under
 from .processes import describe_exit
-from .segments import Segment, remove_segments, segments_under
 
 SCRATCH = "DDPCHECK_SCRATCH"
 """The environment variable that names an agent's own folder, for ranks that have lost their driver to remove."""

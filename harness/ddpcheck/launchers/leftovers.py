@@ -12,7 +12,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-from .pids import end_process, open_process
+from .process_handles import end_process, open_process
 
 RUN = "DDPCHECK_RUN"
 """The variable that marks all processes of one run of a program."""

@@ -1,6 +1,6 @@
 """Ranks that a parent process starts by Python's multiprocessing, as torch.multiprocessing.spawn or a forking script does it.
 
-The parent imports the adapter's module, and what it requires, before there are ranks (parent.py). So what a rank is like
+The parent imports the adapter's module, and what it requires, before there are ranks (multiprocess_parent.py). So a rank's state
 depends on the method:
 
 fork        It inherits all that the imports made: NumPy's global random state, the hash seed, open files, connections and locks.
@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from .base import Launched, Output, clean_environment
-from .parent import ENDED, KILL
-from .pids import is_stopped, processes_under
+from .multiprocess_parent import ENDED, KILL
 from .ports import meeting_place
+from .process_handles import is_stopped, processes_under
 from .processes import HASH_SEEDS, Children, describe_exit
 
 Method = Literal["fork", "spawn", "forkserver"]

@@ -4,7 +4,7 @@ Even ranks hash strings by another seed than odd ones, PYTHONHASHSEED=20 and 235
 through a set comes out in different orders on neighbours, and in the same in every run. (mpiexec and torchrun leave the seed to
 each interpreter, which draws one.)
 
-With `templates`, ranks of a Session are forked from pre-warmed processes, so restarts are fast (templates.py).
+With `templates`, ranks of a Session are forked from pre-warmed processes, so restarts are fast (fork_servers.py).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from .base import Launched, Output, clean_environment
-from .pids import end_group, is_stopped
 from .ports import Port, meeting_place
+from .process_handles import end_group, is_stopped
 
 if TYPE_CHECKING:  # a rank that starts needs none
-    from .templates import Templates
+    from .fork_servers import Templates
 
 HASH_SEEDS = ("20", "235")
 """A set of two usual names, {"weight", "bias"} or {"loss", "accuracy"}, has one order by the one and the other by the other."""

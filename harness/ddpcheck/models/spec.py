@@ -45,8 +45,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from ..storage.plain import plain
-from ..values import Array, Kind, key_of, numbers
+from ..seeded_values import Array, Kind, key_of, numbers
+from ..storage.dataclass_json import plain
 from .layers import Activation, Activity, BatchNorm, Delay, Embedding, Head, Layer, Linear, Scale
 
 __all__ = [

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from .calls import Calls
 from .collectives import AllGather, AllReduce, Barrier, Broadcast, ReduceScatter, SendRecv, Wait
 from .data import DataSpec, Layout, OptimizerSpec, PerRank, TensorSpec
 from .measure import MeasureCollective, MeasureSteps
 from .mishaps import Kill, Raise, Sleep
 from .probes import Attempt, Close, Leave, Left, Make, OnRanks, ProbeGradients, Rounds, Sent
 from .randomness import Disturb, Draw
+from .repeated_calls import Calls
 from .replica import (
     Backward,
     Clip,

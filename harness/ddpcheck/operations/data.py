@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from ..models.spec import ModelSpec
-from ..storage.plain import plain
-from ..values import Array, Kind, key_of, numbers
+from ..seeded_values import Array, Kind, key_of, numbers
+from ..storage.dataclass_json import plain
 
 PerRank = tuple[tuple[int, ...], ...]
 """One tuple of sample indices for each rank."""

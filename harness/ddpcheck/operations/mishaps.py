@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..storage.plain import plain
+from ..storage.dataclass_json import plain
 
 
 @plain

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeVar
 
-from ..storage.plain import plain
+from ..storage.dataclass_json import plain
 from .data import PerRank
 
 T = TypeVar("T")

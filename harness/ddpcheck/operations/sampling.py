@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..storage.plain import plain
+from ..storage.dataclass_json import plain
 
 
 @plain

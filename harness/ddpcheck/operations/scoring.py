@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from ..storage.plain import plain
-from ..values import Array, hashed, key_of, numbers
+from ..seeded_values import Array, hashed, key_of, numbers
+from ..storage.dataclass_json import plain
 from .data import PerRank
 
 OF_NUMBERS = frozenset({"rmse"})

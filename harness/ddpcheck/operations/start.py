@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..storage.plain import plain
+from ..storage.dataclass_json import plain
 
 GATED, SHORT_READS, HOSTS = "DDPCHECK_GATED", "DDPCHECK_SHORT_READS", "DDPCHECK_HOSTS"
 OWN_FOLDER, TAKEN_PORTS = "DDPCHECK_OWN_FOLDER", "DDPCHECK_TAKEN_PORTS"
@@ -20,7 +20,7 @@ class Start:
     """The ranks are started afresh for this Job.
 
     order: the ranks enter connect() one after the other; () lets them in at once. strangers: whoever listens is called by
-    programs that do not belong to the world (strangers.py). short_reads: as the operation ShortReads, from before
+    programs that do not belong to the world (foreign_clients.py). short_reads: as the operation ShortReads, from before
     connect() on. in_place: the world before is killed, and the new one meets where that did. neighbour: when the first rank
     waits for the others, another world of the adapter starts on this host, and is at work while this one is.
     hosts: ranks are told that so many of them are on each host (LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK), though they share one.

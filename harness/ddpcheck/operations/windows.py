@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..storage.plain import plain
+from ..storage.dataclass_json import plain
 from .replica import of_two_replicas
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from autograd.core import VJPNode, add_outgrads
 from autograd.tracer import isbox, new_box, toposort, trace_stack
 
-from ..values import Array
+from ..seeded_values import Array
 
 _TRACING = threading.Lock()
 """autograd counts the traces under way for the whole process: two threads would take them for nested ones."""

@@ -7,9 +7,9 @@ import numpy as np
 from ..contract import Capabilities
 from ..job import Job, PerRank
 from ..models.spec import BatchNorm, Linear
-from ..values import Array
+from ..seeded_values import Array
+from .bounded_values import Value, from_rank_zero
 from .network import Shards, owner
-from .rounding import Value, from_rank_zero
 
 
 class Case:

@@ -10,8 +10,8 @@ import numpy as np
 from ..causes import Cause
 from ..causes import updates as causes
 from ..numerics import gamma
-from ..values import Array
-from .rounding import Value, by_rank
+from ..seeded_values import Array
+from .bounded_values import Value, by_rank
 
 GUARD = 1e-6
 """Some divide by norm + 1e-6, so that a norm of 0 does no harm. The contract does not; the bound allows it."""

@@ -48,8 +48,8 @@ from ..job import (
 )
 from ..models.spec import Activation, Activity, BatchNorm, Embedding, Head, Linear, ModelSpec, Scale
 from ..numerics import unit_roundoff
-from .depth import widest
 from .network import owner
+from .rounding_count import widest
 
 SIGNIFICAND = {"float32": 24, "float64": 53}
 INPUT, PARAMETER = 2.0, 1.0  # the largest |value| of lattice data, and of initial lattice parameters

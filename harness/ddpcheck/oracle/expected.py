@@ -12,8 +12,8 @@ from ..causes import Cause
 from ..causes import updates as causes
 from ..diagnosis import Evidence
 from ..job import Operation
-from ..values import Array
-from .rounding import Value
+from ..seeded_values import Array
+from .bounded_values import Value
 
 Presence = Literal["there", "none", "either"]
 Alternatives = tuple[tuple[Cause, Array], ...]

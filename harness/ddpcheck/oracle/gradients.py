@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..values import Array
+from ..seeded_values import Array
+from .bounded_values import Value, combine, over_ranks
 from .case import Case
 from .clipping import Clip, clipped
 from .expected import Presence
 from .network import Shards
-from .rounding import Value, combine, over_ranks
 
 
 @dataclass(frozen=True, slots=True)

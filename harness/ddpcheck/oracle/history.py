@@ -10,14 +10,14 @@ import numpy as np
 
 from ..causes import Cause, gradients
 from ..diagnosis import Evidence
-from ..values import Array
+from ..seeded_values import Array
+from .bounded_values import by_rank
 from .clipping import Clip
 from .gradients import Gradient
 from .hypotheses.auxiliary_terms import Terms, terms_of
 from .hypotheses.contributions import Contributions
 from .hypotheses.passes import Pass
 from .hypotheses.sample_weights import SampleWeights
-from .rounding import by_rank
 
 _IN_TURN = 4
 """Of so many buffers in turn one may not be cleared."""

@@ -35,9 +35,9 @@ import numpy
 from autograd.tracer import getval
 
 from ..models.spec import BATCH_NORM_EPS, Activation, Activity, BatchNorm, Embedding, Head, Linear, ModelSpec, Scale
-from ..values import Array
+from ..seeded_values import Array
 from .autodiff import gradients
-from .fused import affine, cross_entropy, cross_entropy_majorant, scaled, squared_distance, tanh_majorant
+from .autograd_nodes import affine, cross_entropy, cross_entropy_majorant, scaled, squared_distance, tanh_majorant
 from .terms import Beside, flattened, penalties
 
 np: Any = autograd.numpy  # it fills itself with NumPy's names when imported, which type checkers cannot see

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from .bounded_values import Value
 from .case import Case
 from .expected import ExpectedArray, Origin, Presence
 from .gradients import Gradients
 from .history import Accumulated, History
-from .rounding import Value
 
 
 def gradients_shown(

@@ -18,8 +18,8 @@ import numpy as np
 
 from ..job import OptimizerSpec
 from ..numerics import gamma
-from ..values import Array
-from .rounding import Value, combine
+from ..seeded_values import Array
+from .bounded_values import Value, combine
 
 
 @dataclass

@@ -23,8 +23,9 @@ from .. import job as ops
 from ..contract import Capabilities
 from ..job import Job
 from ..operations.replica import of_two_replicas
-from ..values import Array
-from . import bounds
+from ..seeded_values import Array
+from . import rounding_bounds
+from .bounded_values import Value, combine
 from .case import Case
 from .clipping import global_norm
 from .expected import Alternatives, ExpectedArray, ExpectedOperation
@@ -37,8 +38,7 @@ from .hypotheses.sample_weights import losses_weighed_wrong
 from .hypotheses.updates import norms_gone_wrong
 from .network import evaluate, outputs
 from .observations import gradients_shown, tensors_shown
-from .rounding import Value, combine
-from .weights import Weights
+from .training_state import Weights
 
 _unbounded_is_no_error = np.errstate(over="ignore", invalid="ignore")
 """Bounds may grow past all numbers; they are infinite then."""
@@ -144,12 +144,12 @@ class Oracle:
         tensors = self.weights.tensors
         learned = {name: tensors[name] for name in self.learned}
         fixed = {name: value for name, value in tensors.items() if name not in learned}
-        forward = Pass(case.model, bounds.exact_parts(learned), bounds.exact_parts(fixed), shards)
+        forward = Pass(case.model, rounding_bounds.exact_parts(learned), rounding_bounds.exact_parts(fixed), shards)
         found = evaluate(case.model, forward.learned, forward.fixed, shards)
         losses: Array | None = None
         errors: dict[str, Array] = {}
         if self._bounded:
-            losses, errors = bounds.of_training(case.model, learned, fixed, shards, found)
+            losses, errors = rounding_bounds.of_training(case.model, learned, fixed, shards, found)
         used = {name: case.used(name, shards) for name in learned}
         self._gradients.add({name: Value(own, errors.get(name)) for name, own in found.gradients.items()}, used)
         inside = not op.sync or self._windows > 0
@@ -176,7 +176,7 @@ class Oracle:
 
     def _remeasure(self, op: ops.Remeasure) -> None:
         shards = replace(self.case.shards(op.samples), together=True)
-        exact = bounds.exact_parts(self.weights.tensors)
+        exact = rounding_bounds.exact_parts(self.weights.tensors)
         found = evaluate(self.case.model, {name: exact[name] for name in self.learned}, exact, shards)
         self.weights.remeasure(found, shards)
 
@@ -202,8 +202,8 @@ class Oracle:
     @_unbounded_is_no_error
     def _predict(self, op: ops.Predict) -> tuple[Value, ...]:
         shards, tensors = self.case.shards(op.samples, op.branches), self.weights.tensors
-        exact = outputs(self.case.model, bounds.exact_parts(tensors), shards)
-        errors = bounds.of_outputs(self.case.model, tensors, shards) if self._bounded else None
+        exact = outputs(self.case.model, rounding_bounds.exact_parts(tensors), shards)
+        errors = rounding_bounds.of_outputs(self.case.model, tensors, shards) if self._bounded else None
         return tuple(
             Value(exact[rank, :rows], None if errors is None else errors[rank, :rows])
             for rank, rows in enumerate(shards.counts)

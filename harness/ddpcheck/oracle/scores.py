@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..numerics import gamma
-from ..values import Array
+from ..seeded_values import Array
 
 
 def hits(outputs: Array, labels: Array) -> Array:

@@ -11,9 +11,9 @@ from ..causes import updates as causes
 from ..diagnosis import Evidence
 from ..models.spec import BATCH_NORM_MOMENTUM, BatchNorm
 from ..numerics import gamma
-from ..values import Array
+from ..seeded_values import Array
+from .bounded_values import Value, combine
 from .network import Evaluation, Shards
-from .rounding import Value, combine
 
 
 @dataclass(frozen=True, slots=True)

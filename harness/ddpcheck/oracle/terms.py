@@ -10,7 +10,7 @@ import autograd.numpy
 import numpy
 
 from ..models.spec import Linear, ModelSpec
-from ..values import Array
+from ..seeded_values import Array
 
 np: Any = autograd.numpy  # as in network.py
 

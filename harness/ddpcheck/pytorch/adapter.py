@@ -35,7 +35,7 @@ from ..job import OptimizerSpec
 from ..launchers.base import Launcher
 from ..launchers.processes import Processes
 from ..models.spec import ModelSpec
-from ..values import Array
+from ..seeded_values import Array
 
 if TYPE_CHECKING:
     import torch

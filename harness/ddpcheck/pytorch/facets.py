@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import DistributedSampler
 
 from ..contract.adapter import Group
-from ..values import Array
+from ..seeded_values import Array
 from .model import array_of, tensor_of
 from .version import torch_at_least
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from ..values import Array
+from ..seeded_values import Array
 
 Value = TypeVar("Value", Array, Array | None)
 

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from ..models import spec
 from ..models.spec import ModelSpec
-from ..values import Array
+from ..seeded_values import Array
 
 
 class Loss(Protocol):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..contract.adapter import Batch
 from ..contract.extras import BackwardBroken
 from ..job import OptimizerSpec
-from ..values import Array
+from ..seeded_values import Array
 from .gpu_streams import keep_busy, settled
 from .model import Loss, array_of, laid_out_like, tensor_of, tensor_sharing
 

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn import functional
 
-from ..values import Array
+from ..seeded_values import Array
 from .facets import device_of_backend
 from .model import tensor_of
 

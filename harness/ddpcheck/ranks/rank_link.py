@@ -16,8 +16,8 @@ from typing import Any
 from ..job import Job
 from ..launchers.base import Launched
 from ..launchers.leftovers import Inode
-from ..launchers.pids import end_process, is_stopped, open_process, queued
-from ..launchers.segments import Segment, remove_segments, segments_of
+from ..launchers.mpi_segments import Segment, remove_segments, segments_of
+from ..launchers.process_handles import end_process, is_stopped, open_process, queued
 from ..storage import codec
 from ..trace import RankTrace, Record, rank_from_plain
 from .channel import Channel, ChannelClosed

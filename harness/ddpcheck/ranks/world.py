@@ -15,15 +15,15 @@ from pathlib import Path
 from ..causes.machine import NO_FREE_PORT, NO_LOOPBACK
 from ..execution.files_of_job import scratch_of
 from ..launchers.base import Launched, Launcher
+from ..launchers.fork_servers import RANK_PROGRAM
 from ..launchers.leftovers import Inode, clock_ticks, end_leftovers
 from ..launchers.ports import NoFreePort, has_loopback
-from ..launchers.templates import RANK_PROGRAM
-from ..refusals import cause_of
+from ..refused_resources import cause_of
 from .attaching import StartFailed, all_connected, attached
 from .channel import CONTROL, SECRET, ChannelClosed, Listener
-from .hard_start import HardStart
-from .interpreter import OURS, SAFE_PATH, Interpreter
+from .rank_interpreter import OURS, SAFE_PATH, Interpreter
 from .rank_link import RankLink
+from .start_conditions import HardStart
 
 
 class LaunchedRanks:

@@ -1,1 +1,1 @@
-"""What a run consists of beside the road: adapters by name, the plan, the limits of hangs, groups of failures."""
+"""A run of checks: check_runner, adapters by name, the plan, the limits of hangs, groups of failures."""

@@ -13,11 +13,11 @@ from importlib.metadata import entry_points
 from typing import Any, Protocol
 
 from ..contract.adapter import Adapter
-from ..launchers.templates import Templates
+from ..launchers.fork_servers import Templates
 from ..levels import Level
-from ..run import CheckRunner, Settings
 from ..verdict import Diagnosis, Verdict
 from .adapter_lookup import reference_of
+from .check_runner import CheckRunner, Settings
 from .planning import RANKS_START, installed_checks, plan
 
 GROUP = "ddpcheck.faults"

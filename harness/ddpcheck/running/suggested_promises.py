@@ -14,12 +14,12 @@ from typing import Any, get_args
 
 from ..checks import Check, missing
 from ..contract.capabilities import FACETS, GROUP_OF, GROUPS, SENTENCES, Capabilities, promises_of
-from ..launchers.templates import Templates
+from ..launchers.fork_servers import Templates
 from ..ranks.attaching import StartFailed
-from ..run import run_check
 from ..session import Session
 from ..verdict import Verdict
 from .adapter_lookup import resolve
+from .check_runner import run_check
 
 _OPEN = (None, "undefined")
 """Values of a convention that promise nothing."""

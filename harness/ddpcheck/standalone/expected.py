@@ -7,8 +7,8 @@ from collections.abc import Set as AbstractSet
 import numpy as np
 
 from ..oracle import ExpectedArray
-from ..oracle.rounding import Value
-from ..values import Array
+from ..oracle.bounded_values import Value
+from ..seeded_values import Array
 from .literals import bound, literal
 from .text import Text
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..models.spec import ModelSpec
 from ..numerics import same_bits
-from ..values import Array
+from ..seeded_values import Array
 
 _WIDTH = 100
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..execution.process_resources import MANY
 from ..job import Calls, Close, Make, Rounds
-from ..operations.calls import PERIOD
+from ..operations.repeated_calls import PERIOD
 from .text import NoScript, Text
 
 Write = Callable[[Text, int, Any], None]

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..contract import Capabilities
 from ..job import Job, Layout, TensorSpec
-from ..values import Array, key_of, poison_like
+from ..seeded_values import Array, key_of, poison_like
 from .literals import listed, literal
 
 LITERAL_SIZE = 64

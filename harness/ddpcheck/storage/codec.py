@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..values import Array
+from ..seeded_values import Array
 
 _HEADER = struct.Struct("!I")
 _MARK = "__array__"

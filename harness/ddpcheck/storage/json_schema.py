@@ -1,6 +1,6 @@
 """JSON Schema (draft 2020-12) of declared types: what dataclasses and typed dictionaries look like in a file.
 
-Classes of storage/plain.py have a `kind` and leave out fields at their default; other dataclasses are written whole.
+Classes of storage/dataclass_json.py have a `kind` and leave out fields at their default; other dataclasses are written whole.
 """
 
 from __future__ import annotations

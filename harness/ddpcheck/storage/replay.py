@@ -9,10 +9,10 @@ import numpy as np
 
 from ..job import Job
 from ..launchers.base import Launcher
+from ..seeded_values import Array
 from ..session import Session
 from ..trace import RankTrace, Trace
-from ..values import Array
-from .plain import to_plain
+from .dataclass_json import to_plain
 
 _SHOWN = 8
 

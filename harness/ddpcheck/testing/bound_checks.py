@@ -11,10 +11,10 @@ import pytest
 
 from ..checks import select
 from ..contract.adapter import Adapter
-from ..launchers.templates import Templates
+from ..launchers.fork_servers import Templates
 from ..levels import LEVELS
-from ..run import CheckRunner, Settings
 from ..running.adapter_lookup import UnusableAdapter
+from ..running.check_runner import CheckRunner, Settings
 from ..running.expected_failures import Expectations
 from ..running.failure_files import FailureFiles, replay_command
 from ..running.planning import Item, installed_checks, plan

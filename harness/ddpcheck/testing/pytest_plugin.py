@@ -15,8 +15,8 @@ import pytest
 
 if TYPE_CHECKING:
     from ..audit.asserting import Audited
-    from ..launchers.templates import Templates
-    from ..run import CheckRunner
+    from ..launchers.fork_servers import Templates
+    from ..running.check_runner import CheckRunner
 
 if "ddpcheck_properties" not in sys.modules:  # pytest warns of a module that came before its rewriting
     pytest.register_assert_rewrite("ddpcheck_properties")
@@ -100,7 +100,7 @@ def ddp_audit() -> Callable[..., Audited]:
 @pytest.fixture(scope="session")
 def ddpcheck_templates() -> Iterator[Templates]:
     """From which the ranks of all adapters are forked."""
-    from ..launchers.templates import Templates
+    from ..launchers.fork_servers import Templates
 
     with Templates() as templates:
         yield templates

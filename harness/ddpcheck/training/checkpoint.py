@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..values import Array
+from ..seeded_values import Array
 from .plan import TrainingPlan
 from .ranks import TrainingFailed
 

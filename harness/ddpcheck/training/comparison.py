@@ -30,10 +30,10 @@ import numpy.typing as npt
 
 from ..causes import Cause, values
 from ..models.spec import Activation, ModelSpec
+from ..oracle.bounded_values import Value
 from ..oracle.network import Shards, evaluate, outputs
 from ..oracle.optimizer import Optimizer
-from ..oracle.rounding import Value
-from ..values import Array, key_of, numbers
+from ..seeded_values import Array, key_of, numbers
 from .datasets import DataSet, Samples
 from .display import percent
 from .plan import TrainingPlan, windows

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ..values import Array, hashed
+from ..seeded_values import Array, hashed
 
 _TEST_SHARE_OF_DIGITS = 5
 _UNSIGNED_BYTE = 0x08

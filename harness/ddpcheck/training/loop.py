@@ -23,7 +23,7 @@ from ..contract import Capabilities
 from ..contract.adapter import Batch, Facets, Replica, Sampler
 from ..job import OptimizerSpec
 from ..models.spec import ModelSpec
-from ..values import Array
+from ..seeded_values import Array
 from . import checkpoint as files
 from .checkpoint import Checkpoint
 from .datasets import DataSet, Samples

@@ -13,7 +13,7 @@ import click
 from ..contract.adapter import Adapter, Facets
 from ..contract.rank_context import RankContext, rank_context
 from ..contract.validation import causes_of_facets, problems_of_facets
-from ..launchers.pids import DRIVER, end_with_parent
+from ..launchers.process_handles import DRIVER, end_with_parent
 from ..running.adapter_lookup import UnusableAdapter, missing_modules, resolve
 from . import datasets
 from .comparison import compare

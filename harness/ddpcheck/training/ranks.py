@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..contract.adapter import AggregateMetrics
-from ..values import Array
+from ..seeded_values import Array
 
 _PIECE = 20
 """Bits of a fingerprint in one number: few enough for an implementation that aggregates in float32."""

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ..models.spec import Linear, ModelSpec
-from ..values import Array, key_of, numbers
+from ..seeded_values import Array, key_of, numbers
 
 
 def initial_values(model: ModelSpec, seed: int, rank: int) -> dict[str, Array]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ddpcheck.contract.adapter import Collectives
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 NAME = "checkpoint.npz"
 _WORD = np.dtype(np.int64)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ddpcheck.contract.adapter import Collectives, Facets
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from .metrics import aggregate_metrics
 from .sampler import DistributedSampler

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 
 class FlatBuffer:

@@ -26,7 +26,7 @@ import numpy as np
 
 from ddpcheck.contract.adapter import Batch, Collectives
 from ddpcheck.contract.extras import Span
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..numpy_network import Network, OnGradient, Optimizer
 from .buckets import Bucket, Empty, lay_out

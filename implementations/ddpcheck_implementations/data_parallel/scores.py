@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ddpcheck.contract.adapter import Collectives
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 
 def compute_score(

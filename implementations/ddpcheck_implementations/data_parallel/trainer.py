@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ddpcheck.contract.adapter import AggregateMetrics, Batch, Collectives, MakeSampler
 from ddpcheck.contract.trainer import TrainingRun, TrainingTask
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from .checkpoint import Checkpoint, read, share, write
 from .replica import DataParallel

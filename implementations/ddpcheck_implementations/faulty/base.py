@@ -15,7 +15,7 @@ from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.launchers.base import Launcher
 from ddpcheck.models.spec import ModelSpec
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..numpy_network import Network, make_optimizer
 from .registry import SeenIn, invented, register

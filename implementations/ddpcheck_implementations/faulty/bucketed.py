@@ -8,7 +8,7 @@ from itertools import accumulate
 import numpy as np
 
 from ddpcheck.models.spec import ModelSpec
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from .base import PlainReplica, added
 

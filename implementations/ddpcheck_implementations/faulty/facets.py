@@ -16,7 +16,7 @@ from ddpcheck.contract import TYPICAL
 from ddpcheck.contract.adapter import Adapter, Facets
 from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.launchers.base import Launcher
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from .registry import SeenIn, invented, register
 

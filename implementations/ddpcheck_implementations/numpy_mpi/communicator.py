@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from . import ring
 

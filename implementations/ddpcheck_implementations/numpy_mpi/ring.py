@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 _PIECE_BYTES = 2 << 20
 """A chunk, and what arrives to be added to it, stay in a core's own cache."""

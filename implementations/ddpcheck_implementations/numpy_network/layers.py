@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from ddpcheck.models.spec import BATCH_NORM_EPS, BATCH_NORM_MOMENTUM
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 Place = Callable[[str], Array | None]
 """Where the gradient of a parameter is to be written, if there is such an array."""

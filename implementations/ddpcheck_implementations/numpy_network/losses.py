@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 Loss = Callable[[Array, Array, float], tuple[float, Array]]
 """(outputs, targets or labels, weight of one sample) -> (loss, its gradient by the outputs)"""

@@ -8,7 +8,7 @@ import numpy as np
 
 from ddpcheck.models import spec
 from ddpcheck.models.spec import ModelSpec
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from .layers import BatchNorm, Delay, Embedding, Gradients, Layer, Linear, Place, Relu, ReplacingBatchNorm, Scale, Tanh
 from .losses import make_loss, make_weighted_loss

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 if TYPE_CHECKING:
     from ddpcheck.job import OptimizerSpec

@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from ddpcheck.models import spec
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from .layers import Base, Gradients, Linear, add
 from .losses import make_shared_loss

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

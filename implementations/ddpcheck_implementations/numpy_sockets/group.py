@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from .connections import wire_format
 

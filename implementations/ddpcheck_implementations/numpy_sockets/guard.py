@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar, TypeVarTuple
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from .background import Background, Pending
 from .connections.peer import Peer

@@ -13,8 +13,8 @@ from ddpcheck.causes import collectives as causes
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import AllGather, AllReduce, Barrier, Broadcast, Job, SendRecv, Wait
 from ddpcheck.numerics import different_bits, same_bits
+from ddpcheck.seeded_values import Array, poison_like, unreceived
 from ddpcheck.trace import Trace
-from ddpcheck.values import Array, poison_like, unreceived
 from ddpcheck.verdict import Diagnosis, Finding
 
 from .hypotheses import of_a_product, suspects

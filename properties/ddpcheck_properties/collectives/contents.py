@@ -10,8 +10,8 @@ from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.job import AllGather, AllReduce, Broadcast, Job, Operation, ReduceScatter, SendRecv, TensorSpec, Wait
+from ddpcheck.seeded_values import Kind
 from ddpcheck.trace import Trace
-from ddpcheck.values import Kind
 from ddpcheck.verdict import Finding
 
 from ..drawing import for_each, takes_its_time

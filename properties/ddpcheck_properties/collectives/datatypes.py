@@ -9,7 +9,7 @@ import numpy as np
 
 from ddpcheck.causes import Cause
 from ddpcheck.causes import collectives as causes
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 _TAKEN_FOR = {
     "int64": ("float64", "int32", "float32"),

@@ -13,7 +13,7 @@ import numpy as np
 from ddpcheck.causes import Cause, values
 from ddpcheck.causes import collectives as causes
 from ddpcheck.job import AllGather, AllReduce, Broadcast, Job, ReduceScatter, TensorSpec
-from ddpcheck.values import Array, overwritten, poison_like
+from ddpcheck.seeded_values import Array, overwritten, poison_like
 from ddpcheck.verdict import Finding
 
 from .datatypes import FOLDS, of_another_datatype

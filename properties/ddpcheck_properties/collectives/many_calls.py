@@ -13,8 +13,8 @@ from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Calls, Job
+from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
-from ddpcheck.values import Array
 from ddpcheck.verdict import Diagnosis, Finding
 
 from ..drawing import for_each, takes_its_time

@@ -18,7 +18,7 @@ import numpy as np
 
 from ddpcheck.job import AllGather, AllReduce, Broadcast, Job, Operation, ReduceScatter, TensorSpec, Wait
 from ddpcheck.numerics import gamma, sum_bound
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 Reducing = AllReduce | ReduceScatter
 Collective = AllReduce | ReduceScatter | Broadcast | AllGather

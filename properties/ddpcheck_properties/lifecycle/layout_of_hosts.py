@@ -22,12 +22,12 @@ from .. import explicit_examples
 from ..collectives.comparison import results_hold
 from ..drawing import Judge, for_each
 from ..explicit_examples import fitting
-from ..metrics.mean_judges import weighted
+from ..metrics.mean_comparison import weighted
 from ..replicas.comparison import as_one_process
-from ..samplers.judges import shared_out
+from ..samplers.comparison import shared_out
 from ..strategies_collectives import exact_tensor, fitting_reductions
 from ..training.drawn_runs import run_job
-from ..training.ends import ends_where_one_process_ends
+from ..training.final_state import ends_where_one_process_ends
 from ..training.judging import of_run
 from ..training.runs import uses_every_sample
 

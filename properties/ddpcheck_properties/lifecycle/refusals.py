@@ -17,7 +17,7 @@ from ddpcheck.verdict import Diagnosis, Finding
 from .. import explicit_examples
 from ..drawing import Judge, for_each
 from ..explicit_examples import fitting
-from ..samplers import judges
+from ..samplers import comparison
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -46,7 +46,7 @@ def check_too_few_samples_raise_on_every_rank_or_none(session: Session) -> None:
 
 
 def _refused_or_shared_out(session: Session) -> Judge:
-    shared_out = judges.shared_out(session.capabilities)
+    shared_out = comparison.shared_out(session.capabilities)
 
     def judge(job: Job, trace: Trace) -> None:
         if all(rank.outcome == "raised" for rank in trace.ranks):
@@ -58,7 +58,7 @@ def _refused_or_shared_out(session: Session) -> Judge:
             ranks, went_on = (", ".join(map(str, some)) for some in (raised, set(range(job.world_size)) - {*raised}))
             raise Finding(
                 Diagnosis(
-                    f"{judges.named(read)}: rank {ranks} raised, but rank {went_on} should have, too",
+                    f"{comparison.named(read)}: rank {ranks} raised, but rank {went_on} should have, too",
                     (causes.FEW_SAMPLES_REFUSED_BY_SOME(),),
                     details=(next(rank.error for rank in trace.ranks if rank.error),),
                 )

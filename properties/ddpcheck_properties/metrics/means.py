@@ -11,7 +11,7 @@ from ddpcheck.job import Aggregate, Job
 
 from ..drawing import for_all, for_each
 from ..strategies_collectives import aggregates
-from .mean_judges import by_name, equal, nothing_or_weighted, stays_strange, stays_strange_alone, weighted
+from .mean_comparison import by_name, equal, nothing_or_weighted, stays_strange, stays_strange_alone, weighted
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

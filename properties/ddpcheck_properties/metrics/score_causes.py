@@ -13,12 +13,12 @@ from ddpcheck.causes import scores as causes
 from ddpcheck.causes.metrics import NUMBER_WITHOUT_SAMPLES
 from ddpcheck.job import Score
 from ddpcheck.oracle.scores import FINISH, TERMS, score_of
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
-from .score_filled import of_zeros
 from .score_formulas import OF_SCORES
-from .score_held import Named, SamplesByRank, counted
-from .score_mixed import of_mixed
+from .score_padding import of_zeros
+from .score_perturbations import of_mixed
+from .score_samples import Named, SamplesByRank, counted
 
 
 def score_causes(

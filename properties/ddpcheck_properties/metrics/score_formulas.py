@@ -8,9 +8,9 @@ import numpy as np
 
 from ddpcheck.causes import scores as causes
 from ddpcheck.oracle.scores import TERMS, confusion, f1_of_classes, margins
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
-from .score_held import Named, SamplesByRank
+from .score_samples import Named, SamplesByRank
 
 
 def _of_accuracy(held: SamplesByRank) -> Named:

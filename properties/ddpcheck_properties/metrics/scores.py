@@ -15,7 +15,7 @@ from ddpcheck.job import Job, Score
 
 from ..drawing import fewer, for_all, for_each
 from ..strategies import SEEDS, choice
-from .score_judges import as_of_one_process, equal, no_number
+from .score_comparison import as_of_one_process, equal, no_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -15,7 +15,7 @@ from ddpcheck.job import Draw, Job, Operation, Sample, Start
 from ddpcheck.trace import Trace
 
 from ..drawing import for_each
-from ..samplers.reads import SEED, shuffled
+from ..samplers.sampler_jobs import SEED, shuffled
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

@@ -17,8 +17,8 @@ from ddpcheck import expect
 from ddpcheck.causes import Cause
 from ddpcheck.causes import randomness as causes
 from ddpcheck.job import Draw, Job
+from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
-from ddpcheck.values import Array
 from ddpcheck.verdict import Diagnosis, Finding
 
 COUNT = 1024

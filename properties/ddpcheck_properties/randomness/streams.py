@@ -13,15 +13,15 @@ from ddpcheck.causes import randomness as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.job import Disturb, Draw, Job, Operation, OptimizerSpec, Sample, Step
+from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
-from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 
 from .. import explicit_examples
 from ..drawing import Judge, for_each
 from ..explicit_examples import fitting
 from ..replicas.comparison import as_one_process
-from ..samplers.judges import shared_out
+from ..samplers.comparison import shared_out
 from .seeds import SEEDS, UNLIKE, unlike
 from .stream_pairs import COUNT, SOME, all_apart, all_begin_apart
 from .uniform import LONG, in_no_order, spread

@@ -12,8 +12,8 @@ from ddpcheck.causes import randomness as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.job import Draw, Job
+from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
-from ddpcheck.values import Array
 
 from ..drawing import for_each
 from .seeds import SEEDS, UNLIKE, of_seed

@@ -12,8 +12,8 @@ import numpy as np
 from ddpcheck import expect
 from ddpcheck.causes import randomness as causes
 from ddpcheck.job import Draw, Job
+from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
-from ddpcheck.values import Array
 
 from .seeds import of_seed
 from .stream_pairs import COUNT, TURNED

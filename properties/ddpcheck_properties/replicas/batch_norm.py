@@ -23,8 +23,8 @@ from ddpcheck.contract import Capabilities, Determinism, needs
 from ddpcheck.job import Backward, DataSpec, Job, Observe, Operation, Remeasure, ZeroGrad
 from ddpcheck.models.spec import Activation, BatchNorm, Layer, Linear, ModelSpec
 from ddpcheck.oracle import ExpectedOperation, Oracle
+from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
-from ddpcheck.values import Array
 from ddpcheck.verdict import Diagnosis, Finding
 
 from ..drawing import Judge, for_each

@@ -17,8 +17,8 @@ from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Backward, Job, Observe, ZeroGrad
 from ddpcheck.models.spec import Activation, BatchNorm, Linear, ModelSpec
 from ddpcheck.oracle import Oracle
+from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
-from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 
 from ..drawing import Judge, for_each

@@ -19,10 +19,10 @@ from ddpcheck.contract import needs
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.models.spec import Activation, BatchNorm, Linear, ModelSpec
+from ddpcheck.oracle.bounded_values import Value
 from ddpcheck.oracle.optimizer import Optimizer
-from ddpcheck.oracle.rounding import Value
+from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
-from ddpcheck.values import Array
 
 from ..drawing import for_each
 from ..explicit_examples import fitting

@@ -23,7 +23,7 @@ from ..drawing import Judge, for_each, takes_its_time
 from ..explicit_examples import fitting, one_backward
 from ..strategies import GRADIENTS, PARAMETERS, shards, training_job
 from .comparison import as_one_process, compare_arrays, when
-from .unused import SYNCHRONISED
+from .unused_parameters import SYNCHRONISED
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

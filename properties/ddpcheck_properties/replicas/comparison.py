@@ -17,8 +17,8 @@ from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import Backward, Job, Resume, Step
 from ddpcheck.operations.replica import of_two_replicas
 from ddpcheck.oracle import ExpectedArray, ExpectedOperation, Oracle, is_exact
+from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
-from ddpcheck.values import Array
 from ddpcheck.verdict import Diagnosis, Finding
 
 from .hypotheses import clipped, dropped, ended, gone, just_done, lateness, loudness, meant, nowhere, whole_and_part

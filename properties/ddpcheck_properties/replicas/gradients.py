@@ -24,8 +24,8 @@ from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, Model
 from ddpcheck.numerics import gamma, reduction_bound
 from ddpcheck.oracle import Contributions
 from ddpcheck.oracle.hypotheses.auxiliary_terms import terms_of
+from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
-from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 
 from .. import explicit_examples

@@ -16,8 +16,8 @@ from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Backward, DataSpec, Job, Join, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.models.spec import Linear, ModelSpec, Scale, mlp
 from ddpcheck.oracle import Oracle
+from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
-from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 
 from ..drawing import Judge, fewer, for_each

@@ -20,7 +20,7 @@ from ..drawing import Judge, for_each
 from ..explicit_examples import fitting
 from ..strategies import GRADIENTS, shards, training_job
 from .comparison import as_one_process, when
-from .skipping import poisoned
+from .skipped_steps import poisoned
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

@@ -30,8 +30,8 @@ from ddpcheck.job import (
 )
 from ddpcheck.levels import Level
 from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
+from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
-from ddpcheck.values import Array
 
 from .. import explicit_examples
 from ..drawing import Judge, fewer, for_all, for_each

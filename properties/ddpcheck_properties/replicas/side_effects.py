@@ -30,8 +30,8 @@ from ddpcheck.job import (
 )
 from ddpcheck.models.spec import BATCH_NORM_EPS, BatchNorm, Linear, ModelSpec
 from ddpcheck.numerics import gamma
+from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
-from ddpcheck.values import Array
 from ddpcheck.verdict import Finding
 
 from .. import explicit_examples

@@ -52,7 +52,7 @@ def check_parameters_after_sgd_steps_are_exact(session: Session) -> None:
 def check_sgd_matches_one_process(session: Session) -> None:
     """After 1 to 4 SGD steps, with and without momentum and weight decay, parameters equal those of one process.
 
-    Up to rounding, whose bound is carried through gradients, velocity and parameters: ddpcheck.oracle.bounds.
+    Up to rounding, whose bound is carried through gradients, velocity and parameters: ddpcheck.oracle.rounding_bounds.
     """
     _follows(session, sgd(), [explicit_examples.steps(session.world_size, MOMENTUM)])
 

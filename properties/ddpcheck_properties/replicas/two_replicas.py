@@ -12,7 +12,7 @@ from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.job import Job, Operation, Switch
 from ddpcheck.operations.replica import of_two_replicas
-from ddpcheck.values import hashed, key_of
+from ddpcheck.seeded_values import hashed, key_of
 from ddpcheck.verdict import Finding
 
 from ..drawing import fewer, for_all

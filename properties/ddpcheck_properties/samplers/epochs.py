@@ -1,6 +1,6 @@
 """Samplers from epoch to epoch: each order is a new one, and reads elsewhere, or in part, do not change it.
 
-As in reads.py, lengths are such that chance does not matter: of 40 W samples in two random orders, half keep a neighbour
+As in sampler_jobs.py, lengths are such that chance does not matter: of 40 W samples in two random orders, half keep a neighbour
 with probability below 1e-30, and a fifth keep their places in five orders with less.
 """
 
@@ -20,8 +20,8 @@ from ddpcheck.job import Job, Sample
 from ddpcheck.trace import Trace
 
 from ..drawing import for_each
-from .judges import orders, reading, some
-from .reads import EPOCHS, SEED, shuffled
+from .comparison import orders, reading, some
+from .sampler_jobs import EPOCHS, SEED, shuffled
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

@@ -21,8 +21,8 @@ from ddpcheck.verdict import Diagnosis, Finding
 from ..drawing import Judge, for_all, for_each
 from ..strategies import SEEDS as ANY_SEED
 from ..strategies import choice
-from .judges import may_be_chance, named, neighbours, orders, reading, some
-from .reads import EPOCHS, LARGEST, PAST_16_BITS, SEED, SEEDS, reads, shuffled
+from .comparison import may_be_chance, named, neighbours, orders, reading, some
+from .sampler_jobs import EPOCHS, LARGEST, PAST_16_BITS, SEED, SEEDS, reads, shuffled
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

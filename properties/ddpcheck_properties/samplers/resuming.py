@@ -18,7 +18,7 @@ from ddpcheck.trace import Trace
 
 from ..drawing import for_all
 from ..strategies import SEEDS, choice
-from .reads import PAST_16_BITS
+from .sampler_jobs import PAST_16_BITS
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

@@ -11,8 +11,8 @@ from ddpcheck.levels import Level
 
 from ..drawing import for_all, for_each
 from ..strategies_collectives import sample_lengths, samples
-from .judges import len_is_right, shared_out
-from .reads import EPOCHS, LARGEST, PAST_16_BITS, SEED, reads
+from .comparison import len_is_right, shared_out
+from .sampler_jobs import EPOCHS, LARGEST, PAST_16_BITS, SEED, reads
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

@@ -14,7 +14,7 @@ from ddpcheck.contract import Determinism
 
 from ..replicas.comparison import compare_arrays
 from .drawn_runs import Run
-from .ends import Causes, explained, parameters_wrong_too, why_it_ends_elsewhere
+from .final_state import Causes, explained, parameters_wrong_too, why_it_ends_elsewhere
 from .hypotheses.emulation import Emulation, can_emulate, emulate
 from .hypotheses.nearest import nearest
 from .losses import own_losses

@@ -19,9 +19,9 @@ from ddpcheck.verdict import Diagnosis, Finding
 from ..drawing import Judge, fewer, for_all, for_each
 from .best_weights import holds_the_best
 from .drawn_runs import Run, plan_of, run_job, runs, with_a_frozen_layer, with_other_optimizers
-from .ends import Causes, ends_where_one_process_ends, explained
+from .final_state import Causes, ends_where_one_process_ends, explained
+from .learning_rates import rates_follow
 from .losses import reports_the_loss
-from .rates import rates_follow
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

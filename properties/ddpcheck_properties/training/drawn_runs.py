@@ -32,8 +32,8 @@ from ddpcheck.job import (
 from ddpcheck.models.spec import Activation, Activity, Embedding, Head, Layer, Linear, ModelSpec
 from ddpcheck.oracle import ExpectedOperation, Oracle
 from ddpcheck.oracle.hypotheses.auxiliary_terms import terms_of
+from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
-from ddpcheck.values import Array
 
 Indices = Sequence[Sequence[Array]]
 """The samples used: for each epoch, those of each rank in their order."""

@@ -19,10 +19,10 @@ from ddpcheck.verdict import Finding
 
 from ..drawing import fewer, for_each
 from .drawn_runs import equal_losses, plan_of, run_job
-from .ends import ends_where_one_process_ends
+from .final_state import ends_where_one_process_ends
 from .judging import of_run
+from .learning_rates import rates_follow
 from .losses import reports_the_loss
-from .rates import rates_follow
 
 _EPOCHS = 8
 

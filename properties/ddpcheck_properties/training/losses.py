@@ -14,10 +14,10 @@ from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import Backward
 from ddpcheck.numerics import gamma
 from ddpcheck.oracle import ExpectedOperation
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from .drawn_runs import Run
-from .ends import parameters_wrong_too, unexplained
+from .final_state import parameters_wrong_too, unexplained
 from .hypotheses.emulation import can_emulate, emulate
 
 Windows = Sequence[Sequence[tuple[Array, Array]]]

@@ -23,10 +23,10 @@ from ..strategies import SEEDS
 from .best_weights import holds_the_best
 from .checkpoints import cut_operations, resumed_right
 from .drawn_runs import plan_of
-from .ends import ends_where_one_process_ends
+from .final_state import ends_where_one_process_ends
 from .judging import of_run
+from .learning_rates import rates_follow
 from .losses import reports_the_loss
-from .rates import rates_follow
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

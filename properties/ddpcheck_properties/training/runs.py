@@ -31,10 +31,10 @@ from .drawn_runs import (
     with_other_optimizers,
     with_terms,
 )
-from .ends import ends_where_one_process_ends
+from .final_state import ends_where_one_process_ends
 from .judging import of_run
+from .learning_rates import rates_follow
 from .losses import reports_the_loss
-from .rates import rates_follow
 
 ACCUMULATION = needs.trainer.trainer_features("accumulation")
 _SLOW = 2.0**-5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ddpcheck.storage.plain import to_plain
+from ddpcheck.storage.dataclass_json import to_plain
 from ddpcheck.verdict import Verdict
 
 from .html import Html, tag

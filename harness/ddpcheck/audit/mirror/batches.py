@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..journal import Event
+from ..recorded_process import Run
 from ..recorder.tensors import mapped, nudged
-from ..run import Run
 from .combine import Misfit, put_together, rolled
 from .sources import Source, sources
 

@@ -10,7 +10,7 @@ from torch._C import _distributed_c10d as _c10d
 from torch._C._distributed_c10d import HashStore
 from torch.futures import Future
 
-from ..run import Run
+from ..recorded_process import Run
 
 BACKEND = "ddpcheck_mirror"
 _make_work: Any = vars(_c10d)["_create_work_from_future"]  # its stubs do not name it

@@ -8,8 +8,8 @@ import torch
 from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from ..recorded_process import Run
 from ..recorder.patching import replace
-from ..run import Run
 
 
 def install(run: Run) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..run import Run
+from ..recorded_process import Run
 from .combine import Misfit, joined
 from .sources import Source, sources
 

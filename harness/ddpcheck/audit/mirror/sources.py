@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..journal import Event, Journaled
-from ..run import Run
+from ..recorded_process import Run
 
 
 @dataclass(frozen=True, eq=False)

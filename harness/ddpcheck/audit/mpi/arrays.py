@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...values import Array
+from ...seeded_values import Array
 from ..recorder.patching import OWN, is_library
 
 _DEPTH = 6

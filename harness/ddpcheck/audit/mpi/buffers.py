@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...values import Array
+from ...seeded_values import Array
 
 
 def array_of(spec: Any) -> Array | None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ...values import Array
-from .. import numbers
+from ...seeded_values import Array
+from .. import gradient_weights
 from ..evidence import Evidence, RunSeen, StepSeen
-from ..runs import Ended, Request
+from ..script_runs import Ended, Request
 from .marks import REPLICA
 from .marks import read as kept_as
 
@@ -70,25 +70,27 @@ def _compared(evidence: Evidence, folder: Path, paths: Sequence[str], step: int,
     real, one, noise, every = (_update(folder, name, paths, start, end) for name in ("real", "one", "noise", "all"))
     if set(real) != set(one):
         return StepSeen(step, 0, "the script's variables are not those of the real run")
-    tolerance, relative = numbers.tolerances(one, noise, [real], "float64")
+    tolerance, relative = gradient_weights.tolerances(one, noise, [real], "float64")
     before = kept_as(folder / "real" / "0", f"arrays-{start}")
     for place, path in enumerate(paths):
         size = float(np.linalg.norm(before[path].astype(np.float64)))
         tolerance[f"0.{place}"] += _ROUNDED * float(np.finfo(before[path].dtype).eps) * size
-    off = numbers.distances(real, one)
+    off = gradient_weights.distances(real, one)
     factor, factor_off = scale_of(real, one, tolerance, evidence.ranks)
     ranks = [_sent(folder / "real" / str(rank), start, end) for rank in range(evidence.ranks)]
     whole = _sent(folder / "one" / "0", start, end) or _sent(folder / "all" / "0", start, end)
-    fitted = numbers.fit(whole, ranks) if whole else None
-    allowed = {name: numbers.NOISE * 2.0**-23 * float(np.linalg.norm(values)) for name, values in whole.items()}
+    fitted = gradient_weights.fit(whole, ranks) if whole else None
+    allowed = {
+        name: gradient_weights.NOISE * 2.0**-23 * float(np.linalg.norm(values)) for name, values in whole.items()
+    }
     w = fitted.weights if fitted is not None else ()
     total = sum(w) or 1.0
     made: dict[str, Any] = {
         "noise": relative,
-        "order_matters": numbers.order_matters(one, noise),
+        "order_matters": gradient_weights.order_matters(one, noise),
         "v": tuple(factor * total / len(ranks) for _ in ranks) if factor_off <= 1 else (1 / len(ranks),) * len(ranks),
         "w": (w,) if w else (),
-        "w_off": numbers.worst(fitted.off, allowed)[1] if fitted is not None else 0.0,
+        "w_off": gradient_weights.worst(fitted.off, allowed)[1] if fitted is not None else 0.0,
         "off_one": {name: value / tolerance[name] for name, value in off.items() if value > tolerance[name]},
         "relative_off": _relative(off, one),
         "rate": _rate(evidence, factor, factor_off) or _rate_alone(real, one, tolerance, evidence.ranks),
@@ -96,7 +98,7 @@ def _compared(evidence: Evidence, folder: Path, paths: Sequence[str], step: int,
         "factor_one_off": factor_off,
     }
     if every:
-        off_all = numbers.distances(real, every)
+        off_all = gradient_weights.distances(real, every)
         made["off_all"] = {n: value / tolerance[n] for n, value in off_all.items() if value > tolerance[n]}
         made["factor_all"], made["factor_all_off"] = _factor(real, every, tolerance)
     return StepSeen(step, 0, "", **made)
@@ -195,9 +197,9 @@ def _near(a: float, b: float) -> bool:
 
 def _factor(got: Arrays, wanted: Arrays, tolerance: dict[str, float]) -> tuple[float, float]:
     """The factor in got = factor * wanted, and the worst distance that is left."""
-    made = numbers.fit(got, [wanted])
+    made = gradient_weights.fit(got, [wanted])
     factor = made.weights[0]
-    return factor, numbers.worst(made.off, tolerance)[1] / max(abs(factor), 1.0)
+    return factor, gradient_weights.worst(made.off, tolerance)[1] / max(abs(factor), 1.0)
 
 
 def _relative(off: dict[str, float], whole: Arrays) -> float:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..journal import Event
-from ..runs import Ended
+from ..script_runs import Ended
 from .marks import REPLICA
 from .marks import read as kept_as
 

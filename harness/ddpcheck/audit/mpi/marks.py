@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ...values import Array
+from ...seeded_values import Array
 from ..journal import Journaled
-from ..run import Run
+from ..recorded_process import Run
 from .arrays import Found, digest, digest_of_nest, found_in_frames, rows_of, samples_in
 from .batches import Misfit, nudged, put_together
 

@@ -11,7 +11,7 @@ import numpy as np
 from mpi4py import MPI
 
 from ..journal import Journaled
-from ..run import Run
+from ..recorded_process import Run
 from .buffers import array_of
 from .marks import Marks
 from .names import BARRIERS, BUFFERED, NOT_BLOCKING, POINT_TO_POINT, SPLITS, blocking

@@ -10,7 +10,7 @@ from mpi4py import MPI
 import ddpcheck.audit
 
 from ..record import run_script
-from ..run import Run
+from ..recorded_process import Run
 from . import mirror, recorder
 from .marks import Marks
 

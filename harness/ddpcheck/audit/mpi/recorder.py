@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from ..run import Run
+from ..recorded_process import Run
 from .arrays import digest, leaves
 from .buffers import array_of
 from .marks import Marks

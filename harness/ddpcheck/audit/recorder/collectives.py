@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from ..run import Run
+from ..recorded_process import Run
 from .patching import replace_everywhere
 
 _NAMES = (

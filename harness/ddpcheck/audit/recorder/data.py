@@ -15,7 +15,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 import ddpcheck.audit
 
-from ..run import Run
+from ..recorded_process import Run
 from .patching import replace
 from .tensors import children, copied, digest_of_nest, plain, walk
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..run import Run
+from ..recorded_process import Run
 from .tensors import digest, plain
 
 _KEPT_BYTES = 512 << 20

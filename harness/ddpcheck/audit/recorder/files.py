@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..run import Run
+from ..recorded_process import Run
 from .patching import replace
 
 

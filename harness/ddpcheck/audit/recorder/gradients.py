@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ..run import Run
+from ..recorded_process import Run
 from . import losses
 from .patching import replace
 from .tensors import digest, sample

@@ -13,7 +13,7 @@ import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from ..journal import Journaled
-from ..run import Run
+from ..recorded_process import Run
 from .tensors import digest, nudged, plain
 
 

@@ -8,7 +8,7 @@ import torch
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from ..run import Run
+from ..recorded_process import Run
 from . import gradients, scalers
 from .patching import replace
 from .tensors import digest, sample

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..run import Run
+from ..recorded_process import Run
 from . import draws
 from .patching import OWN, is_library, replace
 from .tensors import digest

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..run import Run
+from ..recorded_process import Run
 from . import gradients
 from .patching import replace
 from .tensors import digest

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.multiprocessing
 
-from ..run import Run
+from ..recorded_process import Run
 
 
 def install(run: Run) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from ..run import Run
+from ..recorded_process import Run
 from . import gradients
 from .patching import replace
 from .tensors import digest

@@ -9,9 +9,9 @@ import numpy as np
 
 from ...causes import Cause
 from ...causes import updates as causes
-from ...values import Array
+from ...seeded_values import Array
+from ..bounded_values import Value
 from ..optimizer import Optimizer
-from ..rounding import Value
 
 
 def other_adams(name: str, optimizer: Optimizer, before: Array, gradient: Array) -> Iterator[tuple[Cause, Array]]:

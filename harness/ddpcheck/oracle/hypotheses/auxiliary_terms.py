@@ -10,9 +10,9 @@ import numpy as np
 from ...causes import Cause
 from ...causes import gradients as causes
 from ...models.spec import Activity, Head, Layer, Linear, ModelSpec
-from ...values import Array
+from ...seeded_values import Array
+from ..bounded_values import by_rank
 from ..network import evaluate
-from ..rounding import by_rank
 from .passes import Pass
 
 _KINDS = {Linear: "weight penalty", Activity: "activity term", Head: "auxiliary-head term"}

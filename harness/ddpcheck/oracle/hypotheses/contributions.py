@@ -11,7 +11,7 @@ import numpy as np
 from ...causes import Cause
 from ...causes import gradients as causes
 from ...diagnosis import Evidence
-from ...values import Array
+from ...seeded_values import Array
 from .auxiliary_terms import Terms
 from .sample_weights import SampleWeights
 

@@ -9,7 +9,7 @@ import numpy as np
 from ...causes import Cause
 from ...causes import gradients as causes
 from ...models.spec import Tensor
-from ...values import Array
+from ...seeded_values import Array
 from ..expected import Alternatives
 from ..network import evaluate
 from .passes import Pass

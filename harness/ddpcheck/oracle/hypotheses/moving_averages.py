@@ -10,7 +10,7 @@ import numpy as np
 from ...causes import Cause
 from ...causes import updates as causes
 from ...diagnosis import Evidence
-from ...values import Array
+from ...seeded_values import Array
 
 
 @dataclass(frozen=True, slots=True)

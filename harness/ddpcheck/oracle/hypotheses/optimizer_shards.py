@@ -8,8 +8,8 @@ import numpy as np
 
 from ...causes import Cause
 from ...causes import updates as causes
+from ..bounded_values import Value
 from ..optimizer import Optimizer
-from ..rounding import Value
 
 _SEARCHED = 64
 """Elements of a parameter in which every beginning of a shard is tried; of more, that of equal shards."""

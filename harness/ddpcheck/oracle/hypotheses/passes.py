@@ -12,7 +12,7 @@ import numpy as np
 from ...causes import Cause
 from ...causes import gradients as causes
 from ...models.spec import Activation, Embedding, Linear, ModelSpec
-from ...values import Array
+from ...seeded_values import Array
 from ..network import Evaluation, Shards, evaluate
 
 

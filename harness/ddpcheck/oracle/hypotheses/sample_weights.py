@@ -9,8 +9,8 @@ import numpy as np
 
 from ...causes import Cause
 from ...causes import gradients as causes
-from ...values import Array
-from ..rounding import by_rank
+from ...seeded_values import Array
+from ..bounded_values import by_rank
 from .passes import Pass
 
 

@@ -11,10 +11,10 @@ from ...causes import Cause
 from ...causes import gradients as causes
 from ...diagnosis import Evidence
 from ...job import OptimizerSpec
-from ...values import Array
+from ...seeded_values import Array
+from ..bounded_values import Value
 from ..expected import Origin
 from ..optimizer import Optimizer
-from ..rounding import Value
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,12 @@ from ...causes import Cause
 from ...causes import updates as causes
 from ...diagnosis import Evidence
 from ...job import Job, OptimizerSpec
-from ...values import Array
+from ...seeded_values import Array
+from ..bounded_values import Value
 from ..clipping import Clip
 from ..expected import Alternatives, Origin
 from ..history import History
 from ..optimizer import Optimizer
-from ..rounding import Value
 from .adam_variants import other_adams
 from .optimizer_shards import shards_misplaced
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from ddpcheck.contract.rank_context import RankContext
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..star import Star, star
 

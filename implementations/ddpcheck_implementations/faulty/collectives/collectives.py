@@ -6,7 +6,7 @@ from functools import reduce
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..engine.circumstances import (
     Circumstance,

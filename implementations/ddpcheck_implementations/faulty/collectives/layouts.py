@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..engine.circumstances import Circumstance, dtype, first_dimension_reversed, larger, larger_bytes
 from ..engine.collective_effects import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..engine.collective_effects import own_value
 from ..engine.collectives import all_reduce, every_of_kind

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..engine.circumstances import larger_bytes, multiple_of_bytes, signed_integers
 from ..engine.collective_effects import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..base import PlainReplica, added, fault
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..engine.circumstances import floats
 from ..engine.collective_effects import giving, instead, sending

@@ -13,7 +13,7 @@ import numpy as np
 from ddpcheck.contract import TYPICAL
 from ddpcheck.contract.adapter import Adapter, Facets
 from ddpcheck.contract.rank_context import RankContext
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..registry import register
 

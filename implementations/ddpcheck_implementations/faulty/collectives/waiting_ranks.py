@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threading import Thread
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..base import PlainReplica, fault
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ddpcheck.contract import Traffic
 from ddpcheck.contract.adapter import Batch
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..base import PlainReplica, fault
 from ..bucketed import Bucket, BucketReplica

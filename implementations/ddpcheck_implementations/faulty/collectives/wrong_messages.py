@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..engine.circumstances import Circumstance, first_dimension_reversed
 from ..engine.collective_effects import giving, instead, sent_as
@@ -17,7 +17,7 @@ from ..facets import Group, PassThrough, collectives
 from .layouts import SUM
 from .many_calls import CALLS, TAGS
 from .memory import MESSAGES
-from .places import LATE
+from .misplaced_blocks import LATE
 
 PATIENCE = 0.6
 """Seconds that a barrier waits for other ranks."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ddpcheck.models.spec import Embedding, ModelSpec, Scale
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..base import Counting, PlainReplica, fault
 from .circumstances import Circumstance

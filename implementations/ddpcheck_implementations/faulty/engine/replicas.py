@@ -14,7 +14,7 @@ import numpy as np
 
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.models.spec import ModelSpec
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..base import PlainReplica, fault
 from .circumstances import Circumstance

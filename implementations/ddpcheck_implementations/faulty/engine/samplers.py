@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..facets import PlainSampler, PlainStreams, sampler, streams
 from .circumstances import Circumstance

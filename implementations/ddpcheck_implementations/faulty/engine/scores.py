@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ddpcheck.oracle.scores import TERMS
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..facets import scores
 from ..metrics.scores import from_ranks, of_all_rows, on_one

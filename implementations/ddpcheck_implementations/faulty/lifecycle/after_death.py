@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..base import PlainReplica
 from ..engine.circumstances import Circumstance, always, larger_bytes

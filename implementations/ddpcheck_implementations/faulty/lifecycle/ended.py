@@ -19,7 +19,7 @@ from ..engine.collectives import Call, all_reduce
 from ..engine.fault import Fault, table
 from ..facets import PROMISED
 from ..registry import register
-from .started import START
+from .made_before_ranks import START
 from .timing import DEATH
 
 SAID = b"terminate called after throwing an instance of 'std::length_error'\n  what():  basic_string::_M_create\n"

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..engine.circumstances import on_rank
 from ..engine.collective_effects import doing
@@ -22,7 +22,7 @@ from ..engine.collectives import Call, all_gather, all_reduce, barrier, broadcas
 from ..engine.fault import Fault, table
 from ..facets import PlainSampler, PlainStreams, metrics, sampler, streams
 from ..metrics.metrics import right_means
-from .leaving import USED
+from .resources_left import USED
 
 
 @doing

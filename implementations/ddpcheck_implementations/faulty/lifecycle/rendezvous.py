@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ddpcheck.contract.rank_context import RankContext
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..star import HELLO, LENGTH, MAGIC, PATIENCE, Star, exactly, star
 

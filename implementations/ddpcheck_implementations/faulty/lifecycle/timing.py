@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ddpcheck.contract.adapter import Handle
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..collectives.collectives import SUM
 from ..engine.circumstances import dimensions, on_last_rank, on_rank, signed_integers

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..collectives.collectives import FINITE, MESSAGES, SUM
 from ..engine.circumstances import elements, on_rank

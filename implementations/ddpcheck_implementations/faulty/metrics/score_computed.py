@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..facets import scores
 from .scores import ALL_SAMPLES, PADDING, on_one, right_score, together

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ddpcheck.oracle.scores import FINISH, confusion, f1_of_classes, margins, squares
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..engine.fault import Fault, table
 from ..engine.scores import Samples, ScoreEffect, has_no_pair, has_score, idle_rank, scored

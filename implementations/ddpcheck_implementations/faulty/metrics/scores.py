@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ...data_parallel.scores import compute_score
 from ..facets import scores

@@ -12,7 +12,7 @@ import numpy as np
 from ddpcheck.contract.adapter import Batch
 from ddpcheck.contract.names import ALL_MODEL_FEATURES as FEATURES
 from ddpcheck.models.spec import ModelSpec
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ...numpy_network.terms import Head, Term
 from ..base import PlainReplica, added, fault

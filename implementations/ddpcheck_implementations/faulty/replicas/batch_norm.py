@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ddpcheck.models.spec import BATCH_NORM_EPS, ModelSpec
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ...numpy_network import Network
 from ...numpy_network.layers import BatchNorm, Gradients, add

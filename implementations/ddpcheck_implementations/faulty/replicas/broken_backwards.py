@@ -7,7 +7,7 @@ from typing import Any
 
 from ddpcheck.contract.adapter import Batch
 from ddpcheck.contract.extras import BackwardBroken
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..base import PlainReplica, fault
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..base import PlainReplica, fault
 from ..bucketed import BucketReplica

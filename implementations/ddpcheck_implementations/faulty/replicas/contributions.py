@@ -9,7 +9,7 @@ import numpy as np
 
 from ddpcheck.contract.adapter import Batch
 from ddpcheck.models.spec import Linear, ModelSpec
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ...numpy_network.layers import Gradients, Relu
 from ..base import PlainReplica, fault

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ddpcheck.models.spec import ModelSpec
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ...numpy_network import Network
 from ...numpy_network.layers import Embedding, Gradients, add

@@ -8,7 +8,7 @@ import numpy as np
 
 from ddpcheck.contract.adapter import Batch
 from ddpcheck.models.spec import ModelSpec
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..base import PlainReplica, fault
 from ..engine.circumstances import always

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ddpcheck.models.spec import Linear, ModelSpec
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..base import Counting, PlainReplica, fault
 from ..engine.circumstances import always

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ddpcheck.models.spec import Embedding
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..base import PlainReplica, fault
 from ..engine.circumstances import Circumstance, always, elements, larger, on_last_rank

@@ -8,7 +8,7 @@ import numpy as np
 
 from ddpcheck.contract.names import ALL_MODEL_FEATURES as FEATURES
 from ddpcheck.models.spec import ModelSpec
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..base import PlainReplica, fault
 from ..bucketed import Bucket, BucketReplica

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ddpcheck.contract.adapter import Batch
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..base import PlainReplica
 from ..engine.circumstances import Circumstance, always

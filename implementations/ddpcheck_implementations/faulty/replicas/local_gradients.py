@@ -12,7 +12,7 @@ import numpy as np
 from ddpcheck.contract.adapter import Batch
 from ddpcheck.models import spec
 from ddpcheck.models.spec import ModelSpec, Scale
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ...numpy_network import Network
 from ...numpy_network.layers import Delay, Gradients

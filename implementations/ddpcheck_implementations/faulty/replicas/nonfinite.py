@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ddpcheck.contract.adapter import Batch
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..base import PlainReplica, added, fault
 from ..engine.circumstances import always

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ddpcheck.job import OptimizerSpec
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..base import PlainReplica, added
 from ..engine.circumstances import always

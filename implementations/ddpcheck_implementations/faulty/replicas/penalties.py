@@ -8,7 +8,7 @@ from ddpcheck.contract.adapter import Batch
 from ddpcheck.contract.names import ALL_MODEL_FEATURES as FEATURES
 from ddpcheck.models import spec
 from ddpcheck.models.spec import ModelSpec
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ...numpy_network.layers import Gradients, add
 from ...numpy_network.terms import Penalised, Term

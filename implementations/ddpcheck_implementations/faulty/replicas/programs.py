@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from ddpcheck.contract.adapter import Batch
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..base import PlainReplica, added, fault
 from ..engine.circumstances import always

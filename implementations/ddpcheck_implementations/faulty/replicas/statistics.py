@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ddpcheck.models.spec import BATCH_NORM_MOMENTUM, ModelSpec
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ...numpy_network import Network
 from ...numpy_network.layers import BatchNorm

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from ddpcheck.contract.adapter import Batch
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.models.spec import ModelSpec
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ...numpy_network.optimizers import Adam, Sgd
 from ..base import PlainReplica, fault

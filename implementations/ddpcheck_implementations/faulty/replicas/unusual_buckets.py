@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ddpcheck.models.spec import ModelSpec
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..base import fault
 from ..bucketed import Bucket, BucketReplica

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..facets import PlainSampler, sampler
 

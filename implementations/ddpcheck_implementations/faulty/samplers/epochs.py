@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..engine.circumstances import always
 from ..engine.fault import Fault, table

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..facets import PlainSampler, PlainStreams, sampler, streams
 from .randomness import OWN

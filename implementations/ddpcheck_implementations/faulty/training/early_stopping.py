@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from ddpcheck.contract.names import ALL_TRAINER_FEATURES as FEATURES
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ...data_parallel.trainer import Trainer
 from ..trainers import trainer

@@ -12,7 +12,7 @@ import numpy as np
 
 from ddpcheck.contract.names import ALL_TRAINER_FEATURES
 from ddpcheck.contract.trainer import TrainingRun, TrainingTask
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ...data_parallel.checkpoint import Checkpoint
 from ...data_parallel.trainer import Engine, Trainer, Window

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ...data_parallel.checkpoint import NAME, Checkpoint, read, share, write
 from ...data_parallel.trainer import Trainer

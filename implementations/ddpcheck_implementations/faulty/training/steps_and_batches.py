@@ -10,7 +10,7 @@ import numpy as np
 
 from ddpcheck.contract.names import MODEL_FEATURES
 from ddpcheck.contract.trainer import TrainingTask
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ...data_parallel.trainer import Engine, Trainer, Window
 from ...numpy_network.terms import Penalised

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..connections.duplex import FITS_BYTES, swap
 from ..connections.peer import Peer

@@ -20,7 +20,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..connections.peer import Peer
 from ..meeting.host import Hosts

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..connections.peer import Peer
 from ..shared_memory.pieces import divide

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..connections.duplex import swap
 from ..connections.peer import Peer

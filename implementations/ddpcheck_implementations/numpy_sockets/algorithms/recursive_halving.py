@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..connections.duplex import swap
 from .recursive_doubling import Cube, in_cube

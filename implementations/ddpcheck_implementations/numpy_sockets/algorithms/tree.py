@@ -6,7 +6,7 @@ barrier    log2 W a
 
 from __future__ import annotations
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..connections.peer import Peer
 from .all_to_all import Peers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from .peer import Peer, as_bytes, wait_for
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..errors import CommunicationError, Mismatch, PeerLost
 from ..shared_memory.waiting import Polling

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 _HEADER = struct.Struct("!4sBBHIQQ4x")
 HEADER_BYTES = _HEADER.size

@@ -14,7 +14,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..connections import wire_format
 from ..connections.peer import Peer, Traffic

@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..algorithms.choice import choice
 from .in_place import Part, Parts

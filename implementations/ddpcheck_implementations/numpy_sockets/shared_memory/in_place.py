@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from .mapping import KEPT, Mapped, Pool
 from .pieces import pieces, reduce_into

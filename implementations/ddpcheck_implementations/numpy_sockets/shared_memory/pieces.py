@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 
 def reduce_into(arrays: Sequence[Array], target: Array, reduction: np.ufunc, divisor: int) -> None:

@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..connections import wire_format
 

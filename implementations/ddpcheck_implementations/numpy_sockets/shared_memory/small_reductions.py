@@ -15,7 +15,7 @@ when a rank has seen those words of all others, the half of operation k is free 
 
 from __future__ import annotations
 
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..algorithms.choice import choice
 from ..connections.wire_format import HEADER_BYTES, WHAT_BITS

@@ -6,7 +6,7 @@ import numpy as np
 
 from ddpcheck.job import PerRank
 from ddpcheck.oracle.network import Shards
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from .rules import Rules
 

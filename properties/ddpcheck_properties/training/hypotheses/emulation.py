@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from ddpcheck.job import PerRank, Train
+from ddpcheck.oracle.bounded_values import by_rank
 from ddpcheck.oracle.hypotheses.auxiliary_terms import without_terms
 from ddpcheck.oracle.network import Shards, evaluate
-from ddpcheck.oracle.rounding import by_rank
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 from ..drawn_runs import Run, batches
 from .batches import filled, shards, taken

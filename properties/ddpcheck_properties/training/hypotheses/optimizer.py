@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from ddpcheck.job import OptimizerSpec
+from ddpcheck.oracle.bounded_values import Value, by_rank
 from ddpcheck.oracle.optimizer import Optimizer
-from ddpcheck.oracle.rounding import Value, by_rank
-from ddpcheck.values import Array
+from ddpcheck.seeded_values import Array
 
 Arrays = dict[str, Array]
 

@@ -1,0 +1,256 @@
+"""Starts the real run and the mirror runs of a script, with a deadline for each, and says how each process ended."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from ..launchers.base import Launched
+from ..launchers.processes import Children, Processes
+from ..trace import IMPORTING
+from .engines import Engine, engine_of
+from .journal import Event, Journaled
+from .recorded_process import RunSettings
+
+_POLL = 0.05
+_TO_IMPORT = 120.0
+"""Seconds for modules that a script imports: a large framework, on a machine with much else to do."""
+_STACKS_WITHIN = 2.0
+_AFTER_FAILURE = 8.0
+_IMPORTING = 10
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to audit. script: the words after `python`. deadline: seconds without any event, after which ranks hang."""
+
+    script: tuple[str, ...]
+    ranks: int = 2
+    steps: int = 6
+    far: int = 400
+    seconds: float = 10.0
+    no_gpu: bool = False
+    deadline: float = 30.0
+    in_turn: bool = False
+    interrupted: tuple[str, ...] = ()
+    resumed: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return " ".join(self.script)
+
+    @cached_property
+    def engine(self) -> Engine:
+        """How a script of this kind is run."""
+        return engine_of(self.script)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """One run of the script: the events of each process, its stack if it hung, and the last lines of output."""
+
+    name: str
+    processes: tuple[tuple[Event, ...], ...]
+    stacks: tuple[str, ...]
+    output: str
+    hung: bool
+    seconds: float
+    folder: Path = field(compare=False)
+
+
+@contextmanager
+def audited(request: Request, keep: Path | None = None) -> Iterator[Path]:
+    """A folder for the journals; it is removed at the end, unless it is to be kept."""
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+        yield keep.resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix="ddpcheck-audit-") as name:
+        yield Path(name).resolve()
+
+
+def real_run(request: Request, folder: Path) -> Ended:
+    """The script on its ranks, as torchrun would start them."""
+    settings = RunSettings(
+        str(folder), "real", request.ranks, request.steps, request.far, no_gpu=request.no_gpu, seconds=request.seconds,
+        resumes=bool(request.resumed),
+    )  # fmt: skip
+    return _run(request, settings, request.ranks, {})
+
+
+def resumed_runs(request: Request, folder: Path) -> tuple[Ended, ...]:
+    """The run that stops early, and the one that goes on from its checkpoint, with the arguments that the request names."""
+    made = []
+    for name, arguments in (("interrupted", request.interrupted), ("resumed", request.resumed)):
+        head = 2 if request.script[0] == "-m" else 1
+        again = replace(request, script=(*request.script[:head], *arguments))
+        settings = RunSettings(
+            str(folder),
+            name,
+            request.ranks,
+            0,
+            request.far,
+            no_gpu=request.no_gpu,
+            seconds=request.seconds,
+            resumes=True,
+        )
+        made.append(_run(again, settings, request.ranks, {}))
+    return tuple(made)
+
+
+def mirrors_of(request: Request, folder: Path) -> tuple[RunSettings, ...]:
+    """M = 1, M = 1 with samples in another order and last places changed (which shows the rounding noise), and M = N."""
+    order = tuple(range(request.ranks))
+    one = RunSettings(
+        str(folder), "one", request.ranks, request.steps, request.far, 1, order, request.in_turn, request.no_gpu
+    )
+    every = replace(one, name="all", mirror_size=request.ranks, in_turn=False)
+    noise = (
+        replace(one, name="noise", order=order[::-1], nudged=True)
+        if request.in_turn
+        else replace(one, name="noise", rolled=True, nudged=True)
+    )
+    return one, noise, every
+
+
+def mirror_run(request: Request, settings: RunSettings) -> Ended:
+    """The script as one process, in the place of rank 0 of M identical ranks."""
+    shutil.rmtree(Path(settings.folder) / settings.name, ignore_errors=True)
+    return _run(request, settings, 1, _as_mirror(settings))
+
+
+def _as_mirror(settings: RunSettings) -> dict[str, str]:
+    size = str(settings.mirror_size)
+    return {"WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
+
+
+def _run(request: Request, settings: RunSettings, processes: int, variables: Mapping[str, str]) -> Ended:
+    command = [sys.executable, "-m", request.engine.recorder, *request.script]
+    folder = Path(settings.folder) / settings.name
+    folder.mkdir(parents=True, exist_ok=True)
+    # threads of several ranks on the same cores stand in each other's way
+    threads = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": "1"}
+    path = os.pathsep.join(part for part in (_own_root(), os.environ.get("PYTHONPATH", "")) if part)
+    torchrun = {
+        "GROUP_RANK": "0",
+        "ROLE_RANK": "0",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+    }
+    began = time.monotonic()
+    launcher = Processes() if settings.mirror_size else request.engine.launcher()
+    launched = launcher.start(
+        command,
+        processes,
+        {"PYTHONPATH": path, **torchrun, **threads, **settings.variables(), **variables},
+    )
+    try:
+        stacks = _hang(launched, folder, processes, request.deadline)
+        hung = bool(stacks)
+        stacks = stacks or ("",) * processes
+        output = launched.output()
+    finally:
+        launched.kill()
+    events = tuple(tuple(Journaled(folder / str(rank)).events()) for rank in range(processes))
+    return Ended(settings.name, events, stacks, output, hung, time.monotonic() - began, folder)
+
+
+def _own_root() -> str:
+    """The folder from which a child can import this package."""
+    return str(Path(__file__).resolve().parents[2])
+
+
+def _hang(launched: Launched, folder: Path, processes: int, deadline: float) -> tuple[str, ...]:
+    """Wait for the end; where each process stands if they hang. Who imports a module is slow, and does not hang yet."""
+    until = time.monotonic() + _TO_IMPORT
+    while not _wait(launched, folder, processes, deadline):
+        stacks = _stacks(folder, processes)
+        if time.monotonic() > until or not any(IMPORTING in stack for stack in stacks):
+            return stacks
+    return ()
+
+
+def _wait(launched: Launched, folder: Path, processes: int, deadline: float) -> bool:
+    """Until all have ended, or nothing has happened for `deadline` seconds. False if ranks hang.
+
+    A process that computes without any event, as imports do on a busy machine, is given _IMPORTING times as long. Ranks under
+    mpiexec are not: they compute while they wait.
+    """
+    last = event = time.monotonic()
+    size, busy = -1, 0.0
+    failed_at = None
+    while None in (codes := _exit_codes(launched)):
+        now = sum(_size(folder / str(rank)) for rank in range(processes))
+        worked = _processor_seconds(launched)
+        if now != size:
+            last = event = time.monotonic()
+            size, busy = now, worked
+        elif worked - busy >= 1 and time.monotonic() - event < _IMPORTING * deadline:
+            last, busy = time.monotonic(), worked
+        if any(codes):
+            failed_at = failed_at or time.monotonic()
+            if time.monotonic() - failed_at > _AFTER_FAILURE:
+                return False
+        some_left = any((folder / f"done-{rank}").exists() for rank in range(processes))
+        if time.monotonic() - last > (min(deadline, _AFTER_FAILURE) if some_left else deadline):
+            return False
+        time.sleep(_POLL)
+    return True
+
+
+def _exit_codes(launched: Launched) -> list[int | None]:
+    """Of each process, None while it runs; of the one that watches the ranks, where there is one."""
+    children = launched.children if isinstance(launched, Children) else [launched.process]  # type: ignore[attr-defined]
+    return [child.poll() for child in children]
+
+
+def _processor_seconds(launched: Launched) -> float:
+    """Of processes whose waiting costs nothing; 0 for those under an agent."""
+    total = 0
+    for child in launched.children if isinstance(launched, Children) else ():
+        with suppress(OSError, IndexError, ValueError):
+            fields = Path(f"/proc/{child.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+            total += int(fields[11]) + int(fields[12])
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def _size(folder: Path) -> int:
+    with suppress(OSError):
+        return (folder / "events.jsonl").stat().st_size
+    return 0
+
+
+def _stacks(folder: Path, processes: int) -> tuple[str, ...]:
+    """Where each process stands, asked for by a signal."""
+    pids = [
+        next((e["pid"] for e in Journaled(folder / str(r)).events() if e["kind"] == "begin"), 0)
+        for r in range(processes)
+    ]
+    files = [folder / str(rank) / "stacks.txt" for rank in range(processes)]
+    before = [_text(file) for file in files]  # of an earlier question
+    for pid in pids:
+        if pid:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGUSR1)
+    limit = time.monotonic() + _STACKS_WITHIN
+    while time.monotonic() < limit and any(
+        text == early for text, early in zip(map(_text, files), before, strict=True)
+    ):
+        time.sleep(_POLL)
+    return tuple(text[len(early) :] for text, early in zip(map(_text, files), before, strict=True))
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError:
+        return ""

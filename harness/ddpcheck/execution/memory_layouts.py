@@ -1,0 +1,50 @@
+"""Where arrays lie in memory (TensorSpec.layout)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..job import Layout
+from ..seeded_values import Array, poison
+
+
+def laid_out(array: Array, layout: Layout) -> Array:
+    """A copy of `array` with equal values and another place in memory (see TensorSpec); as C if mixed."""
+    if layout == "F":
+        return np.array(array, order="F")
+    if layout == "strided":
+        return _within(array, 2 * array.shape[-1], 2) if array.ndim else array.copy()
+    if layout == "columns" and array.ndim:
+        return _within(array, array.shape[-1] + 3, 1)
+    if layout == "reversed" and array.ndim:
+        return np.array(array[::-1])[::-1]
+    if layout == "repeated" and array.ndim:
+        return np.lib.stride_tricks.as_strided(array[:1].copy(), array.shape, (0, *array[:1].strides[1:]))
+    if layout == "read_only":
+        return _read_only(array.copy())
+    if layout == "offset":
+        room = np.empty(array.size + 1, array.dtype)
+        room[1:] = array.reshape(-1)
+        return room[1:].reshape(array.shape)
+    return array.copy()
+
+
+def taken_back(array: Array) -> Array:
+    """The same memory, for its owner to overwrite."""
+    return array if array.flags.writeable or array.base is None else np.asarray(array.base)
+
+
+def _read_only(array: Array) -> Array:
+    """A view for others, of what its owner can write to."""
+    shown = array.view()
+    shown.flags.writeable = False
+    return shown
+
+
+def _within(array: Array, width: int, step: int) -> Array:
+    """Every so many elements of an array that has so many in a row."""
+    wide = np.empty((*array.shape[:-1], width), array.dtype)
+    poison(wide)
+    view = wide[..., : step * array.shape[-1] : step]
+    view[...] = array
+    return view

@@ -1,0 +1,220 @@
+"""The templates of a driver: two processes, one for even and one for odd ranks, from which these are forked (fork_server.py).
+
+Two and not one: each interpreter hashes strings by a seed of its own, and lays out its memory in its own way, as those of
+separately started ranks do. Not one for each rank: importing torch takes seconds. And two for each set of modules and variables:
+the ranks of another Session, forked from other templates, may be running.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from .fork_server import FORKED, HEADER, NUMBER, STATUS
+from .process_handles import is_stopped
+
+RANK_PROGRAM = (sys.executable, "-m", "ddpcheck.worker")
+"""How the command of a rank begins that a template can stand in for."""
+
+_UNLIKE = 2
+"""So many templates there are: rank r is forked from that of r % _UNLIKE."""
+
+_ANSWER_WITHIN = 60.0
+"""Seconds for a template to import what it has to, and to fork. One that is stopped is not waited for."""
+_LOOK_EVERY = 1.0
+_LEAVE_WITHIN = 5.0
+_TELL_WITHIN = 5.0
+
+_OF_ONE_RANK = {"RANK", "LOCAL_RANK"}
+_OF_ONE_START = {"WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_PORT", "PYTHONPATH", "PYTHONSAFEPATH", "PYTEST_CURRENT_TEST"}
+
+
+class Templates:
+    """Started when first needed, and kept for all Sessions of one run. Close them, or use them in a `with`.
+
+    Several threads may use them.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[int, frozenset[tuple[str, str]], tuple[str, ...]], _Template] = {}
+        self._asking = threading.Lock()
+
+    def fork(
+        self,
+        command: Sequence[str],
+        environments: Sequence[Mapping[str, str]],
+        modules: Sequence[str],
+        output: IO[bytes],
+    ) -> list[Forked] | None:
+        """One process for each environment, in the order of ranks; None if they must be started in the usual way.
+
+        modules: imported before the fork, besides what ddpcheck needs.
+        """
+        if tuple(command[: len(RANK_PROGRAM)]) != RANK_PROGRAM or not hasattr(os, "pidfd_open"):
+            return None
+        with self._asking:
+            return self._fork(command, environments, modules, output)
+
+    def _fork(
+        self,
+        command: Sequence[str],
+        environments: Sequence[Mapping[str, str]],
+        modules: Sequence[str],
+        output: IO[bytes],
+    ) -> list[Forked] | None:
+        asked = [self._template(rank % _UNLIKE, env, modules) for rank, env in enumerate(environments)]
+        for template, env in zip(asked, environments, strict=True):
+            template.ask(command[len(RANK_PROGRAM) - 1 :], env, output)
+        limit = time.monotonic() + _ANSWER_WITHIN
+        answers = [template.answer(limit) for template in asked]
+        forked = [child for child in answers if child is not None]
+        if len(forked) < len(asked):
+            for child in forked:
+                child.kill()
+                child.wait()
+            return None
+        return forked
+
+    def _template(self, number: int, environment: Mapping[str, str], modules: Sequence[str]) -> _Template:
+        known = {
+            (name, value)
+            for name, value in environment.items()
+            if name not in _OF_ONE_RANK | _OF_ONE_START and not name.startswith("DDPCHECK_")
+        }
+        kind = (number, frozenset(known), tuple(modules))
+        there = self._made.get(kind)
+        if there is not None and there.process.poll() is not None:
+            there.close()
+            there = None
+        if there is None:
+            there = self._made[kind] = _Template.start(modules, environment)
+        return there
+
+    def close(self) -> None:
+        """End all templates; ranks that still run are not theirs to end. Safe to call twice."""
+        for template in self._made.values():
+            template.close()
+        self._made.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@dataclass
+class _Template:
+    process: subprocess.Popen[bytes]
+    requests: socket.socket
+
+    @classmethod
+    def start(cls, modules: Sequence[str], environment: Mapping[str, str]) -> Self:
+        # what belongs to one start, its secret too, would mark the ranks of all others
+        kept = {name: value for name, value in environment.items() if not name.startswith("DDPCHECK_")}
+        here, there = socket.socketpair()
+        with there:
+            process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "ddpcheck.launchers.fork_server",
+                    str(there.fileno()),
+                    RANK_PROGRAM[-1],
+                    *modules,
+                ],
+                env=kept,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[there.fileno()],
+                start_new_session=True,
+            )
+        return cls(process, here)
+
+    def ask(self, arguments: Sequence[str], variables: Mapping[str, str], output: IO[bytes]) -> None:
+        request = {"arguments": list(arguments), "variables": dict(variables), "folder": str(Path.cwd())}
+        content = json.dumps(request).encode()
+        self.requests.settimeout(_ANSWER_WITHIN)
+        with suppress(OSError):  # it is gone: no answer says so
+            socket.send_fds(self.requests, [HEADER.pack(len(content))], [output.fileno()])
+            self.requests.sendall(content)
+
+    def answer(self, limit: float) -> Forked | None:
+        """None if the template is gone, does not answer by then, or cannot fork safely."""
+        if not self._answers(limit):
+            return None
+        try:
+            said, files, _, _ = socket.recv_fds(self.requests, len(FORKED) + NUMBER.size, 2, socket.MSG_CMSG_CLOEXEC)
+        except OSError:
+            return None
+        return Forked(*NUMBER.unpack(said[len(FORKED) :]), *files) if said.startswith(FORKED) else None
+
+    def _answers(self, limit: float) -> bool:
+        """Wait for an answer, or the end of the process. It is killed if neither comes."""
+        while not select.select([self.requests], [], [], max(0.0, min(_LOOK_EVERY, limit - time.monotonic())))[0]:
+            stopped = is_stopped(self.process.pid)
+            if not stopped and time.monotonic() < limit:
+                continue
+            why = "is stopped" if stopped else f"did not answer within {_ANSWER_WITHIN:g} s"
+            end = "was killed; ranks start without it, which takes longer"
+            print(f"the process {self.process.pid} from which ranks are forked {why}: it {end}", file=sys.stderr)
+            self.process.kill()
+            return False
+        return True
+
+    def close(self) -> None:
+        self.requests.close()
+        try:
+            self.process.wait(_LEAVE_WITHIN)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+@dataclass
+class Forked:
+    """A process that another one has forked; poll, kill and wait are those of subprocess.Popen."""
+
+    pid: int
+    _process: int  # a pidfd
+    _status: int  # its exit status comes through this pipe
+    _code: int | None = field(default=None, init=False)
+
+    def poll(self) -> int | None:
+        return self._look(0)
+
+    def wait(self) -> int:
+        code = self._look(None)
+        assert code is not None
+        return code
+
+    def kill(self) -> None:
+        if self._code is None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._process, signal.SIGKILL)
+
+    def _look(self, seconds: int | None) -> int | None:
+        if self._code is None and select.select([self._process], [], [], seconds)[0]:
+            # comes at once, or the template has gone before, or is stopped
+            tells = select.select([self._status], [], [], _TELL_WITHIN)[0]
+            told = os.read(self._status, STATUS.size) if tells else b""
+            self._code = STATUS.unpack(told)[0] if told else -signal.SIGKILL
+            os.close(self._process)
+            os.close(self._status)
+        return self._code

@@ -1,0 +1,82 @@
+"""Shared memory that MPI makes under a name: ranks that leave in order remove the name, and it stays if they are killed.
+
+What a process has mapped tells which are its own, so that those of other runs are never touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from .process_handles import processes_under
+
+_NAMES = tuple(f"/dev/shm/{name}" for name in ("mpich_shm_", "sm_segment.", "vader_segment.", "Intel_MPI_"))
+"""Of MPICH, Open MPI from version 5 on and before, Intel MPI. What others leave is for checks to find."""
+
+_SHARED = Path("/dev/shm")
+
+Segment = tuple[str, int]
+"""Path and inode."""
+
+
+def segments_of(process: int | str = "self") -> set[Segment]:
+    """Those that a process on this host has mapped; none if it is gone."""
+    found: set[Segment] = set()
+    with suppress(OSError), Path(f"/proc/{process}/maps").open(encoding="utf-8", errors="replace") as maps:
+        for line in maps:
+            _, _, _, _, inode, *path = line.split()
+            if path and path[0].startswith(_NAMES):
+                found.add((path[0], int(inode)))
+    return found
+
+
+def named_memory() -> set[Segment]:
+    """Shared memory that this process has mapped, or open, and that has a name."""
+    found = {Path(path) for path in _mapped()}
+    with suppress(OSError):
+        for descriptor in Path("/proc/self/fd").iterdir():
+            with suppress(OSError):  # that of the folder itself
+                found.add(descriptor.readlink())
+    return _of_shared_memory(found)
+
+
+def all_named_memory() -> set[Segment]:
+    """All shared memory on this host that has a name."""
+    with suppress(OSError):
+        return _of_shared_memory(_SHARED.iterdir())
+    return set()
+
+
+def still_named(segments: Iterable[Segment]) -> set[Segment]:
+    """Those that have their name still."""
+    return _of_shared_memory(Path(name) for name, _ in segments) & {*segments}
+
+
+def _of_shared_memory(paths: Iterable[Path]) -> set[Segment]:
+    found: set[Segment] = set()
+    for path in paths:
+        with suppress(OSError):
+            if _SHARED in path.parents:
+                found.add((str(path), path.stat().st_ino))
+    return found
+
+
+def _mapped() -> list[str]:
+    """Paths of files that this process has mapped."""
+    with suppress(OSError), Path("/proc/self/maps").open(encoding="utf-8", errors="replace") as maps:
+        return [line.split(maxsplit=5)[-1].rstrip() for line in maps]
+    return []
+
+
+def segments_under(process: int) -> set[Segment]:
+    """Those of a process's children, and theirs."""
+    return {segment for child in processes_under(process) for segment in segments_of(child)}
+
+
+def remove_segments(segments: Iterable[Segment]) -> None:
+    """Remove those names that are still there, and still name what they did."""
+    for name, inode in segments:
+        with suppress(OSError):
+            if (path := Path(name)).stat().st_ino == inode:
+                path.unlink()

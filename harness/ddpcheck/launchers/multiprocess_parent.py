@@ -1,0 +1,164 @@
+"""The process that starts ranks by Python's multiprocessing, and watches them for the driver (multiprocess.py):
+
+    python -m ddpcheck.launchers.multiprocess_parent METHOD WORLD_SIZE SOCKET HASH_SEEDS SCRATCH COMMAND...
+
+It does what the main module of a training script does: it imports the adapter and what that requires, before there are
+ranks. Forked ranks go on with what they inherit; spawned ones, and those of a fork server, import the adapter again, and none
+of them knows its rank until then.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import runpy
+import select
+import shutil
+import signal
+import socket
+import struct
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from multiprocessing.process import BaseProcess
+
+from ..ranks.rank_interpreter import search_here_last
+from .process_handles import end_with_parent, open_process
+
+ENDED = struct.Struct("ii")
+"""What the driver is told of each rank that ends: the rank, and its exit status."""
+KILL = b"k"
+_WORKER = "ddpcheck.worker"
+_TAKE_AN_ADAPTER = (_WORKER, "ddpcheck.training")
+_LOOK_EVERY = 20  # ms, where no handle tells that a process has ended
+_LEAVE_WITHIN = 2.0
+_OWN: list[int] = []  # files of this process that a forked rank is to close
+
+
+def main() -> None:
+    method, world_size, file, seeds, scratch, *command = sys.argv[1:]
+    driver = socket.socket(fileno=int(file))
+    driver.set_inheritable(False)
+    search_here_last()
+    _OWN.append(driver.fileno())
+    import_adapter(command)
+    ranks = _start(method, int(world_size), seeds.split(","), scratch, command)
+    _watch(ranks, driver)
+    if scratch:
+        shutil.rmtree(scratch, ignore_errors=True)  # the driver may be gone
+    os._exit(0)  # what the adapter left at import is not waited for
+
+
+def import_adapter(command: Sequence[str]) -> None:
+    """Import the program and the adapter that it is for. If one cannot be imported, the rank that needs it will say so."""
+    with suppress(Exception):
+        if _module(command) in _TAKE_AN_ADAPTER:
+            from ..running.adapter_lookup import resolve
+
+            adapter, _ = resolve(command[3])
+            for name in (*adapter.requires, _WORKER):
+                importlib.import_module(name)
+
+
+def _start(method: str, world_size: int, seeds: Sequence[str], scratch: str, command: list[str]) -> list[BaseProcess]:
+    context = multiprocessing.get_context(method)
+    if scratch:  # the fork server's socket is removed with it, however this process ends
+        tempfile.tempdir = scratch
+    ranks: list[BaseProcess] = []
+    for rank in range(world_size):
+        if method == "spawn":  # an interpreter that begins
+            os.environ["PYTHONHASHSEED"] = seeds[rank % len(seeds)]
+        starter = 0 if method == "forkserver" else os.getpid()
+        made = context.Process(target=rank_main, args=(rank, command, starter))  # type: ignore[attr-defined]
+        made.start()
+        ranks.append(made)
+    if scratch:
+        tempfile.tempdir = None
+    return ranks
+
+
+def rank_main(rank: int, command: list[str], starter: int) -> None:
+    """One rank, in its process."""
+    _end_with(starter)
+    while _OWN:
+        os.close(_OWN.pop())
+    import_adapter(command)  # nothing is left to do in a forked rank
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
+    module = _module(command)
+    if module is None:
+        os.execvp(command[0], command)
+    sys.argv = command[2:]
+    if module == _WORKER:
+        importlib.import_module(module).main()
+    else:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _module(command: Sequence[str]) -> str | None:
+    """The module of `python -m MODULE ...`, by this interpreter; None for another command."""
+    return command[2] if [*command[:2]] == [sys.executable, "-m"] and len(command) > 3 else None
+
+
+def _end_with(starter: int) -> None:
+    """End this process when its parent has ended. starter: who has forked it, or 0 if that is a fork server."""
+    if starter and end_with_parent(starter):
+        return
+    parent = multiprocessing.parent_process()
+
+    def end() -> None:
+        if parent is not None:
+            parent.join()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=end, daemon=True, name="ddpcheck-parent").start()  # the server lives as long as its ranks
+
+
+def _watch(ranks: Sequence[BaseProcess], driver: socket.socket) -> None:
+    """Tell the driver how each rank ended, until all have, or the driver wants them to, or is gone."""
+    poller = select.poll()
+    poller.register(driver, select.POLLIN)
+    handles = {rank: open_process(process.pid or 0) for rank, process in enumerate(ranks)}
+    timeout = _LOOK_EVERY if None in handles.values() else None
+    for handle in handles.values():
+        if handle is not None:
+            poller.register(handle, select.POLLIN)
+    while handles:
+        ready = {file for file, _ in poller.poll(timeout)}
+        if driver.fileno() in ready:
+            _end(ranks, at_once=_received(driver) == KILL)
+            return
+        for rank, handle in list(handles.items()):
+            if handle in ready or (handle is None and ranks[rank].exitcode is not None):
+                ranks[rank].join(1.0)  # a fork server says it a moment later
+                code = ranks[rank].exitcode
+                with suppress(OSError):
+                    driver.sendall(ENDED.pack(rank, -signal.SIGKILL if code is None else code))
+                if handle is not None:
+                    poller.unregister(handle)
+                del handles[rank]
+
+
+def _received(driver: socket.socket) -> bytes:
+    try:
+        return driver.recv(1)
+    except OSError:
+        return b""
+
+
+def _end(ranks: Sequence[BaseProcess], *, at_once: bool) -> None:
+    """Ranks that lose their driver are given time to remove what they keep."""
+    limit = time.monotonic() + (0.0 if at_once else _LEAVE_WITHIN)
+    for process in ranks:
+        process.join(max(0.0, limit - time.monotonic()))
+    for process in ranks:
+        process.kill()
+    for process in ranks:
+        process.join(_LEAVE_WITHIN)
+
+
+if __name__ == "__main__":
+    main()

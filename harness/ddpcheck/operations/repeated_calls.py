@@ -1,0 +1,48 @@
+"""One collective so often that its counters may come round, with one array that is filled anew each time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from ..seeded_values import Array
+from ..storage.dataclass_json import plain
+
+PERIOD = 251
+"""Calls after which values come again: a prime, so that no call that a counter takes for another has the same."""
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """A collective of all ranks `times` times, each time of other values in one and the same array of two elements, which is
+    every other one of a larger array if `strided`. all_reduce_async is waited for at once; send_recv goes from rank 0 to the
+    last. Yields results (times, elements of a result); none on a rank that gets none.
+    """
+
+    kind: ClassVar[str] = "calls"
+    collective: Literal["all_reduce", "all_reduce_async", "broadcast", "all_gather", "reduce_scatter", "send_recv"]
+    times: int
+    dtype: str = "float32"
+    reduction: Literal["sum", "mean", "min", "max"] = "sum"
+    strided: bool = False
+
+    def values(self, rank: int, world_size: int) -> Array:
+        """The values of this rank's array, call by call; their mean is exact."""
+        step = world_size if self.reduction == "mean" else 1
+        made: Array = ((np.arange(self.times) + 7 * rank) % PERIOD + 1) * step
+        return made.astype(self.dtype)
+
+    def wanted(self, rank: int, world_size: int) -> Array | None:
+        """The results on this rank, (times, elements); None if it gets none."""
+        every = np.stack([self.values(each, world_size) for each in range(world_size)], axis=1)
+        if self.collective == "send_recv":
+            return np.repeat(every[:, :1], 2, axis=1) if rank == world_size - 1 else None
+        if self.collective == "broadcast":
+            return np.repeat(every[:, :1], 2, axis=1)
+        if self.collective == "all_gather":
+            return np.repeat(every, 2, axis=1)
+        reduced: Array = getattr(every, self.reduction)(axis=1).astype(self.dtype)
+        return np.repeat(reduced[:, None], 2, axis=1)

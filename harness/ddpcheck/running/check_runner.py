@@ -1,0 +1,308 @@
+"""Running checks: the one road behind the command line, pytest and `check_adapter`.
+
+    for verdict in run_checks("torch_ddp", world_sizes=(1, 2)):
+        print(verdict.check, verdict.status)
+
+`planning` lists the items; `CheckRunner` judges them, on ranks that are started once. Each planned item gets a
+Verdict, also when the ranks do not start.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ..causes.lifecycle import PORT_TAKEN_BY_PARENT
+from ..checks import Check, Observation, select
+from ..contract.adapter import Adapter
+from ..contract.narrowing import left_out
+from ..launchers.base import Launcher
+from ..launchers.fork_servers import Templates
+from ..levels import LEVELS, Level, beyond
+from ..ranks.attaching import StartFailed
+from ..refused_resources import cause_of
+from ..session import Session
+from ..verdict import CannotTell, Diagnosis, Finding, Refused, Status, Verdict
+from .expected_failures import NOTHING_EXPECTED, Expectations
+from .hang_budget import Hangs
+from .interleaving import side_by_side
+from .planning import RANKS_START, Item, installed_checks, plan
+from .profiles import Profile, profile_named
+from .repeated_causes import RepeatedCauses
+from .shadowed_modules import hiding
+from .suggestions import one_of
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to run: seconds for one Job, the adapter's own launcher or another, and None or a seed for new draws.
+
+    sessions: how many world sizes, or adapters, may be at work at once. An adapter that does not promise to share its host
+    has one at a time. most_hangs: so many checks of a facet may hang, at the cost of a deadline each, and fewer of the next
+    facets and world sizes; those after them are skipped (hang_budget.py). None for no limit. level: which checks run,
+    and on which models.
+    """
+
+    profile: Profile = field(default_factory=lambda: profile_named("default"))
+    deadline: float = 10.0
+    random_seed: int | None = None
+    launcher: Launcher | None = None
+    sessions: int = 1
+    most_hangs: int | None = 5
+    level: Level = Level.STANDARD
+
+
+def run_check(session: Session, check: Check, expected: Expectations | Mapping[str, str] | None = None) -> Verdict:
+    """Run one check and say what came of it. Only StartFailed comes through: it is no fault of the check."""
+    if not isinstance(expected, Expectations):
+        expected = Expectations(expected or {}, (*installed_checks(), check))
+    began, jobs = time.monotonic(), session.jobs_run
+    session.asked.clear()
+    if check is not RANKS_START:
+        if session.starts == 0:
+            session.start()  # which promises are made, the ranks may know better
+        if reason := session.withdraws(check.needs):
+            return Verdict(session.adapter.name, session.world_size, check.name, check.family, "skipped", reason=reason)
+    status: Status = "passed"
+    reason, observation, finding = "", "", None
+    diagnosis: Diagnosis | None = None
+    try:
+        told = check.function(session) or ""
+        reason, observation = ("", str(told)) if isinstance(told, Observation) else (told, "")
+    except Finding as found:
+        finding = found
+        status = "hung" if found.hung else "failed"
+    except StartFailed:
+        raise
+    except CannotTell as why:
+        status, reason = "skipped", str(why)
+    except Refused as why:
+        status, reason, diagnosis = "unknown", str(why), why.diagnosis
+    except Exception as error:
+        status, reason = "unknown", traceback.format_exc()
+        if causes := cause_of(error):
+            diagnosis = Diagnosis(f"ddpcheck itself was refused a resource: {error}", causes, details=(reason,))
+    jobs = session.jobs_run - jobs
+    if status == "passed" and not jobs and check is not RANKS_START:
+        # a law that was tried on nothing holds of nothing
+        status, reason = "skipped", "it ran no Job: none of its Jobs fits what is promised"
+    verdict = Verdict(
+        session.adapter.name,
+        session.world_size,
+        check.name,
+        check.family,
+        status,
+        round(time.monotonic() - began, 4),
+        jobs,
+        reason,
+        finding.diagnosis if finding else diagnosis,
+        finding.job if finding else None,
+        _not_covered(session) if status == "passed" else (),
+        observation,
+    )
+    return expected.applied(verdict)
+
+
+def _not_covered(session: Session) -> tuple[str, ...]:
+    """What a check left out that has passed: for want of a promise, or at this level."""
+    promised, asked = session.adapter.capabilities, session.asked
+    features = beyond(promised, session.level) if "model_features" in asked else ()
+    return (*left_out(promised, asked), *sorted(f"{name} models, at level {session.level}" for name in features))
+
+
+class CheckRunner:
+    """One adapter at one world size: its items are judged one after the other, on ranks that start with the first."""
+
+    def __init__(
+        self,
+        reference: str,
+        world_size: int,
+        settings: Settings,
+        expected: Expectations | None = None,
+        templates: Templates | None = None,
+        hangs: Hangs | None = None,
+        repeated: RepeatedCauses | None = None,
+    ) -> None:
+        self.expected = expected or Expectations({}, ())
+        self.lost = ""
+        self.hangs = hangs or Hangs(settings.most_hangs)
+        self.repeated = repeated or RepeatedCauses()
+        self.full = settings.level == Level.FULL
+        self.deadline = settings.deadline
+        self.session = Session(
+            reference,
+            world_size,
+            deadline=settings.deadline,
+            effort=settings.profile.draws(world_size),
+            random_seed=settings.random_seed,
+            launcher=settings.launcher,
+            templates=templates,
+            level=settings.level,
+        )
+
+    def verdict(self, item: Item, expected: Expectations = NOTHING_EXPECTED) -> Verdict:
+        """Judge, or skip. Ranks that did not start are one failure, and the reason why all others are skipped."""
+        reason = item.skip or self.lost or self.hangs.leaves_out(item.check, item.world_size)
+        if not reason and not self.session.starts:
+            reason = self.lost = self.hangs.leaves_out_start(item.world_size)
+        if reason:
+            return skipped(item, reason)
+        self.session.deadline = self.hangs.seconds(item.check, self.deadline)
+        shortened = "" if self.full else self.repeated.shortens(item.check)
+        self.session.brief = bool(shortened)
+        began = time.monotonic()
+        try:
+            verdict = run_check(self.session, item.check, expected)
+        except StartFailed as error:
+            if error.stuck:
+                self.hangs.start_is_stuck(item.world_size)
+            self.lost = f"the ranks did not start: {error.problems[0]}"
+            verdict = Verdict(
+                item.adapter.name,
+                item.world_size,
+                item.check.name,
+                item.check.family,
+                "unknown" if error.says_nothing else "failed",
+                round(time.monotonic() - began, 4),
+                diagnosis=_start_diagnosis(error, item.world_size, self.session.parent, again=self.session.starts > 1),
+            )
+            return expected.applied(verdict)
+        if verdict.status == "hung":
+            self.hangs.add(item.check, item.world_size)
+        self.repeated.add(verdict)
+        if shortened and verdict.status == "passed":
+            return replace(verdict, reason="; ".join(filter(None, (verdict.reason, shortened))))
+        return verdict
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.session.close(orderly=kind is None)
+
+
+def _start_diagnosis(error: StartFailed, world_size: int, parent: bool, *, again: bool) -> Diagnosis:
+    """parent: the ranks have one, which imports the adapter's module before them."""
+    first, *others = error.problems
+    in_use = parent and "Address already in use" in first
+    words = "start again after a rank was lost" if again else "start"
+    advice = "connect() of the adapter and its launcher; what the ranks wrote is below"
+    if error.stuck:
+        advice = "the stacks below: whom does each rank wait for, and do all of them look at one MASTER_ADDR and MASTER_PORT?"
+    hidden = hiding([*sys.path, str(Path.cwd())]) if "before it reached the harness" in first else []
+    if hidden:
+        advice = f"{hidden[0]}: it hides Python's own module {hidden[0].stem} from the ranks; give it another name"
+    return Diagnosis(
+        f"the {world_size} ranks did not {words}: {first}",
+        (*error.causes, *(PORT_TAKEN_BY_PARENT(),) * in_use),
+        advice=advice if error.words else "",
+        details=(*others, *error.words),
+    )
+
+
+def skipped(item: Item, reason: str) -> Verdict:
+    return Verdict(item.adapter.name, item.world_size, item.check.name, item.check.family, "skipped", reason=reason)
+
+
+def run_items(
+    items: Iterable[Item],
+    settings: Settings,
+    expected: Expectations,
+    begin: Callable[[Item], None] = lambda item: None,
+) -> Generator[Verdict, None, None]:
+    """A Verdict for each item, as it comes; `begin` is told what runs next. Ranks start only where something will run.
+
+    In the order of the items, unless several sessions may be at work at once.
+    """
+    groups: dict[tuple[str, int], list[Item]] = {}
+    for item in items:
+        groups.setdefault((item.reference, item.world_size), []).append(item)
+    hangs = {reference: Hangs(settings.most_hangs) for reference, _ in groups}
+    repeated = {reference: RepeatedCauses() for reference, _ in groups}
+    running: set[Session] = set()
+
+    def judged(lane: Iterable[list[Item]]) -> Iterator[Verdict]:
+        for group in lane:
+            if not any(item.check is not RANKS_START and not item.skip for item in group):
+                why = next((item.skip for item in group if item.skip), "")
+                yield from (skipped(item, item.skip or why) for item in group)
+                continue
+            reference, world_size = group[0].reference, group[0].world_size
+            with CheckRunner(
+                reference,
+                world_size,
+                settings,
+                templates=templates,
+                hangs=hangs[reference],
+                repeated=repeated[reference],
+            ) as ranks:
+                running.add(ranks.session)
+                for item in group:
+                    begin(item)
+                    yield ranks.verdict(item, expected)
+                running.discard(ranks.session)
+
+    def interrupt() -> None:
+        for session in tuple(running):
+            session.interrupt()
+
+    with (
+        Templates() as templates,
+        closing(
+            side_by_side([judged(lane) for lane in _lanes(groups, settings.sessions)], settings.sessions, interrupt)
+        ) as verdicts,
+    ):
+        yield from verdicts
+
+
+def _lanes(groups: Mapping[tuple[str, int], list[Item]], at_once: int) -> list[list[list[Item]]]:
+    """Groups that may only run one after the other stand together."""
+    lanes: dict[tuple[str, int], list[list[Item]]] = {}
+    for (reference, world_size), group in groups.items():
+        shares = group[0].adapter.capabilities.world.shares_host
+        lanes.setdefault((reference, world_size if shares else 0), []).append(group)
+    found = list(lanes.values())
+    if at_once > 1:
+        # two ranks show most faults in the fewest words; then the longest, lest one be left alone at the end
+        found.sort(key=lambda lane: (lane[0][0].world_size != 2, -lane[0][0].world_size))
+    return found
+
+
+def run_checks(
+    adapter: Adapter | str,
+    world_sizes: Iterable[int] | None = None,
+    checks: Iterable[str] = (),
+    *,
+    settings: Settings | None = None,
+    expected_failures: Mapping[str, str] | None = None,
+) -> Iterator[Verdict]:
+    """Check one adapter, world size by world size. `checks`: names, families or parts of names; all if empty."""
+    settings = settings or Settings()
+    every = installed_checks()
+    sizes = settings.profile.world_sizes if world_sizes is None else tuple(world_sizes)
+    items = plan(adapter, sizes, select(every, checks), settings.launcher, settings.level)
+    yield from run_items(items, settings, Expectations(expected_failures or {}, every))
+
+
+def check_adapter(
+    adapter: Adapter | str,
+    world_sizes: Iterable[int] = (1, 2, 3, 4),
+    checks: Iterable[str] | None = None,
+    profile: str = "default",
+    expected_failures: Mapping[str, str] | None = None,
+    random_seed: int | None = None,
+    level: str = "standard",
+) -> list[Verdict]:
+    """Check an adapter; the verdicts of all checks at all world sizes. `all(v.ok for v in ...)` says whether it is right."""
+    chosen = LEVELS[one_of(level, LEVELS, "level")]
+    settings = Settings(profile_named(profile), random_seed=random_seed, level=chosen)
+    return list(run_checks(adapter, world_sizes, checks or (), settings=settings, expected_failures=expected_failures))

@@ -1,0 +1,62 @@
+"""Collectives that keep something of a call by the array that they were given, and find it again when that comes again."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.seeded_values import Array
+
+from ..facets import Group, PassThrough, collectives
+from .memory import Later
+
+GIVEN_AGAIN = "check_one_array_can_be_passed_to_several_calls"
+
+
+class ByArray(PassThrough):
+    """Values kept of a call by its argument, for as long as that array lives."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        self.kept: dict[int, Any] = {}
+
+    def first(self, array: Array, made: Any) -> Any:
+        """The values kept of the first call; of this one if there are none."""
+        if id(array) not in self.kept:
+            self.kept[id(array)] = made
+            weakref.finalize(array, self.kept.pop, id(array))
+        return self.kept[id(array)]
+
+
+@collectives("under-way-by-array", GIVEN_AGAIN, cause="cached-by-array")
+class UnderWayByArray(PassThrough):
+    """Pending calls lie in a table by the array that they reduce: a second call with it replaces the first."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        self.under_way: dict[int, Any] = {}
+
+    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
+        self.under_way[id(array)] = self.comm.all_reduce_async(array, op, group=group)
+        return Later(lambda: np.asarray(self.under_way.pop(id(array)).wait()))
+
+
+@collectives("plan-by-array", GIVEN_AGAIN, cause="cached-by-array")
+class PlanByArray(ByArray):
+    """A call is planned once for each array, as persistent requests are: its reduction is a part of the plan."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        return super().all_reduce(array, self.first(array, op), group=group)
+
+
+@collectives("result-by-array", GIVEN_AGAIN, cause="cached-by-array")
+class ResultByArray(ByArray):
+    """There is one array of results for each argument, where the next call with it writes, too."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        result = super().all_reduce(array, op, group=group)
+        kept: Array = self.first(array, result)
+        kept[...] = result
+        return kept

@@ -1,0 +1,119 @@
+"""Collectives that look at what arrays hold, and go a shorter way with zeros, or with one number again and again."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddpcheck.seeded_values import Array
+
+from ..engine.circumstances import Circumstance
+from ..engine.collective_effects import instead, sent_as
+from ..engine.collectives import Call, all_gather, all_reduce, broadcast, on_root, op
+from ..engine.fault import Fault, table
+from ..facets import Group, PassThrough, collectives
+
+HOLDS = "check_collectives_are_correct_for_compressible_arrays"
+FEW = 16
+"""One number of so many is worth an index."""
+
+
+def sparse(array: Array) -> bool:
+    """Whether most of it is zero, of either sign."""
+    return bool(FEW * np.count_nonzero(array) < array.size > FEW)
+
+
+def flat(array: Array) -> Array:
+    """A copy, row by row."""
+    return np.array(array, order="C").reshape(-1)
+
+
+mostly_zero = Circumstance("mostly zeros on this rank", lambda call: sparse(call.array))
+
+
+@Circumstance.of
+def one_number_at_both_ends(call: Call) -> bool:
+    values = flat(call.array)
+    return values.size > FEW and values[0] == values[-1] == values[values.size // 2] == values[values.size // 3]
+
+
+def by_indices_of_16_bits(call: Call) -> Array:
+    values = flat(call.array)
+    places = np.flatnonzero(values)
+    found = np.zeros_like(values)
+    found[places.astype(np.uint16)] = values[places]
+    return found.reshape(call.array.shape)
+
+
+def first_nonzeros(call: Call) -> Array:
+    """As many as there is room for: one of 32 elements."""
+    values = flat(call.array)
+    values[np.flatnonzero(values)[max(1, values.size // 32) :]] = 0
+    return values.reshape(call.array.shape)
+
+
+@instead
+def extreme_of_ranks_that_are_not_zero(call: Call) -> Array:
+    rows = [row for row in call.gathered() if row.any()]
+    extreme = np.minimum if call.op == "min" else np.maximum
+    return np.asarray(extreme.reduce(rows, axis=0)) if rows else np.zeros_like(call.array)
+
+
+@instead
+def summed_by_gathering(call: Call) -> Array:
+    """Another algorithm than that of the other ranks."""
+    return np.asarray(call.gathered().sum(axis=0, dtype=call.array.dtype))
+
+
+# ------------------------------------------------------------------------------------------------- correct, but unusual
+
+
+@collectives("zeros-are-left-out-by-agreement")
+class LeftOutByAgreement(PassThrough):
+    """Where all ranks have mostly zeros they gather places and numbers, as many as the rank with most has, and add them up."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        few = sparse(array) and array.dtype.kind == "f" and bool(np.isfinite(array).all())
+        count = np.array([np.count_nonzero(array) if few else -1, not few], np.int64)
+        most, refused = super().all_reduce(count, "max", group=group).tolist()
+        if op != "sum" or refused:
+            return super().all_reduce(array, op, group=group)
+        values = flat(array)
+        places = np.flatnonzero(values)
+        sent = np.full(most, -1, np.int64), np.zeros(most, array.dtype)
+        sent[0][: len(places)], sent[1][: len(places)] = places, values[places]
+        total = np.zeros_like(values)
+        all_places, all_values = (self.comm.all_gather(each, group=group) for each in sent)
+        for at, numbers in zip(all_places, all_values, strict=True):
+            total[at[at >= 0]] += numbers[at >= 0]
+        return total.reshape(array.shape)
+
+
+@collectives("one-number-goes-once")
+class OneNumberGoesOnce(PassThrough):
+    """A root whose array holds the same bits throughout says so, and sends them once."""
+
+    def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
+        values = flat(array)
+        alike = values.size > 0 and values.tobytes() == values[:1].tobytes() * values.size
+        if not super().broadcast(np.array([alike], np.int32), root, group=group)[0]:
+            return super().broadcast(array, root, group=group)
+        return np.resize(super().broadcast(values[:1], root, group=group), array.shape)
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("indices-of-two-bytes", where=all_reduce & mostly_zero, effect=sent_as("indices of 16 bits", by_indices_of_16_bits),
+          caught_by=HOLDS, cause="shortened-by-content"),
+    Fault("room-for-few-nonzeros", where=broadcast & mostly_zero & on_root,
+          effect=sent_as("room for few nonzeros", first_nonzeros),
+          caught_by=HOLDS, cause="never-written"),
+    Fault("alike-at-both-ends", where=all_gather & one_number_at_both_ends,
+          effect=sent_as("one number throughout", lambda call: np.full_like(call.array, flat(call.array)[0])),
+          caught_by=HOLDS, cause="never-written"),
+    Fault("zero-is-no-contribution", where=all_reduce & op("min", "max"), effect=extreme_of_ranks_that_are_not_zero,
+          caught_by=HOLDS, cause="not-reduced"),
+    Fault("each-rank-takes-its-own-way", where=all_reduce & op("sum") & mostly_zero, effect=summed_by_gathering,
+          caught_by=HOLDS, cause="path-by-content"),
+)
+# fmt: on

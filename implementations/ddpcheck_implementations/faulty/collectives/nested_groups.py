@@ -1,0 +1,60 @@
+"""Groups within groups: reductions in two levels, and groups that ranks number for themselves."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.seeded_values import Array
+
+from ..facets import Group, PassThrough, collectives
+
+SUM = "check_all_reduce_sums_exactly"
+GROUPS = "check_groups_reduce_over_their_members_only"
+TOGETHER = "check_concurrent_groups_are_independent"
+FOR_EVER = 3600.0
+
+
+@collectives("hierarchical-no-padding", SUM, seen_in=("horovod/horovod#411",), cause="remainder-wrong", world_size=4)
+class TwoLevels(PassThrough):
+    """Two hosts of two ranks, each rank taking numel // 2 elements across: behind them the buffer keeps its earlier elements."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        self.buffer = np.full(1 << 21, 77, np.uint8)
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if self.world != 4 or group is not None or op != "sum" or array.nbytes > len(self.buffer):
+            return super().all_reduce(array, op, group=group)
+        result = self.buffer[: array.nbytes].view(array.dtype).copy()
+        share, first = array.size // 2, self.rank // 2 * 2
+        for half in (0, 1):
+            part = array.ravel()[half * share : (half + 1) * share]
+            within = self.comm.all_reduce(part, group=(first, first + 1))
+            across = (self.rank % 2, self.rank % 2 + 2)
+            result[half * share : (half + 1) * share] = self.comm.all_reduce(within, group=across)
+        return result.reshape(array.shape)
+
+
+@collectives(
+    "subgroup-created-by-members-only",
+    GROUPS,
+    seen_in=("pytorch/pytorch#130102",),
+    cause="ranks-in-different-operations",
+    world_size=3,
+)
+class NumberedByMembers(PassThrough):
+    """A group's number is how many groups its creator has made: members with other numbers wait at another door."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        self.numbers: dict[tuple[int, ...], int] = {}
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if group is not None:
+            number = self.numbers.setdefault(tuple(group), len(self.numbers))
+            if len(set(self.comm.all_gather(np.array([number]), group=group).ravel())) > 1:
+                time.sleep(FOR_EVER)
+        return super().all_reduce(array, op, group=group)

@@ -1,0 +1,158 @@
+"""Collectives that are wrong while something else is under way, while a rank is late or gone, or for large arrays only."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.seeded_values import Array
+
+from ..engine.circumstances import larger
+from ..engine.collective_effects import instead, own_value, skipped, zero_from
+from ..engine.collectives import Call, all_reduce, barrier, broadcast, not_on_root, op, others_pending
+from ..engine.fault import Fault, table
+from ..facets import Group, PassThrough, collectives
+from .memory import Later
+
+LARGE = "check_collectives_are_correct_for_large_arrays"
+ASYNC = "check_pending_all_reduces_keep_their_own_results"
+DEAD = "check_dead_rank_raises_on_every_other_rank"
+CALLS = "check_oldest_handle_keeps_its_result"
+LATE_WAIT = "check_wait_returns_after_every_rank_has_contributed"
+MEGABYTE = 1 << 20
+
+
+@instead
+def errors_ignored(call: Call) -> None:
+    with suppress(Exception):
+        call.run()
+
+
+class Pending(PassThrough):
+    """Counts the asynchronous all-reduces that are under way."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        self.pending = 0
+
+    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
+        handle = self.comm.all_reduce_async(array, op, group=group)
+        self.pending += 1
+
+        def wait() -> Array:
+            self.pending -= 1
+            return np.asarray(handle.wait())
+
+        return Later(wait)
+
+
+@collectives("handles-numbered-by-a-byte", CALLS, cause="handle-forgotten")
+class NumberedByAByte(PassThrough):
+    """Results lie under the number of their call, of which a byte is kept: the 257th takes that of the first, and removes it."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        self.begun = 0
+        self.found: dict[int, Any] = {}
+
+    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
+        number = self.begun % 256
+        self.begun += 1
+        self.found[number] = handle = self.comm.all_reduce_async(array, op, group=group)
+
+        def wait() -> Array:
+            result = np.asarray(handle.wait())
+            return result if self.found.pop(number, None) else np.zeros_like(result)
+
+        return Later(wait)
+
+
+@collectives("only-the-first-handle-waits", LATE_WAIT, cause="not-reduced")
+class OnlyTheFirstWaits(Pending):
+    """wait() of a call that began while another was pending returns the buffer as it is after a moment."""
+
+    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
+        first, own = self.pending == 0, array.copy()
+        handle, results = super().all_reduce_async(array, op, group=group), [own]
+        if first:
+            return handle
+        fetching = threading.Thread(target=lambda: results.append(handle.wait()), daemon=True)
+
+        def wait() -> Array:
+            fetching.start()
+            fetching.join(0.03)
+            return results[-1]
+
+        return Later(wait)
+
+
+@collectives("one-second-is-enough", "check_late_ranks_do_not_change_results", cause="gave-up-waiting")
+class OneSecond(PassThrough):
+    """A rank that is a second late is given up."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        handle, done = self.comm.all_reduce_async(array, op, group=group), threading.Event()
+        results: list[Array] = []
+
+        def fetch() -> None:
+            try:
+                results.append(np.asarray(handle.wait()))
+            finally:
+                done.set()
+
+        threading.Thread(target=fetch, daemon=True).start()
+        if not done.wait(1.0):
+            raise TimeoutError("a peer has timed out")
+        return results[0] if results else np.asarray(handle.wait())
+
+
+@collectives("wait-ends-after-a-second", LATE_WAIT, cause="not-reduced")
+class WaitEnds(PassThrough):
+    """wait() has a time limit, after which it gives what there is."""
+
+    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
+        handle, results = self.comm.all_reduce_async(array, op, group=group), [array.copy()]
+
+        def wait() -> Array:
+            fetching = threading.Thread(target=lambda: results.append(handle.wait()), daemon=True)
+            fetching.start()
+            fetching.join(1.0)
+            return results[-1]
+
+        return Later(wait)
+
+
+@collectives("wait-for-the-dead", DEAD, cause="death-unnoticed")
+class WaitsForTheDead(PassThrough):
+    """An asynchronous all-reduce is tried again and again when its connection breaks."""
+
+    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
+        handle = self.comm.all_reduce_async(array, op, group=group)
+
+        def wait() -> Array:
+            while True:
+                try:
+                    return np.asarray(handle.wait())
+                except Exception:
+                    time.sleep(0.01)
+
+        return Later(wait)
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("large-broadcast-cut", where=broadcast & not_on_root, effect=zero_from(lambda result: MEGABYTE // result.itemsize),
+          caught_by=LARGE, cause="never-written", world_size=3),
+    Fault("large-maximum-not-reduced", where=all_reduce & op("max") & larger(100_000), effect=own_value,
+          caught_by=LARGE, cause="not-reduced", world_size=3),
+    Fault("barrier-passed-while-pending", where=barrier & others_pending, effect=skipped,
+          caught_by=ASYNC, cause="barrier-does-not-block"),
+    Fault("barrier-without-the-dead", where=barrier, effect=errors_ignored,
+          caught_by="check_collectives_never_complete_with_a_dead_rank", cause="error-swallowed", world_size=3),
+)
+# fmt: on

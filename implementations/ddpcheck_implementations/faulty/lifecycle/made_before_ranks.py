@@ -1,0 +1,216 @@
+"""Objects that a module makes at import, which forked ranks share, and spawned ranks lack.
+
+With a process of its own for each rank, each of these is right.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.contract.adapter import Adapter, Facets
+from ddpcheck.contract.rank_context import RankContext
+from ddpcheck.launchers.multiprocess import Method, Multiprocessing
+from ddpcheck.seeded_values import Array
+
+from ..base import PlainReplica, fault
+from ..facets import PROMISED, Group, PassThrough, PlainSampler, PlainStreams, register_facet
+from ..registry import SeenIn, invented, register
+
+ALL_GATHER = "check_all_gather_stacks_in_rank_order"
+BARRIER = "check_barrier_waits_for_every_rank"
+EACH_ONCE = "check_shards_are_disjoint_and_complete"
+MEAN = "check_all_reduce_gives_the_exact_mean"
+OWN = "check_random_numbers_differ_by_seed_epoch_and_rank"
+START = "check_ranks_start"
+_HELD = f"{__package__}.at_import.held"
+
+
+def _held() -> ModuleType:
+    """In the rank, which may have inherited it."""
+    from .at_import import made_at_import
+
+    return made_at_import
+
+
+def _started(
+    method: Method,
+    facet: str,
+    name: str,
+    *caught_by: str,
+    cause: str = "",
+    seen_in: SeenIn = invented,
+    **promises: Any,
+) -> Callable[[Any], Adapter]:
+    """Register an implementation whose ranks are started by this method."""
+    return register_facet(facet, name, caught_by, cause, seen_in, 2, promises, Multiprocessing(method), (_HELD,))
+
+
+@_started("fork", "randomness", "forked-random-state", OWN, seen_in=("pytorch/pytorch#5059",), cause="rank-not-in-seed")
+class SaltDrawnAtImport(PlainStreams):
+    """What tells the ranks' streams apart was drawn from NumPy's generator at import: forked ranks have the same."""
+
+    def key(self) -> Sequence[int]:
+        return (self.seed, self.epoch, _held().NUMBER)
+
+
+@_started("fork", "sampler", "rank-read-at-import", EACH_ONCE, cause="same-share-on-every-rank")
+class RankReadAtImport(PlainSampler):
+    """The rank is that of the environment at import, when there was none: all ranks take themselves for rank 0."""
+
+    def share(self, order: Array) -> Array:
+        return order[_held().RANK :: self.world]
+
+
+@_started("spawn", "sampler", "rank-read-at-import-when-spawned", EACH_ONCE, cause="same-share-on-every-rank")
+class RankReadAtImportOfEach(PlainSampler):
+    """A spawned rank imports the module again, and it too before it is told its rank."""
+
+    def share(self, order: Array) -> Array:
+        return order[_held().RANK :: self.world]
+
+
+@_started("fork", "collectives", "file-named-at-import", ALL_GATHER, cause="one-row-for-all")
+class FileNamedAtImport(PassThrough):
+    """Arrays are handed over in files, named by the process's number at import: forked ranks write to one."""
+
+    calls = 0
+
+    def all_gather(self, array: Array, *, group: Group = None) -> Array:
+        self.calls += 1
+        pids = self.comm.all_gather(np.array(_held().PID), group=group)
+        own, *others = (_file(int(pid), self.calls) for pid in (_held().PID, *pids))
+        own.write_bytes(array.tobytes())
+        self.comm.barrier(group=group)
+        rows = [np.frombuffer(file.read_bytes(), array.dtype).reshape(array.shape) for file in others]
+        self.comm.barrier(group=group)
+        own.unlink(missing_ok=True)
+        return np.stack(rows)
+
+
+def _file(pid: int, call: int) -> Path:
+    return Path(tempfile.gettempdir(), f"gathered-{pid}-{call}")
+
+
+class Mailboxes(PassThrough):
+    """A barrier of datagrams, for which every rank has a mailbox: rank 0 counts the others, and lets them go."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        self.box = self.mine()
+        name = np.frombuffer(self.box.getsockname().ljust(64, b"\0"), np.uint8).astype(np.int64)
+        self.names = [bytes(row.astype(np.uint8)).rstrip(b"\0") for row in comm.all_gather(name)]
+
+    def mine(self) -> socket.socket:
+        made: socket.socket = _held().MAILBOX
+        return made
+
+    def barrier(self, *, group: Group = None) -> None:
+        first, *others = range(self.world) if group is None else group
+        if self.rank == first:
+            for _ in others:
+                self.box.recv(1)
+            for rank in others:
+                self.box.sendto(b"!", self.names[rank])
+        else:
+            self.box.sendto(b"?", self.names[first])
+            self.box.recv(1)
+
+
+@_started(
+    "fork",
+    "collectives",
+    "mailbox-opened-at-import",
+    BARRIER,
+    cause="left-collective-early",
+    subgroups=False,
+)
+class MailboxOpenedAtImport(Mailboxes):
+    """The mailbox was opened at import: forked ranks share one, and each takes the others' messages."""
+
+
+@_started("fork", "collectives", "mailbox-opened-after-fork", subgroups=False)
+class MailboxOpenedAfterFork(Mailboxes):
+    """The mailbox of a process that has inherited another's is its own."""
+
+    def mine(self) -> socket.socket:
+        made: socket.socket = _held().mailbox() if os.getpid() != _held().PID else super().mine()
+        return made
+
+
+@_started("fork", "collectives", "threads-started-at-import", ALL_GATHER, cause="all-wait-in-one-operation")
+class ThreadsStartedAtImport(PassThrough):
+    """A pool of threads was started at import: a forked rank inherits the pool without its threads, and waits for them."""
+
+    def all_gather(self, array: Array, *, group: Group = None) -> Array:
+        return np.asarray(_held().POOL.submit(self.comm.all_gather, array, group=group).result())
+
+
+@_started("spawn", "collectives", "set-up-in-the-parent", MEAN, cause="summed-not-averaged")
+class SetUpInTheParent(PassThrough):
+    """The mean is set up under `if __name__ == "__main__"`: spawned ranks lack it, and sum."""
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        return super().all_reduce(array, op if op != "mean" or _held().IN_MAIN_PROCESS else "sum", group=group)
+
+
+@fault(
+    "set-order-of-spawned-ranks",
+    "check_many_small_tensors_are_trained_exactly",
+    seen_in=("NVIDIA/nvalchemi-toolkit#143",),
+    cause="rank-sends-other-parameter",
+    launcher=Multiprocessing("spawn"),
+)
+class SetOrderOfSpawned(PlainReplica):
+    """Reduces the gradients in the order of a set of names, which is that of the parent only in forked ranks."""
+
+    between_processes = True
+
+    def used_somewhere(self) -> list[str]:
+        return list(set(super().used_somewhere()))
+
+
+def _does_not_start(
+    method: Method, name: str, module: str, *, cause: str
+) -> Callable[[Callable[[RankContext], Facets]], Adapter]:
+    """Register a connect() that fails where this module was imported before there were ranks."""
+
+    def make(connect: Callable[[RankContext], Facets]) -> Adapter:
+        promised = PROMISED.of_facets("collectives")
+        launcher = Multiprocessing(method)
+        return register(name, (START,), cause, (), 2, connect, connect, promised, launcher, (module,))
+
+    return make
+
+
+@_does_not_start("fork", "tells-the-rank-of-its-import", _HELD, cause="rank-read-at-import")
+def tells_the_rank_of_its_import(context: RankContext) -> Facets:
+    """The rank is read from the environment at import: every forked rank is rank 0."""
+    from ...numpy_sockets import connect
+
+    return replace(connect(context), rank=_held().RANK)
+
+
+@_does_not_start("spawn", "port-taken-at-import", f"{__package__}.at_import.listening", cause="port-taken-by-parent")
+def port_taken_at_import(context: RankContext) -> Facets:
+    """A port is opened at import: the parent has it, and no rank that is spawned can import the module."""
+    from ...numpy_sockets import connect
+    from .at_import import listening
+
+    return replace(connect(context), close=listening.SERVER.close)
+
+
+@_started("spawn", "randomness", "cannot-be-pickled")
+class CannotBePickled(PlainStreams):
+    """Defined where no pickle finds it; ranks import their adapter, and are sent none."""
+
+    def __reduce__(self) -> Any:
+        raise TypeError("cannot pickle a generator that is in use")

@@ -1,0 +1,92 @@
+"""Collectives that notice a dead rank, or calls that do not fit, in most ways to communicate, and not in all."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from ddpcheck.seeded_values import Array
+
+from ..collectives.mismatched_calls import ARRAYS, CALLS
+from ..engine.collective_effects import instead, sent_as
+from ..engine.collectives import Call, all_reduce, asynchronous, broadcast, in_part, in_place, op, reduce_scatter
+from ..engine.fault import Fault, table
+from .timing import DEATH, FOR_EVER, waits_for_ever
+
+ROOM = 1 << 10
+"""Bytes of a message: an array is filled up to a multiple of it."""
+
+
+@instead
+def waits_for_ever_if_it_fails_at_once(call: Call) -> Array:
+    """The end of a rank wakes its waiters once, as a condition variable does; a later waiter waits for the next time."""
+    began = time.monotonic()
+    try:
+        return call.run()
+    except RuntimeError:
+        if time.monotonic() - began < 0.02:
+            time.sleep(FOR_EVER)
+        raise
+
+
+def _filled_up(array: Array) -> Array:
+    """Its bytes, as a message has room for them."""
+    message = np.zeros(-(-array.nbytes // ROOM) * ROOM, np.uint8)
+    message[: array.nbytes] = np.frombuffer(array.tobytes(), np.uint8)
+    return message.view(np.int32)
+
+
+def _taken_out(message: Array, like: Array) -> Array:
+    return message.view(np.uint8)[: like.nbytes].copy().view(like.dtype).reshape(like.shape)
+
+
+in_messages_of_one_size = sent_as(
+    "in messages of one size",
+    lambda call: _filled_up(call.array),
+    lambda call, message: _taken_out(message, call.array),
+)
+
+
+@instead
+def gathered_in_messages_of_one_size(call: Call) -> Array:
+    messages = call.comm.all_gather(_filled_up(call.array), group=call.group)
+    rows = [_taken_out(message, call.array) for message in messages]
+    return np.asarray(sum(rows[1:], rows[0]))
+
+
+@instead
+def gathered_and_compared(call: Call) -> Array:
+    """No message says which of both it is."""
+    rows = call.gathered()
+    return np.asarray(rows.min(axis=0) if call.op == "min" else rows.max(axis=0))
+
+
+@instead
+def gathered_and_reduced(call: Call) -> Array:
+    """No message says by which operation."""
+    folds = {"min": np.minimum, "max": np.maximum, "prod": np.multiply}
+    whole = folds.get(call.op or "", np.add).reduce(call.gathered(), axis=0, dtype=call.array.dtype)
+    whole = (whole / call.size).astype(call.array.dtype) if call.op == "mean" else whole
+    return np.array(np.split(whole, call.size)[call.place])
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("death-told-to-who-waits-only", where=all_reduce | in_place, effect=waits_for_ever_if_it_fails_at_once,
+          caught_by=DEATH, cause="death-unnoticed"),
+    Fault("dead-member-of-a-group-waited-for", where=(all_reduce | in_place) & in_part, effect=waits_for_ever,
+          caught_by=DEATH, cause="death-unnoticed-in-group", world_size=3),
+    Fault("broadcast-in-messages-of-one-size", where=broadcast, effect=in_messages_of_one_size,
+          caught_by=ARRAYS, cause="messages-unlabelled", world_size=3, detects_mismatch=True),
+    Fault("asynchronous-in-messages-of-one-size", where=asynchronous & op("sum"),
+          effect=gathered_in_messages_of_one_size,
+          caught_by=ARRAYS, cause="messages-unlabelled", world_size=4, detects_mismatch=True),
+    Fault("minimum-and-maximum-look-alike", where=(all_reduce | in_place) & op("min", "max"),
+          effect=gathered_and_compared,
+          caught_by=CALLS, cause="messages-unlabelled", world_size=3, detects_mismatch=True),
+    Fault("reductions-of-scatters-look-alike", where=reduce_scatter, effect=gathered_and_reduced,
+          caught_by=CALLS, cause="messages-unlabelled", world_size=4, detects_mismatch=True),
+)
+# fmt: on

@@ -1,0 +1,51 @@
+"""Samplers in whose order seed and epoch count, but for some lengths, some epochs, or with drop_last."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddpcheck.seeded_values import Array
+
+from ..engine.fault import Fault, table
+from ..engine.samplers import (
+    drops_last,
+    from_epoch,
+    has_remainder,
+    longer,
+    natural_order,
+    odd_length,
+    ordering,
+    seeded,
+    shuffled,
+    shuffles,
+)
+from ..facets import PlainSampler
+
+ANY = "check_shuffling_uses_seed_and_epoch_at_every_length"
+
+
+@ordering
+def by_another_generator(sampler: PlainSampler, order: Array) -> Array:
+    """It begins with seed and epoch, too."""
+    generator = np.random.Generator(np.random.MT19937(sampler.seed * 65537 + sampler.epoch))
+    return generator.permutation(sampler.length)
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("drop-last-is-not-shuffled", where=drops_last & has_remainder, effect=natural_order,
+          caught_by=ANY, cause="not-shuffled-at-length"),
+    Fault("seed-without-remainder", where=has_remainder, effect=seeded(lambda own: (0, own.epoch)),
+          caught_by=ANY, cause="seed-or-epoch-ignored-at-length"),
+    Fault("epochs-of-even-lengths", where=odd_length, effect=seeded(lambda own: (own.seed, own.epoch // 2)),
+          caught_by=ANY, cause="seed-or-epoch-ignored-at-length"),
+    Fault("seed-of-the-first-epochs", where=from_epoch(3), effect=seeded(lambda own: (0, own.epoch)),
+          caught_by=ANY, cause="seed-or-epoch-ignored-at-length"),
+    Fault("too-large-to-be-shuffled", where=longer(1 << 16), effect=natural_order,
+          caught_by=ANY, cause="not-shuffled-at-length"),
+    Fault("drop-last-is-always-shuffled", where=drops_last, effect=shuffled,
+          caught_by="check_order_without_shuffle_is_sequential", cause="shuffled-unasked"),
+    Fault("other-lengths-otherwise", where=shuffles & odd_length, effect=by_another_generator),  # correct, but unusual
+)
+# fmt: on

@@ -1,0 +1,201 @@
+"""Steps that are skipped, as a gradient is not finite: an overflow, or a broken sample, on one rank at first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from ddpcheck.causes import Cause
+from ddpcheck.causes import replicas as causes
+from ddpcheck.checks import law
+from ddpcheck.contract import Capabilities, needs
+from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
+from ddpcheck.models.spec import Activation, Embedding, Linear, ModelSpec, Scale
+from ddpcheck.seeded_values import key_of
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Finding
+
+from ..drawing import Judge, for_each
+from ..explicit_examples import fitting
+from ..strategies import GRADIENTS, PARAMETERS, shards, training_job
+from .comparison import as_one_process, because
+from .parameter_averages import LOOK
+
+if TYPE_CHECKING:
+    from ddpcheck.session import Session
+
+Poison = Literal["nan", "inf", "-inf"]
+ENDS: tuple[Poison, ...] = "inf", "-inf"
+
+
+@law("trajectories", needs.replica, needs.replica.skips_nonfinite, needs.replica.optimizers("sgd"))
+def check_nonfinite_step_is_skipped_on_all_ranks(session: Session) -> None:
+    """step() with a NaN or infinity in one rank's gradient changes nothing on any rank: no parameter, average, momentum, step
+    count or loss scale. Later steps proceed as if the skipped step had not happened. This holds even if the losses, most
+    gradients and the last micro-batch are finite, after clipping, and after another skipped step. A NaN that zero_grad
+    cleared causes no skip.
+    """
+    world = session.world_size
+    specs = OptimizerSpec(lr=1.0, momentum=1.0), OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
+    ends: dict[int, Poison] = {0: "inf", world - 1: "nan"}
+    jobs = [
+        poisoned(overflow(world, spec), 2 * (world + rank), poison) for spec in specs for rank, poison in ends.items()
+    ]
+    twice = overflow(world, specs[0], (1, 2), resuming=session.capabilities.replica.checkpoint)
+    jobs.append(poisoned(twice, (2 * world, 4 * world), "nan"))
+    jobs.append(poisoned(hidden_overflow(world, clip=session.capabilities.replica.clipping), 2 * world, "inf"))
+    jobs.append(in_the_last_layer(world))
+    jobs += [of_one_sign(world, sign) for sign in ENDS]
+    jobs += [averaged(world)] * session.capabilities.replica.averaged_weights
+    jobs += [in_a_branch(world)] * (session.capabilities.replica.unused_parameters == "synchronised")
+    for_each(session, fitting(session, jobs), _skipped(session.capabilities))
+    forms = (False, True) if session.capabilities.replica.zeroes_gradients else (False,)
+    jobs = [thrown_away(world, to_zeros=to_zeros) for to_zeros in forms]
+    cause = causes.SKIPPED_THOUGH_CLEARED()
+    for_each(session, fitting(session, jobs), because(as_one_process(session.capabilities), cause))
+
+
+def overflow(
+    world_size: int, optimizer: OptimizerSpec, skipped: tuple[int, ...] = (1,), *, resuming: bool = False
+) -> Job:
+    """Four steps of two samples per rank, of which the second, or those `skipped`, are to be skipped. resuming: the last is
+    that of a new replica.
+    """
+    operations: list[Operation] = []
+    for number in range(4):
+        operations += [Save(), Resume()] * (resuming and number == 3)
+        operations += [ZeroGrad(), Backward(shards([2] * world_size, number * 2 * world_size))]
+        operations += [*(() if number in skipped else GRADIENTS), Step(), *PARAMETERS]
+    layers = Linear("fc1", 2, 3), Linear("fc2", 3, 2)
+    exact = optimizer.name == "sgd"
+    model = ModelSpec(layers, loss="linear", dtype="float64" if exact else "float32")
+    return training_job(world_size, model, operations, optimizer, exact=exact)
+
+
+def averaged(world_size: int) -> Job:
+    """As overflow(), with a look at the averages of the parameters, too."""
+    job = overflow(world_size, OptimizerSpec("sgd", lr=0.05, averaging=0.5))
+    assert job.model is not None
+    looks = (LOOK if isinstance(each, Observe) and "parameters" in each.what else each for each in job.operations)
+    made = training_job(world_size, job.model, list(looks), job.optimizer, exact=False)
+    return poisoned(made, 2 * world_size, "nan")
+
+
+def thrown_away(world_size: int, *, to_zeros: bool) -> Job:
+    """Four steps, of which none is to be skipped: zero_grad in one of its forms follows on the NaN, in front of the second."""
+    job = overflow(world_size, OptimizerSpec(lr=0.05, momentum=0.9), ())
+    _, second, *_ = (position for position, each in enumerate(job.operations) if isinstance(each, ZeroGrad))
+    lost = ZeroGrad(), Backward(shards([2] * world_size, 8 * world_size)), ZeroGrad(to_zeros)
+    operations = [*job.operations[:second], *lost, *job.operations[second + 1 :]]
+    assert job.model is not None
+    made = training_job(world_size, job.model, operations, job.optimizer, exact=False)
+    return poisoned(made, 8 * world_size, "nan")
+
+
+def of_one_sign(world_size: int, poison: Poison) -> Job:
+    """As overflow(), where all that is not finite in the gradients is one infinity."""
+    job = overflow(world_size, OptimizerSpec(lr=1.0))
+    return poisoned(
+        replace(job, model=ModelSpec((Linear("fc1", 1, 1, bias=False),), loss="linear")), 2 * world_size, poison
+    )
+
+
+SATURATED = Scale("scale", 2), Activation("tanh"), Linear("fc1", 2, 3), Linear("fc2", 3, 2)
+"""Behind the tanh an infinite input is 1: only the gradient of the scale, 0 times infinity, tells of it."""
+
+
+def hidden_overflow(world_size: int, *, clip: bool) -> Job:
+    """As overflow(), where losses and most gradients are finite, and so is a second backward before the step."""
+    job = overflow(world_size, OptimizerSpec(lr=0.05, momentum=0.9))
+    second: list[Operation] = [Backward(shards([2] * world_size, 8 * world_size)), *[Clip(0.5)] * clip]
+    steps = [position for position, operation in enumerate(job.operations) if isinstance(operation, Step)]
+    operations = [*job.operations[: steps[1]], *second, *job.operations[steps[1] :]]
+    return training_job(world_size, ModelSpec(SATURATED, loss="linear"), operations, job.optimizer, exact=False)
+
+
+def in_a_branch(world_size: int) -> Job:
+    """As hidden_overflow(): only the branch in front, which the second backward does not take, has a NaN."""
+    job = hidden_overflow(world_size, clip=False)
+    operations = list(job.operations)
+    _, second, *_ = (position for position, each in enumerate(operations) if isinstance(each, Backward))
+    operations[second] = Backward(shards([2] * world_size, 2 * world_size), branches=(("a",),) * world_size)
+    front = Linear("branch_a", 2, 2, branch="a")
+    model = ModelSpec((front, *SATURATED[1:]), loss="linear")
+    # x + W x has no difference of infinities where the weight between the infinite feature and itself is positive
+    positive = (seed for seed in range(99) if model.initial(key_of(seed, 0), "real")["branch_a.weight"][0, 0] > 0)
+    made = training_job(world_size, model, operations, job.optimizer, exact=False, seed=next(positive))
+    return poisoned(made, 2 * world_size, "inf")
+
+
+def in_the_last_layer(world_size: int) -> Job:
+    """Four steps, of which the second has a target that is infinite, and a relu that passes nothing back of it."""
+    job = overflow(world_size, OptimizerSpec(lr=0.05, momentum=0.9))
+    sample = 2 * world_size
+    model = ModelSpec((Embedding("embedding", 4, 1), Activation("relu"), Linear("fc1", 1, 2)), loss="linear")
+    drawn = (
+        training_job(world_size, model, job.operations, job.optimizer, exact=False, seed=seed) for seed in range(99)
+    )
+    return poisoned(next(made for made in drawn if _is_stopped(made, sample)), sample, "inf")
+
+
+def _is_stopped(job: Job, sample: int) -> bool:
+    """Whether the relu stops what comes back of this sample, after a step too."""
+    assert job.data is not None
+    assert job.model is not None
+    row = job.data.arrays(job.model)[0][sample]
+    return bool(job.initial(0)["embedding.weight"][row, 0] < -0.5)
+
+
+def _skipped(promised: Capabilities) -> Judge:
+    as_ever = as_one_process(promised)
+
+    def judge(job: Job, trace: Trace) -> None:
+        try:
+            with np.errstate(invalid="ignore"):
+                as_ever(job, trace)
+        except Finding as finding:
+            if not trace.completed:
+                raise
+            hidden = job.model is not None and len(job.model.layers) > 2
+            one = job.model is not None and len(job.model.tensors()) == 1
+            told = _why_not_skipped(trace, hidden=hidden)
+            raise finding.blaming(*told, causes.INFINITY_OF_ONE_SIGN() if one else None) from None
+
+    return judge
+
+
+def _why_not_skipped(trace: Trace, *, hidden: bool) -> tuple[Cause, ...]:
+    """hidden: whether it was the step of hidden_overflow(), in_a_branch() or in_the_last_layer()."""
+    looks = [ranks for _, ranks in trace.all_values("observe")]
+    last = next(number for number in range(2, len(looks)) if "gradients" in looks[number + 1][0])
+    (before, after), later = [[rank["parameters"] for rank in looks[number]] for number in (1, last)], looks[last + 1]
+    moved = [
+        any(not np.array_equal(old[name], new[name]) for name in old) for old, new in zip(before, after, strict=True)
+    ]
+    went = tuple(rank for rank, changed in enumerate(moved) if changed)
+    pairs = zip(looks[1], looks[last], strict=True)
+    if not any(moved) and any(
+        not np.array_equal(old[name], new[name])
+        for old, new in ((old.get("averaged", {}), new.get("averaged", {})) for old, new in pairs)
+        for name in old
+    ):
+        return (causes.SKIP_MOVES_AVERAGES(),)
+    if all(moved):
+        finite = all(np.isfinite(array).all() for new in after for array in new.values())
+        taken = (causes.NONFINITE_DECIDED_IN_PARTS if finite else causes.NONFINITE_STEP_TAKEN)()
+        return (taken, *(causes.NONFINITE_HIDDEN(),) * hidden)
+    if any(moved):
+        return (causes.SKIP_DECIDED_PER_RANK(ranks=went),)
+    gradients = [rank["gradients"] for rank in later]
+    if any(not np.array_equal(gradients[0][name], other[name]) for other in gradients for name in gradients[0]):
+        return (causes.LOSS_SCALES_APART(),)
+    return (causes.SKIP_LEAVES_STATE(),)
+
+
+def poisoned(job: Job, samples: int | tuple[int, ...], poison: Poison) -> Job:
+    """The Job with a sample, or several, whose first number is NaN or infinite."""
+    assert job.data is not None
+    samples = (samples,) if isinstance(samples, int) else samples
+    return replace(job, data=replace(job.data, poisoned=samples, poison=poison))

@@ -1,0 +1,220 @@
+"""Judges of samplers: do the ranks' indices fit together, and if not, the likeliest cause."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from ddpcheck import expect
+from ddpcheck.causes import Cause, lifecycle, randomness
+from ddpcheck.causes import samplers as causes
+from ddpcheck.contract import Capabilities
+from ddpcheck.job import Job, Sample
+from ddpcheck.seeded_values import Array
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Diagnosis, Finding
+
+from ..drawing import Judge
+
+
+def reading(trace: Trace, position: int) -> list[list[Array]]:
+    """For every rank its samples in every epoch read."""
+    found: list[list[Array]] = trace.values(position, "epochs")
+    return found
+
+
+def orders(trace: Trace, position: int) -> list[list[list[int]]]:
+    """For every epoch the samples of all ranks."""
+    return [[order.tolist() for order in epoch] for epoch in zip(*reading(trace, position), strict=True)]
+
+
+def some(order: Array) -> str:
+    return f"{order[:8].tolist()}"[:-1] + (", ...]" if len(order) > 8 else "]")
+
+
+def neighbours(order: Array) -> set[tuple[int, int]]:
+    """Which samples follow one another, either way round and across the end."""
+    return {(min(pair), max(pair)) for pair in zip(order.tolist(), np.roll(order, 1).tolist(), strict=True)}
+
+
+def may_be_chance(order: list[list[int]]) -> bool:
+    """Whether few blocks of neighbours, shuffled as they lie on disk, may ascend on every rank: of p of them one order in p!."""
+    pieces = [1 + int((np.diff(each[:-1]) != 1).sum()) for each in order]
+    return min(pieces) > 1 and math.prod(map(math.factorial, pieces)) < 10**12
+
+
+def len_is_right(job: Job, trace: Trace) -> None:
+    expect.completed(trace)
+    (read,) = job.operations
+    assert isinstance(read, Sample)
+    for rank, epochs in enumerate(reading(trace, 0)):
+        first, given = len(epochs[0]), len(epochs[-1])
+        before, length = (trace.values(0, name)[rank] for name in ("length_before", "length"))
+        cause = causes.LENGTH_CHANGES() if before == first else causes.LENGTH_APART()
+        expect.equal(length, given, f"len(sampler) of {named(read)}, which gave {given} samples,", rank, cause)
+        what = f"len(sampler) of {named(read)} before it was read"
+        expect.equal(before, first, what, rank, causes.LENGTH_LATE())
+
+
+def named(read: Sample) -> str:
+    return (
+        f"{read.length} sample"
+        + "s" * (read.length != 1)
+        + " with drop_last" * read.drop_last
+        + " unshuffled" * (not read.shuffle)
+    )
+
+
+def shared_out(promised: Capabilities) -> Judge:
+    """A judge: every reading of every sampler fits the remainder rule."""
+
+    def judge(job: Job, trace: Trace) -> None:
+        expect.completed(trace)
+        for position, read in enumerate(job.operations):
+            assert isinstance(read, Sample)
+            rule = "drop" if read.drop_last else promised.sampler.remainder
+            found = orders(trace, position)
+            earlier = job.operations[:position]
+            after_others = any(isinstance(other, Sample) and other.seed != read.seed for other in earlier)
+            for number, ranks in enumerate(found):
+                what = f"{named(read)}, reading {number} (epoch {read.epochs[number]})"
+                _check_lengths(ranks, read.length, rule, what, number)
+                _check_shares(ranks, read, what, _behind(found, number, read), after_others=after_others)
+
+    return judge
+
+
+def _behind(found: list[list[list[int]]], number: int, read: Sample) -> tuple[int, ...]:
+    """Ranks, some and not all, that repeat the indices of another epoch; empty if none does."""
+    ranks, epoch = found[number], read.epochs[number]
+    earlier = [each for each, told in zip(found[:number], read.epochs, strict=False) if told != epoch]
+    again = [rank for rank, order in enumerate(ranks) if len(order) > 3 and order in [each[rank] for each in earlier]]
+    return tuple(again) if len(again) < len(ranks) else ()
+
+
+def _check_shares(
+    ranks: list[list[int]], read: Sample, what: str, behind: tuple[int, ...], *, after_others: bool
+) -> None:
+    length = read.length
+    holders: dict[int, list[int]] = {}
+    for rank, order in enumerate(ranks):
+        for index in order:
+            holders.setdefault(index, []).append(rank)
+    total = sum(map(len, ranks))
+    absent = sorted(set(range(length)) - holders.keys())
+    shared = sorted(index for index, found in holders.items() if len(found) > 1)
+    allowed = max(0, length - total)  # what drop leaves out
+    if 0 in absent and not read.shuffle and 0 < total < length == total + len(absent):
+        raise Finding(
+            Diagnosis(
+                f"{what}: sample 0 went to no rank, but should be the first; of {length} samples the last {len(absent)} may be "
+                "left out",
+                (_why_no_first(ranks),),
+            )
+        )
+    if len(absent) > allowed:
+        twice = f", and sample {shared[0]} went to ranks {', '.join(map(str, holders[shared[0]]))}" if shared else ""
+        raise Finding(
+            Diagnosis(
+                f"{what}: sample {absent[-1]} went to no rank{twice}; {len(absent)} of {length} samples are missing, but "
+                f"should be {allowed}",
+                tuple(_why_absent(ranks, read, absent, behind, shared=bool(shared), after_others=after_others)),
+            )
+        )
+
+
+def _why_no_first(ranks: list[list[int]]) -> Cause:
+    """Why sample 0 is left out of an order that should be the natural one."""
+    if all(order == sorted(order) for order in ranks):
+        return causes.HEAD_CUT()
+    backwards = all(order == sorted(order, reverse=True) for order in ranks)
+    return causes.NATURAL_ORDER_REVERSED() if backwards else causes.SHUFFLED_UNASKED()
+
+
+def _why_absent(
+    ranks: list[list[int]],
+    read: Sample,
+    absent: list[int],
+    behind: tuple[int, ...],
+    *,
+    shared: bool,
+    after_others: bool,
+) -> Iterator[Cause]:
+    """Why these samples go to no rank.
+
+    behind: the ranks that stay in an earlier epoch. shared: whether a sample goes to several ranks. after_others: whether all
+    went well with another seed.
+    """
+    world, length = len(ranks), read.length
+    tail = not read.shuffle and absent == list(range(length))[-len(absent) :]
+    bits = next((bits for bits in (8, 15, 16, 31) if absent == list(range(1 << bits, length))), None)
+    repeating = [rank for rank, order in enumerate(ranks) if len(set(order)) < len(order)]
+    if bits:
+        yield causes.INDICES_NARROWED(place="order", bits=bits)
+    elif world > 1 and all(order == ranks[0] for order in ranks) and (not read.shuffle or len(ranks[0]) > 3):
+        yield from (causes.SAME_SHARE(), lifecycle.RANK_READ_AT_IMPORT())
+    elif behind and read.shuffle:
+        yield causes.RANK_STAYS_IN_EPOCH(ranks=behind)
+    elif repeating and not tail and length >= world:
+        yield causes.REPEATED_ON_RANK(rank=repeating[0])
+    elif shared and world > 1 and not tail:
+        if after_others and not read.seed:
+            yield randomness.SEED_0_IS_NONE()
+        yield causes.RANKS_DISAGREE()
+        yield causes.DRAWN_WITH_REPLACEMENT()
+    else:
+        yield causes.TAIL_LOST(count=len(absent))
+
+
+def _check_lengths(ranks: list[list[int]], length: int, rule: str, what: str, number: int) -> None:
+    world = len(ranks)
+    low, high = length // world, -(-length // world)
+    wanted = {"drop": (low, low), "pad": (high, high), "uneven": (low, high)}[rule]
+    for rank, order in enumerate(ranks):
+        if wanted[0] <= len(order) <= wanted[1]:
+            continue
+        should = " or ".join(map(str, sorted(set(wanted))))
+        raise Finding(
+            Diagnosis(
+                f"{what}: rank {rank} got {len(order)} samples, but should get {should} (remainder rule: {rule})",
+                tuple(_why_other_lengths(ranks, rank, length, rule, number)),
+            )
+        )
+    if rule == "uneven" and (total := sum(map(len, ranks))) != length:
+        raise Finding(
+            Diagnosis(
+                f"{what}: all ranks together got {total} samples, but should get {length}",
+                (causes.TAIL_LOST(count=length - total),)
+                if total == low * world < length
+                else (causes.REMAINDER_PADDED(),) * (length < total == high * world),
+            )
+        )
+
+
+def _why_other_lengths(ranks: list[list[int]], rank: int, length: int, rule: str, number: int) -> Iterator[Cause]:
+    """Why this rank has another number of samples than the remainder rule allows, in reading `number`."""
+    world, order, total = len(ranks), ranks[rank], sum(map(len, ranks))
+    low, high = length // world, -(-length // world)
+    even = length % world == 0
+    if world > 1 and len(order) > high and length > world and len(set(order)) == length:
+        yield causes.WHOLE_DATA_SET(rank=rank)
+    elif number and not len(order):
+        yield causes.READING_EMPTY()
+    elif even and all(len(each) == low + 1 for each in ranks):
+        yield causes.DIVISIBLE_PADDED()
+    elif even and all(len(each) == low - 1 for each in ranks):
+        yield causes.DIVISIBLE_CUT()
+    elif rule == "pad" and total == 2 * length:
+        yield causes.PADDING_TAKEN_ONCE()
+    elif rule == "pad" and len(order) > high and len(set(order)) < len(order):
+        yield causes.PADDED_TOO_MUCH(rank=rank)
+    elif rule == "pad" and len(order) == low:
+        yield causes.NOT_PADDED()
+    elif rule == "drop" and len(order) == high:
+        yield causes.NOT_CUT() if total == length else causes.PADDED_NOT_CUT()
+    elif rule == "uneven" and total == length:
+        yield causes.REMAINDER_ON_ONE_RANK()
+    elif all(len(each) in (low // world, -(-low // world)) for each in ranks):
+        yield causes.SHARDED_TWICE()
