@@ -138,15 +138,15 @@ def _works_or_refused(job: Job, trace: Trace) -> None:
     assert isinstance(probe, ProbeGradients)
     ((option, value),) = probe.options
     broken = causes.OPTION_VALUE_BREAKS(option=option, value=value)
-    try:
-        expect.completed(trace)
-    except Finding as finding:
-        raise finding.blaming(broken, *finding.diagnosis.causes) from None
-    refused = tuple(rank.rank for rank in trace.ranks if rank.values(0)["refused"])
+    refused = tuple(rank.rank for rank in trace.ranks if rank.outcome == "done" and rank.values(0)["refused"])
     expect.that(
         len(refused) in (0, len(trace.ranks)),
         f"make_replica({option}={value:g}) raised on rank {', '.join(map(str, refused))} only, but should on every rank or none",
         causes.OPTION_REFUSED_BY_SOME(option=option, value=value, ranks=refused),
     )
+    try:
+        expect.completed(trace)
+    except Finding as finding:
+        raise finding.blaming(broken, *finding.diagnosis.causes) from None
     for wrong in _wrong(probe, 0, trace):
         raise wrong.blaming(broken, *wrong.diagnosis.causes)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ddpcheck.models.spec import ModelSpec
 from ddpcheck.seeded_values import Array
 
 from ..base import PlainReplica, fault
@@ -96,6 +97,19 @@ class NegativeReducesNothing(SizedBuckets):
     def cut(self, flat: Array) -> list[Array]:
         size = int(self.chosen * MIB) // flat.itemsize or 1
         return [flat[begin : begin + size] for begin in range(0, max(flat.size, 1), size)]
+
+
+@fault("bucket-size-checked-by-rank-0", OPTIONS, cause="option-refused-by-some", numeric_options=OPTION)
+class CheckedByRank0(SizedBuckets):
+    """Rank 0 alone refuses a size that is not positive; the others wait for it in their first reduction."""
+
+    def start(self, model: ModelSpec) -> None:
+        if self.rank == 0 and not 1e-6 < self.chosen < 1e6:
+            raise ValueError(f"bucket_cap_mb cannot be {self.chosen}")
+        super().start(model)
+
+    def cut(self, flat: Array) -> list[Array]:
+        return [flat]
 
 
 # ------------------------------------------------------------------------------------------------- correct, but unusual
