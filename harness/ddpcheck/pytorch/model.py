@@ -46,11 +46,11 @@ class BatchNorm1d(_WithoutValues, nn.BatchNorm1d):
 class ReplacingBatchNorm1d(BatchNorm1d):
     """A training forward gives the module new buffers, as `self.mean = 0.9 * self.mean + ...` does."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:  # torch's own name for it
         if self.training:
             for name, buffer in tuple(self.named_buffers(recurse=False)):
                 setattr(self, name, buffer.clone())
-        return super().forward(x)
+        return super().forward(input)
 
 
 class Embedding(_WithoutValues, nn.Embedding):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ddpcheck import expect
@@ -47,10 +48,10 @@ def check_collectives_need_no_room_in_socket_buffers(session: Session) -> None:
     for_each(session, [Job(world, tuple(operations))] if large else (), _none_wrong)
 
 
-def _ways(promised: Capabilities, world: int, dtype: str, count: int) -> list[Operation]:
+def _ways(promised: Capabilities, world: int, dtype: str, count: int) -> Sequence[Operation]:
     """Each collective that is promised, once."""
     offered = promised.collectives
-    chosen = [
+    chosen: list[Collective] = [
         name for name in NAMES if name in offered.operations and (name not in _SUMS or "sum" in offered.reductions)
     ]
     return [MeasureCollective(name, count, dtype, warmups=0, iterations=0) for name in chosen]
