@@ -35,8 +35,8 @@ def check_collectives_need_no_room_in_socket_buffers(session: Session) -> None:
     """
     world, promised = session.world_size, session.capabilities
     dtype = "float32" if "float32" in promised.collectives.dtypes else dtypes(promised)[0]
-    opened = _ways(promised, world, dtype, 4 * world)  # connections, that there may be only now, included
-    large = _ways(promised, world, dtype, ROOM // world * world)
+    opened = _ways(promised, dtype, 4 * world)  # connections, that there may be only now, included
+    large = _ways(promised, dtype, ROOM // world * world)
     operations: list[Operation] = [*opened, SmallBuffers(), *large]
     if promised.collectives.asynchronous:
         tensor = TensorSpec((ROOM,), dtype, "powers")
@@ -44,11 +44,11 @@ def check_collectives_need_no_room_in_socket_buffers(session: Session) -> None:
     operations.append(SmallBuffers(on=False))
     if world == 2:
         largest = takes_its_time(session)
-        operations += _ways(promised, world, dtype, LARGEST if largest else LARGER)[: None if largest else 1]
+        operations += _ways(promised, dtype, LARGEST if largest else LARGER)[: None if largest else 1]
     for_each(session, [Job(world, tuple(operations))] if large else (), _none_wrong)
 
 
-def _ways(promised: Capabilities, world: int, dtype: str, count: int) -> Sequence[Operation]:
+def _ways(promised: Capabilities, dtype: str, count: int) -> Sequence[Operation]:
     """Each collective that is promised, once."""
     offered = promised.collectives
     chosen: list[Collective] = [
