@@ -112,7 +112,7 @@ _NAMES_BY_MODULE = {
     "launchers.torchrun": ("Torchrun",),
     "models.spec": ("ModelSpec", "mlp"),
     "ranks.attaching": ("StartFailed",),
-    "run": ("check_adapter", "run_checks"),
+    "running.check_runner": ("check_adapter", "run_checks"),
     "session": ("Session",),
     "testing": ("parametrize_with_checks",),
     "trace": ("RankTrace", "Trace"),

@@ -80,7 +80,7 @@ class Multiprocessing:
                     [
                         sys.executable,
                         "-m",
-                        f"{__package__}.parent",
+                        f"{__package__}.multiprocess_parent",
                         *settings,
                         scratch.name if scratch else "",
                         *command,

@@ -31,7 +31,7 @@ EACH_ONCE = "check_shards_are_disjoint_and_complete"
 MEAN = "check_all_reduce_gives_the_exact_mean"
 OWN = "check_random_numbers_differ_by_seed_epoch_and_rank"
 START = "check_ranks_start"
-_HELD = f"{__package__}.at_import.held"
+_HELD = f"{__package__}.at_import.made_at_import"
 
 
 def _held() -> ModuleType:
