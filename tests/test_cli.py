@@ -113,14 +113,13 @@ def test_failure_is_shown_written_and_replayed(here: Path) -> None:
     assert f"{MINIMAL}:adapter" in (here / "made.py").read_text()
 
 
-def test_a_file_that_hides_a_module_of_python_is_named(here: Path) -> None:
-    (here / "json.py").write_text("")
+def test_a_file_in_the_working_folder_hides_no_module_of_python(here: Path) -> None:
+    (here / "json.py").write_text("raise SystemExit('not the json that ranks need')")
     line = [sys.executable, "-m", "ddpcheck", "check", f"{MINIMAL}:adapter", "-w", "2", "-c", "sums_exactly"]
     shown = subprocess.run(
         [*line[:1], "-P", *line[1:]], capture_output=True, text=True, check=False
     )  # -P: it starts itself
-    assert shown.returncode == 1, shown.stderr
-    assert "json.py: it hides Python's own module json from the ranks; give it another name" in shown.stdout
+    assert shown.returncode == 0, shown.stdout + shown.stderr
 
 
 @pytest.mark.usefixtures("here")
