@@ -35,7 +35,7 @@ def equal_steps(world_size: int, promised: Capabilities) -> Job:
 
 
 def judged(job: Job, trace: Trace) -> str:
-    """What a step sends, in words. Finding if later steps send more; CannotTell if nobody counts."""
+    """The traffic of a step, as a sentence. Finding if later steps send more; CannotTell if nobody counts."""
     arrays = job.initial(0).values()
     demand = Demand("all_reduce", sum(array.nbytes for array in arrays), range(job.world_size), "", each=False)
     seen = counted(trace, demand.least)
@@ -49,7 +49,9 @@ def judged(job: Job, trace: Trace) -> str:
         cause = causes.GROWS_WITH_STEPS(first=sent[0], last=sent[-1], steps=STEPS)
         raise Finding(Diagnosis(headline, (cause,), details=details))
     if messages[-1] > _TIMES * messages[0] + _PACKETS:
-        headline = f"step {STEPS + 1} sent {messages[-1]} messages, but should send as many as step 2, {messages[0]}"
+        headline = (
+            f"step {STEPS + 1} sent {messages[-1]} messages on a rank, but should send as many as step 2, {messages[0]}"
+        )
         cause = causes.MESSAGES_GROW_WITH_STEPS(first=messages[0], last=messages[-1], steps=STEPS)
         raise Finding(Diagnosis(headline, (cause,), details=details))
     own = [max(rank[-1:], default=0) for rank in begun(trace)]
