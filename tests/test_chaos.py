@@ -12,7 +12,7 @@ from chaos.run import page, trial
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
-SHORT = ("SIGKILL to a rank", "SIGKILL to the driver", "Ctrl-C twice")
+SHORT = ("SIGKILL to a rank", "SIGKILL to the driver")
 
 
 @pytest.mark.parametrize("name", SHORT)

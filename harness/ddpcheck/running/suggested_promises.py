@@ -23,6 +23,8 @@ from .check_runner import run_check
 
 _OPEN = (None, "undefined")
 """Values of a convention that promise nothing."""
+_LOOSENS = frozenset({"behind_loader"})
+"""Promises with which a check asks for less: suggested where they mend one that fails, and not otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,11 +165,15 @@ class Suggesting:
                 tried.add(together)
                 failed |= {each.candidate: each for each in suggestions if each.candidate not in failed}
         yield from failed.values()
-        yield from (Suggestion(each) for each in candidates(self.capabilities) if each not in failed)
+        yield from (
+            Suggestion(each)
+            for each in candidates(self.capabilities)
+            if each not in failed and each.name not in _LOOSENS
+        )
 
     def _next(self, tried: Collection[frozenset[Candidate]]) -> tuple[frozenset[Candidate], list[Check]] | None:
         """The fewest promises that make a check apply, with all such checks; then those that no check needs."""
-        left = candidates(self.capabilities)
+        left = [each for each in candidates(self.capabilities) if each.name not in _LOOSENS]
         bundles = {self._bundle(check, left) for check in self.checks} - {frozenset()} - set(tried)
         if bundles:
             together = min(bundles, key=lambda bundle: (len(bundle), sorted(each.text for each in bundle)))
