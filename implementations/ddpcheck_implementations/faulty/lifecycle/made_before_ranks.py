@@ -130,11 +130,13 @@ class Mailboxes(PassThrough):
     "collectives",
     "mailbox-opened-at-import",
     BARRIER,
-    cause="left-collective-early",
     subgroups=False,
 )
 class MailboxOpenedAtImport(Mailboxes):
-    """The mailbox was opened at import: forked ranks share one, and each takes the others' messages."""
+    """The mailbox was opened at import: forked ranks share one, and each takes the others' messages.
+
+    Which rank takes which message is a race, so it has no single cause: a rank hangs, or a barrier does not block.
+    """
 
 
 @_started("fork", "collectives", "mailbox-opened-after-fork", subgroups=False)
