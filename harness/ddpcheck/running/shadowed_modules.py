@@ -1,4 +1,4 @@
-"""Files of a user that hide Python's own modules: ranks look into the user's folders first, as `python -m` does."""
+"""Files of a user that hide Python's own modules from ranks, where their folder comes first on the path."""
 
 from __future__ import annotations
 
