@@ -83,7 +83,7 @@ def test_more_traffic_may_be_meant(repository: Path) -> None:
 
 def test_wrong_results_come_first(repository: Path) -> None:
     plant(repository, "doubled")
-    losing = Path(__file__).with_name("test_measuring.py").read_text()
+    losing = Path(__file__).with_name("test_timing.py").read_text()
     (repository / "src" / "mine.py").write_text(losing.replace("losing =", "adapter ="))
     shown = gate("mine:adapter", "--base", "main", "--benchmarks", "all_reduce:4KiB")
     assert shown.exit_code == 3, shown.output

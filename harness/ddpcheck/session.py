@@ -28,9 +28,9 @@ from .launchers.fork_servers import Templates
 from .launchers.multiprocess import Multiprocessing
 from .launchers.processes import Processes
 from .levels import Level, at_level
-from .ranks.answers_and_hangs import gathered
 from .ranks.attaching import StartFailed
 from .ranks.foreign_clients import Strangers
+from .ranks.hang_detection import gathered
 from .ranks.rank_interpreter import Interpreter
 from .ranks.start_conditions import LEAST_SECONDS, HardStart, of_neighbours
 from .ranks.world import LaunchedRanks

@@ -20,7 +20,7 @@ from ..running.expected_failures import Expectations
 from ..running.failure_files import FailureFiles
 from ..running.failure_groups import alike
 from ..running.launcher_lookup import installed_launchers, launcher_named
-from ..running.planning import Item, installed_checks, plan
+from ..running.plan import Item, installed_checks, plan
 from ..running.profiles import PROFILES, profile_named
 from ..storage.badge import save_badge
 from ..storage.files import write_whole

@@ -32,8 +32,8 @@ from ..session import Session
 from ..verdict import CannotTell, Diagnosis, Finding, Refused, Status, Verdict
 from .expected_failures import NOTHING_EXPECTED, Expectations
 from .hang_budget import Hangs
-from .interleaving import side_by_side
-from .planning import RANKS_START, Item, installed_checks, plan
+from .parallel_iterators import side_by_side
+from .plan import RANKS_START, Item, installed_checks, plan
 from .profiles import Profile, profile_named
 from .repeated_causes import RepeatedCauses
 from .shadowed_modules import hiding

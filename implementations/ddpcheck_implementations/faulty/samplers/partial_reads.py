@@ -9,7 +9,7 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from ..facets import PlainSampler, sampler
+from ..facet_seams import PlainSampler, sampler
 
 ANEW = "check_every_epoch_is_shuffled_independently"
 SUMS = "check_sampler_does_not_add_seed_and_epoch"

@@ -11,7 +11,7 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from ..facets import PlainSampler, PlainStreams, sampler, streams
+from ..facet_seams import PlainSampler, PlainStreams, sampler, streams
 from .randomness import OWN
 from .sampler_state import RESUMED
 

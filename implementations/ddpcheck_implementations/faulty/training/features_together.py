@@ -17,7 +17,7 @@ from ddpcheck.seeded_values import Array
 from ...data_parallel.checkpoint import Checkpoint
 from ...data_parallel.trainer import Engine, Trainer, Window
 from ..trainers import trainer
-from .ends import ENDS
+from .epoch_boundaries import ENDS
 from .resuming import BEST, RESUMED
 
 ACCUMULATED = "check_training_run_with_accumulation_matches_one_process"

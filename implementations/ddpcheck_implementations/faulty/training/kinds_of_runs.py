@@ -13,7 +13,7 @@ from ...data_parallel.checkpoint import Checkpoint
 from ...data_parallel.trainer import Engine, Trainer
 from ..trainers import trainer
 from .early_stopping import TOGETHER as EARLY
-from .ends import ENDS
+from .epoch_boundaries import ENDS
 from .resuming import BEST, EXACT
 
 

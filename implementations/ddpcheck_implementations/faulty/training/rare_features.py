@@ -15,7 +15,7 @@ from ddpcheck.contract.trainer import TrainingRun, TrainingTask
 
 from ...data_parallel.trainer import Engine, Trainer, Window
 from ..trainers import trainer
-from .ends import ENDS
+from .epoch_boundaries import ENDS
 from .resuming import BEST, RESUMED
 
 USES = "check_training_run_uses_every_sample"

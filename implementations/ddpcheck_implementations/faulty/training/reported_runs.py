@@ -11,7 +11,7 @@ import numpy as np
 from ddpcheck.seeded_values import Array
 
 from ...data_parallel.trainer import Trainer, Window
-from ..facets import metrics, scores
+from ..facet_seams import metrics, scores
 from ..metrics.metrics import WEIGHTED
 from ..metrics.score_samples import ONCE
 from ..metrics.scores import TWICE, right_score

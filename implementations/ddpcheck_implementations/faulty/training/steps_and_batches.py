@@ -15,8 +15,8 @@ from ddpcheck.seeded_values import Array
 from ...data_parallel.trainer import Engine, Trainer, Window
 from ...numpy_network.terms import Penalised
 from ..trainers import trainer
-from .one_rule import ENDS, SCHEDULE, WINDOWS
 from .schedules import UnevenShards
+from .single_rules import ENDS, SCHEDULE, WINDOWS
 
 
 @trainer("window-of-one-micro-batch", WINDOWS, cause="step-per-micro-batch", world_size=1)

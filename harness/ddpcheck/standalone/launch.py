@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from .comparing import expect, folder, from_all_ranks, handed_out, in_a_line, place, say, seen, share, tell
+from .comparison import expect, folder, from_all_ranks, handed_out, in_a_line, place, say, seen, share, tell
 
 # a script has its own of these
 ADAPTER = ""

@@ -13,7 +13,7 @@ from ddpcheck.seeded_values import Array
 from ...data_parallel.trainer import Engine, Trainer, Window
 from ...numpy_network.optimizers import Sgd
 from ..trainers import trainer
-from .ends import ENDS
+from .epoch_boundaries import ENDS
 from .features_together import ACCUMULATED
 from .resuming import BEST, RESUMED
 from .schedules import SCHEDULE

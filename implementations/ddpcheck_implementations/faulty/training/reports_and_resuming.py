@@ -12,7 +12,7 @@ from ddpcheck.contract.trainer import TrainingRun
 from ...data_parallel.checkpoint import Checkpoint
 from ...data_parallel.trainer import Trainer, Window
 from ..trainers import trainer
-from .one_rule import BEST, ENDS, LOSS, RESUME, SCHEDULE, Resumes
+from .single_rules import BEST, ENDS, LOSS, RESUME, SCHEDULE, Resumes
 
 
 @trainer("loss-as-mean-of-batches", LOSS, cause="epoch-loss-of-batches", world_size=1)

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..printable import cut
 from ..storage.files import UnreadableFile
 from ..storage.results import Results
-from .isolated import Ended, Limits, run_limited
+from .limited_command import Ended, Limits, run_limited
 from .points import Submission
 
 _MODULE = "submission.py"
