@@ -87,10 +87,10 @@ def _lines(rows: dict[tuple[str, float], list[Trial]]) -> Iterator[str]:
         yield f"Not measured: {len(missing)}, of which the last: {missing[-1].reason}"
 
 
-def clopper_pearson(hits: int, of: int, alpha: float = 0.05) -> tuple[float, float]:
-    """The exact two-sided interval of a share, by bisection on the binomial distribution."""
-    low = 0.0 if not hits else _where(lambda share: 1 - _at_most(hits - 1, of, share) >= alpha / 2)
-    high = 1.0 if hits == of else _where(lambda share: _at_most(hits, of, share) <= alpha / 2)
+def clopper_pearson(hits: int, of: int) -> tuple[float, float]:
+    """The exact two-sided 95 % interval of a share, by bisection on the binomial distribution."""
+    low = 0.0 if not hits else _where(lambda share: 1 - _at_most(hits - 1, of, share) >= 0.025)
+    high = 1.0 if hits == of else _where(lambda share: _at_most(hits, of, share) <= 0.025)
     return low, high
 
 

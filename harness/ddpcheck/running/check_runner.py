@@ -125,12 +125,10 @@ class CheckRunner:
         reference: str,
         world_size: int,
         settings: Settings,
-        expected: Expectations | None = None,
         templates: Templates | None = None,
         hangs: Hangs | None = None,
         repeated: RepeatedCauses | None = None,
     ) -> None:
-        self.expected = expected or Expectations({}, ())
         self.lost = ""
         self.hangs = hangs or Hangs(settings.most_hangs)
         self.repeated = repeated or RepeatedCauses()
