@@ -57,7 +57,6 @@ SIGN_OF_ZERO_LOST = Kind(
 LAYOUTS_DIFFER = Kind(
     "layouts-differ-between-ranks",
     "The ranks' arrays have different memory layouts: each rank sends by its own.",
-    because="Odd ranks have Fortran order.",
     certainty="possible",
 )
 STRIDE_IGNORED = Kind(
