@@ -97,7 +97,7 @@ def _crashed(error: Exception) -> ExitStatus:
         )
         return ExitStatus.UNUSABLE
     traceback.print_exc()
-    _say("ddpcheck itself failed, which says nothing of the adapter; please report the traceback above")
+    _say("ddpcheck itself failed, not the adapter; please report the traceback above")
     return ExitStatus.CRASHED
 
 

@@ -75,7 +75,7 @@ class Channel:
             return None
         (length,) = _LENGTH.unpack_from(self._buffer)
         if length > _LARGEST:
-            raise ChannelClosed(f"a frame of {length} bytes is no frame")
+            raise ChannelClosed(f"a frame cannot have {length} bytes")
         end = _LENGTH.size + length
         if len(self._buffer) < end:
             return None

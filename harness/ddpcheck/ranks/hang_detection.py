@@ -121,7 +121,5 @@ def _answer(link: RankLink, frame: bytes) -> RankTrace:
     try:
         return rank_from_plain(codec.decode(frame))
     except (ValueError, TypeError, KeyError, RecursionError):
-        text = (
-            f"rank {link.rank} sent {len(frame)} bytes that are no answer: something wrote to the harness's connection"
-        )
+        text = f"rank {link.rank} sent {len(frame)} bytes that are no answer: another program wrote to this connection"
         return RankTrace(link.rank, "died", (), text, failed_at=time.monotonic())

@@ -35,11 +35,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="REF",
         help="implementation to check: a known name, module:attribute, or file.py:attribute; repeatable",
     )
-    group.addoption("--ddp-world-sizes", metavar="1,2,3", help="world sizes; else those of the profile")
+    group.addoption("--ddp-world-sizes", metavar="1,2,3", help="world sizes. Default: those of the profile")
     group.addoption("--ddp-profile", default="default", metavar="NAME", help="quick, default or thorough")
     group.addoption("--ddp-level", default="standard", metavar="NAME", help="basic, standard or full")
     group.addoption(
-        "--ddp-failures", default="ddpcheck-failures", metavar="DIR", help="where failing Jobs are written, for replay"
+        "--ddp-failures",
+        default="ddpcheck-failures",
+        metavar="DIR",
+        help="folder for failing Jobs",
     )
 
 
