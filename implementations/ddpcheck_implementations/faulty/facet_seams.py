@@ -174,10 +174,16 @@ class _Connect:
 
 
 def collectives(
-    name: str, *caught_by: str, cause: str = "", seen_in: SeenIn = invented, world_size: int = 2, **promises: Any
+    name: str,
+    *caught_by: str,
+    cause: str = "",
+    seen_in: SeenIn = invented,
+    world_size: int = 2,
+    deep: bool = False,
+    **promises: Any,
 ) -> Callable[[type[PassThrough]], Adapter]:
     """Register collectives."""
-    return register_facet("collectives", name, caught_by, cause, seen_in, world_size, promises)
+    return register_facet("collectives", name, caught_by, cause, seen_in, world_size, promises, deep=deep)
 
 
 def sampler(
@@ -218,12 +224,16 @@ def register_facet(
     promises: Mapping[str, Any],
     launcher: Launcher | None = None,
     requires: tuple[str, ...] = (),
+    *,
+    deep: bool = False,
 ) -> Callable[[Any], Adapter]:
     """The decorator for one facet."""
 
     def make(made: Any) -> Adapter:
         promised = PROMISED.of_facets(facet).but(**promises)
         connect = _Connect(facet, made)
-        return register(name, caught_by, cause, seen_in, world_size, made, connect, promised, launcher, requires)
+        return register(
+            name, caught_by, cause, seen_in, world_size, made, connect, promised, launcher, requires, deep=deep
+        )
 
     return make
