@@ -19,6 +19,7 @@ from ..launchers.process_handles import DRIVER
 from ..launchers.processes import Children, Processes
 from ..trace import IMPORTING
 from .engines import Engine, engine_of
+from .evidence import RunSeen
 from .journal import Event, Journaled
 from .recorded_process import RunSettings
 
@@ -66,6 +67,10 @@ class Ended:
     hung: bool
     seconds: float
     folder: Path = field(compare=False)
+
+    def seen(self) -> RunSeen:
+        """The part that laws judge."""
+        return RunSeen(self.processes, self.stacks, self.output, self.hung, round(self.seconds, 3))
 
 
 @contextmanager
