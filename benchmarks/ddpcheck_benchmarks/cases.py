@@ -10,7 +10,7 @@ import numpy as np
 
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import MeasureCollective
-from ddpcheck.operations.measure import Collective
+from ddpcheck.operations.timing import Collective
 
 from .sizes import named
 

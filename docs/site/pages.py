@@ -19,7 +19,7 @@ from ddpcheck.checks import Check
 from ddpcheck.cli import COMMANDS, main
 from ddpcheck.docstrings import docstring
 from ddpcheck.running.fault_runs import KnownFault, installed_faults
-from ddpcheck.running.planning import installed_checks
+from ddpcheck.running.plan import installed_checks
 from ddpcheck.testing import pytest_plugin
 
 ROOT = Path(__file__).parents[2]

@@ -20,7 +20,7 @@ from ..running.expected_failures import Expectations
 from ..running.failure_files import FailureFiles
 from ..running.failure_groups import alike
 from ..running.launcher_lookup import installed_launchers, launcher_named
-from ..running.planning import Item, installed_checks, plan
+from ..running.plan import Item, installed_checks, plan
 from ..running.profiles import PROFILES, profile_named
 from ..storage.badge import save_badge
 from ..storage.files import write_whole
@@ -75,7 +75,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     default=str(Level.STANDARD),
     show_default=True,
     type=click.Choice(list(LEVELS)),
-    help="How much is judged: plain models and the commonest laws only, all, or all with no Job saved.",
+    help="basic: plain models and the most common laws. standard: all checks. full: all checks with all their Jobs.",
 )
 @click.option("--seed", type=SEED, help="Draw other Jobs. Default: every run draws the same Jobs.")
 @click.option("-x", "--exitfirst", is_flag=True, help="Stop at the first failure.")
@@ -96,7 +96,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--sessions",
     type=COUNT,
-    help="World sizes that run at once, if the adapter promises shares_host. Default: CPU count + 1; 1 with -x.",
+    help="Number of world sizes that run at once, if the adapter promises shares_host. Default: CPU count + 1; 1 with -x.",
 )
 @click.option(
     "-q", "--quiet", is_flag=True, help="Show the first failure of each cause and a summary; no progress, no table."
@@ -104,7 +104,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--json", "json_file", type=_FILE, help="Write verdicts and environment as JSON.")
 @click.option("--junit", "junit_file", type=_FILE, help="Write JUnit XML.")
 @click.option("--markdown", "markdown_file", type=_FILE, help="Write a conformance report.")
-@click.option("--badge", "badge_file", type=_FILE, help="Write JSON for a badge, as endpoints of shields.io give it.")
+@click.option("--badge", "badge_file", type=_FILE, help="Write JSON for a shields.io endpoint badge.")
 @click.option(
     "--failures",
     default="ddpcheck-failures",

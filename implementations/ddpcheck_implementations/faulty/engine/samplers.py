@@ -13,7 +13,7 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from ..facets import PlainSampler, PlainStreams, sampler, streams
+from ..facet_seams import PlainSampler, PlainStreams, sampler, streams
 from .circumstances import Circumstance, words_of
 
 Key = Callable[[Any], Sequence[int]]

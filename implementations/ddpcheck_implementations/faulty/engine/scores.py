@@ -12,7 +12,7 @@ import numpy as np
 from ddpcheck.oracle.scores import TERMS
 from ddpcheck.seeded_values import Array
 
-from ..facets import scores
+from ..facet_seams import scores
 from ..metrics.scores import from_ranks, of_all_rows, on_one
 from .circumstances import Circumstance, words_of
 

@@ -12,7 +12,7 @@ from ddpcheck.seeded_values import Array
 from ..engine.circumstances import always
 from ..engine.fault import Fault, table
 from ..engine.scores import Samples, has_score, scored
-from ..facets import scores
+from ..facet_seams import scores
 from .scores import ALL_SAMPLES, PADDING, right_score
 
 

@@ -12,7 +12,7 @@ from ddpcheck.seeded_values import Array
 from ..engine.circumstances import always
 from ..engine.fault import Fault, table
 from ..engine.samplers import drops_last, ordering, padding, seeded, shuffles
-from ..facets import PlainSampler, sampler
+from ..facet_seams import PlainSampler, sampler
 
 ANEW = "check_every_epoch_is_shuffled_independently"
 SUMS = "check_sampler_does_not_add_seed_and_epoch"

@@ -14,7 +14,7 @@ from ddpcheck.seeded_values import Array
 from ..engine.circumstances import always
 from ..engine.fault import Fault, table
 from ..engine.samplers import key, ordering, padding, shuffles
-from ..facets import PlainSampler, PlainStreams, sampler, streams
+from ..facet_seams import PlainSampler, PlainStreams, sampler, streams
 from .randomness import OWN
 from .sampler_state import RESUMED
 

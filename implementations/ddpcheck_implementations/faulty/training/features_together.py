@@ -30,7 +30,7 @@ from ..engine.trainers import (
     resumed,
 )
 from ..trainers import trainer
-from .ends import ENDS
+from .epoch_boundaries import ENDS
 from .resuming import BEST, RESUMED
 
 ACCUMULATED = "check_training_run_with_accumulation_matches_one_process"

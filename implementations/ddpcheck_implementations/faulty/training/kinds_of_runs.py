@@ -15,7 +15,7 @@ from ..engine.circumstances import always
 from ..engine.fault import Fault, table
 from ..engine.trainers import keeping_best, of_task, patient, result
 from .early_stopping import TOGETHER as EARLY
-from .ends import ENDS
+from .epoch_boundaries import ENDS
 from .resuming import BEST, EXACT
 
 

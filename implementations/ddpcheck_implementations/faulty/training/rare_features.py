@@ -19,7 +19,7 @@ from ..engine.circumstances import always
 from ..engine.fault import Fault, table
 from ..engine.trainers import TrainerEffect, given, in_place_of, of_task, set_progress
 from ..trainers import trainer
-from .ends import ENDS
+from .epoch_boundaries import ENDS
 from .resuming import BEST, RESUMED
 
 USES = "check_training_run_uses_every_sample"

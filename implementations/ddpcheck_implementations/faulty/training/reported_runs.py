@@ -14,7 +14,7 @@ from ...data_parallel.trainer import Trainer, Window
 from ..engine.circumstances import always
 from ..engine.fault import Fault, table
 from ..engine.trainers import in_place_of, result
-from ..facets import metrics, scores
+from ..facet_seams import metrics, scores
 from ..metrics.metrics import WEIGHTED
 from ..metrics.score_samples import ONCE
 from ..metrics.scores import TWICE, right_score

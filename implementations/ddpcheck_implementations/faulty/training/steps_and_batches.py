@@ -17,8 +17,8 @@ from ..engine.circumstances import always
 from ..engine.fault import Fault, table
 from ..engine.trainers import WITH_PENALTY, after, of_task, result
 from ..trainers import trainer
-from .one_rule import ENDS, SCHEDULE, WINDOWS
 from .schedules import UnevenShards
+from .single_rules import ENDS, SCHEDULE, WINDOWS
 
 _NORM_DOUBLED = of_task(
     "the largest norm is doubled", lambda task: replace(task, max_norm=task.max_norm and task.max_norm * 2)

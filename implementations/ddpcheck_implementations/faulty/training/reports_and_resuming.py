@@ -13,7 +13,7 @@ from ..engine.circumstances import always
 from ..engine.fault import Fault, table
 from ..engine.trainers import result
 from ..trainers import trainer
-from .one_rule import BEST, ENDS, LOSS, RESUME, SCHEDULE, Resumes
+from .single_rules import BEST, ENDS, LOSS, RESUME, SCHEDULE, Resumes
 
 # fmt: off
 table(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from ddpcheck import Session
-from ddpcheck.ranks import yielding_processors
+from ddpcheck.ranks import low_priority_poll
 from ddpcheck_benchmarks.workloads import three_steps
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="policies of Linux's scheduler")
@@ -38,12 +38,12 @@ def chosen() -> Iterator[int]:
 
 def test_the_driver_waits_as_a_batch_thread_and_is_an_ordinary_one_again() -> None:
     watched = Watched()
-    assert yielding_processors.poll(watched, 0) == []  # type: ignore[arg-type]
+    assert low_priority_poll.poll(watched, 0) == []  # type: ignore[arg-type]
     assert (watched.policy, os.sched_getscheduler(0)) == (os.SCHED_BATCH, os.SCHED_OTHER)
 
 
 def test_a_policy_that_was_chosen_is_left_alone(chosen: int) -> None:
-    yielding_processors.poll(select.poll(), 0)
+    low_priority_poll.poll(select.poll(), 0)
     assert os.sched_getscheduler(0) == chosen
 
 

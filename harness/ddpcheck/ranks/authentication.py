@@ -50,7 +50,7 @@ class _Knock:
             return ANSWER.size - len(self.heard)
         _, _, length = ANSWER.unpack_from(self.heard)
         if length > _LONGEST_GREETING:
-            raise ValueError(f"a greeting of {length} bytes is none")
+            raise ValueError(f"a greeting cannot have {length} bytes")
         return int(ANSWER.size + length - len(self.heard))
 
 
@@ -92,7 +92,7 @@ class Door:
             if turned_away:
                 return None
             if time.monotonic() >= limit:
-                raise TimeoutError(f"nobody has proved to belong here within {timeout:g} s")
+                raise TimeoutError(f"no authenticated rank connected within {timeout:g} s")
 
     def _open(self) -> bool:
         """Whether the one that knocks may stay for now."""

@@ -15,6 +15,7 @@ from ddpcheck.job import (
     Backward,
     Broadcast,
     Job,
+    Layout,
     Operation,
     Predict,
     ReduceScatter,
@@ -92,7 +93,9 @@ def _causes(culprit: RankTrace, job: Job, trace: Trace) -> Iterator[tuple[Cause,
         yield (causes.ROOT_NOT_FOUND(root=operation.root, group=operation.group),)
     if isinstance(operation, SendRecv) and raised:
         yield from _why_no_message(culprit, job)
-    if _is_mixed(operation) and not any(map(_is_mixed, before)):  # else one went well
+    if _has_layout(operation, "varied") or (
+        _has_layout(operation, "mixed") and not any(_has_layout(each, "mixed") for each in before)  # else one went well
+    ):
         yield (collectives.LAYOUTS_DIFFER(),)
     if _is_empty(operation) and raised:
         yield (causes.EMPTY_ARRAY(), *_or_its_dtype(culprit, job))
@@ -196,8 +199,8 @@ def _or_its_dtype(culprit: RankTrace, job: Job) -> tuple[Cause, ...]:
     return (causes.NEW_DTYPE(dtype=operation.tensor.dtype),)
 
 
-def _is_mixed(operation: Operation) -> bool:
-    return isinstance(operation, _OF_A_TENSOR) and operation.tensor.layout == "mixed"
+def _has_layout(operation: Operation, layout: Layout) -> bool:
+    return isinstance(operation, _OF_A_TENSOR) and operation.tensor.layout == layout
 
 
 def _is_empty(operation: Operation) -> bool:

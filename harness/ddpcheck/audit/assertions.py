@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..verdict import Verdict
-from .conducting import conduct
 from .evidence import Evidence
+from .evidence_collection import conduct
 from .page import page
 from .script_runs import Request
 from .verdicts import verdicts_of

@@ -9,7 +9,7 @@ from ddpcheck.seeded_values import Array
 from ..engine.circumstances import Circumstance, always
 from ..engine.fault import Fault, table
 from ..engine.samplers import drawing, drawing_common
-from ..facets import PlainStreams, streams
+from ..facet_seams import PlainStreams, streams
 
 DIFFER = "check_random_numbers_differ_by_seed_epoch_and_rank"
 COMMON = "check_common_random_numbers_are_equal_on_all_ranks"

@@ -1,4 +1,4 @@
-"""The operations of operations/measure.py on one rank: call, and read the clock."""
+"""The operations of operations/timing.py on one rank: call, and read the clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..contract.adapter import Batch
-from ..operations.measure import MeasureCollective, MeasureSteps
+from ..operations.timing import MeasureCollective, MeasureSteps
 from ..seeded_values import Array
 
 Counts = Callable[[], Mapping[str, int]] | None

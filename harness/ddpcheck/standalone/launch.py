@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from .comparing import expect, folder, from_all_ranks, handed_out, in_a_line, place, say, seen, share, tell
+from .comparison import expect, folder, from_all_ranks, handed_out, in_a_line, place, say, seen, share, tell
 
 # a script has its own of these
 ADAPTER = ""
@@ -186,7 +186,9 @@ def main() -> int:
         context = types.SimpleNamespace(rank=rank, **world, master_addr="127.0.0.1", master_port=port, engine="none")
         facets = the_adapter().connect(context)
         if (facets.rank, facets.world_size) != (rank, size):
-            expect("rank and world size that the implementation sees", (facets.rank, facets.world_size), (rank, size))
+            expect(
+                "rank and world size that the implementation reports", (facets.rank, facets.world_size), (rank, size)
+            )
         timer.cancel()
         timer = end_if_stuck("program()", DEADLINE)
         program(rank, facets)

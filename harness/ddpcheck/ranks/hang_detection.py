@@ -10,7 +10,7 @@ from ..job import Close, Job, Kill
 from ..launchers.base import Launched
 from ..storage import codec
 from ..trace import IMPORTING, RankTrace, rank_from_plain
-from . import yielding_processors
+from . import low_priority_poll
 from .channel import ChannelClosed
 from .rank_link import RankLink, asked
 
@@ -55,7 +55,7 @@ def gathered(
     snapshot: _Snapshot | None = None  # taken once nobody is ready: most Jobs are done by then
     while len(answers) < len(links):
         left = max(0.0, limit - time.monotonic())
-        ready = yielding_processors.poll(poller, min(left, deadline / _LOOKS) * 1000)
+        ready = low_priority_poll.poll(poller, min(left, deadline / _LOOKS) * 1000)
         if not ready:
             stand = [link.progress() for link in links if link.rank not in answers]
             if not failed and stand != stood:
@@ -121,7 +121,5 @@ def _answer(link: RankLink, frame: bytes) -> RankTrace:
     try:
         return rank_from_plain(codec.decode(frame))
     except (ValueError, TypeError, KeyError, RecursionError):
-        text = (
-            f"rank {link.rank} sent {len(frame)} bytes that are no answer: something wrote to the harness's connection"
-        )
+        text = f"rank {link.rank} sent {len(frame)} bytes that are no answer: another program wrote to this connection"
         return RankTrace(link.rank, "died", (), text, failed_at=time.monotonic())

@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pytest
 
 from ddpcheck import Adapter, Facets, Job, RankContext, Session
-from ddpcheck.execution.measuring import measured_collective, pattern
+from ddpcheck.execution.timing import measured_collective, pattern
 from ddpcheck.job import DataSpec
 from ddpcheck.models.spec import mlp
-from ddpcheck.operations.measure import Collective, MeasureCollective, MeasureSteps
+from ddpcheck.operations.timing import Collective, MeasureCollective, MeasureSteps
 from ddpcheck_implementations.numpy_sockets import adapter as numpy_sockets
 
 KINDS: tuple[Collective, ...] = ("all_reduce", "broadcast", "all_gather", "reduce_scatter", "send_recv", "barrier")

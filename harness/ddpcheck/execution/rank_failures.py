@@ -48,7 +48,7 @@ def leave(here: RankState, op: ops.Leave) -> Values:
         return {}
     if op.close and here.facets.close is not None:
         here.facets.close()
-    raise ProgramEnded("this rank's program ends, as the Job says")
+    raise ProgramEnded("the Job ends this rank's program")
 
 
 def close(here: RankState, op: ops.Close) -> Values:

@@ -9,7 +9,7 @@ from ddpcheck.seeded_values import Array
 from ..engine.circumstances import Circumstance, always
 from ..engine.fault import Fault, table
 from ..engine.samplers import ordering, padding, sharing
-from ..facets import PlainSampler, sampler
+from ..facet_seams import PlainSampler, sampler
 from .samplers import LENGTH, SHARED
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from ..facets import scores
+from ..facet_seams import scores
 from .scores import ALL_SAMPLES, PADDING, on_one, right_score, together
 
 

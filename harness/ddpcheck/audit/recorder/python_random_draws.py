@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ..recorded_process import Run
-from . import draws
+from . import torch_random_draws
 from .patching import OWN, is_library, replace
 from .tensors import digest
 
@@ -47,10 +47,10 @@ def _watching(run: Run, name: str) -> Any:
 
 def _seen(run: Run, name: str, result: Any) -> Any:
     line = run.line()
-    key = draws.of(run).key(name, line)
+    key = torch_random_draws.of(run).key(name, line)
     value = torch.as_tensor(np.asarray(result))
     if not run.mirrors:
-        draws.of(run).kept[key] = value.clone()
+        torch_random_draws.of(run).kept[key] = value.clone()
         run.note(
             "draw", op=name, key=key, step=run.step, digest=digest(value), shape=list(value.shape), line=line,
             integer=not value.is_floating_point(), training=run.trains, backwards=run.backwards,

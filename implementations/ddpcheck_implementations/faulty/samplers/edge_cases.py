@@ -12,7 +12,7 @@ from ddpcheck.seeded_values import Array
 from ..engine.circumstances import Circumstance
 from ..engine.fault import Fault, table
 from ..engine.samplers import drops_last, has_remainder, ordering, padding, sharing, shuffles
-from ..facets import PlainSampler, sampler
+from ..facet_seams import PlainSampler, sampler
 from .sampler_state import RESUMED
 from .samplers import SHARED
 

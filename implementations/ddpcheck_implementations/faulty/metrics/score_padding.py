@@ -8,7 +8,7 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from ..facets import scores
+from ..facet_seams import scores
 from .score_samples import ONCE
 from .scores import ALL_SAMPLES, right_score
 

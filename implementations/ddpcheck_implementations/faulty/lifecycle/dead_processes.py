@@ -15,7 +15,7 @@ from ..engine.circumstances import elements, on_last_rank
 from ..engine.collective_effects import doing
 from ..engine.collectives import Call, all_reduce
 from ..engine.fault import Fault, table
-from ..facets import PROMISED
+from ..facet_seams import PROMISED
 from ..registry import connecting
 from .made_before_ranks import START
 from .timing import DEATH

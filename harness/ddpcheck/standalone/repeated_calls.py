@@ -24,7 +24,7 @@ def settings():
         "numpy.random": np.random.get_state()[1].tobytes() + bytes(np.random.get_state()[2]),
         "the environment": dict(os.environ),
         "the working directory": os.getcwd(),
-        "NumPy's way with floating-point errors": np.geterr(),
+        "NumPy's handling of floating-point errors": np.geterr(),
         "the filters of warnings": list(warnings.filters),
         "the default timeout of sockets": socket.getdefaulttimeout(),
         "the garbage collector": gc.isenabled(),

@@ -16,7 +16,7 @@ from ..engine.circumstances import always
 from ..engine.fault import Fault, table
 from ..engine.trainers import given, keeping_best, result
 from ..trainers import trainer
-from .ends import ENDS
+from .epoch_boundaries import ENDS
 from .features_together import ACCUMULATED
 from .resuming import BEST, RESUMED
 from .schedules import SCHEDULE
