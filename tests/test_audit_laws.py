@@ -75,6 +75,13 @@ def test_nothing_seen_is_not_judged() -> None:
     assert answer(nothing, verdicts)[0] != 0
 
 
+def test_a_script_that_ends_before_it_trains_is_not_judged() -> None:
+    ended = [{"kind": "installed"}, {"kind": "end", "why": "finished"}]
+    assert world.ranks_form_one_world(evidence(ended, ended)).status == "not judged"
+    alone = [{"kind": "installed"}, backward(), {"kind": "end", "why": "finished"}]
+    assert cause(world.ranks_form_one_world(evidence(alone, alone))) == "world-is-one"
+
+
 def test_a_crashed_law_is_unknown() -> None:
     verdicts = verdicts_of(evidence([{"kind": "step"}], [{"kind": "step"}]))
     assert "unknown" in {verdict.status for verdict in verdicts}

@@ -21,6 +21,7 @@ from .collectives import (
     same_array,
     small_buffers,
     transfers,
+    very_large_arrays,
 )
 from .lifecycle import after_death, closing, failing_ranks, launching, layout_of_hosts, mismatches, refusals, rendezvous
 from .metrics import means, scores
@@ -102,6 +103,7 @@ CHECKS: tuple[Check, ...] = checks_of(
     many_calls,
     large_arrays,
     small_buffers,
+    very_large_arrays,
     contents,
     differing_layouts,
     in_place,

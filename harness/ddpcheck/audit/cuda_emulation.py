@@ -106,6 +106,17 @@ def _answer_queries(count: int) -> None:
     }
     for name, answer in answers.items():
         setattr(torch.cuda, name, answer)
+    accelerator: Any = getattr(torch, "accelerator", None)
+    if accelerator is not None:
+        named = torch.device("cuda")
+        answers |= {
+            "current_accelerator": lambda check_available=False: named,
+            "current_device_index": answers["current_device"],
+            "set_device_index": set_device,
+            "get_memory_info": answers["mem_get_info"],
+        }
+        for name in {*answers} & {*dir(accelerator)}:
+            setattr(accelerator, name, answers[name])
     for module in ("nccl",):
         part = getattr(torch.cuda, module, None)
         if part is not None:

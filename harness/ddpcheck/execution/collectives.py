@@ -52,11 +52,14 @@ def _reduced_in_place(here: RankState, op: ops.AllReduce, tensor: Array) -> Valu
 
 
 def _room(here: RankState, op: ops.AllReduce, tensor: Array) -> tuple[Array, tuple[Array, ...]]:
-    """Where to reduce in place: an array of empty(), one of NumPy's, or the middle of one of empty(); and the elements beside it.
+    """Where to reduce in place: an array of empty(), one of NumPy's, which may be a view, or the middle of one of empty(); and
+    the elements beside it.
 
     Of that last one nobody keeps the whole: its memory is in use as long as any part of it is.
     """
     layout = op.tensor.layout_on(here.rank)
+    if op.tensor.layout in ("F", "strided", "columns", "reversed"):
+        return laid_out(tensor, op.tensor.layout), ()
     if op.tensor.layout == "mixed" and layout == "C":
         return np.empty_like(tensor), ()
     shape = (tensor.size + 2,) if layout == "offset" else tensor.shape

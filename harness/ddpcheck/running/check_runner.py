@@ -139,6 +139,7 @@ class CheckRunner:
             world_size,
             deadline=settings.deadline,
             effort=settings.profile.draws(world_size),
+            deep=settings.profile.deep,
             random_seed=settings.random_seed,
             launcher=settings.launcher,
             templates=templates,

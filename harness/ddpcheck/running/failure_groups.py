@@ -134,13 +134,29 @@ def _by_identity(verdicts: Iterable[Verdict]) -> list[Alike]:
 
 def _sharing_a_cause(verdict: Verdict, failed: Sequence[Verdict]) -> Verdict:
     """The verdict, told by the one of its possible causes that explains other failures of the run, too."""
-    if not _tells_little(verdict) or verdict.diagnosis is None:
+    if verdict.diagnosis is None:
+        return verdict
+    if slip := next((cause for cause in verdict.diagnosis.causes if _is_a_slip(cause)), None):
+        first = {known_by(other) for other in failed if other.adapter == verdict.adapter and slip in _causes(other)}
+        return _told_by(verdict, slip) if len(first) > 1 else verdict
+    if not _tells_little(verdict):
         return verdict
     others = {known_by(other)[0] for other in failed if other.adapter == verdict.adapter and known_by(other)}
     for cause in verdict.diagnosis.causes[1:]:
         if implied_by(cause.id) & others:
             return _told_by(verdict, cause, "likely")
     return verdict
+
+
+def _is_a_slip(cause: Cause) -> bool:
+    """An error of the program itself: raised at one place under different circumstances, it is one mistake."""
+    return cause.id == ranks.RANK_RAISED.id and cause.get("error") in _SLIPS
+
+
+_SLIPS = frozenset(
+    each.__name__
+    for each in (AttributeError, ImportError, IndexError, KeyError, NameError, TypeError, UnboundLocalError)
+)
 
 
 def _under_its_condition(group: Alike) -> Alike:

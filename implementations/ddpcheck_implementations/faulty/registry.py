@@ -27,7 +27,7 @@ class Registered:
     name: its id. caught_by: every check that must fail, none if the adapter is correct. cause: the id of the cause that the
     first of them must tell; empty if it tells none. seen_in: issues or files of real code with this fault, none if it was
     invented. world_size: the smallest at which it shows. made: the class, function or row that is at fault; it has the first
-    line of its docstring as description.
+    line of its docstring as description. deep: whether it shows in the deep profile only.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Registered:
     adapter: Adapter
     world_size: int
     made: Any
+    deep: bool = False
 
     @property
     def module(self) -> str:
@@ -71,6 +72,7 @@ class Registering(Generic[Made]):
         world_size: int = 2,
         launcher: Launcher | None = None,
         requires: tuple[str, ...] = (),
+        deep: bool = False,
         **promises: Any,
     ) -> Callable[[Made], Adapter]:
         def make(made: Made) -> Adapter:
@@ -78,7 +80,7 @@ class Registering(Generic[Made]):
             description = (made.__doc__ or name).partition("\n")[0]
             promised = self.promised.but(**promises)
             adapter = Adapter(title, self.connect(made), promised, launcher or Processes(), requires, description)
-            REGISTERED.append(Registered(name, caught_by, cause, seen_in, adapter, world_size, made))
+            REGISTERED.append(Registered(name, caught_by, cause, seen_in, adapter, world_size, made, deep))
             return adapter
 
         return make

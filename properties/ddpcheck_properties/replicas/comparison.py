@@ -21,7 +21,19 @@ from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from .hypotheses import clipped, dropped, ended, gone, just_done, lateness, loudness, meant, nowhere, whole_and_part
+from .hypotheses import (
+    clipped,
+    dropped,
+    ended,
+    gone,
+    idleness,
+    just_done,
+    lateness,
+    loudness,
+    meant,
+    nowhere,
+    whole_and_part,
+)
 
 _LISTED = 12
 _NOUNS = {"gradients": "gradient of", "parameters": "parameter", "buffers": "buffer", "averaged": "average of"}
@@ -54,7 +66,8 @@ def as_one_process(
                     loudness(job, kind),
                     meant(sure, capabilities.replica.reduction_dtype),
                 )
-                raise finding.blaming(done, sure, *around, lateness(job, position)).at(position) from None
+                found = finding.blaming(done, sure, *around, lateness(job, position))
+                raise found.blaming(found.diagnosis.causes or idleness(job, position)).at(position) from None
 
     return judge
 

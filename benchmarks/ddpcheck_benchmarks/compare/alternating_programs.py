@@ -14,7 +14,7 @@ from typing import Protocol
 from ddpcheck.ranks.channel import Channel, ChannelClosed, Listener, connect
 from ddpcheck.seeded_values import Array
 
-from .comparable_all_reduces import MEMORY, Compared, plain
+from .all_reduce_implementations import MEMORY, Compared, plain
 
 _BURST_BYTES = 128 << 20
 _FEWEST, _MOST = 2, 1000

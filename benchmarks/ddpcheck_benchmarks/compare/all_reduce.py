@@ -1,9 +1,6 @@
-"""All-reduce of numpy_sockets beside others, in turns in one run: medians in microseconds, and ratios with their spread.
+"""`ddpcheck compare all-reduce`: numpy_sockets beside others: medians in microseconds, and ratios with their spread.
 
-python -m ddpcheck_benchmarks.compare_all_reduce --world-size 2 --max-bytes 64MiB
-python -m ddpcheck_benchmarks.compare_all_reduce --mpi MPICH="/venvs/mpich/bin/mpiexec -n 2 /venvs/mpich/bin/python" --tuned
-
-float32, sum, in place, one thread for each rank. Each of those compared has processes of its own (contenders.py),
+float32, sum, in place, one thread for each rank. Each of those compared has processes of its own (all_reduce_ranks.py),
 which take turns (alternating_programs.py). A turn is a burst of calls, from when the first rank begins until the last
 one ends; the order of turns is drawn anew each time. "memory" is no all-reduce: each rank reads and writes its part
 of all ranks' arrays, the least that an all-reduce must touch. An MPI's Python needs ddpcheck with its extra `mpi`.
@@ -16,7 +13,7 @@ import os
 import random
 import shlex
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import product
 
@@ -24,10 +21,12 @@ import click
 from rich.console import Console
 from rich.progress import track
 
+from ddpcheck.cli.number_options import COUNT, RANKS
+
+from ..sizes import size as size_of
+from .all_reduce_implementations import MAKERS, MEMORY
+from .all_reduce_ranks import of_launcher, of_python
 from .alternating_programs import Start, started
-from .comparable_all_reduces import MAKERS, MEMORY
-from .contenders import of_launcher, of_python
-from .sizes import size as size_of
 
 OURS = ("tcp", "unix", "shm", "shm, empty()")
 Times = dict[str, dict[int, list[float]]]
@@ -35,21 +34,26 @@ Times = dict[str, dict[int, list[float]]]
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 
 
-@click.command()
-@click.option("--world-size", default=2, show_default=True)
-@click.option("--min-bytes", default="4", show_default=True)
-@click.option("--max-bytes", default="64MiB", show_default=True)
-@click.option("--turns", default=11, show_default=True, help="Of each at each size in a sweep.")
-@click.option("--sweeps", default=1, show_default=True, help="Processes are started afresh for each.")
-@click.option("--mpi", "mpis", multiple=True, help="NAME=COMMAND that starts the ranks of an MPI's own Python.")
+@click.command("all-reduce")
+@click.option("-w", "--world-size", type=RANKS, default=2, show_default=True)
+@click.option("--min-bytes", default="4", show_default=True, help="The smallest array, such as 4 or 64KiB.")
+@click.option("--max-bytes", default="64MiB", show_default=True, help="The largest array.")
 @click.option(
-    "--tuned", is_flag=True, help="Each MPI once more: arrays cut into pieces of 4 MiB, and freed memory kept."
+    "--turns", type=COUNT, default=11, show_default=True, help="Turns of each implementation at each size in a sweep."
 )
-@click.option("--without", multiple=True, help=f"One of {', '.join(MAKERS)}.")
+@click.option("--sweeps", type=COUNT, default=1, show_default=True, help="Sweeps; each starts all processes anew.")
 @click.option(
-    "--one-by-one", is_flag=True, help="Start every rank by itself; they are forked from one process otherwise."
+    "--mpi",
+    "mpis",
+    multiple=True,
+    help='NAME=COMMAND that starts the ranks of an MPI, such as MPICH="mpiexec -n 2 python".',
 )
-def main(
+@click.option(
+    "--tuned", is_flag=True, help="Measure each MPI a second time: arrays in pieces of 4 MiB, and freed memory kept."
+)
+@click.option("--without", multiple=True, type=click.Choice(list(MAKERS)), help="Leave out this implementation.")
+@click.option("--one-by-one", is_flag=True, help="Start every rank by itself.  [default: fork all from one process]")
+def command(
     world_size: int,
     min_bytes: str,
     max_bytes: str,
@@ -60,28 +64,29 @@ def main(
     without: Sequence[str],
     one_by_one: bool,
 ) -> None:
-    """Print a table of medians, and tables of ratios."""
+    """Compare the all-reduces of numpy_sockets with Gloo, MPI, a ring that pickles, and a memory limit.
+
+    Prints a table of medians, and tables of ratios. "memory" is no all-reduce: each rank reads and writes its part of all
+    ranks' arrays, the least that an all-reduce must touch. An MPI's Python needs ddpcheck with its extra `mpi`.
+    """
     sizes = _sizes(_bytes(min_bytes), _bytes(max_bytes))
     names = [name for name in MAKERS if name not in without]
     if importlib.util.find_spec("torch") is None and "Gloo" in names:
         names.remove("Gloo")
-    launchers = {name: shlex.split(command) for name, _, command in (mpi.partition("=") for mpi in mpis)}
+    if not sizes:
+        raise click.UsageError(f"no size is measured from {min_bytes} to {max_bytes}; raise --max-bytes")
+    launchers = dict(map(_mpi, mpis))
+    starts: dict[str, Start] = {name: of_python(name, world_size, one_by_one=one_by_one) for name in names}
+    for name, launcher in launchers.items():
+        starts[name] = of_launcher(launcher, world_size, tuned=False)
+        if tuned:
+            starts[f"{name}, tuned"] = of_launcher(launcher, world_size, tuned=True)
     times: Times = {}
     for sweep in range(sweeps):
-        with ExitStack() as opened:
-            starts: dict[str, Start] = {name: of_python(name, world_size, one_by_one=one_by_one) for name in names}
-            for name, launcher in launchers.items():
-                starts[name] = of_launcher(launcher, world_size, tuned=False)
-                if tuned:
-                    starts[f"{name}, tuned"] = of_launcher(launcher, world_size, tuned=True)
-            programs = {name: opened.enter_context(started(name, start, world_size)) for name, start in starts.items()}
-            for name in programs:
-                times.setdefault(name, {size: [] for size in sizes})
-            order = random.Random(sweep)
-            rounds = list(product(sizes, range(turns)))
-            for size, _ in track(rounds, f"sweep {sweep + 1} of {sweeps}", console=Console(stderr=True)):
-                for name in order.sample(list(programs), len(programs)):
-                    times[name][size].append(programs[name].turn(size))
+        try:
+            _sweep(times, sweep, starts, sizes, turns, world_size, f"sweep {sweep + 1} of {sweeps}")
+        except RuntimeError as error:
+            raise click.ClickException(str(error)) from error
     _add_best(times, "best MPI", list(launchers))
     _add_best(times, "best MPI, tuned", [f"{name}, tuned" for name in launchers if tuned])
     click.echo(f"World size {world_size} on {len(os.sched_getaffinity(0))} processors, {sweeps * turns} turns.\n")
@@ -90,6 +95,29 @@ def main(
         what = "ours over the time of memory" if other == MEMORY else f"time of {other} over ours"
         click.echo(f"\n{what}: median of turns, and the middle eight tenths of them\n")
         click.echo(_ratios(times, sizes, other))
+
+
+def _sweep(
+    times: Times, seed: int, starts: Mapping[str, Start], sizes: Sequence[int], turns: int, world_size: int, title: str
+) -> None:
+    """Start all, and add the times of their turns. RuntimeError if ranks do not come, or end."""
+    with ExitStack() as opened:
+        programs = {name: opened.enter_context(started(name, start, world_size)) for name, start in starts.items()}
+        for name in programs:
+            times.setdefault(name, {size: [] for size in sizes})
+        order = random.Random(seed)
+        for size, _ in track(list(product(sizes, range(turns))), title, console=Console(stderr=True)):
+            for name in order.sample(list(programs), len(programs)):
+                times[name][size].append(programs[name].turn(size))
+
+
+def _mpi(text: str) -> tuple[str, list[str]]:
+    name, _, words = text.partition("=")
+    if not name or not shlex.split(words):
+        raise click.BadParameter(
+            f'{text!r} should be NAME=COMMAND, such as MPICH="mpiexec -n 2 python"', param_hint="--mpi"
+        )
+    return name, shlex.split(words)
 
 
 def _add_best(times: Times, name: str, names: Sequence[str]) -> None:
@@ -135,7 +163,3 @@ def _bytes(text: str) -> int:
 def _words(size: int) -> str:
     unit = next(unit for unit in ("MiB", "KiB", "") if size >= _UNITS[unit] and not size % _UNITS[unit])
     return f"{size // _UNITS[unit]} {unit}".strip()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,4 @@
-"""Training steps of several implementations, in turns in one run: milliseconds, and ratios with their intervals.
-
-    python -m ddpcheck_benchmarks.compare_steps numpy_sockets numpy_mpi torch_ddp --model large
+"""`ddpcheck compare steps`: training steps of several implementations: milliseconds, and ratios with their intervals.
 
 All ranks are there all the time; those whose turn it is not wait in a read. A turn is the same training without communication,
 where there is no_sync, with it, and an all-reduce, in place if possible, of as many elements as there are parameters. The time
@@ -15,29 +13,41 @@ from contextlib import ExitStack
 import click
 import numpy as np
 
+from ddpcheck.cli.number_options import COUNT, RANKS
+from ddpcheck.cli.options import usage_errors
 from ddpcheck.contract import needs
 from ddpcheck.job import MeasureCollective, MeasureSteps
+from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.session import Session
 from ddpcheck.trace import Trace
 
-from .ranks_time import slowest, stamps, why
-from .stats import interval
-from .step_cases import MODELS, StepCase
+from ..ranks_time import slowest, stamps, why
+from ..stats import interval
+from ..step_cases import MODELS, StepCase
 
 _WARMUPS = 8  # torch builds buckets anew after the first step, others find out in seven whether overlap pays
 _PARTS = ("step", "compute", "all-reduce", "CPU")
 
 
-@click.command()
+@click.command("steps")
 @click.argument("adapters", nargs=-1, required=True)
-@click.option("--world-size", default=2, show_default=True)
-@click.option("--model", type=click.Choice(list(MODELS)), default="large", show_default=True)
-@click.option("--turns", type=click.IntRange(1), default=7, show_default=True)
+@click.option("-w", "--world-size", type=RANKS, default=2, show_default=True)
 @click.option(
-    "--steps", type=click.IntRange(1), default=5, show_default=True, help="In a turn, after eight that do not count."
+    "--model", type=click.Choice(list(MODELS)), default="large", show_default=True, help="The model that is trained."
 )
-def main(adapters: Sequence[str], world_size: int, model: str, turns: int, steps: int) -> None:
-    """Print a table; the CPU time is that of a step on all ranks."""
+@click.option("--turns", type=COUNT, default=7, show_default=True, help="Turns of each adapter.")
+@click.option(
+    "--steps", type=COUNT, default=5, show_default=True, help="Timed steps in a turn, after eight that do not count."
+)
+def command(adapters: Sequence[str], world_size: int, model: str, turns: int, steps: int) -> None:
+    """Compare training steps of ADAPTERS; ratios are to the last one named.
+
+    Prints milliseconds of a step, of its computation, of an all-reduce of as many elements as there are parameters, and the CPU
+    time of a step on all ranks.
+    """
+    with usage_errors():
+        for adapter in adapters:
+            resolve(adapter)
     cases = {adapter: StepCase(adapter, world_size, model, "weak") for adapter in adapters}
     taken: dict[str, list[list[float]]] = {adapter: [] for adapter in cases}
     with ExitStack() as opened:
@@ -87,7 +97,3 @@ def _median(trace: Trace, operation: int) -> float:
 def _ratio(ratios: Sequence[float]) -> str:
     low, high = interval(ratios)
     return f"{np.median(ratios):.2f} ({low:.2f} to {high:.2f})"
-
-
-if __name__ == "__main__":
-    main()

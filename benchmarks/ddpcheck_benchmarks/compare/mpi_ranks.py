@@ -1,6 +1,4 @@
-"""The cost of an adapter over MPI beside a bare Allreduce of mpi4py, in turns in one run.
-
-    mpiexec -n 2 python -m ddpcheck_benchmarks.compare_mpi
+"""One rank of `ddpcheck compare mpi`: python -m ddpcheck_benchmarks.compare.mpi_ranks ADAPTER SIZES PAIRS, under mpiexec.
 
 float32, sum, in place; bursts go A B B A, and a barrier comes before each call; the time of a call is that of the slowest
 rank. The ratio is the median over pairs of bursts, with its 95 % interval.
@@ -19,26 +17,27 @@ import numpy as np
 from ddpcheck.contract.rank_context import rank_context
 from ddpcheck.running.adapter_lookup import resolve
 
-from .paired_turns import in_turns
-from .sizes import named, sizes
-from .stats import interval
+from ..paired_turns import in_turns
+from ..sizes import named, sizes
+from ..stats import interval
 
 _BURST_SECONDS = 0.05
 _MOST_CALLS = 400
 
 
 @click.command()
-@click.option("--adapter", default="numpy_mpi", show_default=True)
-@click.option("--sizes", "wanted", default="4B..25MiB", show_default=True)
-@click.option("--pairs", default=40, show_default=True, help="Bursts of each side.")
+@click.argument("adapter")
+@click.argument("wanted", metavar="SIZES")
+@click.argument("pairs", type=int)
 def main(adapter: str, wanted: str, pairs: int) -> None:
-    """Print, for each size, microseconds of both and their ratio. A rank's program: start it with mpiexec."""
+    """Print, for each size, microseconds of both and their ratio."""
     from mpi4py import MPI
 
     world: Any = MPI.COMM_WORLD
-    collectives = resolve(adapter)[0].connect(rank_context()).collectives
+    found, _ = resolve(adapter)
+    collectives: Any = found.connect(rank_context()).collectives
     if world.rank == 0:
-        click.echo(f"world size {world.size}: {adapter} beside a bare Allreduce\n")
+        click.echo(f"world size {world.size}: {found.name} beside a bare Allreduce\n")
         click.echo("| bytes | bare (µs) | adapter (µs) | more (µs) | ratio |\n|---:|---:|---:|---:|---:|")
     for size in sizes(wanted):
         array = np.zeros(size // 4, np.float32)
