@@ -7,7 +7,6 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +30,7 @@ def connect(context):
 adapter = replace(right, name="ends its driver", connect=connect)
 """
 QUICK = ("-w", "1", "--profile", "quick", "-c", "sampler")
-
-
-@pytest.fixture(autouse=True)
-def heard() -> Iterator[None]:
-    """Processes hear SIGHUP, also where the tests run under nohup."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
+pytestmark = pytest.mark.usefixtures("heard")
 
 
 def ddpcheck(folder: Path, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:

@@ -86,6 +86,11 @@ def arguments_are_left_alone(job: Job, trace: Trace) -> None:
             _kept(seen, what)
 
 
+def results_hold_and_arguments_stay(job: Job, trace: Trace) -> None:
+    results_hold(job, trace)
+    arguments_are_left_alone(job, trace)
+
+
 def can_be_written_to(job: Job, trace: Trace) -> None:
     """A judge: the result of a collective is an array that its owner can overwrite."""
     expect.completed(trace)
