@@ -158,6 +158,11 @@ RESULTS_MIXED_UP_AS_OTHER_DTYPE = Kind(
 ROWS_IN_WRONG_ORDER = Kind(
     "rows-in-wrong-order", "The ranks' arrays stand in the order of rank {order}.", order=tuple[int, ...]
 )
+WAIT_RETURNS_EARLY = Kind(
+    "wait-returns-early",
+    "wait() returns this rank's own array: it does not wait for the result, or nothing is reduced.",
+    look="what wait() waits for, and its time limit",
+)
 COPY_REDUCED = Kind(
     "copy-reduced-in-place",
     "A contiguous copy of the array is reduced and thrown away: the array itself stays as it was.",

@@ -66,8 +66,8 @@ def as_one_process(
                     loudness(job, kind),
                     meant(sure, capabilities.replica.reduction_dtype),
                 )
-                known = finding.blaming(done, sure, *around, lateness(job, position))
-                raise known.blaming(known.diagnosis.causes or idleness(job, position)).at(position) from None
+                told = finding.blaming(done, sure, *around, lateness(job, position))
+                raise told.blaming(told.diagnosis.causes or idleness(job, position)).at(position) from None
 
     return judge
 
