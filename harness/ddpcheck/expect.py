@@ -35,7 +35,7 @@ def completed(trace: Trace) -> None:
         raise hang(trace)
     verb = {
         "raised": "raised an error in",
-        "invalid": "returned what the contract does not allow in",
+        "invalid": "returned a value that the contract does not allow in",
         "died": "died in",
     }
     raise Finding(
@@ -56,10 +56,10 @@ def hang(trace: Trace, group: tuple[int, ...] | None = None) -> Finding:
     return Finding(
         Diagnosis(
             f"rank {', '.join(str(rank.rank) for rank in stuck)} hung in {_operation(stuck[0])}{in_group} "
-            f"for more than {trace.deadline:g} s, but should have come back",
+            f"for more than {trace.deadline:g} s, but should have returned",
             why_stuck(trace, stuck) if group is None else _why_stuck_in(group, trace, stuck),
             "the stacks below, and whether all ranks enter the same collectives in the same order; "
-            "if they are only slow: --deadline",
+            "if ranks are only slow, raise --deadline",
             tuple(_stacks(stuck)),
             by_rank=tuple(map(_where, trace.ranks)),
         ),

@@ -8,10 +8,10 @@ import numpy as np
 
 from .. import job as ops
 from ..seeded_values import Array, overwritten, poison, poison_like, unreceived
-from .measuring import measured_collective
 from .memory_layouts import laid_out, taken_back
 from .rank_state import RankState, Values
 from .result_validation import checked_array
+from .timing import measured_collective
 
 
 def all_reduce(here: RankState, op: ops.AllReduce) -> Values:

@@ -1,7 +1,7 @@
 """Failures of one run that seem to have one cause, and which cause to look at first.
 
 One mistake fails many checks, at every world size, with other numbers each time. Groups are made by the id of the likeliest
-cause. Those that another group's cause implies (implications.py) are its symptoms. What is left are the fewest causes that
+cause. Those that another group's cause implies (implied_causes.py) are its symptoms. What is left are the fewest causes that
 explain all failures; the first is the one on which the others may rest: collectives before gradients, gradients before training.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from ..causes import Cause, ranks
 from ..causes.cause import Certainty
 from ..verdict import Verdict
-from .implications import CONDITIONS, CONSEQUENCES, LOOKS, implied_by
+from .implied_causes import CONDITIONS, CONSEQUENCES, LOOKS, implied_by
 
 _FOUNDATIONS = (
     "ranks",

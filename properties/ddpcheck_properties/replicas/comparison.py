@@ -66,8 +66,8 @@ def as_one_process(
                     loudness(job, kind),
                     meant(sure, capabilities.replica.reduction_dtype),
                 )
-                told = finding.blaming(done, sure, *around, lateness(job, position))
-                raise told.blaming(told.diagnosis.causes or idleness(job, position)).at(position) from None
+                found = finding.blaming(done, sure, *around, lateness(job, position))
+                raise found.blaming(found.diagnosis.causes or idleness(job, position)).at(position) from None
 
     return judge
 

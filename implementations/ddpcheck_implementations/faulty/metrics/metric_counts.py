@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..facets import metrics
+from ..facet_seams import metrics
 from .metrics import STRANGE, WEIGHTED, right_means
 
 
