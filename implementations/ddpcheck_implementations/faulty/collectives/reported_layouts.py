@@ -6,7 +6,7 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from ..facets import Group, PassThrough, collectives
+from ..facet_seams import Group, PassThrough, collectives
 from .collectives import BROADCAST
 
 
