@@ -18,9 +18,9 @@ from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, Determinism, needs
 from ddpcheck.diagnosis import Evidence
-from ddpcheck.job import Backward, Job, Observe, Operation, ZeroGrad
+from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.levels import Level
-from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale
+from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
 from ddpcheck.numerics import gamma, reduction_bound
 from ddpcheck.oracle import Contributions
 from ddpcheck.oracle.hypotheses.auxiliary_terms import terms_of
@@ -31,7 +31,7 @@ from ddpcheck.verdict import Finding
 from .. import explicit_examples
 from ..drawing import Judge, for_all, for_each
 from ..explicit_examples import fitting
-from ..strategies import GRADIENTS, models, training_jobs
+from ..strategies import GRADIENTS, PARAMETERS, models, shards, training_job, training_jobs
 from .comparison import as_one_process, when
 
 if TYPE_CHECKING:
@@ -108,7 +108,8 @@ def check_gradients_are_bitwise_equal_on_all_ranks(session: Session) -> None:
 def check_uneven_batches_count_equally_per_rank(session: Session) -> None:
     """When batch sizes differ between ranks, the gradient is the mean of the ranks' local means, each with equal weight.
 
-    A rank without samples has loss 0, and counts with a gradient of zeros; it takes part in all that ranks do together.
+    A rank without samples has loss 0, and counts with a gradient of zeros; it takes part in all that ranks do together, steps
+    included.
     """
     _uneven(session)
 
@@ -159,10 +160,20 @@ def _uneven(session: Session) -> None:
     examples = [explicit_examples.uneven(world, exact=exact, batches=batches) for batches in ((), *nobody)]
     ids = ModelSpec((Embedding("embedding", 5, 3), Scale("scalar", 0), Linear("fc1", 3, 4)), loss="cross_entropy")
     examples.append(explicit_examples.uneven(world, exact=False, batches=nobody[0], model=ids))
+    examples += [_uneven_steps(world, sizes) for sizes in (nobody[0], [70] + [3] * (world - 1))]
     buffered = ModelSpec((Linear("fc1", 2, 3), Scale("scale", 3, buffer=True), Linear("fc2", 3, 1)), loss="linear")
     examples.append(explicit_examples.uneven(world, exact=False, batches=nobody[0], model=buffered))
     for_all(session, training_jobs(world, promised, uneven=True), judge, examples=fitting(session, examples), share=0.5)
     for_all(session, training_jobs(world, promised, exact=False, uneven=True), judge, share=0.5)
+
+
+def _uneven_steps(world_size: int, batches: list[int]) -> Job:
+    """Two steps; the second with the batch sizes of the ranks in reverse."""
+    operations: list[Operation] = []
+    for number, sizes in enumerate((batches, batches[::-1])):
+        backward = Backward(shards(sizes, number * sum(batches)))
+        operations += [ZeroGrad(), backward, *GRADIENTS, Step(), *PARAMETERS]
+    return training_job(world_size, mlp((2, 3, 1)), operations, OptimizerSpec(lr=0.05), exact=False)
 
 
 def _looking_after_zero_grad(job: Job) -> Job:

@@ -9,8 +9,7 @@ import numpy as np
 from ddpcheck.seeded_values import Array
 
 from ..base import PlainReplica, fault
-from ..engine.collective_effects import CollectiveEffect
-from ..engine.collectives import Call, all_reduce
+from ..engine.collectives import Call, CollectiveEffect, all_reduce
 from ..engine.fault import Fault, table
 
 
