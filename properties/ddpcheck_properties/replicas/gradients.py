@@ -21,8 +21,9 @@ from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.levels import Level
 from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
-from ddpcheck.numerics import gamma, reduction_bound
+from ddpcheck.numerics import reduction_bound
 from ddpcheck.oracle import Contributions
+from ddpcheck.oracle.divided_losses import of_divided_losses
 from ddpcheck.oracle.hypotheses.auxiliary_terms import terms_of
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
@@ -76,8 +77,8 @@ def check_gradients_are_the_mean_of_local_gradients(session: Session) -> None:
 
     The local gradients are the implementation's, taken inside no_sync, so no error but the reduction's is left:
     W - 1 additions and at most two roundings for the division, gamma_(W + 1) sum|local| / W. Where each rank divides its
-    loss instead, every product of backward is rounded anew, and a gradient in which large terms cancel is off by a part of
-    these: gamma_(W + 1) times the model's largest gradient is allowed beside. It holds for every model, batch norm included.
+    loss instead, by no power of two, every product of backward is rounded anew: the bound on that is derived in
+    ddpcheck.oracle.divided_losses. It holds for every model; with batch norm, at world sizes that are powers of two.
     """
     world, promised = session.world_size, session.capabilities
     drawn = training_jobs(
@@ -231,15 +232,18 @@ def reduction_is_tight(promised: Capabilities) -> Judge:
             )
         own = {name: np.stack([seen["gradients"][name] for seen in local]) for name in local[0]["gradients"]}
         wide = {name: parts.astype(np.float64) for name, parts in own.items()}
-        largest = max((float(abs(parts).max(initial=0.0)) for parts in wide.values()), default=0.0)
+        weighted = promised.replica.uneven_batches == "weighted"
+        backward = next(op for op in job.operations if isinstance(op, Backward))
+        # by a power of two the loss is divided without rounding
+        divided = of_divided_losses(job, backward, promised) if weighted or world & (world - 1) else {}
         for name, parts in wide.items():
             exact, size = _mean(list(own[name]), counts.tolist(), promised)
             dtype = promised.replica.dtype_of_reduction(str(own[name].dtype))
             size = size + 2 * _penalty(job, name) * (world if promised.replica.gradient == "sum" else 1)
             bound = reduction_bound(size * world, world, dtype, world + 2) / world
-            weighted = promised.replica.uneven_batches == "weighted"
-            if weighted or world & (world - 1):  # by a power of two the loss is divided without rounding
-                bound = bound + largest * gamma(world + 2, str(own[name].dtype))
+            if name in divided:
+                finite = np.isfinite(divided[name]).all()
+                bound = bound + (_mean(list(divided[name]), counts.tolist(), promised)[1] if finite else np.inf)
             made_of = Contributions(
                 parts, parts, parts, None, 1, counts, inside=False, weighted=weighted, others=wide, earlier=parts
             )
