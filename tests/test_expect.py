@@ -15,7 +15,7 @@ from ddpcheck.job import AllReduce, Backward, Barrier, DataSpec, Job, ReduceScat
 from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.trace import RankTrace, Record, Trace, WrongForm
 from ddpcheck.verdict import Diagnosis, Finding
-from ddpcheck_properties.early_ends import explained
+from ddpcheck_properties.error_causes import explained
 
 OTHER = Cause("of-somebody-else")
 

@@ -60,7 +60,7 @@ from ddpcheck.models.spec import Activity, BatchNorm, Head, Linear, ModelSpec
 from ddpcheck.numerics import same_bits
 from ddpcheck.running.adapter_lookup import reference_of
 from ddpcheck.standalone import _OF_REPLICA, _WRITERS, FailedCheck, NoScript, script, write_beside, write_script
-from ddpcheck.standalone.comparing import since
+from ddpcheck.standalone.comparison import since
 from ddpcheck.standalone.literals import bound, literal
 from ddpcheck.standalone.text import FORMULAS, Text
 from ddpcheck_implementations.faulty import faults, unusual

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ddpcheck.available_memory import available_memory
 from ddpcheck.contract import needs
 from ddpcheck.contract.adapter import Adapter
-from ddpcheck.operations.measure import Collective
+from ddpcheck.operations.timing import Collective
 from ddpcheck.running.adapter_lookup import missing_modules, resolve
 
 from .cases import Case, cases, memory_needed

@@ -28,9 +28,9 @@ from .launchers.fork_servers import Templates
 from .launchers.multiprocess import Multiprocessing
 from .launchers.processes import Processes
 from .levels import Level, at_level
-from .ranks.answers_and_hangs import gathered
 from .ranks.attaching import StartFailed
 from .ranks.foreign_clients import Strangers
+from .ranks.hang_detection import gathered
 from .ranks.rank_interpreter import Interpreter
 from .ranks.start_conditions import LEAST_SECONDS, HardStart, of_neighbours
 from .ranks.world import LaunchedRanks
@@ -258,7 +258,7 @@ class Session:
         port = getattr(self._world.launched, "port", None)
         if port is None:
             raise CannotTell(
-                f"where the ranks meet is for {self._launcher.name} to choose: they cannot be started there again"
+                f"{self._launcher.name} chooses the address at which ranks meet, so ranks cannot restart at a given one"
             )
         self._stop()
         return int(port.number)
@@ -307,7 +307,7 @@ class Session:
             )
         except StartFailed as error:
             if self._over_tcp:
-                raise CannotTell(f"the ranks do not start where they must send over TCP: {error}") from error
+                raise CannotTell(f"the ranks do not start when they must send over TCP: {error}") from error
             raise
         self._world = world
         self._connecting = max(self._connecting, took)

@@ -35,6 +35,7 @@ from .replicas import (
     broken_backwards,
     buckets,
     buffers,
+    delays,
     gradient_probes,
     gradients,
     joining,
@@ -54,7 +55,6 @@ from .replicas import (
     trajectories,
     two_replicas,
     unused_parameters,
-    waiting_layers,
     zeroing_steps,
 )
 from .samplers import epochs, orders, resuming, shards
@@ -65,7 +65,7 @@ CHECKS: tuple[Check, ...] = checks_of(
     gradients,
     sample_weights,
     auxiliary_terms,
-    waiting_layers,
+    delays,
     nonfinite,
     large_ids,
     trajectories,

@@ -26,7 +26,7 @@ from ddpcheck.operations import Observe, Operation, Predict, Step, ZeroGrad
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from .early_ends import explained
+from .error_causes import explained
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

@@ -18,7 +18,7 @@ from ..levels import Level
 from ..verdict import Diagnosis, Verdict
 from .adapter_lookup import reference_of
 from .check_runner import CheckRunner, Settings
-from .planning import RANKS_START, installed_checks, plan
+from .plan import RANKS_START, installed_checks, plan
 from .profiles import profile_named
 
 GROUP = "ddpcheck.faults"

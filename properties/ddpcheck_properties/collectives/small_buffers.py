@@ -9,7 +9,7 @@ from ddpcheck import expect
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import AllReduce, Job, MeasureCollective, Operation, SmallBuffers, TensorSpec, Wait
-from ddpcheck.operations.measure import Collective
+from ddpcheck.operations.timing import Collective
 from ddpcheck.trace import Trace
 
 from ..drawing import for_each, takes_its_time
