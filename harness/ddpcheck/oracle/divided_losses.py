@@ -21,7 +21,7 @@ from ..job import Backward, Job
 from ..models.spec import Activation, Activity, Delay, Embedding, Head, Linear, ModelSpec, Scale
 from ..numerics import gamma
 from ..seeded_values import Array
-from .case import Case
+from .job_constants import Case
 from .network import evaluate, has_majorant
 from .rounding_count import roundings, widest
 
