@@ -89,8 +89,9 @@ def _not_comparable(evidence: Evidence, event: Event, step: int) -> str:
     steps = one.of(0, "step")
     if len(steps) <= step:
         end = one.end(0)
-        error = end.get("error", "")
-        return f"the mirror run ended before: {error or end['why'] or 'it was ended'}"
+        said = one.output.rstrip().rpartition("\n")[2] if end["why"] == "finished" else ""
+        why = end.get("error", "") or (f"its last words: {said}" if said else end["why"]) or "it was ended"
+        return f"the mirror run ended before: {why}"
     if steps[step]["optimizer"] != event["optimizer"]:
         return "the mirror run stepped another optimizer"
     misfits = _misfits(one, step)
