@@ -10,7 +10,7 @@ import pytest
 from ddpcheck.audit import gradient_weights
 from ddpcheck.audit.evidence import Evidence, RunSeen, StepSeen
 from ddpcheck.audit.laws import LAWS, accumulation, gradients, randomness, replicas, results, steps, world
-from ddpcheck.audit.laws.judged import Judged
+from ddpcheck.audit.laws.law import Judged
 from ddpcheck.audit.verdicts import answer, verdicts_of
 from ddpcheck.causes import KINDS
 

@@ -40,11 +40,6 @@ def described() -> dict[str, Any]:
     return facts
 
 
-def available_memory() -> int:
-    """Bytes that programs can still take."""
-    return int((_line("/proc/meminfo", "MemAvailable") or "0").split()[0]) << 10
-
-
 def commit() -> dict[str, Any]:
     """Of the working directory, in the words of pytest-benchmark."""
     found = {"id": _git("rev-parse", "HEAD") or "unversioned", "branch": _git("rev-parse", "--abbrev-ref", "HEAD")}

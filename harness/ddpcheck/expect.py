@@ -35,7 +35,7 @@ def completed(trace: Trace) -> None:
         raise hang(trace)
     verb = {
         "raised": "raised an error in",
-        "invalid": "returned what the contract does not allow in",
+        "invalid": "returned a value that the contract does not allow in",
         "died": "died in",
     }
     raise Finding(
@@ -56,10 +56,10 @@ def hang(trace: Trace, group: tuple[int, ...] | None = None) -> Finding:
     return Finding(
         Diagnosis(
             f"rank {', '.join(str(rank.rank) for rank in stuck)} hung in {_operation(stuck[0])}{in_group} "
-            f"for more than {trace.deadline:g} s, but should have come back",
+            f"for more than {trace.deadline:g} s, but should have returned",
             why_stuck(trace, stuck) if group is None else _why_stuck_in(group, trace, stuck),
             "the stacks below, and whether all ranks enter the same collectives in the same order; "
-            "if they are only slow: --deadline",
+            "if ranks are only slow, raise --deadline",
             tuple(_stacks(stuck)),
             by_rank=tuple(map(_where, trace.ranks)),
         ),
@@ -67,6 +67,7 @@ def hang(trace: Trace, group: tuple[int, ...] | None = None) -> Finding:
     )
 
 
+_OF_GLOO = re.compile(r"op\.preamble\.length <= op\.nbytes\.?\s*(\d+) vs\.? (\d+)")
 _OF_CPP = re.compile(r"what\(\):\s*(?:\[enforce fail at [^]]*\]\s*)?(.+)")
 _FRAME = re.compile(r'^  File "(?:.*[/\\])?([^"/\\]+)", line (\d+), in (.+)$', re.MULTILINE)
 
@@ -75,6 +76,8 @@ def _why_failed(culprit: RankTrace) -> tuple[Cause, ...]:
     """The certain facts of a rank that did not hang: the kind of failure, and of an exception its type and its place."""
     if culprit.outcome == "invalid":
         return (ranks.RESULT_VIOLATES_CONTRACT(operation=culprit.last.kind if culprit.last else "start-up"),)
+    if sizes := _OF_GLOO.search(culprit.error):
+        return (ranks.MESSAGE_TOO_LARGE(sent=int(sizes.group(1)), room=int(sizes.group(2))),)
     if culprit.outcome == "died":
         said = _OF_CPP.search(culprit.error)
         return (ranks.UNCAUGHT_COMPILED_ERROR(message=said.group(1).strip()) if said else ranks.RANK_DIED(),)
@@ -269,6 +272,6 @@ def _message(culprit: RankTrace) -> str:
     """The last line; of a traceback the one with which the error begins."""
     lines = [line for line in culprit.error.strip().splitlines() if line.strip()]
     if culprit.outcome == "raised":
-        stack = max((number for number, line in enumerate(lines) if line.startswith('  File "')), default=len(lines))
+        stack = max((number for number, line in enumerate(lines) if line.startswith('  File "')), default=0)
         lines += [line for line in lines[stack:] if not line.startswith(" ")][:1]
     return lines[-1].strip() if lines else "no message"

@@ -25,9 +25,9 @@ class Level(IntEnum):
 
 
 _SENTENCES = {
-    Level.BASIC: "Plain models, and what each implementation must do: the first run of a new wrapper.",
+    Level.BASIC: "Plain models and the most common laws: for the first run of a new wrapper.",
     Level.STANDARD: "All checks. Once a cause is known, the checks that it fails take one Job each.",
-    Level.FULL: "All checks with all their Jobs, however often a cause was seen.",
+    Level.FULL: "All checks with all their Jobs, even after a cause is known.",
 }
 LEVELS = {str(level): level for level in Level}
 """By the names that users give."""

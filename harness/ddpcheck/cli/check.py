@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +21,7 @@ from ..running.expected_failures import Expectations
 from ..running.failure_files import FailureFiles
 from ..running.failure_groups import alike
 from ..running.launcher_lookup import installed_launchers, launcher_named
-from ..running.planning import Item, installed_checks, plan
+from ..running.plan import Item, installed_checks, plan
 from ..running.profiles import PROFILES, profile_named
 from ..storage.badge import save_badge
 from ..storage.files import write_whole
@@ -75,7 +76,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     default=str(Level.STANDARD),
     show_default=True,
     type=click.Choice(list(LEVELS)),
-    help="How much is judged: plain models and the commonest laws only, all, or all with no Job saved.",
+    help="basic: plain models and the most common laws. standard: all checks. full: all checks with all their Jobs.",
 )
 @click.option("--seed", type=SEED, help="Draw other Jobs. Default: every run draws the same Jobs.")
 @click.option("-x", "--exitfirst", is_flag=True, help="Stop at the first failure.")
@@ -96,7 +97,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--sessions",
     type=COUNT,
-    help="World sizes that run at once, if the adapter promises shares_host. Default: CPU count + 1; 1 with -x.",
+    help="Number of world sizes that run at once, if the adapter promises shares_host. Default: CPU count + 1; 1 with -x.",
 )
 @click.option(
     "-q", "--quiet", is_flag=True, help="Show the first failure of each cause and a summary; no progress, no table."
@@ -104,7 +105,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--json", "json_file", type=_FILE, help="Write verdicts and environment as JSON.")
 @click.option("--junit", "junit_file", type=_FILE, help="Write JUnit XML.")
 @click.option("--markdown", "markdown_file", type=_FILE, help="Write a conformance report.")
-@click.option("--badge", "badge_file", type=_FILE, help="Write JSON for a badge, as endpoints of shields.io give it.")
+@click.option("--badge", "badge_file", type=_FILE, help="Write JSON for a shields.io endpoint badge.")
 @click.option(
     "--failures",
     default="ddpcheck-failures",
@@ -119,6 +120,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="The launcher. Default: the adapter's own.",
 )
 @click.option("--attach", metavar="HOST:PORT", help="Wait at this address for ranks that you start yourself.")
+@click.option(
+    "--start",
+    metavar="LINE",
+    help="Start ranks by this line, on any hosts: 'mpirun -f hosts -n {ranks}', followed by the command of a rank.",
+)
+@click.option("--listen", metavar="HOST", help="With --start: this host, as all ranks can reach it. Default: its name.")
 def command(
     adapters: tuple[str, ...],
     world_sizes: tuple[int, ...] | None,
@@ -138,6 +145,8 @@ def command(
     failures: Path,
     launcher_name: str | None,
     attach: str | None,
+    start: str | None,
+    listen: str | None,
 ) -> None:
     """Check ADAPTERS against every law that they promise to keep.
 
@@ -151,7 +160,10 @@ def command(
             )
         how, level = profile_named(profile), LEVELS[level_name]
         sizes = world_sizes or how.world_sizes
+        _one_of_a_kind(launcher_name, attach, start, listen)
         launcher = _launcher(out, launcher_name, attach, sizes, adapters)
+        if start is not None:
+            launcher = _by_line(start, listen)
         settings = Settings(
             how, deadline, seed, launcher, sessions or (1 if exitfirst else usual_sessions()), level=level
         )
@@ -311,13 +323,29 @@ def _promise_something(items: Sequence[Item]) -> None:
         )
 
 
+def _one_of_a_kind(name: str | None, attach: str | None, start: str | None, listen: str | None) -> None:
+    given = [option for option, value in (("--launcher", name), ("--attach", attach), ("--start", start)) if value]
+    if len(given) > 1:
+        raise ValueError(f"{' and '.join(given)} exclude each other: each says by itself who starts the ranks")
+    if listen and not start:
+        raise ValueError("--listen belongs to --start, whose ranks call back")
+
+
+def _by_line(line: str, host: str | None) -> Launcher:
+    from ..launchers.start_line import StartLine
+
+    made = StartLine(line, host or socket.gethostname())
+    reason = made.unavailable()
+    if reason is not None:
+        raise ValueError(reason)
+    return made
+
+
 def _launcher(
     out: Console, name: str | None, attach: str | None, sizes: tuple[int, ...], adapters: tuple[str, ...]
 ) -> Launcher | None:
     if attach is None:
         return launcher_named(name) if name else None
-    if name:
-        raise ValueError("--launcher and --attach exclude each other: attached ranks have a launcher of their own")
     if len(sizes) != 1 or len(adapters) != 1:
         raise ValueError("--attach needs one adapter and one --world-size: that of the ranks that you start")
     host, separator, port = attach.rpartition(":")

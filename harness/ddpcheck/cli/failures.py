@@ -35,11 +35,11 @@ class Failures:
         if before > (0 if self._quiet else _SAME):
             return
         if before == _SAME:
-            show_briefly(self._console, verdict, "the same cause, as more checks may be: the table has them all")
+            show_briefly(self._console, verdict, "same cause as above; the table shows all checks")
         elif before:
             show_briefly(self._console, verdict, "the same cause")
         elif cause_of_it := next((each for each in self._in_full if implies(each, verdict)), None):
-            show_briefly(self._console, verdict, f"it follows from what was told: {said(cause_of_it)}")
+            show_briefly(self._console, verdict, f"follows from a cause shown above: {said(cause_of_it)}")
         elif sum(each.adapter == verdict.adapter for each in self._in_full) < _IN_FULL:
             self._in_full.append(verdict)
             show_failure(self._console, verdict, file, script)

@@ -110,7 +110,7 @@ def _show(out: Console, kill: FaultOutcome, well: bool, *, unusual: bool) -> Non
     about = f"{kill.family}, {ranks(kill.world_size)}" + ("" if unusual else _origin(kill))
     title = f"{symbol('passed' if well else 'failed')} [bold]{escape(kill.name)}[/] ({about})"
     if kill.first is None:
-        out.print(f"{title}: {'no check minds it' if unusual else 'SURVIVES: no check fails'}", soft_wrap=True)
+        out.print(f"{title}: {'no check fails' if unusual else 'SURVIVES: no check fails'}", soft_wrap=True)
         return
     out.print(f"{title}: {kill.first.check} after {kill.seconds:.1f} s", soft_wrap=True)
     if kill.first.diagnosis is not None:

@@ -60,7 +60,9 @@ def show_failure(console: Console, verdict: Verdict, file: Path | None, script: 
     for line in lines[:_DETAIL_LINES]:
         console.print(f"    {escape(line)}", soft_wrap=True)
     if len(lines) > _DETAIL_LINES:
-        console.print(f"    ... {len(lines) - _DETAIL_LINES} more lines; --json and --junit keep them all", style="dim")
+        console.print(
+            f"    ... {len(lines) - _DETAIL_LINES} more lines; --json and --junit have all of them", style="dim"
+        )
     if file is not None:
         console.print(f"    run again: {escape(replay_command(file))}", style="cyan", soft_wrap=True)
     if script is not None:
@@ -168,7 +170,9 @@ def show_not_covered(console: Console, verdicts: Iterable[Verdict]) -> None:
     if checks:
         parts = ", ".join(f"{part} ({len(names)})" for part, names in sorted(checks.items()))
         console.print(
-            f"\npassed, but not covered, since not promised (number of checks): {parts}", style="dim", soft_wrap=True
+            f"\nnot covered by checks that passed, because not promised (number of checks): {parts}",
+            style="dim",
+            soft_wrap=True,
         )
 
 
@@ -179,7 +183,7 @@ def show_observations(console: Console, verdicts: Iterable[Verdict]) -> None:
         if verdict.observation:
             found.setdefault(verdict.observation, {}).setdefault(verdict.adapter, []).append(verdict.world_size)
     if found:
-        console.print("\n[bold]observed, without a verdict[/]")
+        console.print("\n[bold]observations, without a verdict[/]")
     for text, where in found.items():
         names = "; ".join(
             f"{name}, {', '.join(map(str, [*sizes[:-1], ranks(sizes[-1])]))}" for name, sizes in where.items()
@@ -194,8 +198,8 @@ def show_causes(console: Console, verdicts: Iterable[Verdict], failures: Path) -
     if not found:
         return
     several = len({verdict.adapter for verdict in verdicts}) > 1
-    in_front = ", the one to begin with in front" if len(found) > 1 else ""
-    console.print(f"\n[bold]what went wrong[/]{in_front}", soft_wrap=True)
+    in_front = ", most fundamental first" if len(found) > 1 else ""
+    console.print(f"\n[bold]failures by cause[/]{in_front}", soft_wrap=True)
     for group in found[:_CAUSES]:
         whose = f"{group.first.adapter}: " * several
         console.print(f"  {escape(whose + group.text)}", style=_STYLES["failed"], soft_wrap=True)
@@ -208,13 +212,13 @@ def show_causes(console: Console, verdicts: Iterable[Verdict], failures: Path) -
             told = "; ".join(dict.fromkeys(symptom.text for symptom in group.symptoms[:_SYMPTOMS]))
             more = len(group.explained) - len(group.checks)
             checks = "1 more check" if more == 1 else f"{more} more checks"
-            console.print(f"      from it follow {checks}: {escape(told)}", style="dim", soft_wrap=True)
+            console.print(f"      symptoms in {checks}: {escape(told)}", style="dim", soft_wrap=True)
     if left := found[_CAUSES:]:
         checks = _some(list(dict.fromkeys(name for group in left for name in group.checks)))
-        console.print(f"  and {len(left)} more, of which those in front may be the cause: {checks}", soft_wrap=True)
+        console.print(f"  and {len(left)} more causes, which may follow from those above: {checks}", soft_wrap=True)
     file = failure_file(failures, found[0].first)
     if file is not None and file.exists():
-        console.print(f"begin with: {escape(replay_command(file))}", style="cyan", soft_wrap=True)
+        console.print(f"start with: {escape(replay_command(file))}", style="cyan", soft_wrap=True)
 
 
 def _some(names: list[str], first: str = "") -> str:
@@ -240,7 +244,7 @@ def oversubscribed(sizes: Iterable[int]) -> str:
         return ""
     return (
         f"note: {cores} cores are visible here, fewer than the ranks at world size {', '.join(map(str, more))}: "
-        "verdicts hold, seconds say nothing of speed"
+        "verdicts are valid, times do not show speed"
     )
 
 

@@ -88,10 +88,10 @@ class _Elsewhere:
         return None
 
     def wait(self) -> int:
-        raise NotImplementedError("ranks that you start yourself are yours to wait for")
+        raise NotImplementedError("ddpcheck does not wait for ranks that you start yourself")
 
     def status_of(self, rank: int) -> str:
-        return f"rank {rank} closed its connection (its own launcher knows how it ended)"
+        return f"rank {rank} closed its connection (see the output of its own launcher)"
 
     def output(self) -> str:
         return ""

@@ -118,7 +118,7 @@ def spawn() -> Multiprocessing:
 
 
 def fork() -> Multiprocessing:
-    """Forks of a process that has imported the adapter: ranks inherit what the import made."""
+    """Forks of a process that has imported the adapter: ranks inherit the state after the import."""
     return Multiprocessing("fork")
 
 

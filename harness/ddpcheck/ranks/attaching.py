@@ -199,7 +199,7 @@ def all_connected(links: Sequence[RankLink], launched: Launched, limit: float, g
         fates |= stuck
         who = ", ".join(map(str, stuck))
         seconds = time.monotonic() - since
-        problems += [] if problems else [f"rank {who} did not come out of connect() within {seconds:.0f} s"]
+        problems += [] if problems else [f"rank {who} did not return from connect() within {seconds:.0f} s"]
         details += [f"rank {rank} stands at:\n{fate.stack}" for rank, fate in stuck.items()]
     if problems:
         raise StartFailed(

@@ -43,9 +43,9 @@ def resolve(reference: str, seconds: float | None = None) -> tuple[Adapter, str]
     full = known_adapters().get(reference, reference)
     place, separator, attribute = full.rpartition(":")
     if not separator or not attribute.isidentifier():
-        raise UnusableAdapter(f"{reference!r} is no known adapter; {_meant(reference)}")
+        raise UnusableAdapter(f"{reference!r} is not a known adapter; {_meant(reference)}")
     if place.endswith(".py") and Path(place).is_file() and is_training_script(Path(place)):
-        raise UnusableAdapter(f"{place} is a training script, no adapter; audit it: ddpcheck audit {place}")
+        raise UnusableAdapter(f"{place} is a training script, not an adapter; audit it: ddpcheck audit {place}")
     guard = guarded_import(place, seconds) if seconds is not None else nullcontext()
     module = _load_file(Path(place), guard) if place.endswith(".py") else _load_module(place, full, guard)
     try:
@@ -82,7 +82,7 @@ def is_training_script(path: Path) -> bool:
 def _meant(reference: str) -> str:
     """What a name may have been meant for that is no place of an adapter."""
     module, _, attribute = reference.rpartition(".")
-    own = "name your own as module:attribute or path/to/file.py:attribute"
+    own = "name your adapter as module:attribute or path/to/file.py:attribute"
     if attribute == "py" and Path(reference).is_file():
         audit = f"ddpcheck audit {reference}"
         if is_training_script(Path(reference)):
@@ -163,13 +163,15 @@ _PYTHONS_OWN = re.compile(r"<frozen|importlib|/argparse\.py$")
 def _next(error: BaseException) -> str:
     """What to do about what went wrong in an import."""
     if isinstance(error, ModuleNotFoundError):
-        return "install what it needs"
+        return "install the missing module"
     if isinstance(error, ImportError) and "no known parent package" in str(error):
         return "it belongs to a package: name it as package.module:attribute, from the folder that holds the package"
     if isinstance(error, SystemExit | ImportEnded):
-        return 'an adapter\'s module is imported: what it does as a script belongs under if __name__ == "__main__"'
+        return 'an adapter\'s module is imported: put code for its use as a script under if __name__ == "__main__"'
     if isinstance(error, KeyError) and error.args and error.args[0] in ENGINE_VARIABLES:
-        return "only ranks have that variable, and the adapter is imported before there are any: read it in connect()"
+        return (
+            "only ranks have that variable, and the driver imports the adapter before ranks start: read it in connect()"
+        )
     return ""
 
 

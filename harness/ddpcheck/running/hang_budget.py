@@ -27,14 +27,14 @@ class Hangs:
         self._stuck: list[int] = []
 
     def start_is_stuck(self, world_size: int) -> None:
-        """Ranks did not come out of connect()."""
+        """Ranks did not return from connect()."""
         self._stuck.append(world_size)
 
     def leaves_out_start(self, world_size: int) -> str:
         """Why ranks are not to start at this world size; empty if they are."""
         if self._most is None or not self._stuck:
             return ""
-        return f"the ranks did not come out of connect() at world size {self._stuck[0]}; --world-size {world_size} tries it here"
+        return f"the ranks did not return from connect() at world size {self._stuck[0]}; --world-size {world_size} tries it here"
 
     def add(self, check: Check, world_size: int) -> None:
         self._hung.setdefault((facet_of(check), world_size), []).append(check.name)
@@ -46,7 +46,7 @@ class Hangs:
         alone = "; --check with its name runs it alone"
         sizes = [size for (_, size), names in self._hung.items() if check.name in names and size != world_size]
         if sizes:
-            return f"it hung at world size {sizes[0]}, and is not waited for again{alone}"
+            return f"the check hung at world size {sizes[0]}, so it is not tried again{alone}"
         facet = facet_of(check)
         hung = len(self._hung.get((facet, world_size), ()))
         if hung and hung >= self._limit(facet, world_size):

@@ -83,7 +83,7 @@ def _shared_out(text: Text, op: Sample, shares: str) -> list[str]:
         if op.length:
             lines.append(f'expect("every sample is there", sorted(set(together)), list(range({op.length})))')
     else:
-        lines.append('expect("no sample is there twice", len(set(together)), len(together))')
+        lines.append('expect("no sample appears twice", len(set(together)), len(together))')
         lines.append(
             f'expect("so many samples are there", len(together), {low * world if rule == "drop" else op.length})'
         )

@@ -8,7 +8,7 @@ from collections import Counter
 from ...causes import Cause, audit
 from ..evidence import Evidence
 from ..journal import Event
-from .judged import Judged, broken, held, not_judged
+from .law import Judged, broken, held, not_judged
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _LIBRARY = re.compile(r"[/\\](lib[/\\]python3|site-packages|dist-packages)|^<|ddpcheck[/\\]audit")
