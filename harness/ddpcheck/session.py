@@ -100,7 +100,7 @@ class Session:
 
     @property
     def _start_seconds(self) -> float:
-        """For how long ranks that are started under conditions may be in connect(): longer than they usually are."""
+        """The longest time in connect() for ranks that start under special conditions."""
         return max(LEAST_SECONDS, self.deadline, 4 * self._connecting)
 
     @property
@@ -347,7 +347,7 @@ class Session:
 
 
 def _judge_refusal(trace: Trace) -> None:
-    """Refused if the system refused a resource to a rank, whatever came of it on the others."""
+    """Raise Refused if the system refused a resource to any rank."""
     for rank in trace.ranks:
         if rank.refused:
             place = (

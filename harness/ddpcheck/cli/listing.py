@@ -1,4 +1,4 @@
-"""`ddpcheck list`: what there is, with a sentence each."""
+"""`ddpcheck list`: adapters, causes, checks, capabilities, launchers and profiles, with a sentence each."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def launchers() -> None:
 
 @command.command()
 def profiles() -> None:
-    """How hard to look (--profile), and how much is judged (--level)."""
+    """How many Jobs each check draws (--profile), and which checks run (--level)."""
     table = _table("profile", "Jobs per check", "world sizes", "use")
     for profile in PROFILES.values():
         table.add_row(profile.name, str(profile.effort), ", ".join(map(str, profile.world_sizes)), profile.sentence)

@@ -1,4 +1,4 @@
-"""`ddpcheck replay`: one failing Job, looked at closely."""
+"""`ddpcheck replay`: run one failing Job again, and show what every rank saw."""
 
 from __future__ import annotations
 

@@ -20,11 +20,11 @@ from .rank_state import RankState, Values
 from .result_validation import offered
 
 _SMALL = 1 << 12
-"""Elements of which products add up exactly in float32."""
+"""Most elements whose products sum exactly in float32."""
 
 
 def probe_gradients(here: RankState, op: ProbeGradients) -> Values:
-    """What a ProbeGradients yields."""
+    """The results of a ProbeGradients."""
     world, rank = here.job.world_size, here.rank
     names = [f"scale{number}" for number in range(op.scalars)]
     model = ModelSpec(

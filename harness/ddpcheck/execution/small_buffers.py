@@ -1,6 +1,6 @@
-"""Small buffers of the stream sockets and pipes that this process has open: a message that nobody reads fills them soon.
+"""Shrinks the buffers of this process's stream sockets and pipes: an unread message fills them soon.
 
-Sends that come back only because the kernel keeps the message have no room then. The implementation is not asked: sockets
+A send that returns only because the kernel buffers the message then blocks. The implementation is not asked: sockets
 and pipes are found through /proc, those of compiled libraries included.
 """
 

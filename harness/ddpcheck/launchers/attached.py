@@ -80,7 +80,7 @@ def _secret_file(secret: str) -> Path:
 
 @dataclass
 class _Elsewhere:
-    """Ranks that are not ours to watch. file: where the secret lies for them."""
+    """Ranks started by the user, which the harness cannot watch. file: the file with their secret."""
 
     file: Path | None
 
@@ -97,6 +97,6 @@ class _Elsewhere:
         return ""
 
     def kill(self) -> None:
-        """Their connections end, and with them the ranks."""
+        """Close the connections, which ends the ranks."""
         if self.file is not None:
             self.file.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What operations work on: arrays, data sets and optimizers, as declarations and seeds."""
+"""Declarations of arrays, data sets and optimizers, from which operations make values by seed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PerRank = tuple[tuple[int, ...], ...]
 Layout = Literal["C", "F", "strided", "reversed", "offset", "columns", "repeated", "read_only", "mixed", "shared"]
 
 LOUDER = 4096.0
-"""A power of two: of two ranks' gradients that are so many times apart a sum in float32 keeps both."""
+"""A power of two: a float32 sum keeps both of two gradients that differ by this factor."""
 
 
 @plain
@@ -40,14 +40,14 @@ class TensorSpec:
     step: int = 1
 
     def on(self, rank: int) -> Array:
-        """This rank's values, C-contiguous."""
+        """The values of rank `rank`, C-contiguous."""
         made = numbers(self.shape, self.dtype, self.values, key_of(self.seed, rank), self.spread)
         if self.step != 1:
             made *= made.dtype.type(self.step)
         return made[:1].repeat(self.shape[0], axis=0) if self.layout == "repeated" and self.shape else made
 
     def layout_on(self, rank: int) -> Layout:
-        """How this rank's array lies in memory; never mixed."""
+        """The memory layout of this rank's array; never mixed."""
         if self.layout == "mixed":
             return "F" if rank % 2 else "C"
         return self.layout

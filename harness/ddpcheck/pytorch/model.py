@@ -1,4 +1,4 @@
-"""A ModelSpec as an nn.Module, and its loss: what torch engines under test wrap."""
+"""A ModelSpec as an nn.Module, and its loss, for torch engines under test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adapters to begin with: each works as it is, around a small example that a user replaces."""
+"""Starter adapters: each works unchanged, around a small example that the user replaces."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def trainer(name: str) -> str:
 
 
 KINDS: dict[str, Callable[[str], str]] = {"torch": torch, "numpy": numpy, "trainer": trainer}
-"""What makes the text of each kind, by the name that users give."""
+"""The function that writes each kind of template, by name."""
 
 _TORCH = '''"""The adapter of NAME: check it with  ddpcheck check NAME.py:adapter --level basic"""
 

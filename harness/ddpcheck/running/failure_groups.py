@@ -1,8 +1,9 @@
-"""Failures of one run that seem to have one cause, and which cause to look at first.
+"""Groups the failures of a run by cause, and chooses the cause to look at first.
 
-One mistake fails many checks, at every world size, with other numbers each time. Groups are made by the id of the likeliest
-cause. Those that another group's cause implies (implications.py) are its symptoms. What is left are the fewest causes that
-explain all failures; the first is the one on which the others may rest: collectives before gradients, gradients before training.
+One mistake fails many checks, at every world size, with other numbers each time. Failures are grouped by the id of their
+likeliest cause. A group whose cause another group's cause implies (implications.py) is a symptom of that group. The remaining
+groups are the fewest causes that explain all failures. The most fundamental is first: collectives before gradients, gradients
+before training.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ _FOUNDATIONS = (
     "randomness",
     "trainer",
 )
-"""Families, each before those that rest on it; others come last."""
+"""Families in order of dependence: each before the families that depend on it. Others come last."""
 _ON_COLLECTIVES = frozenset({"sampler", "metrics", "scores", "randomness"})
-"""Families that rest on no replica."""
+"""Families that do not depend on replicas."""
 _MANY = 4
-"""A cause with fewer than one in so many of the checks that the commonest has explains little of the run."""
+"""A cause with fewer than 1/n of the checks of the most common cause explains little of the run."""
 
 
 @dataclass(frozen=True)
 class Alike:
     """Verdicts of one adapter that seem to have one cause, in the order of the run; the first is the simplest.
 
-    symptoms: failures that this cause implies, by what they tell.
+    symptoms: failures that this cause implies, grouped by their own causes.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -91,11 +92,11 @@ def said(verdict: Verdict) -> str:
 
 
 Identity = tuple[str, ...]
-"""What failures of one cause share: the id of the likeliest, and of an exception its type and its place."""
+"""The key of a group: the id of the likeliest cause; for an exception, its type and line too."""
 
 
 def known_by(verdict: Verdict) -> Identity:
-    """What failures of the same cause share; empty if no cause is known."""
+    """The key that failures of the same cause share; empty if no cause is known."""
     cause = verdict.diagnosis.cause if verdict.diagnosis is not None else None
     if cause is None:
         return ()
@@ -103,11 +104,11 @@ def known_by(verdict: Verdict) -> Identity:
 
 
 _BY_PARAMETERS = {ranks.RANK_RAISED.id, ranks.RESULT_VIOLATES_CONTRACT.id, ranks.UNCAUGHT_COMPILED_ERROR.id}
-"""Two of these are one mistake only if their parameters agree, too."""
+"""Causes that are the same mistake only if their parameters agree."""
 
 
 def alike(verdicts: Iterable[Verdict]) -> list[Alike]:
-    """The failures among them, grouped, symptoms under their causes, the one to look at first in front."""
+    """The failures, grouped by cause, with symptoms under their causes; the most fundamental cause is first."""
     groups: dict[tuple[str, Identity, str], list[Verdict]] = {}
     for verdict in verdicts:
         if not verdict.ok:
@@ -121,7 +122,7 @@ def alike(verdicts: Iterable[Verdict]) -> list[Alike]:
 
 
 def _with_symptoms(groups: Sequence[Alike]) -> list[Alike]:
-    """The groups that no other explains, each with those that it does, if several could: the one that explains most."""
+    """The groups that no other group explains, each with the groups that it explains."""
     parents = {place: _explaining(groups, place) for place in range(len(groups))}
     roots = [place for place, found in parents.items() if not found]
     under: dict[int, list[Alike]] = {place: [] for place in roots}
@@ -160,7 +161,7 @@ def implies(cause: Verdict, symptom: Verdict) -> bool:
 
 
 def _rests_on(family: str, other: str) -> bool:
-    """Whether what goes wrong in the other family may show in this one."""
+    """Whether a failure in the other family may show in this one."""
     if family == other or family not in _FOUNDATIONS or other not in _FOUNDATIONS:
         return family == other
     if family in _ON_COLLECTIVES and other not in ("ranks", "collectives"):
@@ -169,7 +170,7 @@ def _rests_on(family: str, other: str) -> bool:
 
 
 def _tells_little(verdict: Verdict) -> bool:
-    """Whether it says only that something was wrong before, guesses, or knows no cause."""
+    """Whether the failure has no cause, only a guess, or a cause that blames an earlier operation."""
     if verdict.diagnosis is None or verdict.status == "hung":
         return False
     identity = known_by(verdict)
@@ -177,7 +178,7 @@ def _tells_little(verdict: Verdict) -> bool:
 
 
 def _is_a_guess(verdict: Verdict) -> bool:
-    """Whether its cause is one of several that the values allow, or is not known."""
+    """Whether the cause is only possible, or not known."""
     cause = verdict.diagnosis.cause if verdict.diagnosis is not None else None
     return cause is None or cause.certainty == "possible"
 

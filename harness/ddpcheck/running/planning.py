@@ -1,4 +1,4 @@
-"""What to run: every (adapter, world size, check), with the reason where one will be skipped."""
+"""The plan of a run: every (adapter, world size, check), with the reason if it will be skipped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_ranks_start(session: Session) -> None:
 
 
 RANKS_START = Check("check_ranks_start", "ranks", (), sentence(check_ranks_start), check_ranks_start, Level.BASIC)
-"""Runs first at every world size: nothing else can be said of ranks that do not start."""
+"""The first check at every world size: without running ranks no other check can judge."""
 
 
 @dataclass(frozen=True, slots=True)
