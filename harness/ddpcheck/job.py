@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from . import operations
 from .models.spec import ModelSpec
-from .operations import *  # noqa: F403  # as its __all__ says: who has a Job needs its operations
+from .operations import *  # noqa: F403  # by its __all__: a Job is built from operations
 from .operations import DataSpec, Operation, OptimizerSpec, Start
 from .operations.validation import misfits
 from .operations.windows import windows_that_do_not_fit

@@ -217,7 +217,7 @@ class Session:
         trace = Trace(tuple(answers[rank] for rank in range(self.world_size)), self.deadline)
         self.jobs_run += 1
         if not trace.completed:
-            self._stop()  # what the ranks hold after a failure is anybody's guess
+            self._stop()  # the state of the ranks after a failure is unknown
             _judge_refusal(trace)
         self._go_on()
         return trace

@@ -75,7 +75,7 @@ def _show_check(out: Console, check: Check) -> None:
 @command.command()
 @click.argument("ids", nargs=-1)
 def causes(ids: tuple[str, ...]) -> None:
-    """The causes that a failure can name, by id: what each means, what supports it, and what to look at next.
+    """The causes that a failure can name, by id: meaning, evidence, and what to look at next.
 
     IDS choose by part of an id; all without.
     """
@@ -162,7 +162,7 @@ def profiles() -> None:
         table.add_row(profile.name, str(profile.effort), ", ".join(map(str, profile.world_sizes)), profile.sentence)
     out = console()
     out.print(table)
-    levels = _table("level", "what is judged")
+    levels = _table("level", "checks that run")
     for name, level in LEVELS.items():
         levels.add_row(name, level.sentence)
     out.print()

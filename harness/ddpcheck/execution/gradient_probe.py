@@ -1,4 +1,4 @@
-"""One backward whose gradients each rank can compute by itself: what is large need not go to the driver.
+"""One backward whose gradients each rank can compute locally, so large arrays need not go to the driver.
 
 The model is y = s_1 ... s_k x W^T under the linear loss, with one sample on each rank, s = 1, integers for targets t, and
 W = 0 if it is large. The gradient of W is then x t, and that of each s is x (W . t): integers, which add up exactly.

@@ -76,7 +76,7 @@ def _shrunk(file: int, mode: int) -> dict[int, int]:
         return {fcntl.F_SETPIPE_SZ: before}
     if not stat.S_ISSOCK(mode) or _get(file, socket.SO_TYPE) != socket.SOCK_STREAM:
         return {}
-    sizes = {option: _get(file, option) // 2 for option in _BUFFERS}  # the kernel doubles what is asked for
+    sizes = {option: _get(file, option) // 2 for option in _BUFFERS}  # the kernel doubles the requested size
     larger = {option: size for option, size in sizes.items() if size > SMALL}
     for option in larger:
         _set(file, option, SMALL)

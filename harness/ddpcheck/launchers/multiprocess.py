@@ -139,7 +139,7 @@ class _Parent:
 
     def code_of(self, rank: int) -> int | None:
         """How the rank ended; as the parent did, if that went before it could tell."""
-        ended = self.ended()  # before reading: what it told at last is there then
+        ended = self.ended()  # before reading: its last message has then arrived
         self._listen()
         if ended is not None:
             return self.codes.get(rank, ended or 1)

@@ -50,7 +50,7 @@ def main() -> None:
     _watch(ranks, driver)
     if scratch:
         shutil.rmtree(scratch, ignore_errors=True)  # the driver may be gone
-    os._exit(0)  # what the adapter left at import is not waited for
+    os._exit(0)  # threads that the adapter left at import are not waited for
 
 
 def import_adapter(command: Sequence[str]) -> None:
@@ -104,7 +104,7 @@ def _module(command: Sequence[str]) -> str | None:
 
 
 def _end_with(starter: int) -> None:
-    """End this process when its parent has ended. starter: who has forked it, or 0 if that is a fork server."""
+    """End this process when its parent has ended. starter: the process that forked it, or 0 for a fork server."""
     if starter and end_with_parent(starter):
         return
     parent = multiprocessing.parent_process()

@@ -48,7 +48,7 @@ class Leave:
 class Close:
     """The implementation is closed, as at the end of a program. The ranks are of no use afterwards.
 
-    Yields before and held: what the process had open before connect(), and its open ones now (process_resources.py).
+    Yields before and held: the process's resources before connect(), and now (process_resources.py).
     """
 
     kind: ClassVar[str] = "close"

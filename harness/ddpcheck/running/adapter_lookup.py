@@ -87,9 +87,9 @@ def _meant(reference: str) -> str:
         audit = f"ddpcheck audit {reference}"
         if is_training_script(Path(reference)):
             return f"it is a training script; audit it: {audit}"
-        return f"name the adapter in that file, too: {reference}:adapter, or what it is called there (scripts: {audit})"
+        return f"name the adapter in that file, too: {reference}:adapter (for a training script: {audit})"
     if ":" not in reference and _importable(reference):
-        return f"name the adapter in that module, too: {reference}:adapter, or what it is called there"
+        return f"name the adapter in that module, too: {reference}:adapter"
     if ":" not in reference and module and _importable(module):
         return f"did you mean {module}:{attribute}?"
     what = hint(reference, known_adapters())

@@ -55,7 +55,7 @@ adapter = torch_adapter(
     "NAME",
     # FILL IN: what wraps a module. Further parameters of this function are options, such as bucket_cap_mb.
     wrap=lambda module: Wrapper(module),
-    # What is promised is checked; what is not is a visible skip. no_sync() is tried if the wrapper has one.
+    # Every promise is checked; other checks are visible skips. no_sync() is checked if the wrapper has it.
     # ddpcheck list capabilities shows every promise, and ddpcheck suggest NAME.py:adapter those that seem to hold.
     capabilities=TORCH_PROMISES,
     # If gradients are averaged by an explicit call and not in backward:
@@ -67,7 +67,7 @@ adapter = torch_adapter(
 '''
 
 _PIPES = '''class Pipes:
-    """FILL IN: delete this example, and use your own communicator. Rank 0 adds up what the others send."""
+    """FILL IN: delete this example, and use your own communicator. Rank 0 sums the other ranks' arrays."""
 
     def __init__(self, context):
         place = (context.master_addr, context.master_port)

@@ -19,7 +19,7 @@ GROUP = "ddpcheck.checks"
 
 
 def check_ranks_start(session: Session) -> None:
-    """All ranks start, know who they are, and hand out the facets that are promised."""
+    """All ranks start, know their rank and world size, and hand out the promised facets."""
     if session.starts == 0:
         session.start()
 
