@@ -181,3 +181,121 @@ def test_ranks_search_the_working_folder_last(tmp_path: Path, launcher: str) -> 
     words = ("check", "mine:adapter", "-w", "2", "-c", "check_all_reduce_sums_exactly", "--profile", "quick")
     ended = ddpcheck(tmp_path, *words, "--launcher", launcher, flags=["-P"], env=os.environ | {"PYTHONSAFEPATH": ""})
     assert ended.returncode == ExitStatus.WELL, ended.stdout + ended.stderr
+
+
+SWALLOWS = """
+import gc, os, signal, sys, weakref
+
+def strike():
+    os.kill(os.getpid(), signal.{signal})
+    for _ in range(1000):  # the handler runs here
+        pass
+
+class Destructor:
+    def __del__(self):
+        strike()
+
+class Thing:
+    pass
+
+def destructor():
+    Destructor()
+
+def cycle():
+    own = Destructor()
+    own.own = own
+    del own
+    gc.collect()
+
+def weak_reference():
+    thing = Thing()
+    thing.end = weakref.ref(thing, lambda _: strike())
+    weakref.finalize(thing, strike)
+    del thing
+
+def catches_everything():
+    try:
+        strike()
+    except BaseException:
+        pass
+
+def twice():
+    catches_everything()
+    destructor()
+
+def other_error():
+    try:
+        strike()
+    finally:
+        raise RuntimeError("the cleaning up fails")
+"""
+IN_A_COMMAND = (
+    SWALLOWS
+    + """
+from ddpcheck.cli.exit_status import run
+
+def command():
+    {how}()
+    while {goes_on}:
+        pass
+
+sys.exit(run(command))
+"""
+)
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+@pytest.mark.parametrize("how", ["destructor", "cycle", "weak_reference", "catches_everything", "twice", "other_error"])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_whose_exception_is_dropped_ends_the_command(name: str, how: str, goes_on: bool) -> None:
+    program = IN_A_COMMAND.format(signal=name, how=how, goes_on=goes_on)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=False)
+    assert ended.returncode == 128 + getattr(signal, name), ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "Exception ignored" not in ended.stderr
+
+
+STRUCK = (
+    SWALLOWS
+    + """
+import subprocess
+from ddpcheck.cli import program
+
+start = subprocess.Popen.__init__
+
+def struck(*arguments, **options):
+    subprocess.Popen.__init__ = start
+    destructor()
+    start(*arguments, **options)
+
+subprocess.Popen.__init__ = struck
+program()
+"""
+)
+COMMANDS = (
+    ("check", "numpy_sockets", *QUICK),
+    ("bench", "numpy_sockets", "--quick"),
+    ("train", "numpy_sockets", "--epochs", "100000"),
+    ("launch", "numpy_sockets", "-n", "2", "--run", "--epochs", "100000"),
+    ("audit", "train.py"),
+    ("gate", "mine:adapter", "--base", "HEAD"),
+    ("tour",),
+)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
+def test_each_command_is_ended_by_a_signal_whose_exception_is_dropped(tmp_path: Path, words: tuple[str, ...]) -> None:
+    if words[0] == "audit":
+        pytest.importorskip("torch")
+        (tmp_path / "train.py").write_text("import torch\n\nwhile True:\n    pass\n")
+    if words[0] == "gate":
+        (tmp_path / "mine.py").write_text("from ddpcheck_implementations.numpy_sockets import adapter\n")
+        names = ("-c", "user.name=nobody", "-c", "user.email=nobody@localhost")
+        for line in (("init", "-q"), ("add", "."), (*names, "commit", "-q", "-m", "the reference")):
+            subprocess.run(["git", *line], cwd=tmp_path, check=True)
+    program = STRUCK.format(signal="SIGINT")
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *words], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert ended.returncode == ExitStatus.INTERRUPTED, ended.stdout + ended.stderr
+    assert "Exception ignored" not in ended.stderr

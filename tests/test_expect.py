@@ -14,7 +14,7 @@ from ddpcheck.diagnosis import Evidence, likely_causes
 from ddpcheck.job import AllReduce, Barrier, Job, ReduceScatter, Sleep, TensorSpec
 from ddpcheck.trace import RankTrace, Record, Trace, WrongForm
 from ddpcheck.verdict import Diagnosis, Finding
-from ddpcheck_properties.early_ends import explained
+from ddpcheck_properties.error_causes import explained
 
 OTHER = Cause("of-somebody-else")
 

@@ -16,7 +16,7 @@ from ddpcheck.contract.adapter import Adapter
 from ddpcheck.job import AllReduce, TensorSpec
 from ddpcheck.running.check_runner import CheckRunner, Settings, run_check, run_items
 from ddpcheck.running.expected_failures import NOTHING_EXPECTED, Expectations
-from ddpcheck.running.planning import RANKS_START, installed_checks, plan
+from ddpcheck.running.plan import RANKS_START, installed_checks, plan
 from ddpcheck.running.profiles import profile_named
 
 QUICK = Settings(profile_named("quick"), deadline=1.0)

@@ -13,7 +13,7 @@ from ddpcheck.cli.exit_status import ExitStatus, status_of
 from ddpcheck.cli.number_options import COUNT, RANKS, SEED, Finite
 from ddpcheck.cli.number_options import world_sizes as sizes_option
 from ddpcheck.cli.options import console, usage_errors
-from ddpcheck.operations.measure import Collective
+from ddpcheck.operations.timing import Collective
 from ddpcheck.running.adapter_lookup import known_adapters, resolve
 from ddpcheck.running.suggestions import one_of
 

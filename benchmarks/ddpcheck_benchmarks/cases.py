@@ -10,11 +10,12 @@ import numpy as np
 
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import MeasureCollective
-from ddpcheck.operations.measure import Collective
+from ddpcheck.operations.timing import Collective
 
 from .sizes import named
 
 COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
+DTYPE = "float32"
 _SHARED = ("all_gather", "reduce_scatter")
 _REDUCING = ("all_reduce", "reduce_scatter")
 
@@ -27,7 +28,7 @@ class Case:
     world_size: int
     collective: Collective
     count: int
-    dtype: str = "float32"
+    dtype: str = DTYPE
     in_place: bool = False
     link: str = ""
 
@@ -87,7 +88,6 @@ def cases(
     world_size: int,
     collectives: Sequence[Collective],
     sizes: Sequence[int],
-    dtype: str = "float32",
     link: str = "",
 ) -> list[Case]:
     """All cases that this implementation offers; sizes are rounded up to whole elements (to one per rank, if sharded)."""
@@ -97,14 +97,14 @@ def cases(
         if lacking or (collective == "send_recv" and world_size < 2):
             continue
         if collective == "barrier":
-            found[Case(adapter, world_size, collective, 0, dtype, link=link)] = None
+            found[Case(adapter, world_size, collective, 0, link=link)] = None
             continue
         part = world_size if collective in _SHARED else 1
         for size in sizes:
-            count = -(-size // (np.dtype(dtype).itemsize * part)) * part
-            found[Case(adapter, world_size, collective, count, dtype, link=link)] = None
+            count = -(-size // (np.dtype(DTYPE).itemsize * part)) * part
+            found[Case(adapter, world_size, collective, count, link=link)] = None
             if collective == "all_reduce" and promises.collectives.in_place:
-                found[Case(adapter, world_size, collective, count, dtype, in_place=True, link=link)] = None
+                found[Case(adapter, world_size, collective, count, in_place=True, link=link)] = None
     return list(found)
 
 

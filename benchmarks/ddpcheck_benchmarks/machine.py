@@ -40,11 +40,6 @@ def described() -> dict[str, Any]:
     return facts
 
 
-def available_memory() -> int:
-    """Bytes that programs can still take."""
-    return int((_line("/proc/meminfo", "MemAvailable") or "0").split()[0]) << 10
-
-
 def commit() -> dict[str, Any]:
     """Commit information of the working directory, in pytest-benchmark's format."""
     found = {"id": _git("rev-parse", "HEAD") or "unversioned", "branch": _git("rev-parse", "--abbrev-ref", "HEAD")}

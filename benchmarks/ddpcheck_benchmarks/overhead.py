@@ -20,8 +20,8 @@ import numpy as np
 
 from ddpcheck.contract.adapter import Batch
 from ddpcheck.contract.rank_context import RankContext, rank_context
-from ddpcheck.execution.measuring import measured_collective, measured_steps, pattern
-from ddpcheck.operations.measure import MeasureCollective
+from ddpcheck.execution.timing import measured_collective, measured_steps, pattern
+from ddpcheck.operations.timing import MeasureCollective
 from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.seeded_values import Array
 

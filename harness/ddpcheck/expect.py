@@ -67,6 +67,7 @@ def hang(trace: Trace, group: tuple[int, ...] | None = None) -> Finding:
     )
 
 
+_OF_GLOO = re.compile(r"op\.preamble\.length <= op\.nbytes\.?\s*(\d+) vs\.? (\d+)")
 _OF_CPP = re.compile(r"what\(\):\s*(?:\[enforce fail at [^]]*\]\s*)?(.+)")
 _FRAME = re.compile(r'^  File "(?:.*[/\\])?([^"/\\]+)", line (\d+), in (.+)$', re.MULTILINE)
 
@@ -75,6 +76,8 @@ def _why_failed(culprit: RankTrace) -> tuple[Cause, ...]:
     """The certain facts of a rank that did not hang: the kind of failure, and of an exception its type and its place."""
     if culprit.outcome == "invalid":
         return (ranks.RESULT_VIOLATES_CONTRACT(operation=culprit.last.kind if culprit.last else "start-up"),)
+    if sizes := _OF_GLOO.search(culprit.error):
+        return (ranks.MESSAGE_TOO_LARGE(sent=int(sizes.group(1)), room=int(sizes.group(2))),)
     if culprit.outcome == "died":
         said = _OF_CPP.search(culprit.error)
         return (ranks.UNCAUGHT_COMPILED_ERROR(message=said.group(1).strip()) if said else ranks.RANK_DIED(),)
@@ -269,6 +272,6 @@ def _message(culprit: RankTrace) -> str:
     """The last line of an error; of a traceback, the line with the exception."""
     lines = [line for line in culprit.error.strip().splitlines() if line.strip()]
     if culprit.outcome == "raised":
-        stack = max((number for number, line in enumerate(lines) if line.startswith('  File "')), default=len(lines))
+        stack = max((number for number, line in enumerate(lines) if line.startswith('  File "')), default=0)
         lines += [line for line in lines[stack:] if not line.startswith(" ")][:1]
     return lines[-1].strip() if lines else "no message"

@@ -14,8 +14,8 @@ from . import operations
 from .models.spec import ModelSpec
 from .operations import *  # noqa: F403  # by its __all__: a Job is built from operations
 from .operations import DataSpec, Operation, OptimizerSpec, Start
+from .operations.accumulation_windows import windows_that_do_not_fit
 from .operations.validation import misfits
-from .operations.windows import windows_that_do_not_fit
 from .seeded_values import Array, Kind, key_of
 from .storage.dataclass_json import from_plain, plain, to_plain
 

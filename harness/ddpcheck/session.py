@@ -28,9 +28,9 @@ from .launchers.fork_servers import Templates
 from .launchers.multiprocess import Multiprocessing
 from .launchers.processes import Processes
 from .levels import Level, at_level
-from .ranks.answers_and_hangs import gathered
 from .ranks.attaching import StartFailed
 from .ranks.foreign_clients import Strangers
+from .ranks.hang_detection import gathered
 from .ranks.rank_interpreter import Interpreter
 from .ranks.start_conditions import LEAST_SECONDS, HardStart, of_neighbours
 from .ranks.world import LaunchedRanks
@@ -48,7 +48,7 @@ class Session:
 
     adapter: an Adapter, or its reference (adapter_lookup.py). deadline: seconds for one operation of a Job. grace: seconds for
     the other ranks once one has failed. start_deadline: seconds until all ranks are connected. effort: how many Jobs a drawn
-    check runs; one while `brief` is set, and a failing Job is not made smaller then.
+    check runs; one while `brief` is set, and a failing Job is not made smaller then. deep: checks run their longest Jobs, too.
     random_seed: None derandomizes drawing. launcher: instead of the adapter's own. home: where the ranks live, if they are to
     see other code than this process. templates: ranks that are plain processes are forked from these. capabilities: promises to
     be judged in place of the adapter's own. level: whose features models have.
@@ -64,6 +64,7 @@ class Session:
         grace: float = 2.0,
         start_deadline: float = 120.0,
         effort: int = 25,
+        deep: bool = False,
         random_seed: int | None = None,
         launcher: Launcher | None = None,
         home: Interpreter | None = None,
@@ -77,6 +78,7 @@ class Session:
         self.grace = grace
         self.start_deadline = start_deadline
         self.effort = effort
+        self.deep = deep
         self.brief = False
         self.random_seed = random_seed
         if capabilities is not None:

@@ -1,6 +1,6 @@
 """Wrappers, hooks and optimizers as torch's users write them, each with one mistake.
 
-faulty/in_torch/beside_reduction.py registers them.
+faulty/in_torch/training_scripts.py registers them.
 """
 
 from __future__ import annotations

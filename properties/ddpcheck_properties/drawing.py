@@ -26,7 +26,7 @@ from ddpcheck.operations import Observe, Operation, Predict, Step, ZeroGrad
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from .early_ends import explained
+from .error_causes import explained
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -42,8 +42,8 @@ SHRINKING_SECONDS = 3.0
 
 
 def takes_its_time(session: Session) -> bool:
-    """Whether there is time for Jobs that take long: where a check draws more than a hundred."""
-    return session.effort > 100
+    """Whether there is time for Jobs that take long: where a check draws more than a hundred, and in the deep profile."""
+    return session.effort > 100 or session.deep
 
 
 def asks_all(session: Session) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.causes import Cause
-from ddpcheck.causes import footprints as causes
+from ddpcheck.causes import process_state as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.execution.process_resources import GRAIN, MANY, MEMORY, each_leaves

@@ -12,7 +12,7 @@ import numpy as np
 from ddpcheck.contract import Capabilities
 from ddpcheck.job import DataSpec, Job, OptimizerSpec
 from ddpcheck.models.spec import ModelSpec, mlp
-from ddpcheck.operations.measure import Collective, MeasureCollective, MeasureSteps
+from ddpcheck.operations.timing import Collective, MeasureCollective, MeasureSteps
 from ddpcheck.running.suggestions import one_of
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace

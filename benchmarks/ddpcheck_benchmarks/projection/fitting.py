@@ -102,11 +102,11 @@ def refit(model: Model, points: Sequence[Point]) -> Model:
     )
 
 
-def bootstrap(model: Model, series: Series, draws: int, seed: int = 0) -> tuple[Model, ...]:
+def bootstrap(model: Model, series: Series, draws: int) -> tuple[Model, ...]:
     """Models of launches drawn with replacement; none if there is one launch only, which says nothing about the next."""
     if series.launches < 2:
         return ()
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     return tuple(refit(model, series.resampled(random)) for _ in range(draws))
 
 

@@ -52,23 +52,23 @@ def run_script(words: list[str], rank: int, install: Callable[[Run], None]) -> N
 def _install(run: Run) -> None:
     from .recorder import (
         collectives,
+        compile_and_spawn,
         data,
-        draws,
         files,
         gradients,
         models,
         optimizers,
-        other_draws,
-        substitutes,
+        python_random_draws,
+        torch_random_draws,
         wrappers,
     )
 
     if run.settings.no_gpu:
-        from . import no_gpu
+        from . import cuda_emulation
 
-        no_gpu.install(run.settings.ranks if not run.mirrors else run.settings.mirror_size)
+        cuda_emulation.install(run.settings.ranks if not run.mirrors else run.settings.mirror_size)
     parts: list[Any] = [
-        substitutes,
+        compile_and_spawn,
         collectives,
         gradients,
         optimizers,
@@ -76,16 +76,16 @@ def _install(run: Run) -> None:
         models,
         data,
         files,
-        other_draws,
-        draws,
+        python_random_draws,
+        torch_random_draws,
     ]
     for part in parts:
         part.install(run)
     if run.mirrors:
-        from .mirror import group, norms
+        from .mirror import batch_norm, group
 
         group.install(run)
-        norms.install(run)
+        batch_norm.install(run)
 
 
 def _mentions(words: list[str]) -> list[str]:

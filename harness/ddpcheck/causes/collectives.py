@@ -57,7 +57,6 @@ SIGN_OF_ZERO_LOST = Kind(
 LAYOUTS_DIFFER = Kind(
     "layouts-differ-between-ranks",
     "The ranks' arrays have different memory layouts, and each rank sends in its own layout.",
-    because="Odd ranks have Fortran order.",
     certainty="possible",
 )
 STRIDE_IGNORED = Kind(
@@ -160,6 +159,18 @@ ROWS_IN_WRONG_ORDER = Kind(
 )
 ONE_ROW_FOR_ALL = Kind(
     "one-row-for-all", "Every row is the array of rank {rank}: one array is used for all rows.", rank=int
+)
+COPY_REDUCED = Kind(
+    "copy-reduced-in-place",
+    "A contiguous copy of the array is reduced and thrown away: the array itself stays as it was.",
+    look="calls that make arrays contiguous before a reduction in place",
+)
+ROW_OF_OTHER_RANK = Kind(
+    "row-of-other-rank",
+    "Row {row} is the array of rank {rank}, not that of rank {due}: offsets of rows are wrong.",
+    row=int,
+    rank=int,
+    due=int,
 )
 PART_OF_OTHER_CALL = Kind(
     "part-of-other-call",

@@ -32,6 +32,14 @@ COUNTS_AVERAGED_AS_INTEGERS = Kind(
 )
 ZERO_MEAN_IGNORED = Kind("zero-mean-ignored", "A local mean of 0 is treated as missing: its samples are left out.")
 COUNT_OVERFLOWS = Kind("count-overflows", "A count needs more than 32 bits and overflows in the reduction.")
+COUNT_WRAPS = Kind(
+    "count-wraps",
+    "A count of {count} overflows: it is kept in {bits} bits, or fewer.",
+    because="The mean is divided by what is left of the count, or left out where nothing is.",
+    look="the dtype of counts, and of their sum over ranks",
+    count=int,
+    bits=int,
+)
 MEAN_OF_RANK_MEANS = Kind("mean-of-rank-means", "The result is the mean of the ranks' means: counts are not used.")
 EMPTY_RANK_GIVES_ZERO = Kind(
     "empty-rank-gives-zero", "The result is the mean of the ranks' means, with 0 for a rank without samples."

@@ -24,6 +24,15 @@ UNCAUGHT_COMPILED_ERROR = Kind(
     certainty="certain",
     message=str,
 )
+MESSAGE_TOO_LARGE = Kind(
+    "message-too-large",
+    "A message of {sent} bytes came to a call that has room for {room}: ranks make different calls.",
+    because="The transport says so, and ends the process.",
+    look="the call in which each rank is, and conditions on the rank or on its data around calls",
+    certainty="certain",
+    sent=int,
+    room=int,
+)
 
 RIGHT_WHEN_REPEATED = Kind(
     "right-when-repeated",

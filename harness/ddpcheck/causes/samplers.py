@@ -61,6 +61,13 @@ NOT_CUT = Kind(
 )
 PADDED_NOT_CUT = Kind("tail-padded-not-cut", "The tail is padded, not cut: the length is rounded up.")
 REMAINDER_PADDED = Kind("remainder-padded", "The shares are padded to equal lengths, against the remainder rule.")
+STARVED_RANKS_FILLED = Kind(
+    "starved-ranks-filled",
+    "Rank {ranks}, for which no sample is left, takes samples of others.",
+    because="Such a rank falls back to the whole data set, or is padded.",
+    look="conditions on an empty share",
+    ranks=tuple[int, ...],
+)
 REMAINDER_ON_ONE_RANK = Kind(
     "remainder-on-one-rank",
     "Shares are rounded up or down, and one rank alone gets the rest.",

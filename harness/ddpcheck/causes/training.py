@@ -420,14 +420,25 @@ EPOCHS_TRAINED_AGAIN = Kind(
 )
 EPOCHS_SKIPPED = Kind("epochs-skipped", "Epochs are skipped: they count as done, or a finished run cannot continue.")
 EPOCHS_FROM_ZERO = Kind(
-    "epochs-from-zero", "After resuming, epochs count from 0 again: the order is that of epoch {epoch}.", epoch=int
+    "epochs-from-zero",
+    "After resuming, the order of epoch {epoch} comes again.",
+    because="Epochs count from 0 again, or the state of the random generator is not restored.",
+    look="the epoch's number and random states in the checkpoint, and seeds that are set after they are loaded",
+    epoch=int,
+)
+RANDOM_STATE_OF_RANK_0 = Kind(
+    "random-state-of-rank-0",
+    "Rank {ranks} resumes in another order, rank 0 does not: rank 0's random state may be loaded everywhere.",
+    look="the random state of each rank in the checkpoint",
+    ranks=tuple[int, ...],
 )
 POSITION_KEPT_ON_RESUME = Kind(
     "position-kept-on-resume",
     "The first samples are missing: the position from before the resume is used in this epoch.",
 )
 ORDER_NOT_BY_SEED_AND_EPOCH = Kind(
-    "order-not-by-seed-and-epoch", "The order depends on more than seed and epoch, or the epoch is not restored."
+    "order-not-by-seed-and-epoch",
+    "The order depends on more than seed and epoch, such as a random state that is not restored.",
 )
 EVERY_RANK_SAVES = Kind(
     "every-rank-saves",

@@ -27,6 +27,7 @@ COMMANDS = {
     "suggest": "Try promises that an adapter does not make, and list those that it seems to keep.",
     "train": "Train a model with an implementation, on any number of ranks.",
     "bench": "Measure collectives and training steps of implementations side by side.",
+    "compare": "Compare implementations in turns in one run: all-reduce, training steps, or the cost over MPI.",
     "gate": "Compare two revisions of an implementation: is the new one slower, or does it send more?",
     "project": "Project measured times to more ranks and other links, with the model's errors beside every number.",
     "report": "Make a page with figures of bench results, or an HTML page of check or audit results.",
@@ -34,7 +35,7 @@ COMMANDS = {
 }
 
 # found by the entry points of ddpcheck.commands: the harness imports neither benchmarks nor reports
-_ELSEWHERE = frozenset({"bench", "gate", "project", "report"})
+_ELSEWHERE = frozenset({"bench", "compare", "gate", "project", "report"})
 # a submodule `list` would hide the builtin in this package
 _MODULES = {"list": "listing"}
 

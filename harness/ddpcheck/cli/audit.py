@@ -10,9 +10,9 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
-from ..audit.conducting import conduct
 from ..audit.engines import engine_of
 from ..audit.evidence import SCHEMA, Evidence
+from ..audit.evidence_collection import conduct
 from ..audit.page import page, write_markdown
 from ..audit.script_runs import Request
 from ..audit.verdicts import answer, verdicts_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +21,7 @@ from ..running.expected_failures import Expectations
 from ..running.failure_files import FailureFiles
 from ..running.failure_groups import alike
 from ..running.launcher_lookup import installed_launchers, launcher_named
-from ..running.planning import Item, installed_checks, plan
+from ..running.plan import Item, installed_checks, plan
 from ..running.profiles import PROFILES, profile_named
 from ..storage.badge import save_badge
 from ..storage.files import write_whole
@@ -119,6 +120,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="The launcher. Default: the adapter's own.",
 )
 @click.option("--attach", metavar="HOST:PORT", help="Wait at this address for ranks that you start yourself.")
+@click.option(
+    "--start",
+    metavar="LINE",
+    help="Start ranks by this line, on any hosts: 'mpirun -f hosts -n {ranks}', followed by the command of a rank.",
+)
+@click.option("--listen", metavar="HOST", help="With --start: this host, as all ranks can reach it. Default: its name.")
 def command(
     adapters: tuple[str, ...],
     world_sizes: tuple[int, ...] | None,
@@ -138,6 +145,8 @@ def command(
     failures: Path,
     launcher_name: str | None,
     attach: str | None,
+    start: str | None,
+    listen: str | None,
 ) -> None:
     """Check ADAPTERS against every law that they promise to keep.
 
@@ -151,7 +160,10 @@ def command(
             )
         how, level = profile_named(profile), LEVELS[level_name]
         sizes = world_sizes or how.world_sizes
+        _one_of_a_kind(launcher_name, attach, start, listen)
         launcher = _launcher(out, launcher_name, attach, sizes, adapters)
+        if start is not None:
+            launcher = _by_line(start, listen)
         settings = Settings(
             how, deadline, seed, launcher, sessions or (1 if exitfirst else usual_sessions()), level=level
         )
@@ -311,13 +323,29 @@ def _promise_something(items: Sequence[Item]) -> None:
         )
 
 
+def _one_of_a_kind(name: str | None, attach: str | None, start: str | None, listen: str | None) -> None:
+    given = [option for option, value in (("--launcher", name), ("--attach", attach), ("--start", start)) if value]
+    if len(given) > 1:
+        raise ValueError(f"{' and '.join(given)} exclude each other: each says by itself who starts the ranks")
+    if listen and not start:
+        raise ValueError("--listen belongs to --start, whose ranks call back")
+
+
+def _by_line(line: str, host: str | None) -> Launcher:
+    from ..launchers.start_line import StartLine
+
+    made = StartLine(line, host or socket.gethostname())
+    reason = made.unavailable()
+    if reason is not None:
+        raise ValueError(reason)
+    return made
+
+
 def _launcher(
     out: Console, name: str | None, attach: str | None, sizes: tuple[int, ...], adapters: tuple[str, ...]
 ) -> Launcher | None:
     if attach is None:
         return launcher_named(name) if name else None
-    if name:
-        raise ValueError("--launcher and --attach exclude each other: attached ranks have a launcher of their own")
     if len(sizes) != 1 or len(adapters) != 1:
         raise ValueError("--attach needs one adapter and one --world-size: that of the ranks that you start")
     host, separator, port = attach.rpartition(":")

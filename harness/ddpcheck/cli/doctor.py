@@ -17,7 +17,7 @@ from ..launchers.mpi import find_mpi
 from ..launchers.ports import reserve_port
 from ..running.adapter_lookup import UnusableAdapter, known_adapters, missing_modules
 from ..running.launcher_lookup import installed_launchers, launcher_named
-from ..running.planning import RANKS_START, installed_checks, plan
+from ..running.plan import RANKS_START, installed_checks, plan
 from ..storage.results import Environment, installed_packages
 from .options import console, usage_errors
 from .verdict_output import symbol

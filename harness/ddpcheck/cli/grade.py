@@ -12,9 +12,9 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from ..grading.checking import check_submission
-from ..grading.isolated import Limits
+from ..grading.limited_command import Limits
 from ..grading.points import Grade, Hints, Submission, grades, read_weights
+from ..grading.submission_check import check_submission
 from ..running.profiles import PROFILES
 from ..storage.files import write_whole
 from .exit_status import ExitStatus

@@ -16,7 +16,7 @@ from ..docstrings import docstring
 from ..levels import LEVELS, Level
 from ..running.adapter_lookup import UnusableAdapter, known_adapters, missing_modules, resolve
 from ..running.launcher_lookup import description, installed_launchers, launcher_named
-from ..running.planning import installed_checks
+from ..running.plan import installed_checks
 from ..running.profiles import PROFILES
 from .options import ATTACHED, console, usage_errors
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ..running.planning import Item
+from ..running.plan import Item
 from ..verdict import Verdict
 from .options import at_terminal
 from .verdict_output import ranks, summary

@@ -14,7 +14,7 @@ from ..running.adapter_lookup import names_file, resolve
 from ..running.check_runner import run_check
 from ..running.failure_files import replay_command
 from ..running.launcher_lookup import installed_launchers, launcher_named
-from ..running.planning import installed_checks
+from ..running.plan import installed_checks
 from ..running.suggestions import one_of
 from ..standalone import FailedCheck, NoScript, write_script
 from ..storage.replay import ReplaySession, described

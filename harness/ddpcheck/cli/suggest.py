@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from ..launchers.fork_servers import Templates
 from ..ranks.attaching import StartFailed
-from ..running.planning import RANKS_START, installed_checks
+from ..running.plan import RANKS_START, installed_checks
 from ..running.suggested_promises import Suggesting, Suggestion, as_source
 from .number_options import SECONDS
 from .number_options import world_sizes as sizes_option

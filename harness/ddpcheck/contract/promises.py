@@ -128,7 +128,9 @@ class CollectivePromises(Promises):
     subgroups: bool = promise(False, "Collectives take a group of ranks, and only its members call them.")
     asynchronous: bool = promise(False, "all_reduce can return a handle at once; wait() on it gives the result.")
     in_place: bool = promise(
-        False, "all_reduce_in_place() reduces into its argument; empty() gives arrays that the transport reaches best."
+        False,
+        "all_reduce_in_place() reduces into its argument, or raises on every rank if that is not contiguous; empty() gives "
+        "arrays that the transport reaches best.",
     )
     writable_results: bool = promise(
         False,

@@ -242,7 +242,9 @@ def _other_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[E
     if ratio == -1 and np.array_equal(got, -expected):
         yield values.WRONG_SIGN()
     elif ratio != 0 and _all_equal(ratios, ratio, got[nonzero], expected[nonzero]):
-        yield _factor(ratio, size)
+        cause = _factor(ratio, size)
+        if not values.WRONG_FACTOR.explains([cause]) or len(np.unique(np.abs(expected[nonzero]))) > 1:
+            yield cause  # numbers of one size have any factor
 
 
 def _factor(ratio: float, size: int) -> Cause:

@@ -15,9 +15,9 @@ from ..job import OptimizerSpec
 from ..models.spec import Linear, ModelSpec, Scale
 from ..operations.probes import ProbeGradients
 from ..seeded_values import Array
-from .measuring import pattern
 from .rank_state import RankState, Values
 from .result_validation import offered
+from .timing import pattern
 
 _SMALL = 1 << 12
 """Most elements whose products sum exactly in float32."""

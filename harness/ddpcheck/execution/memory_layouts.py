@@ -9,7 +9,7 @@ from ..seeded_values import Array, poison
 
 
 def laid_out(array: Array, layout: Layout) -> Array:
-    """A copy of `array` with equal values and another place in memory (see TensorSpec); as C if mixed."""
+    """A copy of `array` with equal values and another place in memory (see TensorSpec); as C if mixed or varied."""
     if layout == "F":
         return np.array(array, order="F")
     if layout == "strided":

@@ -32,8 +32,8 @@ from ..session import Session
 from ..verdict import CannotTell, Diagnosis, Finding, Refused, Status, Verdict
 from .expected_failures import NOTHING_EXPECTED, Expectations
 from .hang_budget import Hangs
-from .interleaving import side_by_side
-from .planning import RANKS_START, Item, installed_checks, plan
+from .parallel_iterators import side_by_side
+from .plan import RANKS_START, Item, installed_checks, plan
 from .profiles import Profile, profile_named
 from .repeated_causes import RepeatedCauses
 from .shadowed_modules import hiding
@@ -125,12 +125,10 @@ class CheckRunner:
         reference: str,
         world_size: int,
         settings: Settings,
-        expected: Expectations | None = None,
         templates: Templates | None = None,
         hangs: Hangs | None = None,
         repeated: RepeatedCauses | None = None,
     ) -> None:
-        self.expected = expected or Expectations({}, ())
         self.lost = ""
         self.hangs = hangs or Hangs(settings.most_hangs)
         self.repeated = repeated or RepeatedCauses()
@@ -141,6 +139,7 @@ class CheckRunner:
             world_size,
             deadline=settings.deadline,
             effort=settings.profile.draws(world_size),
+            deep=settings.profile.deep,
             random_seed=settings.random_seed,
             launcher=settings.launcher,
             templates=templates,

@@ -18,7 +18,8 @@ from ..levels import Level
 from ..verdict import Diagnosis, Verdict
 from .adapter_lookup import reference_of
 from .check_runner import CheckRunner, Settings
-from .planning import RANKS_START, installed_checks, plan
+from .plan import RANKS_START, installed_checks, plan
+from .profiles import profile_named
 
 GROUP = "ddpcheck.faults"
 
@@ -26,6 +27,7 @@ GROUP = "ddpcheck.faults"
 class KnownFault(Protocol):
     """name: an id. seen_in: threads or files of real code with this fault, empty if it was invented. caught_by: every check
     that must fail; the first of them must tell `cause`. world_size: the smallest at which it shows. family: its group.
+    deep: whether it shows in the deep profile only.
     """
 
     @property
@@ -42,6 +44,8 @@ class KnownFault(Protocol):
     def world_size(self) -> int: ...
     @property
     def family(self) -> str: ...
+    @property
+    def deep(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +93,14 @@ def installed_faults(name: str = "faults") -> tuple[KnownFault, ...]:
 def judged(
     fault: KnownFault, settings: Settings, *, every: bool = False, templates: Templates | None = None
 ) -> FaultOutcome:
-    """Run the checks on a fault until one fails, then those that it names; `every`: all that apply.
+    """Run the checks on a fault until one fails, then those that it names; `every`: all that apply. Of one that only the deep
+    profile shows, those that it names, in that profile.
 
     StartFailed is a Verdict like any other.
     """
     began = time.monotonic()
+    if fault.deep:
+        settings = replace(settings, profile=profile_named("deep"))
     items = [
         item for item in plan(reference_of(fault.adapter), (fault.world_size,), installed_checks()) if not item.skip
     ]
@@ -106,7 +113,8 @@ def judged(
         templates=templates,
     ) as ranks:
         for item in items:
-            if first is not None and not every and item.check.name not in fault.caught_by:
+            named_only = (first is not None and not every) or fault.deep
+            if named_only and item.check.name not in fault.caught_by:
                 continue
             verdict = ranks.verdict(item)
             verdicts.append(verdict)

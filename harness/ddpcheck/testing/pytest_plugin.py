@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from ..audit.asserting import Audited
+    from ..audit.assertions import Audited
     from ..launchers.fork_servers import Templates
     from ..running.check_runner import CheckRunner
 
@@ -95,7 +95,7 @@ def _parameters(item: pytest.Item) -> dict[str, Any]:
 @pytest.fixture
 def ddp_audit() -> Callable[..., Audited]:
     """Audits a training script: write `ddp_audit("train.py", "--epochs", "1", ranks=2).holds()` in a test."""
-    from ..audit.asserting import audit
+    from ..audit.assertions import audit
 
     return audit
 

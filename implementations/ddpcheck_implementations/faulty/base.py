@@ -184,13 +184,15 @@ def fault(
     seen_in: SeenIn = invented,
     world_size: int = 2,
     launcher: Launcher | None = None,
+    deep: bool = False,
     **promises: Any,
 ) -> Callable[[type[PlainReplica]], Adapter]:
     """Register a class as a fault and make an adapter of it. promises: Capabilities other than PROMISED's."""
 
     def make(replica: type[PlainReplica]) -> Adapter:
         promised = PROMISED.but(**promises)
-        return register(name, caught_by, cause, seen_in, world_size, replica, _Connect(replica), promised, launcher)
+        connect = _Connect(replica)
+        return register(name, caught_by, cause, seen_in, world_size, replica, connect, promised, launcher, deep=deep)
 
     return make
 

@@ -25,7 +25,7 @@ class Registered:
     name: its id. caught_by: every check that must fail, none if the adapter is correct. cause: the id of the cause that the
     first of them must tell; empty if it tells none. seen_in: issues or files of real code with this fault, none if it was
     invented. world_size: the smallest at which it shows. made: the class, function or row that is at fault; it has the first
-    line of its docstring as description.
+    line of its docstring as description. deep: whether it shows in the deep profile only.
     """
 
     name: str
@@ -35,6 +35,7 @@ class Registered:
     adapter: Adapter
     world_size: int
     made: Any
+    deep: bool = False
 
     @property
     def module(self) -> str:
@@ -60,10 +61,12 @@ def register(
     promises: Capabilities,
     launcher: Launcher | None = None,
     requires: tuple[str, ...] = (),
+    *,
+    deep: bool = False,
 ) -> Adapter:
     """Register a fault or an unusual adapter; returns its adapter, which its module gives a name."""
     title = f"{'faulty' if caught_by else 'unusual'} {name}"
     description = (made.__doc__ or name).partition("\n")[0]
     adapter = Adapter(title, connect, promises, launcher or Processes(), requires, description)
-    REGISTERED.append(Registered(name, caught_by, cause, seen_in, adapter, world_size, made))
+    REGISTERED.append(Registered(name, caught_by, cause, seen_in, adapter, world_size, made, deep))
     return adapter

@@ -291,6 +291,9 @@ def _not_finite(session: Session, among: tuple[Reduction, ...]) -> None:
         Job(world, (*(AllReduce(each, reduction) for each in shaped), AllReduce(tensor, reduction, everyone)))
         for reduction in among
     ]
+    large = [PAST_64_KIB, *[PAST_1_MIB] * (world == 2), *[PAST_16_MIB] * (world == 2 and session.deep)]
+    every = [TensorSpec(shape, usual_float, "nonfinite", 4, step=world) for shape in large]
+    examples += [Job(world, tuple(AllReduce(each, reduction) for each in every)) for reduction in among]
     few = [TensorSpec((2,), usual_float, "nonfinite", seed, step=world) for seed in range(12)]  # some without a NaN
     examples += [Job(world, tuple(AllReduce(tensor, each) for tensor in few)) for each in among]
     for_each(session, examples, results_hold)

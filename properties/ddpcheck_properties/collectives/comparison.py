@@ -143,6 +143,7 @@ def _look(got: Array, want: Want, what: str, rank: int, evidence: Evidence) -> N
 
 _OF_LAYOUTS = {
     "mixed": causes.LAYOUTS_DIFFER,
+    "varied": causes.LAYOUTS_DIFFER,
     "columns": causes.STRIDE_IGNORED,
     "repeated": causes.ZERO_STRIDE_IGNORED,
 }

@@ -73,6 +73,10 @@ def _stacked_otherwise(tensor: TensorSpec, members: tuple[int, ...]) -> Iterator
     orders = permutations(members) if len(members) <= _SOME else [members, members[::-1]]
     for order in list(orders)[1:]:
         yield causes.ROWS_IN_WRONG_ORDER(order=tuple(order)), np.stack([tensor.on(rank) for rank in order])
+    rows = [tensor.on(rank) for rank in members]
+    for row, rank in permutations(range(len(members)), 2) if 2 < len(members) <= _SOME else ():
+        wrong = np.stack([*rows[:row], rows[rank], *rows[row + 1 :]])
+        yield causes.ROW_OF_OTHER_RANK(row=row, rank=members[rank], due=members[row]), wrong
     for rank in members[: _SOME * (len(members) > 1)]:
         yield causes.ONE_ROW_FOR_ALL(rank=rank), np.stack([tensor.on(rank)] * len(members))
 

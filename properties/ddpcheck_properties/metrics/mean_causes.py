@@ -24,6 +24,8 @@ def mean_causes(made: Aggregate, got: float | None, rank: int, before: Sequence[
     pairs = list(zip(values, made.counts, strict=True))
     present = [value for value, count in pairs if count]
     total = math.fsum(value * count for value, count in pairs if count)
+    if (bits := _wrapping(made, got)) is not None:
+        yield causes.COUNT_WRAPS(count=max(sum(made.counts), *made.counts), bits=bits)
     if got is None:
         yield causes.METRIC_MISSING()
         return
@@ -97,6 +99,29 @@ def mean_causes(made: Aggregate, got: float | None, rank: int, before: Sequence[
         yield causes.METRIC_CAPPED(limit=got)
     elif min(present) <= got <= max(present):
         yield causes.METRIC_WEIGHTS_CHANGED()
+
+
+def _wrapping(made: Aggregate, got: float | None) -> int | None:
+    """In how few bits counts, or their sum, are kept, if what is left of them gives this; None if in enough, or in 32."""
+    pairs = list(zip(made.values, made.counts, strict=True))
+    whole = math.fsum(value * count for value, count in pairs if count)
+    for bits in (16, 8) if sum(made.counts) < 1 << 31 else ():
+        kept = [_cut(count, bits) for count in made.counts]
+        cut = math.fsum(value * count for (value, _), count in zip(pairs, kept, strict=True) if count)
+        for total, count in ((whole, _cut(sum(made.counts), bits)), (cut, _cut(sum(kept), bits)), (whole, sum(kept))):
+            if count == sum(made.counts):
+                continue
+            if got is None or not math.isfinite(got):  # left out, or divided by none
+                if count == 0 or (got is None and count < 0):
+                    return bits
+            elif count and math.isclose(got, total / count, rel_tol=1e-6):
+                return bits
+    return None
+
+
+def _cut(count: int, bits: int) -> int:
+    """A count as a signed integer of so many bits."""
+    return (count + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
 
 
 def _of_counts(made: Aggregate, got: float, rank: int, total: float) -> Iterator[Cause]:

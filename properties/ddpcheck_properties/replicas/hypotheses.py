@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.causes import Cause, gradients, programs, values
+from ddpcheck.causes import Cause, gradients, operations, programs, values
 from ddpcheck.job import (
     Backward,
     Clip,
@@ -186,6 +186,13 @@ _LATE = 8
 
 _JUST_BEFORE = 5
 """Operations from a Resume to the first look at the parameters after a step."""
+
+
+def idleness(job: Job, position: int) -> Cause | None:
+    """A cause where a rank has had no samples: it may have left the other ranks alone in a reduction."""
+    backwards = [operation for operation in job.operations[: position + 1] if isinstance(operation, Backward)]
+    idle = {rank for backward in backwards for rank, samples in enumerate(backward.samples) if not samples}
+    return operations.IDLE_RANK_SKIPS(ranks=tuple(sorted(idle))).but("possible") if idle else None
 
 
 def lateness(job: Job, position: int) -> Cause | None:

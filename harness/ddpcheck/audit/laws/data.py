@@ -8,7 +8,7 @@ from itertools import pairwise
 from ...causes import audit
 from ..evidence import Evidence
 from ..journal import Event
-from .judged import Judged, broken, held, not_judged
+from .law import Judged, broken, held, not_judged
 
 _WHOLE = ("RandomSampler", "SequentialSampler")
 """Samplers that give every sample of their data set on each rank."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...causes import Cause, audit
 from ..evidence import Evidence, StepSeen
 from ..journal import Event
-from .judged import Judged, broken, held, not_judged
+from .law import Judged, broken, held, not_judged
 from .replicas import buffers_equal_until, equal_until
 
 _CLOSE = 1e-3

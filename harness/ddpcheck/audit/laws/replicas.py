@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ...causes import audit
 from ..evidence import Evidence
 from ..journal import Event
-from .judged import Judged, broken, held, not_judged
+from .law import Judged, broken, held, not_judged
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 

@@ -14,8 +14,8 @@ from ...seeded_values import Array
 from .. import gradient_weights
 from ..evidence import Evidence, RunSeen, StepSeen
 from ..script_runs import Ended, Request
-from .marks import REPLICA
-from .marks import read as kept_as
+from .marked_batches import REPLICA
+from .marked_batches import read as kept_as
 
 Arrays = dict[str, Array]
 _CLOSE = 1e-3

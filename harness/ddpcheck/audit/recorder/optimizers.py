@@ -114,7 +114,7 @@ class Optimizers:
         self._inside -= 1
         if self._inside:
             return
-        from . import draws, models
+        from . import models, torch_random_draws
 
         run, seen = self.run, gradients.of(self.run)
         every = parameters_of(optimizer)
@@ -125,7 +125,7 @@ class Optimizers:
         run.note("step", step=run.step, **self._noted, after=after)
         seen.forget(every)
         models.of(run).stale = True
-        draws.of(run).close_step()
+        torch_random_draws.of(run).close_step()
         run.stepped()
 
 

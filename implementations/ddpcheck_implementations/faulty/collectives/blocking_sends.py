@@ -11,7 +11,7 @@ import numpy as np
 from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.seeded_values import Array
 
-from ..star import Star, star
+from ..star_communicator import Star, star
 
 SMALL_BUFFERS = "check_collectives_need_no_room_in_socket_buffers"
 SENDS_AT_ONCE = "all-send-none-receives"

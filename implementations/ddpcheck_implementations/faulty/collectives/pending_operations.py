@@ -15,7 +15,7 @@ from ..engine.circumstances import larger
 from ..engine.collective_effects import instead, own_value, skipped, zero_from
 from ..engine.collectives import Call, all_reduce, barrier, broadcast, not_on_root, op, others_pending
 from ..engine.fault import Fault, table
-from ..facets import Group, PassThrough, collectives
+from ..facet_seams import Group, PassThrough, collectives
 from .memory import Later
 
 LARGE = "check_collectives_are_correct_for_large_arrays"

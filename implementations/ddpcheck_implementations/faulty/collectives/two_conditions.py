@@ -14,7 +14,7 @@ from ..engine.circumstances import dimensions, dtype, elements, larger, multiple
 from ..engine.collective_effects import divided_by_world_size, instead, own_value, summed, tail_kept_local, through
 from ..engine.collectives import Call, all_reduce, asynchronous, in_group, in_part, op, others_pending, reduce_scatter
 from ..engine.fault import Fault, table
-from ..facets import Group, collectives
+from ..facet_seams import Group, collectives
 from .group_only import MOVED, REDUCED, UNDER_WAY, Parted
 from .memory import LARGE, SCATTER, Later, Pool
 

@@ -22,7 +22,7 @@ from ddpcheck.launchers.multiprocess import Method, Multiprocessing
 from ddpcheck.seeded_values import Array
 
 from ..base import PlainReplica, fault
-from ..facets import PROMISED, Group, PassThrough, PlainSampler, PlainStreams, register_facet
+from ..facet_seams import PROMISED, Group, PassThrough, PlainSampler, PlainStreams, register_facet
 from ..registry import SeenIn, invented, register
 
 ALL_GATHER = "check_all_gather_stacks_in_rank_order"

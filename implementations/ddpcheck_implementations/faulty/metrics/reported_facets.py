@@ -10,7 +10,7 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from ..facets import PlainSampler, PlainStreams, metrics, sampler, scores, streams
+from ..facet_seams import PlainSampler, PlainStreams, metrics, sampler, scores, streams
 from ..samplers.sampler_state import RESUMED
 from .metrics import NAMES, WEIGHTED
 from .scores import ALL_SAMPLES, of_all_rows

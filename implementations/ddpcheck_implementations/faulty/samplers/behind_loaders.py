@@ -9,7 +9,7 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from ..facets import PlainSampler, sampler
+from ..facet_seams import PlainSampler, sampler
 
 
 class DrawsASeed(PlainSampler):
