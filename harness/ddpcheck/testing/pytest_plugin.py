@@ -1,6 +1,6 @@
 """The second door: pytest options, and tests out of `parametrize_with_checks`.
 
-This module is part of every pytest run of whoever has ddpcheck installed: it imports pytest only, and does nothing until a
+This module is part of every pytest run where ddpcheck is installed: it imports pytest only, and does nothing until a
 test is marked. Ranks are a fixture of module scope, so that they start once for an adapter and a world size, and end with
 its last check; each xdist worker has its own.
 """

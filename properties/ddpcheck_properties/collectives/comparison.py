@@ -1,4 +1,4 @@
-"""Judges of collectives: Traces against what results.py says, with evidence of what may have gone wrong."""
+"""Judges of collectives: compare Traces with the results of results.py, and collect evidence for a diagnosis."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .hypotheses import of_a_product, suspects
 from .results import Collective, Want, finished, members_of, named, wants
 
 _LONG = 0.5
-"""Seconds that no barrier takes by chance."""
+"""Seconds that exceed any normal barrier."""
 
 
 def results_hold(job: Job, trace: Trace) -> None:
