@@ -49,6 +49,21 @@ def test_a_level_leaves_checks_out(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["SKIPPED*left out at --level basic; it runs at standard*"])
 
 
+def test_deadline_and_seed_are_options(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        f"""
+        from ddpcheck import parametrize_with_checks
+
+        @parametrize_with_checks(['{MINIMAL}:adapter'], world_sizes=[1], checks=['check_all_reduce_is_reproducible'])
+        def test_settings(check):
+            assert (check.place.settings.deadline, check.place.settings.random_seed) == (3.5, 7)
+        """
+    )
+    pytester.runpytest("--ddp-deadline=3.5", "--ddp-seed=7").assert_outcomes(passed=2)
+    result = pytester.runpytest("--ddp-deadline=0")
+    result.stdout.fnmatch_lines(["*--ddp-deadline 0.0 should be a number of seconds above 0*"])
+
+
 def test_failure_shows_the_diagnosis_and_no_traceback(pytester: pytest.Pytester, sums: str) -> None:
     write(pytester, f"['{MINIMAL}:forgetful'], world_sizes=[2], checks=['{sums}']")
     result = pytester.runpytest("--ddp-profile=quick")

@@ -29,18 +29,18 @@ _PLACES = pytest.StashKey[dict[tuple[str, int], "CheckTarget"]]()
 class CheckTarget:
     """Where checks run: one adapter at one world size. One object in a whole run, since pytest groups tests by it."""
 
-    name: str
+    adapter: Adapter
     reference: str
     world_size: int
     settings: Settings
     ranks: CheckRunner | None = field(default=None, init=False)
 
     def open(self, templates: Templates) -> CheckRunner:
-        self.ranks = CheckRunner(self.reference, self.world_size, self.settings, templates=templates)
+        self.ranks = CheckRunner(self.adapter, self.reference, self.world_size, self.settings, templates=templates)
         return self.ranks
 
     def __str__(self) -> str:
-        return f"{self.name}-w{self.world_size}"
+        return f"{self.adapter.name}-w{self.world_size}"
 
 
 @dataclass(eq=False)
@@ -86,9 +86,15 @@ def bound_checks(
     expected_failures: Mapping[str, str],
 ) -> list[Any]:
     """The parameter sets (place, bound check) of a test. ValueError if something is named wrongly."""
-    profile = profile_named(str(config.getoption("--ddp-profile")))
-    level = LEVELS[one_of(str(config.getoption("--ddp-level")), LEVELS, "level")]
-    sizes = list(world_sizes or _sizes(config.getoption("--ddp-world-sizes")) or profile.world_sizes)
+    settings = Settings(
+        profile_named(str(config.getoption("--ddp-profile"))),
+        deadline=float(config.getoption("--ddp-deadline")),
+        random_seed=config.getoption("--ddp-seed"),
+        level=LEVELS[one_of(str(config.getoption("--ddp-level")), LEVELS, "level")],
+    )
+    if not 0 < settings.deadline < float("inf"):
+        raise ValueError(f"--ddp-deadline {settings.deadline} should be a number of seconds above 0")
+    sizes = list(world_sizes or _sizes(config.getoption("--ddp-world-sizes")) or settings.profile.world_sizes)
     every = installed_checks()
     expected = Expectations(expected_failures, every)
     failures = config.rootpath / str(config.getoption("--ddp-failures"))
@@ -97,11 +103,11 @@ def bound_checks(
     cases = []
     for adapter in adapters:
         try:
-            items = plan(adapter, sizes, chosen, level=level)
+            items = plan(adapter, sizes, chosen, level=settings.level)
         except UnusableAdapter as error:
             raise ValueError(str(error)) from error
         for item in items:
-            fresh = CheckTarget(item.adapter.name, item.reference, item.world_size, Settings(profile, level=level))
+            fresh = CheckTarget(item.adapter, item.reference, item.world_size, settings)
             place = places.setdefault((item.reference, item.world_size), fresh)
             marks = [pytest.mark.skip(reason=item.skip)] if item.skip else []
             cases.append(pytest.param(place, BoundCheck(item, place, expected, failures), id=item.name, marks=marks))

@@ -39,6 +39,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--ddp-profile", default="default", metavar="NAME", help="quick, default or thorough")
     group.addoption("--ddp-level", default="standard", metavar="NAME", help="basic, standard or full")
     group.addoption(
+        "--ddp-deadline", default=10.0, type=float, metavar="SECONDS", help="seconds until a Job counts as hung"
+    )
+    group.addoption("--ddp-seed", type=int, metavar="SEED", help="draw other Jobs; else every run draws the same ones")
+    group.addoption(
         "--ddp-failures", default="ddpcheck-failures", metavar="DIR", help="where failing Jobs are written, for replay"
     )
 
