@@ -218,7 +218,7 @@ def test_run_check_knows_the_installed_checks_names() -> None:
 
 def test_ranks_start_once() -> None:
     items = plan(minimal_adapter.adapter, [2], OWN)
-    with CheckRunner(items[0].reference, 2, QUICK) as ranks:
+    with CheckRunner(items[0].adapter, items[0].reference, 2, QUICK) as ranks:
         for item in items[:3]:
             ranks.verdict(item)
         assert ranks.session.starts == 1

@@ -22,11 +22,9 @@ from .contract.adapter import Adapter
 from .contract.narrowing import watched, withdrawn
 from .contract.needs import Need
 from .job import Job
-from .launchers.base import Launcher, OverTcp
+from .launchers.base import FromParent, FromTemplates, Launcher, OverTcp
 from .launchers.failing_rank_program import Trial, run_trial
 from .launchers.fork_servers import Templates
-from .launchers.multiprocess import Multiprocessing
-from .launchers.processes import Processes
 from .levels import Level, at_level
 from .ranks.attaching import StartFailed
 from .ranks.foreign_clients import Strangers
@@ -46,12 +44,14 @@ _SMALL = 1 << 14
 class Session:
     """Ranks that run Jobs.
 
-    adapter: an Adapter, or its reference (adapter_lookup.py). deadline: seconds for one operation of a Job. grace: seconds for
-    the other ranks once one has failed. start_deadline: seconds until all ranks are connected. effort: how many Jobs a drawn
-    check runs; one while `brief` is set, and a failing Job is not made smaller then. deep: checks run their longest Jobs, too.
+    adapter: an Adapter, or its reference (adapter_lookup.py). reference: where ranks find an Adapter, if that is known.
+    deadline: seconds for one operation of a Job. grace: seconds for the other ranks once one has failed. start_deadline: seconds
+    until all ranks are connected. effort: how many Jobs a drawn check runs; one while `brief` is set, and a failing Job is not
+    made smaller then. deep: checks run their longest Jobs, too.
     random_seed: None derandomizes drawing. launcher: instead of the adapter's own. home: where the ranks live, if they are to
     see other code than this process. templates: ranks that are plain processes are forked from these. capabilities: promises to
     be judged in place of the adapter's own. level: whose features models have.
+    replayed: the only Job that checks judge, in place of those that they would draw.
     lacks: promises that the ranks take back when they start, with why.
     """
 
@@ -60,6 +60,7 @@ class Session:
         adapter: Adapter | str,
         world_size: int,
         *,
+        reference: str = "",
         deadline: float = 10.0,
         grace: float = 2.0,
         start_deadline: float = 120.0,
@@ -71,8 +72,12 @@ class Session:
         templates: Templates | None = None,
         capabilities: Capabilities | None = None,
         level: Level = Level.STANDARD,
+        replayed: Job | None = None,
     ) -> None:
-        self.adapter, self.reference = resolve(adapter if isinstance(adapter, str) else reference_of(adapter))
+        if isinstance(adapter, Adapter) and reference:
+            self.adapter, self.reference = adapter, reference
+        else:
+            self.adapter, self.reference = resolve(adapter if isinstance(adapter, str) else reference_of(adapter))
         self.world_size = world_size
         self.deadline = deadline
         self.grace = grace
@@ -86,13 +91,14 @@ class Session:
         self.asked: set[str] = set()
         self.lacks: dict[str, str] = {}
         self.level = level
+        self.replayed = replayed
         self._promised = self.adapter.capabilities
         self._capabilities = watched(at_level(self._promised, level), self.asked.add)
         self.jobs_run = 0
         self.starts = 0
         self._launcher = launcher or self.adapter.launcher
-        if templates is not None and isinstance(self._launcher, Processes):
-            self._launcher = replace(self._launcher, templates=templates)
+        if templates is not None and isinstance(self._launcher, FromTemplates):
+            self._launcher = self._launcher.with_templates(templates)
         self._home = home
         self._world: LaunchedRanks | None = None
         self._busy = False
@@ -119,7 +125,7 @@ class Session:
     @property
     def parent(self) -> bool:
         """Whether the ranks are forked or spawned by a process that has imported the adapter's module."""
-        return isinstance(self._launcher, Multiprocessing)
+        return isinstance(self._launcher, FromParent)
 
     @property
     def offers_tcp(self) -> bool:
@@ -134,14 +140,14 @@ class Session:
     def beside(self) -> Session:
         """A Session of the same kind, whose ranks are another world."""
         return Session(
-            self.reference,
+            self.adapter,
             self.world_size,
+            reference=self.reference,
             deadline=self.deadline,
             grace=self.grace,
             start_deadline=self.start_deadline,
             launcher=self._launcher,
             home=self._home,
-            capabilities=self.adapter.capabilities,
             level=self.level,
         )
 

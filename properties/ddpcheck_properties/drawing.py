@@ -72,7 +72,7 @@ def for_all(
     `clearer` that fails, too. share: of the session's effort (number of drawn Jobs).
     """
     for_each(session, examples, judge, shorter, clearer)
-    if _replayed(session) is not None or strategy.is_empty:
+    if session.replayed is not None or strategy.is_empty:
         return
     search = _Search(session, judge)
     drawn = 1 if session.brief else max(1, round(session.effort * share))
@@ -113,7 +113,7 @@ def for_each(
     """Raise the Finding of the first failing Job, with `job` set; of the last of those that `shorter` leads to, if given, from
     the first that fails of `clearer`, or from itself.
     """
-    replayed, promised = _replayed(session), session.capabilities
+    replayed, promised = session.replayed, session.capabilities
     chosen = [within_promises(job, promised) for job in jobs] if replayed is None else [replayed]
     search = _Search(session, judge)
     finding = search.first_failing(chosen)
@@ -171,12 +171,6 @@ def _by_all_ranks(operation: Operation) -> Operation:
         return operation
     given = next(filter(None, operation.samples))
     return replace(operation, samples=tuple(own or given for own in operation.samples))
-
-
-def _replayed(session: Session) -> Job | None:
-    """The one Job that the session is there for (ddpcheck.storage.replay), instead of all that would be drawn."""
-    job: Job | None = getattr(session, "replay_job", None)
-    return job
 
 
 class _Failing(Exception):

@@ -84,7 +84,7 @@ def judged(family: str, circumstance: str, effect: str, seed: int, templates: Te
 def _first_failure(reference: str, world_size: int, templates: Templates) -> Verdict | None:
     items = [item for item in plan(reference, (world_size,), installed_checks()) if not item.skip]
     settings = Settings(profile_named("default"), DEADLINE, None)
-    with CheckRunner(items[0].reference, world_size, settings, templates=templates) as ranks:
+    with CheckRunner(items[0].adapter, items[0].reference, world_size, settings, templates=templates) as ranks:
         return next((verdict for verdict in map(ranks.verdict, items) if not verdict.ok), None)
 
 

@@ -28,7 +28,7 @@ def main() -> None:
             for item in plan(name, (options.world_size,), installed_checks()):
                 if item.skip or item.check is RANKS_START:
                     continue
-                with CheckRunner(item.reference, item.world_size, settings, templates=templates) as ranks:
+                with CheckRunner(item.adapter, item.reference, item.world_size, settings, templates=templates) as ranks:
                     verdict = ranks.verdict(item)
                 ran += 1
                 if not verdict.ok:

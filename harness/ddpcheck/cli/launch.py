@@ -11,8 +11,7 @@ import click
 
 from ..contract.adapter import Adapter
 from ..contract.rank_context import DEFAULT_MASTER_PORT
-from ..launchers.base import Launcher
-from ..launchers.multiprocess import Multiprocessing
+from ..launchers.base import FromParent, Launcher
 from ..running.adapter_lookup import missing_modules, resolve
 from ..running.launcher_lookup import launcher_named
 from .launched_ranks import run_ranks
@@ -78,7 +77,7 @@ def command(
         if len(cluster.hosts) > 1:
             raise click.UsageError("--run starts ranks on this host only; without it you get the line for each host")
         _complete(adapter)
-        own = adapter.launcher if adapter is not None and isinstance(adapter.launcher, Multiprocessing) else None
+        own = adapter.launcher if adapter is not None and isinstance(adapter.launcher, FromParent) else None
         launcher = own if own is not None and engine is None else launcher_named(_LAUNCHER_OF[chosen])
         sys.exit(_run(launcher, [*_program(program, adapter), *arguments], cluster.each, master_addr, master_port))
     if cluster.hosts[0] == "localhost" and len(cluster.hosts) > 1:

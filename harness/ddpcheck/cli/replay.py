@@ -16,8 +16,9 @@ from ..running.failure_files import replay_command
 from ..running.launcher_lookup import installed_launchers, launcher_named
 from ..running.plan import installed_checks
 from ..running.suggestions import one_of
+from ..session import Session
 from ..standalone import FailedCheck, NoScript, write_script
-from ..storage.replay import ReplaySession, described
+from ..storage.replay import described
 from ..storage.results import Failure
 from .number_options import SECONDS
 from .options import console, usage_errors
@@ -54,13 +55,14 @@ def command(
     with usage_errors():
         failure = Failure.load(file)
         reference = adapter or _trusted(failure.adapter, file)
-        name = resolve(reference)[0].name
+        found, full = resolve(reference)
         checks = {check.name: check for check in installed_checks()}
         check = checks[one_of(failure.check, checks, "check")]
         started_by = launcher_name or failure.launcher  # attached ranks are the user's to start
         launcher = launcher_named(started_by) if started_by in installed_launchers() else None
-        session = ReplaySession(reference, failure.job, deadline=deadline, launcher=launcher)
-    out.print(f"{name}, {ranks(failure.world_size)}: the Job of {failure.check}", style="bold", markup=False)
+        job = failure.job
+        session = Session(found, job.world_size, reference=full, deadline=deadline, launcher=launcher, replayed=job)
+    out.print(f"{found.name}, {ranks(failure.world_size)}: the Job of {failure.check}", style="bold", markup=False)
     with session:
         try:
             for line in described(failure.job, session.run(failure.job)):

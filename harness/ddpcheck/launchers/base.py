@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import IO, Protocol, Self, runtime_checkable
+from typing import IO, TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from ..contract.rank_context import ENGINE_VARIABLES
+
+if TYPE_CHECKING:
+    from .fork_servers import Templates
 
 
 class Launched(Protocol):
@@ -43,6 +46,23 @@ class OverTcp(Protocol):
 
     def over_tcp(self) -> Mapping[str, str]:
         """The environment variables that force TCP."""
+        ...
+
+
+@runtime_checkable
+class FromTemplates(Protocol):
+    """A launcher whose ranks can be forked from pre-warmed processes (fork_servers.py)."""
+
+    def with_templates(self, templates: Templates) -> Launcher: ...
+
+
+@runtime_checkable
+class FromParent(Protocol):
+    """A launcher whose ranks are forked or spawned by one process that has imported the adapter's module."""
+
+    @property
+    def start_method(self) -> str:
+        """fork, spawn or forkserver, as Python's multiprocessing has them."""
         ...
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from .base import Launched, Output, clean_environment
@@ -42,6 +42,10 @@ class Processes:
 
     def unavailable(self) -> str | None:
         return None
+
+    def with_templates(self, templates: Templates) -> Processes:
+        """See launchers.base.FromTemplates."""
+        return replace(self, templates=templates)
 
     def start(
         self,

@@ -118,10 +118,11 @@ def _not_covered(session: Session) -> tuple[str, ...]:
 
 
 class CheckRunner:
-    """One adapter at one world size: its items are judged one after the other, on ranks that start with the first."""
+    """One adapter at one world size. Its items are judged one after the other, on ranks that start with the first."""
 
     def __init__(
         self,
+        adapter: Adapter,
         reference: str,
         world_size: int,
         settings: Settings,
@@ -135,8 +136,9 @@ class CheckRunner:
         self.full = settings.level == Level.FULL
         self.deadline = settings.deadline
         self.session = Session(
-            reference,
+            adapter,
             world_size,
+            reference=reference,
             deadline=settings.deadline,
             effort=settings.profile.draws(world_size),
             deep=settings.profile.deep,
@@ -235,10 +237,11 @@ def run_items(
                 why = next((item.skip for item in group if item.skip), "")
                 yield from (skipped(item, item.skip or why) for item in group)
                 continue
-            reference, world_size = group[0].reference, group[0].world_size
+            reference = group[0].reference
             with CheckRunner(
+                group[0].adapter,
                 reference,
-                world_size,
+                group[0].world_size,
                 settings,
                 templates=templates,
                 hangs=hangs[reference],

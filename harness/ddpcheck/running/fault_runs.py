@@ -107,6 +107,7 @@ def judged(
     first, seconds = None, 0.0
     verdicts: list[Verdict] = []
     with CheckRunner(
+        items[0].adapter,
         items[0].reference,
         fault.world_size,
         replace(settings, most_hangs=None, level=Level.FULL),

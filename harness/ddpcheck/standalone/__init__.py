@@ -17,8 +17,7 @@ from typing import Any
 
 from ..contract.adapter import Adapter
 from ..job import Backward, Job, Operation, Rounds, Sample
-from ..launchers.base import Launcher
-from ..launchers.multiprocess import Multiprocessing
+from ..launchers.base import FromParent, Launcher
 from ..running.adapter_lookup import UnusableAdapter, resolve
 from ..running.plan import installed_checks
 from ..storage.files import write_whole
@@ -172,7 +171,7 @@ def _imports(text: Text) -> str:
 def _constants(launcher: Launcher, reference: str, job: Job) -> str:
     hosts = (job.start and job.start.hosts) or (job.world_size,)
     start = ["mpiexec", "-n", str(job.world_size)] if launcher.name == "mpiexec" else []
-    method = launcher.start_method if isinstance(launcher, Multiprocessing) else ""
+    method = launcher.start_method if isinstance(launcher, FromParent) else ""
     return "\n".join(
         [
             f"ADAPTER = {text_literal(reference)}  # or another one, named on the command line",

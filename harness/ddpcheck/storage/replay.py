@@ -8,21 +8,11 @@ from typing import Any
 import numpy as np
 
 from ..job import Job
-from ..launchers.base import Launcher
 from ..seeded_values import Array
-from ..session import Session
 from ..trace import RankTrace, Trace
 from .dataclass_json import to_plain
 
 _SHOWN = 8
-
-
-class ReplaySession(Session):
-    """A Session that is there for one Job: a check that draws Jobs judges this one instead."""
-
-    def __init__(self, adapter: str, job: Job, *, deadline: float = 10.0, launcher: Launcher | None = None) -> None:
-        super().__init__(adapter, job.world_size, deadline=deadline, launcher=launcher)
-        self.replay_job = job
 
 
 def described(job: Job, trace: Trace) -> Iterator[str]:

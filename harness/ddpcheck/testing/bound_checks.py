@@ -29,18 +29,18 @@ _PLACES = pytest.StashKey[dict[tuple[str, int], "CheckTarget"]]()
 class CheckTarget:
     """Where checks run: one adapter at one world size. One object in a whole run, since pytest groups tests by it."""
 
-    name: str
+    adapter: Adapter
     reference: str
     world_size: int
     settings: Settings
     ranks: CheckRunner | None = field(default=None, init=False)
 
     def open(self, templates: Templates) -> CheckRunner:
-        self.ranks = CheckRunner(self.reference, self.world_size, self.settings, templates=templates)
+        self.ranks = CheckRunner(self.adapter, self.reference, self.world_size, self.settings, templates=templates)
         return self.ranks
 
     def __str__(self) -> str:
-        return f"{self.name}-w{self.world_size}"
+        return f"{self.adapter.name}-w{self.world_size}"
 
 
 @dataclass(eq=False)
@@ -99,11 +99,11 @@ def bound_checks(
     cases = []
     for adapter in adapters:
         try:
-            items = plan(adapter, sizes, chosen, level=level)
+            items = plan(adapter, sizes, chosen, level=settings.level)
         except UnusableAdapter as error:
             raise ValueError(str(error)) from error
         for item in items:
-            fresh = CheckTarget(item.adapter.name, item.reference, item.world_size, settings)
+            fresh = CheckTarget(item.adapter, item.reference, item.world_size, settings)
             place = places.setdefault((item.reference, item.world_size), fresh)
             marks = [pytest.mark.skip(reason=item.skip)] if item.skip else []
             cases.append(pytest.param(place, BoundCheck(item, place, expected, failures), id=item.name, marks=marks))
