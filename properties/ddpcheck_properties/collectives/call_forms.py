@@ -1,4 +1,4 @@
-"""The ways that few tests go: asynchronous, in a group, shared out, and every size in between."""
+"""Rarely tested calls: asynchronous, in a group, reduce-scatter, and every array size."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ COMPOSITE = (720, 5040, 27_720)
 AROUND_CHUNKS = tuple(size + more for size in (1024, 4096, 16384) for more in (-1, 1))
 """One element less and more than what chunks of powers of two hold: the last chunk is one short, or has one element."""
 CALLS = 258
-"""More than a byte counts."""
+"""More than a byte can count."""
 LARGE = (127, 131)
 """Past 64 KiB in float32, and no group's size divides it."""
 

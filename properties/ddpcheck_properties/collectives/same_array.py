@@ -1,4 +1,4 @@
-"""One array that is given to several calls, one after the other and at once: none of them may change it, so each may read it."""
+"""One array that is passed to several calls, in turn and at once: no call may change it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .comparison import results_hold_and_arguments_stay
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
-"""How to know: with an array for each call the same calls are right."""
+"""The cause if the same calls with separate arrays are right."""
 
 
 @law("collectives", needs.collectives)

@@ -88,6 +88,14 @@ def wrapped_by(name: str) -> ModuleEffect:
     return ModuleEffect(name, lambda module: imported(name)(module))
 
 
+def _inner_module(module: Any) -> Any:
+    ddp(module)
+    return module
+
+
+inner_module = ModuleEffect("the module inside DistributedDataParallel", _inner_module)
+
+
 def hook(name: str) -> ModuleEffect:
     """DistributedDataParallel with this communication hook."""
     return ModuleEffect(f"DistributedDataParallel with {name}", lambda module: ddp(module, imported(name)))
