@@ -103,17 +103,7 @@ def command(
         if algorithm is not None:
             one_of(algorithm, FORMULAS["all_reduce"], "algorithm")
         benchmarks = load(files) if files else Benchmarks((), {})
-    fits = []
-    with out.status("") as status:
-        for series in benchmarks.series:
-            if series.collective not in FORMULAS:
-                out.print(f"{series.title}: no formula for it; left out", style="dim", markup=False)
-                continue
-            if len(series.points()) < 2:
-                out.print(f"{series.title}: measured at one size and world size; left out", style="dim", markup=False)
-                continue
-            status.update(f"fitting {series.title}")
-            fits.append(fitted(series, algorithm if series.collective == "all_reduce" else None))
+    fits = _fits(out, benchmarks, algorithm)
     questions = {
         name: Question(ranks, link, size, buckets, _compute(seconds, samples), slowed_communication, slowed_compute)
         for name, samples in {"": (), **benchmarks.one_rank_steps}.items()
@@ -137,6 +127,30 @@ def command(
     lists = (
         [("Assumptions", assumptions(asked, reducing)), ("Caveats", caveats(asked, reducing))] if projections else []
     )
+    _print(out, tables, lists)
+    if json_file is not None:
+        text = json.dumps(_record(asked, fits, projections, simulated, lists), indent=1, allow_nan=False)
+        write_whole(json_file, text + "\n")
+    if markdown_file is not None:
+        write_whole(markdown_file, markdown(TITLE, tables, lists))
+
+
+def _fits(out: Console, benchmarks: Benchmarks, algorithm: str | None) -> list[Fit]:
+    """A fit of each series that has enough points. algorithm: that of all-reduce, if it is known."""
+    fits = []
+    with out.status("") as status:
+        for series in benchmarks.series:
+            if series.collective not in FORMULAS:
+                out.print(f"{series.title}: no formula for it; left out", style="dim", markup=False)
+            elif len(series.points()) < 2:
+                out.print(f"{series.title}: measured at one size and world size; left out", style="dim", markup=False)
+            else:
+                status.update(f"fitting {series.title}")
+                fits.append(fitted(series, algorithm if series.collective == "all_reduce" else None))
+    return fits
+
+
+def _print(out: Console, tables: Sequence[Table], lists: Sequence[tuple[str, Sequence[str]]]) -> None:
     for table in tables:
         out.print(f"[bold]{table.title}[/]", soft_wrap=True)
         out.print(rich(table))
@@ -147,11 +161,6 @@ def command(
         out.print(f"[bold]{heading}[/]")
         for line in lines:
             out.print(f"- {line}", markup=False)
-    if json_file is not None:
-        text = json.dumps(_record(asked, fits, projections, simulated, lists), indent=1, allow_nan=False)
-        write_whole(json_file, text + "\n")
-    if markdown_file is not None:
-        write_whole(markdown_file, markdown(TITLE, tables, lists))
 
 
 def _compute(seconds: float | None, samples: tuple[float, ...]) -> Compute:
