@@ -1,4 +1,4 @@
-"""Judges of collectives: Traces against what results.py says, with evidence of what may have gone wrong."""
+"""Judges of collectives: compare Traces with the results of results.py, and collect evidence for a diagnosis."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .hypotheses import of_a_product, suspects
 from .results import Collective, Want, finished, members_of, named, wants
 
 _LONG = 0.5
-"""Seconds that no barrier takes by chance."""
+"""Seconds that exceed any normal barrier."""
 
 
 def results_hold(job: Job, trace: Trace) -> None:
@@ -87,6 +87,11 @@ def arguments_are_left_alone(job: Job, trace: Trace) -> None:
                 causes.RESULT_ALIASES_ARGUMENT(),
             )
             _kept(seen, what)
+
+
+def results_hold_and_arguments_stay(job: Job, trace: Trace) -> None:
+    results_hold(job, trace)
+    arguments_are_left_alone(job, trace)
 
 
 def can_be_written_to(job: Job, trace: Trace) -> None:
