@@ -94,6 +94,16 @@ def test_who_hangs_in_a_group_waits_for_its_members_only() -> None:
     assert found_in(Job(3, (Barrier(), Barrier())), through).cause == ranks.LEFT_COLLECTIVE_EARLY(ranks=(1,))
 
 
+@pytest.mark.parametrize("outcome", ["died", "raised"])
+def test_a_message_that_gloo_refuses_for_its_size_is_told_in_field_terms(outcome: Any) -> None:
+    said = "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  what():  [enforce fail at pair.cc:446] "
+    said += "op.preamble.length <= op.nbytes. 4000 vs 40"
+    rank = RankTrace(0, outcome, (Record(0, "all_reduce", 0.0, None, {}),), said, failed_at=1.0)
+    told = found_in(Job(1, (AllReduce(TensorSpec((10,))),)), Trace((rank,)))
+    assert told.cause == ranks.MESSAGE_TOO_LARGE(sent=4000, room=40)
+    assert "message of 4000 bytes" in told.cause.headline
+
+
 def test_an_odd_shape_is_not_blamed_alone_where_its_dtype_is_new() -> None:
     raised = RankTrace(0, "raised", (Record(1, "all_reduce", 0.0, None, {}),), "no", failed_at=1.0)
     for shape, odd in (((0,), operations.EMPTY_ARRAY()), ((), operations.ZERO_DIMENSIONS())):

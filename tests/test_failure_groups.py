@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ddpcheck.causes import KINDS, Cause, ranks, replicas, updates, values
+from ddpcheck.causes import (
+    KINDS,
+    Cause,
+    gradients,
+    operations,
+    process_state,
+    programs,
+    randomness,
+    ranks,
+    replicas,
+    updates,
+    values,
+)
 from ddpcheck.checks import Check
 from ddpcheck.running.failure_groups import alike, known_by
 from ddpcheck.running.implied_causes import IMPLIES, implied_by
@@ -125,6 +137,62 @@ def test_a_symptom_without_its_cause_is_a_cause() -> None:
 def test_the_order_of_failures_does_not_decide_what_is_the_cause() -> None:
     both = [failed("a", "gradients", OWN_UPDATE), failed("b", "gradients", NOT_REDUCED)]
     assert [group.text for group in alike(both)] == [NOT_REDUCED.headline]
+
+
+def test_a_consequence_is_told_by_the_one_of_its_causes_that_explains_other_failures() -> None:
+    drawn = randomness.GLOBAL_GENERATOR_DECIDES()
+    verdicts = [
+        failed("norms", "trajectories", NAN),
+        failed("updates", "replica_sync", programs.OWN_VALUE_IN_UPDATE(), drawn),
+        failed("state", "replica_sync", process_state.GENERATOR_CHANGED(generators=("random",))),
+    ]
+    first, second = alike(verdicts)
+    assert (first.text, second.text) == (drawn.headline, NAN.headline)
+    assert [symptom.checks for symptom in first.symptoms] == [("state",)]
+
+
+def test_a_look_is_told_by_the_condition_that_all_its_failures_name() -> None:
+    frozen = programs.UNTIL_FROZEN(count=9)
+    both = [failed("unfrozen", "trajectories", NOT_REDUCED, frozen), failed("long", "programs", NOT_REDUCED, frozen)]
+    assert [group.text for group in alike(both)] == [frozen.headline]
+    assert alike([*both, failed("gradients", "gradients", NOT_REDUCED)])[0].text == NOT_REDUCED.headline
+
+
+def test_a_cause_that_most_failures_of_another_allow_explains_them() -> None:
+    windows = gradients.DIVIDED_BY_MICRO_BATCHES(count=3)
+    often = values.DIVIDED_TOO_OFTEN(world_size=2)
+    verdicts = [
+        failed("mean", "gradients", often, windows),
+        failed("resumed", "accumulation", often, windows),
+        failed("window", "accumulation", windows),
+    ]
+    assert [group.text for group in alike(verdicts)] == [windows.headline]
+
+
+def test_a_look_of_one_parameter_stands_under_the_mechanism_in_it() -> None:
+    padding = gradients.ID_TAKEN_FOR_PADDING(which="first")
+    mechanism = [about(failed(name, "gradients", padding), "embedding.weight") for name in ("exact", "rounded")]
+    still = about(failed("steps", "trajectories", updates.NOT_UPDATED()), "embedding.weight")
+    (group,) = alike([*mechanism, still])
+    assert (group.text, group.explained) == (padding.headline, ("exact", "rounded", "steps"))
+    assert len(alike([*mechanism, about(still, "fc1.weight")])) == 2
+
+
+def test_one_slip_of_a_program_is_one_cause_under_all_circumstances() -> None:
+    slip = ranks.RANK_RAISED(error="TypeError", at="mine.py:41 in all_reduce")
+    verdicts = [
+        failed("empty", "collectives", operations.EMPTY_ARRAY(), slip),
+        failed("scalars", "collectives", operations.ZERO_DIMENSIONS(), slip),
+        failed("sums", "collectives", slip),
+    ]
+    assert [group.text for group in alike(verdicts)] == [slip.headline]
+    assert alike(verdicts[:1])[0].text == operations.EMPTY_ARRAY().headline
+
+
+def about(verdict: Verdict, name: str) -> Verdict:
+    """The verdict, of the gradient of this parameter."""
+    assert verdict.diagnosis is not None
+    return replace(verdict, diagnosis=replace(verdict.diagnosis, subject=("gradients", name)))
 
 
 def test_no_cause_implies_itself_and_all_are_in_the_catalogue() -> None:

@@ -70,26 +70,25 @@ def _told(verdict: Verdict) -> Verdict:
 @click.option("--pairs", default=25)
 @click.option("--triples", default=15)
 @click.option("--seed", default=1)
-@click.option("--page", "page_path", type=click.Path(dir_okay=False, path_type=Path), help="Write the page.")
-def main(results: Path, singles: int, pairs: int, triples: int, seed: int, page_path: Path | None) -> None:
+@click.option(
+    "--page", "place", type=click.Path(path_type=Path), help="Write the page of what has run, and run nothing."
+)
+def main(results: Path, singles: int, pairs: int, triples: int, seed: int, place: Path | None) -> None:
     """Judge what is not in the results yet, and print a line for each combination."""
     lines = results.read_text().splitlines() if results.exists() else []
-    known = [Combination.from_plain(json.loads(line)) for line in lines]
-    ones: list[Combination] = []
+    known = [each for each in map(Combination.from_plain, map(json.loads, lines)) if each.seed == seed]
+    if place is not None:
+        place.write_text(page(known, seed), encoding="utf-8")
+        return
     for together, number in ((1, singles), (2, pairs), (3, triples)):
         for chosen in drawn(number, together, seed):
             names = tuple(each.name for each in chosen)
-            one = next((each for each in known if (each.seed, each.names) == (seed, names)), None)
+            one = next((each for each in known if each.names == names), None)
             if one is None:
                 one = judged(chosen, seed)
                 with results.open("a") as file:
                     file.write(json.dumps(one.to_plain()) + "\n")
-            ones.append(one)
             print(one.line(), flush=True)
-    text = page(ones, seed)
-    print(text.partition("## ")[0])
-    if page_path is not None:
-        page_path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

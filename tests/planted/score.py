@@ -68,6 +68,7 @@ fault is any that is registered with a cause. Pairs and triples are replicas wit
 judges each combination. It is right if the first headlines, as many as there are faults, are the planted causes. It is
 right and alone if nothing else is told.
 
+    python tests/planted/run.py planted.jsonl --seed {seed}{numbers}
     python tests/planted/run.py planted.jsonl --seed {seed} --page reports/planted-faults.md
 
 | faults | combinations | the first headlines are the causes | and nothing else is told | share |
@@ -77,18 +78,20 @@ right and alone if nothing else is told.
 
 def page(ones: Sequence[Combination], seed: int) -> str:
     """The report in markdown."""
-    rows, tables = [], []
+    rows, tables, numbers = [], [], ""
     for together in sorted({len(one.causes) for one in ones}):
         these = [one for one in ones if len(one.causes) == together]
+        numbers += f" --{_OPTIONS[together]} {len(these)}"
         right, alone = sum(one.right for one in these), sum(one.alone for one in these)
         share = alone if together == 1 else right
         rows.append(f"| {together} | {len(these)} | {right} | {alone} | {100 * share / len(these):.0f} % |")
         tables += [f"## Planted: {together}", "", "| planted | told | right |", "| --- | --- | --- |"]
         tables += [_row(one) for one in these]
         tables.append("")
-    return HEAD.format(seed=seed) + "\n".join([*rows, "", *_SHARES, "", *tables]).rstrip() + "\n"
+    return HEAD.format(seed=seed, numbers=numbers) + "\n".join([*rows, "", *_SHARES, "", *tables]).rstrip() + "\n"
 
 
+_OPTIONS = {1: "singles", 2: "pairs", 3: "triples"}
 _SHARES = ("The share counts singles that are told alone, and pairs and triples that are told first.",)
 
 

@@ -36,7 +36,7 @@ _FOUNDATIONS = (
 """Families in order of dependence: each before the families that depend on it. Others come last."""
 _ON_COLLECTIVES = frozenset({"sampler", "metrics", "scores", "randomness"})
 """Families that do not depend on replicas."""
-_MANY = 4
+_MANY = 3
 """A cause with fewer than 1/n of the checks of the most common cause explains little of the run."""
 
 
@@ -120,9 +120,13 @@ def alike(verdicts: Iterable[Verdict]) -> list[Alike]:
     shared = [_sharing_a_cause(verdict, failed) for verdict in failed]
     found = _with_symptoms([_under_its_condition(group) for group in _by_identity(shared)])
     most = max((len(group.explained) for group in found), default=0)
-    return sorted(
-        found, key=lambda group: (_MANY * len(group.explained) < most, _is_a_guess(group.first), _depth(group.first))
-    )
+    return sorted(found, key=lambda group: (_MANY * len(group.explained) < most, *_standing(group.first)))
+
+
+def _standing(verdict: Verdict) -> tuple[bool, bool, int]:
+    """What is sure stands before a guess, a cause before an error, of which the place is known, and foundations in front."""
+    identity = known_by(verdict)
+    return _is_a_guess(verdict), bool(identity) and identity[0] == ranks.RANK_RAISED.id, _depth(verdict)
 
 
 def _by_identity(verdicts: Iterable[Verdict]) -> list[Alike]:
@@ -209,9 +213,15 @@ def _explaining(groups: Sequence[Alike], place: int) -> list[int]:
         for other in range(len(groups))
         if other != place
         and _explains(groups[other], groups[place])
-        and (other < place or not _explains(groups[place], groups[other]))
+        and (_larger(groups, other, place) or not _explains(groups[place], groups[other]))
     ]
     return sorted(found, key=lambda other: (_depth(groups[other].first), -len(groups[other].checks)))
+
+
+def _larger(groups: Sequence[Alike], one: int, other: int) -> bool:
+    """Whether it has more checks, or as many and comes first."""
+    sizes = len(groups[one].checks), len(groups[other].checks)
+    return sizes[0] > sizes[1] or (sizes[0] == sizes[1] and one < other)
 
 
 def _explains(cause: Alike, symptom: Alike) -> bool:

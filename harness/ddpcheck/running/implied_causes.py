@@ -87,6 +87,12 @@ _PLACES = (
     values.SHIFTED,
     values.ZERO,
 )
+_MISMATCHED = (
+    operations.OTHER_MESSAGE_RECEIVED,
+    operations.MESSAGES_DIFFER_SINCE,
+    ranks.RANK_RAISED,
+    ranks.MESSAGE_TOO_LARGE,
+)
 _NARROW = (
     values.FLUSHED_TO_ZERO,
     values.FEWER_BITS,
@@ -103,6 +109,10 @@ IMPLIES: dict[str, frozenset[str]] = {
     values.DIVIDED_TOO_OFTEN.id: _ids(*_FACTOR),
     values.WRONG_DIVISOR.id: _ids(*_FACTOR),
     values.NOT_REDUCED.id: _ids(*_LOCAL),
+    values.PART_NOT_REDUCED.id: _ids(values.NOT_REDUCED),  # a part may be all of a small array
+    values.NONFINITE.id: _ids(replicas.NONFINITE_HIDDEN_FROM_RANKS),
+    gradients.RANK_SENDS_OTHER_PARAMETER.id: _ids(*_MISMATCHED),
+    gradients.RANK_SENDS_OTHER_PIECE.id: _ids(*_MISMATCHED),
     gradients.OTHER_RANKS_VALUE.id: _ids(*_PART_OF_SOME),
     gradients.ONE_RANKS_PART_ONLY.id: _ids(*_PART_OF_SOME),
     gradients.MEAN_OF_SOME_RANKS.id: _ids(*_PART_OF_SOME),
@@ -132,6 +142,7 @@ IMPLIES: dict[str, frozenset[str]] = {
     values.ROUNDED_AS.id: _ids(*_NARROW),
     values.SENT_AS.id: _ids(*_NARROW),
     values.FEWER_BITS.id: _ids(values.LAST_BITS_WRONG, values.FLUSHED_TO_ZERO),
+    ranks.LEFT_COLLECTIVE_EARLY.id: _ids(ranks.RANK_RAISED, operations.OTHER_MESSAGE_RECEIVED),
     operations.EVALUATION_COMMUNICATES.id: _ids(ranks.RANK_RAISED),
     gradients.SHOULD_NOT_MOVE.id: _ids(gradients.MOVED_WITHOUT_GRADIENT, ranks.RESULT_VIOLATES_CONTRACT),
 }
