@@ -1,4 +1,4 @@
-"""Why a Job may have ended early on some rank, judged by the operations that ranks were asked to do."""
+"""Causes of a Job that ended early on some rank, from the operations of the Job."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Finding
 
 _OF_ANY_TRACE = {kind.id for kind in vars(ranks).values() if isinstance(kind, Kind)}
-"""Causes that are told by where ranks stand, whatever check looks at it."""
+"""Causes that follow from the positions of the ranks, in any check."""
 _OF_A_TENSOR = (AllReduce, Broadcast, AllGather, ReduceScatter)
 _TOGETHER = ("backward", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "barrier", "wait")
 
@@ -195,7 +195,7 @@ def _window_thrown_away(operations: Sequence[Operation]) -> tuple[int, int] | No
 
 
 def _or_its_dtype(culprit: RankTrace, job: Job) -> tuple[Cause, ...]:
-    """What may be at fault instead of a shape: a dtype that none of the operations before has had, while others have."""
+    """Another explanation than the shape: a dtype that no earlier operation had."""
     operation = _made(culprit, job)
     before = [each.tensor.dtype for each in job.operations[: _position(culprit)] if isinstance(each, _OF_A_TENSOR)]
     if not isinstance(operation, _OF_A_TENSOR) or not before or operation.tensor.dtype in before:

@@ -1,8 +1,7 @@
-"""How ranks find each other when it is not quiet: some are late, strangers call, bytes come in pieces, an old world has left
-its traces.
+"""Rendezvous under disturbances: late ranks, foreign clients, fragmented messages, and traces of an earlier world.
 
-Each Job starts the ranks afresh (job.Start), and then looks whether they are one world: by collectives if there are any,
-else by a few steps of training. What fails is tried again after a quiet start: what fails then too has another cause.
+Each Job restarts the ranks (job.Start), and checks whether they form one world: by collectives if there are any, otherwise by
+a few training steps. A failing Job runs again after an undisturbed start; if that fails too, the cause is another one.
 """
 
 from __future__ import annotations
