@@ -29,6 +29,7 @@ from typing import Any, NoReturn
 from .contract.rank_context import RankContext, rank_context
 from .contract.validation import causes_of_facets, problems_of_facets
 from .execution import ContractBroken, Execution
+from .execution.broken_connections import sockets_at_first
 from .execution.files_of_job import own_temporary_folder, scratch_of
 from .execution.process_resources import held_at_first
 from .execution.short_reads import cut_reads
@@ -102,6 +103,7 @@ class Worker:
             if TAKEN_PORTS in os.environ:
                 take_released_ports()
             held_at_first()  # what close() should leave behind at most
+            sockets_at_first()  # which stay whole where an implementation's are broken
             facets = adapter.connect(self._context)
             problems = problems_of_facets(facets, adapter.capabilities, self._context)
             causes = [cause.to_plain() for cause in causes_of_facets(facets, self._context)]

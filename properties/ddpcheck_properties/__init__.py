@@ -23,7 +23,17 @@ from .collectives import (
     transfers,
     very_large_arrays,
 )
-from .lifecycle import after_death, closing, failing_ranks, launching, layout_of_hosts, mismatches, refusals, rendezvous
+from .lifecycle import (
+    after_death,
+    broken_connections,
+    closing,
+    failing_ranks,
+    launching,
+    layout_of_hosts,
+    mismatches,
+    refusals,
+    rendezvous,
+)
 from .metrics import means, scores
 from .randomness import next_run, streams, streams_in_use
 from .replicas import (
@@ -128,6 +138,7 @@ CHECKS: tuple[Check, ...] = checks_of(
     layout_of_hosts,
     failing_ranks,
     after_death,
+    broken_connections,
     closing,
     mismatches,
 )

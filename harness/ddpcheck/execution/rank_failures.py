@@ -11,6 +11,7 @@ from pathlib import Path
 from .. import job as ops
 from ..launchers.mpi_segments import named_memory, remove_segments, still_named
 from ..operations.start import OWN_FOLDER
+from .broken_connections import break_connections
 from .process_resources import held, held_at_first, named_at_first
 from .rank_state import RankState, Values
 from .short_reads import cut_reads, reads_cut, whole_reads
@@ -41,6 +42,10 @@ def kill(here: RankState, op: ops.Kill) -> Values:
     if op.rank == here.rank:
         os.kill(os.getpid(), signal.SIGKILL)
     return {}
+
+
+def connections_break(here: RankState, op: ops.BreakConnections) -> Values:
+    return {"broken": break_connections() if op.rank == here.rank else 0}
 
 
 def leave(here: RankState, op: ops.Leave) -> Values:

@@ -9,7 +9,7 @@ from .collectives import AllGather, AllReduce, Barrier, Broadcast, ReduceScatter
 from .data import DataSpec, Layout, OptimizerSpec, PerRank, TensorSpec
 from .probes import Attempt, Close, Leave, Left, Make, OnRanks, ProbeGradients, Rounds, Sent
 from .randomness import Disturb, Draw
-from .rank_failures import Kill, Raise, Sleep
+from .rank_failures import BreakConnections, Kill, Raise, Sleep
 from .repeated_calls import Calls
 from .replica import (
     Backward,
@@ -35,7 +35,7 @@ from .training import Train
 Operation: TypeAlias = (
     Backward | ZeroGrad | Clip | Step | Observe | Predict | Save | Resume | SetTrainable | Join | Remeasure | Switch
     | Calls | AllReduce | Wait | Broadcast | AllGather | ReduceScatter | Barrier | SendRecv
-    | Sample | ResumeSampling | Draw | Aggregate | Score | Train | Sleep | Raise | Kill
+    | Sample | ResumeSampling | Draw | Aggregate | Score | Train | Sleep | Raise | Kill | BreakConnections
     | OpenWindow | CloseWindow | OnRanks | Attempt | Make | Rounds | Leave | Close | Left | Sent | Disturb | ShortReads
     | SmallBuffers | ProbeGradients
     | MeasureCollective | MeasureSteps
@@ -48,6 +48,7 @@ __all__ = [
     "Attempt",
     "Backward",
     "Barrier",
+    "BreakConnections",
     "Broadcast",
     "Calls",
     "Clip",

@@ -35,3 +35,14 @@ class Kill:
 
     kind: ClassVar[str] = "kill"
     rank: int
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class BreakConnections:
+    """The connections of one rank's implementation break; all ranks live on. Yields broken: how many of its sockets were shut
+    down, 0 on the other ranks.
+    """
+
+    kind: ClassVar[str] = "break_connections"
+    rank: int

@@ -25,6 +25,7 @@ LATER = "check_later_calls_never_complete_with_a_dead_rank"
 BACKWARD = "check_backward_never_completes_with_a_dead_rank"
 DEATH = "check_dead_rank_raises_on_every_other_rank"
 ENDS = "what notices a broken connection ends the process"
+BREAKS = "check_backward_raises_if_connections_break"
 CLOSED = "check_close_returns_despite_a_dead_rank"
 EAGER = 4096
 """Bytes of an array that goes along with its header."""
@@ -131,6 +132,8 @@ table(
           caught_by=DEATH, cause="process-ended-by-death"),
     Fault("backward-goes-on-alone", where=always, effect=error_swallowed,
           caught_by=BACKWARD, cause="error-swallowed", detects_dead_peer=True),
+    Fault("backward-keeps-local-gradients-on-an-error", where=always, effect=error_swallowed,
+          caught_by=BREAKS, cause="error-swallowed"),
     Fault("thread-of-buckets-loses-its-error", where=with_two_buckets, effect=error_swallowed,
           caught_by=BACKWARD, cause="error-swallowed", detects_dead_peer=True),
 )
