@@ -1,4 +1,4 @@
-"""Which collectives to call with how many bytes, and what nccl-tests makes of the time they take."""
+"""Collectives and sizes to measure, and the rates that nccl-tests derives from their times."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def cases(
     sizes: Sequence[int],
     link: str = "",
 ) -> list[Case]:
-    """All that this implementation offers, sizes rounded up to whole elements (to one for each rank, if they are shared)."""
+    """All cases that this implementation offers; sizes are rounded up to whole elements (to one per rank, if sharded)."""
     found: dict[Case, None] = {}
     for collective in collectives:
         lacking = needs.collectives.operations(collective).lacking(promises, world_size)
@@ -109,5 +109,5 @@ def cases(
 
 
 def memory_needed(case: Case) -> int:
-    """Bytes that all ranks of this host hold at once at most: arguments, results, expected values, and buffers."""
+    """The peak of bytes on all ranks of this host: arguments, results, expected values, and buffers."""
     return 6 * case.bytes * case.world_size

@@ -1,4 +1,4 @@
-"""What checks say of Traces: each function returns quietly, or raises a Finding that a user can act on.
+"""Assertions about Traces: each function returns, or raises a Finding that a user can act on.
 
 Headlines read "got X, but should be Y" with the rank and the thing named, one line; the cause comes from diagnosis.
 """
@@ -27,7 +27,7 @@ Known = Evidence | Callable[[], Evidence]
 
 
 def completed(trace: Trace) -> None:
-    """Every rank ran every operation. Else the Finding names the rank that failed first, and where all others stand."""
+    """Every rank ran every operation. Otherwise the Finding names the first failed rank, and the position of all others."""
     culprit = trace.first_failure
     if culprit is None:
         return
@@ -50,7 +50,7 @@ def completed(trace: Trace) -> None:
 
 
 def hang(trace: Trace, group: tuple[int, ...] | None = None) -> Finding:
-    """The Finding of a Trace whose first failure is a rank that hangs; `group`: of the operation in which it does."""
+    """The Finding of a Trace whose first failure is a hang. group: of the operation that hangs."""
     stuck = [rank for rank in trace.ranks if rank.outcome == "hung"]
     in_group = "" if group is None else f" in group {list(group)}"
     return Finding(
@@ -88,7 +88,7 @@ def _why_failed(culprit: RankTrace) -> tuple[Cause, ...]:
 
 
 def _stacks(stuck: Sequence[RankTrace]) -> Iterator[str]:
-    """Where they stand, in Python's words: once for all that stand at the same place."""
+    """The stacks of hung ranks, one for all ranks at the same place."""
     for stack in dict.fromkeys(rank.stack for rank in stuck if rank.stack):
         yield f"stack of rank {', '.join(str(rank.rank) for rank in stuck if rank.stack == stack)}:\n{stack}"
 
@@ -160,7 +160,7 @@ def equal(got: Any, expected: Any, what: str, rank: int | None = None, cause: Gi
 
 
 def that(condition: bool, headline: str, cause: Given = (), advice: str = "") -> None:
-    """A condition that has no better form; `headline` has got and expected."""
+    """Any other condition; `headline` has the got and the expected value."""
     if not condition:
         raise Finding(Diagnosis(headline, as_causes(cause), advice))
 
@@ -233,14 +233,14 @@ _READING = {"sample", "resume_sampling", "draw"}
 
 
 def _why_stuck_in(group: tuple[int, ...], trace: Trace, stuck: Sequence[RankTrace]) -> tuple[Cause, ...]:
-    """The same by where the members of the group are, whom alone they need."""
+    """The same, from the positions of the group's members only."""
     if len(group) == 1:
         return (ranks.GROUP_WAITS_WITHOUT_PEERS(),)
     return why_stuck(replace(trace, ranks=tuple(trace.ranks[rank] for rank in group)), stuck)
 
 
 def why_stuck(trace: Trace, stuck: Sequence[RankTrace]) -> tuple[Cause, ...]:
-    """What these ranks wait for, by where the others are."""
+    """The causes of a hang, from the positions of all ranks."""
     done = tuple(rank.rank for rank in trace.ranks if rank.outcome == "done")
     places = {rank.last.operation for rank in stuck if rank.last}
     kinds = {rank.last.kind for rank in stuck if rank.last}
@@ -269,7 +269,7 @@ def why_stuck(trace: Trace, stuck: Sequence[RankTrace]) -> tuple[Cause, ...]:
 
 
 def _message(culprit: RankTrace) -> str:
-    """The last line; of a traceback the one with which the error begins."""
+    """The last line of an error; of a traceback, the line with the exception."""
     lines = [line for line in culprit.error.strip().splitlines() if line.strip()]
     if culprit.outcome == "raised":
         stack = max((number for number, line in enumerate(lines) if line.startswith('  File "')), default=0)

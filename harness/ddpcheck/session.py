@@ -102,7 +102,7 @@ class Session:
 
     @property
     def _start_seconds(self) -> float:
-        """For how long ranks that are started under conditions may be in connect(): longer than they usually are."""
+        """The longest time in connect() for ranks that start under special conditions."""
         return max(LEAST_SECONDS, self.deadline, 4 * self._connecting)
 
     @property
@@ -219,7 +219,7 @@ class Session:
         trace = Trace(tuple(answers[rank] for rank in range(self.world_size)), self.deadline)
         self.jobs_run += 1
         if not trace.completed:
-            self._stop()  # what the ranks hold after a failure is anybody's guess
+            self._stop()  # the state of the ranks after a failure is unknown
             _judge_refusal(trace)
         self._go_on()
         return trace
@@ -349,7 +349,7 @@ class Session:
 
 
 def _judge_refusal(trace: Trace) -> None:
-    """Refused if the system refused a resource to a rank, whatever came of it on the others."""
+    """Raise Refused if the system refused a resource to any rank."""
     for rank in trace.ranks:
         if rank.refused:
             place = (

@@ -131,7 +131,6 @@ CHECKS: tuple[Check, ...] = checks_of(
     closing,
     mismatches,
 )
-"""In the order in which they run: those that cost ranks their lives come last, and before those that start
-them afresh in any case."""
+"""The modules in the order in which they run. Checks that kill or restart ranks come last."""
 
 __all__ = ["CHECKS"]

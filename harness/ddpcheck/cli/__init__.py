@@ -22,7 +22,7 @@ COMMANDS = {
     "list": "List adapters, causes, checks, capabilities, launchers or profiles, with a sentence each.",
     "grade": "Check a folder of submissions through one template, and write a table of points by family.",
     "faults": "Check deliberately wrong adapters, and show which check catches each, how soon, and with which cause.",
-    "replay": "Run a failing Job again, and show what every rank saw.",
+    "replay": "Run a failing Job again, and show the results of every rank.",
     "doctor": "Show which launchers, packages and adapters are ready here, and how to install the missing ones.",
     "suggest": "Try promises that an adapter does not make, and list those that it seems to keep.",
     "train": "Train a model with an implementation, on any number of ranks.",

@@ -114,7 +114,7 @@ def _launchers(out: Console) -> list[str]:
 
 
 def _adapters(out: Console, names: tuple[str, ...]) -> tuple[list[str], dict[str, list[str]], list[str]]:
-    """Those that can run, the checks that will be skipped by reason, and advice."""
+    """Show which adapters can run, which checks will be skipped and why, and advice."""
     _title(out, "adapters")
     ready, advice = [], []
     reasons: dict[str, list[str]] = {}

@@ -15,13 +15,13 @@ from ..verdict import Verdict
 from .verdict_output import show_briefly, show_failure
 
 _IN_FULL = 8
-"""Causes of one adapter that are shown at length; later ones get a line each: nobody reads on."""
+"""Causes of one adapter that are shown in full. Later causes get one line each."""
 _SAME = 5
-"""Checks that fail of a cause, each with a line of its own."""
+"""Checks with the same cause that get one line each."""
 
 
 class Failures:
-    """Told of each failure, with the files that were written for it. quiet: each cause is shown once."""
+    """Receives each failure with the files written for it. quiet: each cause is shown once."""
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self._console, self._quiet = console, quiet

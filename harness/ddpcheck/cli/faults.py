@@ -62,7 +62,7 @@ def command(
     json_file: Path | None,
     markdown_file: Path | None,
 ) -> None:
-    """Check adapters that are wrong on purpose, and show which check catches each, how soon, and what it says.
+    """Check deliberately wrong adapters, and show which check catches each, how soon, and with which cause.
 
     PATTERNS choose faults by family or by part of a name. Default: all. After Ctrl-C the results so far are written.
     """

@@ -116,7 +116,7 @@ def _table(found: Sequence[Grade]) -> Table:
 
 
 def as_csv(found: Sequence[Grade]) -> str:
-    """The table as CSV. A cell that a spreadsheet would take for a formula begins with an apostrophe."""
+    """The table as CSV. A cell that a spreadsheet would read as a formula begins with an apostrophe."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["submission", "points", *found[0].points, "seconds", "note", "hint"])

@@ -71,7 +71,7 @@ def _baseline(out: Console, suggesting: Suggesting) -> None:
 
 
 def _show(out: Console, suggestion: Suggestion, *, again: bool) -> None:
-    """again: its sentence has been shown."""
+    """Show one promise. again: its sentence was already shown."""
     name = escape(suggestion.candidate.text)
     if suggestion.holds:
         sentence = "" if again else f": {escape(suggestion.sentence)}"

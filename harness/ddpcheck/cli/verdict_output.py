@@ -35,16 +35,16 @@ _STYLES: dict[str, str] = {
 }
 _DETAIL_LINES = 24
 _OUTER, _INNER = 2, 6
-"""Lines of a stack that are shown: where it begins, and where it stands."""
+"""Lines of a stack that are shown: the outermost and the innermost."""
 _FRAME = re.compile(r'\s*File "')
 _OF_A_LIBRARY = re.compile(r"[/\\](lib[/\\]python3|site-packages)")
 """In the path of a frame's file."""
 
 _NAMED = 4
 _SYMPTOMS = 3
-"""Of one cause so many are told."""
+"""Symptoms that are shown for one cause."""
 _CAUSES = 6
-"""So many are listed: who mends the first looks at the others afterwards."""
+"""Causes that are listed; later ones are only counted."""
 
 
 def symbol(status: str) -> str:
@@ -52,7 +52,7 @@ def symbol(status: str) -> str:
 
 
 def show_failure(console: Console, verdict: Verdict, file: Path | None, script: Path | None = None) -> None:
-    """What went wrong, short enough to be read in ten seconds, and how to see it again."""
+    """Show one failure, short enough to read in ten seconds, with the command that repeats it."""
     title = f"{verdict.adapter}, {ranks(verdict.world_size)}: {verdict.check} ({verdict.family})"
     console.print(f"{symbol(verdict.status)} [bold]{escape(title)}[/]", soft_wrap=True)
     text = _short(verdict.diagnosis).text() if verdict.diagnosis else f"the check itself crashed:\n{verdict.reason}"
@@ -71,7 +71,7 @@ def show_failure(console: Console, verdict: Verdict, file: Path | None, script: 
 
 
 def _short(diagnosis: Diagnosis) -> Diagnosis:
-    """Without the middle of its stacks, which --json and --junit keep."""
+    """The diagnosis without the middle of its stacks; --json and --junit keep all."""
     return replace(diagnosis, details=tuple(map(_ends, diagnosis.details)))
 
 
@@ -94,7 +94,7 @@ def _gap(lines: Sequence[str]) -> Sequence[str]:
 
 
 def _last_own(lines: Sequence[str]) -> range:
-    """The lines of the innermost frames of a stack, two at most, that are no library's: who waits in one sees where from."""
+    """The lines of the innermost one or two frames outside libraries: they show which call waits."""
     begins = [place for place, line in enumerate(lines) if _FRAME.match(line)]
     own = [place for place in begins if not _OF_A_LIBRARY.search(lines[place])]
     if not own or own[-1] == begins[-1]:
@@ -162,7 +162,7 @@ def show_reasons(console: Console, verdicts: Iterable[Verdict]) -> None:
 
 
 def show_not_covered(console: Console, verdicts: Iterable[Verdict]) -> None:
-    """What checks that passed left out, since it is not promised, with the number of these checks."""
+    """Show the cases that passing checks left out for lack of a promise, with the number of these checks."""
     checks: dict[str, dict[str, None]] = {}
     for verdict in verdicts:
         for part in verdict.not_covered:
@@ -192,7 +192,7 @@ def show_observations(console: Console, verdicts: Iterable[Verdict]) -> None:
 
 
 def show_causes(console: Console, verdicts: Iterable[Verdict], failures: Path) -> None:
-    """What failed, cause by cause, the one on which others may rest in front, and how to see that one again."""
+    """Show failures grouped by cause, most fundamental first, and the command that repeats the first."""
     verdicts = list(verdicts)
     found = alike(verdicts)
     if not found:

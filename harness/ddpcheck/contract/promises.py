@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Determinism(IntEnum):
-    """How far equal inputs give equal bits; each rung includes those before it."""
+    """Where equal inputs give equal bits; each level includes the levels before it."""
 
     NONE = 0
     BETWEEN_RANKS = 1
@@ -32,7 +32,7 @@ class Determinism(IntEnum):
 
 
 class Traffic(IntEnum):
-    """How much is sent at most; each rung includes those before it."""
+    """Limits on the bytes sent; each level includes the levels before it."""
 
     ANY = 0
     ONCE = 1

@@ -1,4 +1,4 @@
-"""Collectives. Arguments and results are overwritten at once: they are the caller's from then on."""
+"""Runs collectives, and overwrites arguments and results at once: they belong to the caller."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def reduce_scatter(here: RankState, op: ops.ReduceScatter) -> Values:
 def _result(
     here: RankState, result: Any, argument: Array, given: Array, what: str, shape: tuple[int, ...] | None = None
 ) -> Values:
-    """The record of a collective: its result, and the argument afterwards, whose values were `given`."""
+    """The record of a collective: its result, and whether the argument still has the values `given`."""
     made = np.array(checked_array(result, given.shape if shape is None else shape, given.dtype, what))
     values = {
         "result": made,

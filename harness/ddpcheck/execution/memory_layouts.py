@@ -1,4 +1,4 @@
-"""Where arrays lie in memory (TensorSpec.layout)."""
+"""Memory layouts of arrays (TensorSpec.layout)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def taken_back(array: Array) -> Array:
 
 
 def _read_only(array: Array) -> Array:
-    """A view for others, of what its owner can write to."""
+    """A read-only view of an array that its owner can write to."""
     shown = array.view()
     shown.flags.writeable = False
     return shown

@@ -1,4 +1,4 @@
-"""Settings of a process: an implementation that is used leaves them as they were."""
+"""Settings of a process, which an implementation must not change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 GENERATORS = ("random", "numpy.random", "torch's generator")
-"""Settings that nobody but the program may move."""
+"""Settings that only the training program may change."""
 
 
 class ProcessSettings:
@@ -44,7 +44,7 @@ class ProcessSettings:
         self._signals = {number: signal.getsignal(number) for number in signal.valid_signals()}
 
     def changed(self, since: ProcessSettings) -> list[str]:
-        """The names of those that are others than `since`, in words."""
+        """Descriptions of the settings that differ from `since`."""
         before, now = since._values, self._values
         came = all(before[name] is None for name in now if name.startswith("torch"))  # an import in between
         found = [name for name in now if before[name] != now[name] and not (came and name.startswith("torch"))]
@@ -167,7 +167,7 @@ def _set_tracing(value: Any) -> None:
 
 
 def _umask() -> str:
-    """Without setting it, which other threads would see."""
+    """Read umask from /proc: setting it to read it would affect other threads."""
     with suppress(OSError):  # not Linux
         lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
         return next((line for line in lines if line.startswith("Umask")), "")

@@ -14,7 +14,7 @@ from .limited_command import Ended, Limits, run_limited
 from .points import Submission
 
 _MODULE = "submission.py"
-"""What the template imports: `from submission import Ring`, say."""
+"""The module that the template imports, as in `from submission import Ring`."""
 
 
 def check_submission(file: Path, template: Path, words: tuple[str, ...], limits: Limits) -> Submission:
@@ -47,7 +47,7 @@ def _note(ended: Ended, limits: Limits) -> str:
 
 
 def _last_line(log: Path, place: Path) -> str:
-    """What a submission without a verdict said last, without the name of its place."""
+    """The last output line of a submission without a verdict, without its folder's name."""
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - 4096))
         lines = file.read().decode("utf-8", "replace").replace(f"{place}/", "").split("\n")

@@ -1,4 +1,4 @@
-"""What operations work on: arrays, data sets and optimizers, as declarations and seeds."""
+"""Declarations of arrays, data sets and optimizers, from which operations make values by seed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VARIED: tuple[Layout, ...] = ("C", "strided", "F", "reversed", "offset", "column
 """The layouts of consecutive ranks whose arrays are varied."""
 
 LOUDER = 4096.0
-"""A power of two: of two ranks' gradients that are so many times apart a sum in float32 keeps both."""
+"""A power of two: a float32 sum keeps both of two gradients that differ by this factor."""
 
 
 @plain
@@ -45,14 +45,14 @@ class TensorSpec:
     step: int = 1
 
     def on(self, rank: int) -> Array:
-        """This rank's values, C-contiguous."""
+        """The values of rank `rank`, C-contiguous."""
         made = numbers(self.shape, self.dtype, self.values, key_of(self.seed, rank), self.spread)
         if self.step != 1:
             made *= made.dtype.type(self.step)
         return made[:1].repeat(self.shape[0], axis=0) if self.layout == "repeated" and self.shape else made
 
     def layout_on(self, rank: int) -> Layout:
-        """How this rank's array lies in memory; never mixed or varied."""
+        """The memory layout of this rank's array; never mixed or varied."""
         if self.layout == "varied":
             return VARIED[(self.seed + rank) % len(VARIED)]
         if self.layout == "mixed":

@@ -26,13 +26,13 @@ _RECV = socket.socket.recv  # as it was before short_reads.py: the harness's own
 
 
 class ChannelClosed(Exception):
-    """The other side is gone."""
+    """The other side has closed the connection."""
 
 
 class Channel:
     """One connection. Not thread-safe; reads and writes may be on different threads.
 
-    greeting: what the side that connected has said of itself.
+    greeting: the first message of the connecting side.
     """
 
     def __init__(self, connection: socket.socket, greeting: bytes = b"") -> None:

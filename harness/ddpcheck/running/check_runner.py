@@ -60,7 +60,7 @@ class Settings:
 
 
 def run_check(session: Session, check: Check, expected: Expectations | Mapping[str, str] | None = None) -> Verdict:
-    """Run one check and say what came of it. Only StartFailed comes through: it is no fault of the check."""
+    """Run one check and return its Verdict. Only StartFailed is raised: it is not a failure of the check."""
     if not isinstance(expected, Expectations):
         expected = Expectations(expected or {}, (*installed_checks(), check))
     began, jobs = time.monotonic(), session.jobs_run
@@ -111,7 +111,7 @@ def run_check(session: Session, check: Check, expected: Expectations | Mapping[s
 
 
 def _not_covered(session: Session) -> tuple[str, ...]:
-    """What a check left out that has passed: for want of a promise, or at this level."""
+    """The cases that a passing check left out, for lack of a promise or because of the level."""
     promised, asked = session.adapter.capabilities, session.asked
     features = beyond(promised, session.level) if "model_features" in asked else ()
     return (*left_out(promised, asked), *sorted(f"{name} models, at level {session.level}" for name in features))

@@ -1,8 +1,9 @@
-"""Failures of one run that seem to have one cause, and which cause to look at first.
+"""Groups the failures of a run by cause, and chooses the cause to look at first.
 
-One mistake fails many checks, at every world size, with other numbers each time. Groups are made by the id of the likeliest
-cause. Those that another group's cause implies (implied_causes.py) are its symptoms. What is left are the fewest causes that
-explain all failures; the first is the one on which the others may rest: collectives before gradients, gradients before training.
+One mistake fails many checks, at every world size, with other numbers each time. Failures are grouped by the id of their
+likeliest cause. A group whose cause another group's cause implies (implied_causes.py) is a symptom of that group. The remaining
+groups are the fewest causes that explain all failures. The most fundamental is first: collectives before gradients, gradients
+before training.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ _FOUNDATIONS = (
     "randomness",
     "trainer",
 )
-"""Families, each before those that rest on it; others come last."""
+"""Families in order of dependence: each before the families that depend on it. Others come last."""
 _ON_COLLECTIVES = frozenset({"sampler", "metrics", "scores", "randomness"})
-"""Families that rest on no replica."""
+"""Families that do not depend on replicas."""
 _MANY = 4
-"""A cause with fewer than one in so many of the checks that the commonest has explains little of the run."""
+"""A cause with fewer than 1/n of the checks of the most common cause explains little of the run."""
 
 
 @dataclass(frozen=True)
 class Alike:
     """Verdicts of one adapter that seem to have one cause, in the order of the run; the first is the simplest.
 
-    symptoms: failures that this cause implies, by what they tell.
+    symptoms: failures that this cause implies, grouped by their own causes.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -98,11 +99,11 @@ def said(verdict: Verdict) -> str:
 
 
 Identity = tuple[str, ...]
-"""What failures of one cause share: the id of the likeliest, and of an exception its type and its place."""
+"""The key of a group: the id of the likeliest cause; for an exception, its type and line too."""
 
 
 def known_by(verdict: Verdict) -> Identity:
-    """What failures of the same cause share; empty if no cause is known."""
+    """The key that failures of the same cause share; empty if no cause is known."""
     cause = verdict.diagnosis.cause if verdict.diagnosis is not None else None
     if cause is None:
         return ()
@@ -110,11 +111,11 @@ def known_by(verdict: Verdict) -> Identity:
 
 
 _BY_PARAMETERS = {ranks.RANK_RAISED.id, ranks.RESULT_VIOLATES_CONTRACT.id, ranks.UNCAUGHT_COMPILED_ERROR.id}
-"""Two of these are one mistake only if their parameters agree, too."""
+"""Causes that are the same mistake only if their parameters agree."""
 
 
 def alike(verdicts: Iterable[Verdict]) -> list[Alike]:
-    """The failures among them, grouped, symptoms under their causes, the one to look at first in front."""
+    """The failures, grouped by cause, with symptoms under their causes; the most fundamental cause is first."""
     failed = [verdict for verdict in verdicts if not verdict.ok]
     shared = [_sharing_a_cause(verdict, failed) for verdict in failed]
     found = _with_symptoms([_under_its_condition(group) for group in _by_identity(shared)])
@@ -133,7 +134,7 @@ def _by_identity(verdicts: Iterable[Verdict]) -> list[Alike]:
 
 
 def _sharing_a_cause(verdict: Verdict, failed: Sequence[Verdict]) -> Verdict:
-    """The verdict, told by the one of its possible causes that explains other failures of the run, too."""
+    """The verdict, led by its possible cause that also explains other failures of the run."""
     if verdict.diagnosis is None:
         return verdict
     if slip := next((cause for cause in verdict.diagnosis.causes if _is_a_slip(cause)), None):
@@ -160,7 +161,7 @@ _SLIPS = frozenset(
 
 
 def _under_its_condition(group: Alike) -> Alike:
-    """The group, told by the condition that all of its failures name, if their cause only says what a value looks like."""
+    """The group, led by the condition that all its failures name, if their cause only describes the wrong value."""
     known = known_by(group.first)
     if not known or known[0] not in LOOKS:
         return group
@@ -175,7 +176,7 @@ def _causes(verdict: Verdict) -> tuple[Cause, ...]:
 
 
 def _told_by(verdict: Verdict, cause: Cause, certainty: Certainty | None = None) -> Verdict:
-    """The verdict with this one of its causes in front."""
+    """The verdict with this cause first."""
     if verdict.diagnosis is None:
         return verdict
     others = tuple(each for each in verdict.diagnosis.causes if each != cause)
@@ -185,7 +186,7 @@ def _told_by(verdict: Verdict, cause: Cause, certainty: Certainty | None = None)
 
 
 def _with_symptoms(groups: Sequence[Alike]) -> list[Alike]:
-    """The groups that no other explains, each with those that it does, if several could: the one that explains most."""
+    """The groups that no other group explains, each with the groups that it explains."""
     parents = {place: _explaining(groups, place) for place in range(len(groups))}
     roots = [place for place, found in parents.items() if not found]
     under: dict[int, list[Alike]] = {place: [] for place in roots}
@@ -240,7 +241,7 @@ def implies(cause: Verdict, symptom: Verdict) -> bool:
 
 
 def _rests_on(family: str, other: str) -> bool:
-    """Whether what goes wrong in the other family may show in this one."""
+    """Whether a failure in the other family may show in this one."""
     if family == other or family not in _FOUNDATIONS or other not in _FOUNDATIONS:
         return family == other
     if family in _ON_COLLECTIVES and other not in ("ranks", "collectives"):
@@ -249,7 +250,7 @@ def _rests_on(family: str, other: str) -> bool:
 
 
 def _tells_little(verdict: Verdict) -> bool:
-    """Whether it says only that something was wrong before, guesses, or knows no cause."""
+    """Whether the failure has no cause, only a guess, or a cause that blames an earlier operation."""
     if verdict.diagnosis is None or verdict.status == "hung":
         return False
     identity = known_by(verdict)
@@ -257,7 +258,7 @@ def _tells_little(verdict: Verdict) -> bool:
 
 
 def _is_a_guess(verdict: Verdict) -> bool:
-    """Whether its cause is one of several that the values allow, or is not known."""
+    """Whether the cause is only possible, or not known."""
     cause = verdict.diagnosis.cause if verdict.diagnosis is not None else None
     return cause is None or cause.certainty == "possible"
 

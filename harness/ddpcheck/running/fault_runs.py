@@ -1,4 +1,4 @@
-"""Do the checks catch faults? Adapters that are wrong on purpose, each against the checks that must catch it.
+"""Runs faults, which are deliberately wrong adapters, against the checks that must catch them.
 
 Distributions offer such adapters under the entry point group `ddpcheck.faults`: a function that returns KnownFaults, one
 named `faults` for those that must be caught, one named `unusual` for correct ones that must not.
@@ -83,7 +83,7 @@ def tells(diagnosis: Diagnosis, cause: str) -> bool:
 
 
 def installed_faults(name: str = "faults") -> tuple[KnownFault, ...]:
-    """What installed distributions offer under this name, in their order. ValueError if there is nothing."""
+    """The faults that installed distributions offer under this name, in order. ValueError if there are none."""
     found = [fault for entry in entry_points(group=GROUP, name=name) for fault in entry.load()()]
     if not found:
         raise ValueError(f"no faults are installed (entry point {name!r} of {GROUP!r}); install ddpcheck with pip")

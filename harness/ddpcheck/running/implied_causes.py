@@ -34,7 +34,7 @@ CONSEQUENCES = _ids(
     values.SCALED_UPDATE,
     gradients.STATE_LEFT_BEHIND,
 )
-"""They say that something went wrong before, and not what: any cause of an earlier family, or of the same, implies them."""
+"""Causes that only blame an earlier operation: any cause of an earlier family, or of the same, implies them."""
 
 CONDITIONS = _ids(programs.UNTIL_FROZEN, programs.COUNT_CUT_BY_LOADING)
 """They say when something goes wrong: if all failures of a cause name one, others would have failed without it."""
@@ -135,11 +135,11 @@ IMPLIES: dict[str, frozenset[str]] = {
     operations.EVALUATION_COMMUNICATES.id: _ids(ranks.RANK_RAISED),
     gradients.SHOULD_NOT_MOVE.id: _ids(gradients.MOVED_WITHOUT_GRADIENT, ranks.RESULT_VIOLATES_CONTRACT),
 }
-"""What else goes wrong where this is the cause, by the cause's id."""
+"""The causes that each cause implies, by id."""
 
 
 def implied_by(cause: str) -> frozenset[str]:
-    """All that a cause implies, one step after another, but for the consequences of any."""
+    """All causes that a cause implies, directly or indirectly."""
     found: set[str] = set()
     open_ends: Iterable[str] = (cause,)
     while new := {each for one in open_ends for each in IMPLIES.get(one, ())} - found:

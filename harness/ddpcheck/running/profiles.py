@@ -1,4 +1,4 @@
-"""How hard to look: a profile is a number of drawn Jobs per check, and the world sizes to run at."""
+"""Profiles: the number of drawn Jobs per check, and the world sizes."""
 
 from __future__ import annotations
 

@@ -231,7 +231,7 @@ def _bits(text: Text, op: AllReduce, position: int) -> None:
 
 
 def _moved(what: str, want: str) -> list[str]:
-    """Nothing is computed: even the sign of zero stays."""
+    """Expected values that are moved, not computed: even the sign of zero stays."""
     return [f'expect("{what}", got, {want}, bits=True)']
 
 

@@ -54,7 +54,7 @@ def held():
     return found
 '''
 _GRAIN = 32_000
-"""Bytes from each call that are no chance."""
+"""The smallest growth in bytes per call that counts as a leak."""
 
 
 def rounds(text: Text, position: int, op: Rounds, write: Write) -> None:

@@ -254,7 +254,7 @@ def _exact(session: Session, reduction: Reduction) -> None:
 
 
 def _whole_chunks(world_size: int, dtype: str, reduction: Reduction) -> Job:
-    """What fills chunks of 4 KiB and of 64 KiB to the last byte, and one element less and more."""
+    """Sizes that fill chunks of 4 KiB and of 64 KiB exactly, and one element less and more."""
     sizes = [size + more for size in (1024, 16384) for more in (-1, 0, 1)]
     made = (exact_tensor((size,), dtype, reduction, world_size, size) for size in sizes)
     return Job(world_size, tuple(AllReduce(tensor, reduction) for tensor in made))

@@ -1,4 +1,4 @@
-"""All-reduce into the argument itself: what training engines call on their buckets."""
+"""All-reduce in place, which training engines call on their buckets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""More calls in a row than small counters count, all with one array: each has its own result."""
+"""More consecutive calls than small counters can count, all with one array: each has its own result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that no buffer holds: a collective in which every rank sends before any receives ends only while buffers do."""
+"""Messages larger than any buffer: a collective in which every rank sends before any receives then hangs."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ STRAGGLES = (4.0, 12.0)
 NAP = 0.5
 """Seconds at a time: a rank that sleeps longer than the deadline would be taken for one that hangs."""
 VERY_LATE = 1.2
-"""Longer than a second, which nobody may take for an end."""
+"""Longer than a second: a late rank must not count as ended."""
 
 
 @law("collectives", needs.collectives.operations("broadcast"), level=Level.BASIC)
@@ -294,7 +294,7 @@ _MISSING = {
     each.id
     for each in (values.ZERO, values.FLUSHED_TO_ZERO, values.NOT_REDUCED, values.PART_NOT_REDUCED, causes.RANK_LEFT_OUT)
 }
-"""Causes of which a rank that was not waited for is the likelier one."""
+"""Causes for which an unawaited rank is the likelier explanation."""
 
 
 def _late_to(job: Job, position: int) -> Sleep | None:

@@ -1,4 +1,4 @@
-"""Which mistake gives a wrong mean: hypotheses about aggregated metrics, likeliest first."""
+"""Hypotheses about a wrong mean of metrics, likeliest first."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ddpcheck.job import Aggregate
 HALF = 65504.0
 """The largest number that half precision has."""
 _DECIMALS = 10
-"""Fewer than these are what people show."""
+"""Numbers of decimals that people display are smaller than this."""
 
 
 def mean_causes(made: Aggregate, got: float | None, rank: int, before: Sequence[Aggregate]) -> Iterator[Cause]:
-    """What would give this number if something specific had gone wrong, likeliest first."""
+    """Causes with the number that each would give, likeliest first."""
     world, values = len(made.values), made.values
     pairs = list(zip(values, made.counts, strict=True))
     present = [value for value, count in pairs if count]
@@ -156,7 +156,7 @@ def _summed_again(calls: Sequence[Aggregate]) -> float:
 
 
 def _missing(pairs: Sequence[tuple[float, int]], got: float) -> int | None:
-    """The rank without which this is the mean, if there is one."""
+    """The rank that is missing from this mean, if there is one."""
     there = [rank for rank, (_, count) in enumerate(pairs) if count]
     for rank in (
         there if len(there) > 2 else ()

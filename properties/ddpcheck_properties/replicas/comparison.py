@@ -280,7 +280,7 @@ def _compare_one(
 
 
 def when(job: Job, position: int) -> str:
-    """Where in the training an operation stands, in a reader's words."""
+    """The place of an operation in the training, for messages."""
     until = list(of_two_replicas(job.operations[: position + 1]))
     here, _ = until[-1]
     done = [operation for replica, operation in until if replica == here]

@@ -1,5 +1,6 @@
-"""Windows of more micro-batches than a byte counts: their gradient is so many times that of one, to the last bit. And more steps
-than a byte counts: each moves the parameters as the first did.
+"""Windows of more micro-batches than a byte can count, whose gradient is exactly that many times the first one's.
+
+And more steps than a byte can count: each moves the parameters like the first.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def sent_as(
     return CollectiveEffect(text, sent=lambda call: call.changed(array=np.asarray(array(call))), got=got)
 
 
-# ----------------------------------------------------------------------------------------- dtypes, and what they hold
+# ----------------------------------------------------------------------------------------- dtypes and their ranges
 
 
 def through(*dtypes: str) -> CollectiveEffect:
