@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402  # it needs torch, see importorskip
 
 from ddpcheck.audit.mirror import group  # noqa: E402
+from ddpcheck.audit.mirror.batches import recorded_key  # noqa: E402
 from ddpcheck.audit.mirror.large_batch import Misfit, put_together  # noqa: E402
 from ddpcheck.audit.recorder import losses  # noqa: E402
 from ddpcheck.audit.recorder.tensors import SAMPLED, digest, nudged, sample  # noqa: E402
@@ -137,3 +138,19 @@ def test_nudged_values_differ_in_the_last_place_and_flags_stay() -> None:
     assert (moved - values).abs().max() <= torch.finfo(torch.float32).eps * 4
     assert nudged(torch.arange(3)).tolist() == [0, 1, 2]
     assert moved.is_contiguous()
+
+
+@pytest.mark.parametrize(
+    ("used", "key", "size", "wanted"),
+    [
+        (["a#1"], "a#1", 8, "a#1"),  # the same loader
+        (["b#1"], "b#1", 8, "a#1"),  # made anew at another line, first to be used
+        (["b#1", "c#1"], "c#1", 20, "a#2"),
+        (["b#1"], "b#1", 9, "b#1"),  # another data set
+        (["b#1", "c#1", "d#1"], "d#1", 8, "d#1"),
+    ],
+)
+def test_loaders_made_anew_are_found_by_their_order(used: list[str], key: str, size: int, wanted: str) -> None:
+    made = [{"kind": "loader", "key": "a#1", "size": 8}, {"kind": "loader", "key": "a#2", "size": 20}]
+    gone_through = [{"kind": "epoch", "key": each} for each in ("a#1", "a#2", "a#2")]
+    assert recorded_key([*made, *gone_through], used, key, size) == wanted

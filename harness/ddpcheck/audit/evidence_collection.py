@@ -20,7 +20,8 @@ def conduct(request: Request, keep: Path | None = None, told: Callable[[str], No
         real = engine.read(real_run(request, folder))
         if not request.steps or not _stepped(real) or _sharded(real):
             return engine.evidence_of(request, folder, real, _again(request, folder, told))
-        told(f"{request.name} as one process, {len(mirrors_of(request, folder))} mirror runs")
+        runs, most = len(mirrors_of(request, folder)), request.ranks * _peak_memory(real) / 2**30
+        told(f"{request.name} as one process, {runs} mirror runs, each with at most {most:.1f} GiB of memory")
         mirrors = _all_mirrors(request, folder)
         if _wants_turns(request, real, mirrors[0]):
             told(f"{request.name} as one process again, with the ranks' batches in turn")
@@ -45,6 +46,13 @@ def _all_mirrors(request: Request, folder: Path) -> tuple[Ended, ...]:
 
 def _stepped(run: Ended) -> bool:
     return all(any(event["kind"] == "step" for event in events) for events in run.processes)
+
+
+def _peak_memory(run: Ended) -> int:
+    """Bytes of the largest rank: one process with the batches of N ranks holds at most N times as many."""
+    return max(
+        (event.get("memory", 0) for events in run.processes for event in events if event["kind"] == "end"), default=0
+    )
 
 
 def _sharded(run: Ended) -> bool:

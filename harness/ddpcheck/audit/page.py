@@ -102,6 +102,9 @@ def scope(evidence: Evidence) -> Iterator[str]:
         run.end(rank).get("bytes", 0) for run in (real, *evidence.mirrors.values()) for rank in range(len(run.events))
     )
     mirrored = ", ".join(f"{name} {run.seconds:.1f} s" for name, run in evidence.mirrors.items())
+    memory = max((real.end(rank).get("memory", 0) for rank in range(len(real.events))), default=0)
+    if memory:
+        yield f"memory: {memory / 2**30:.1f} GiB on a rank, at most {evidence.ranks} times that in a mirror run"
     yield f"time: {real.seconds:.1f} s on {evidence.ranks} ranks; mirrors {mirrored or 'not run'}; record {size / 2**20:.1f} MiB"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -24,6 +25,12 @@ VARIABLE = "DDPCHECK_AUDIT"
 AFTER_CUT = 2
 _AHEAD = 4
 _WAIT_FOR_OTHERS = 20.0
+
+
+def _peak_memory() -> int:
+    """Bytes that this process held at most: Linux counts in KiB, macOS in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 @dataclass(frozen=True)
@@ -147,7 +154,7 @@ class Run:
         """End this process, at once and without the interpreter's own end, in which Gloo may hang."""
         if not self._end:
             self._end = True
-            self.note("end", why=why, step=self.step, bytes=self.journal.written, **fields)
+            self.note("end", why=why, step=self.step, bytes=self.journal.written, memory=_peak_memory(), **fields)
         sys.stdout.flush()
         sys.stderr.flush()
         if not self.mirrors and status == 0 and self._wait_for_others():

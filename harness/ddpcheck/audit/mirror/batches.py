@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..journal import Event
@@ -20,7 +20,7 @@ class MirroredBatches:
     """The iterator of a DataLoader, in a mirror run."""
 
     def __init__(self, run: Run, loader: Loader, original: Any) -> None:
-        self._run, self._loader, self._original = run, loader, original
+        self._run, self._key, self._original = run, _recorded_key(run, loader, original), original
         self._pass = loader.passes
         self._given = 0
         self._turn = 0
@@ -34,9 +34,9 @@ class MirroredBatches:
 
     def __next__(self) -> Any:
         run = self._run
-        found = _at(run, self._loader.key, self._pass, self._given)
+        found = _at(run, self._key, self._pass, self._given)
         if not found:
-            if _ended(run, self._loader.key, self._pass):
+            if _ended(run, self._key, self._pass):
                 raise StopIteration
             run.leave("record ends")
         if run.settings.in_turn and any(event["grad"] for _, event in found):
@@ -46,6 +46,33 @@ class MirroredBatches:
         else:
             self._given += 1
         return _together(run, found, self._original)
+
+
+_first_uses: dict[int, list[str]] = {}
+"""By the identity of a run: the keys of its loaders, in the order in which they were first gone through."""
+
+
+def _recorded_key(run: Run, loader: Loader, original: Any) -> str:
+    used = _first_uses.setdefault(id(run), [])
+    if loader.key not in used:
+        used.append(loader.key)
+    size = len(original.dataset) if hasattr(original.dataset, "__len__") else None
+    return recorded_key(sources(run)[0].events, used, loader.key, size)
+
+
+def recorded_key(events: Sequence[Event], used: Sequence[str], key: str, size: int | None) -> str:
+    """The loader of the real run in whose place the mirror's loader `key` is.
+
+    used: the mirror's loaders in the order of first use. size: samples of the loader's data set. Lightning makes loaders anew
+    where there are several ranks, and takes the script's own where there is one: the order of first use then tells which is
+    which, if the data sets have as many samples.
+    """
+    recorded = list(dict.fromkeys(event["key"] for event in events if event["kind"] == "epoch"))
+    place = used.index(key)
+    if key in recorded or place >= len(recorded) or size is None:
+        return key
+    made = next((each for each in events if each["kind"] == "loader" and each["key"] == recorded[place]), {})
+    return str(recorded[place]) if made.get("size") == size else key
 
 
 def marked_batch(run: Run, number: int) -> Any:
