@@ -1,4 +1,4 @@
-"""Many gates on something of which it is known whether it is slower: one line of JSON for each, and the table of all."""
+"""Many gates on code whose slow-down is known: one line of JSON for each, and a table of all."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Trial:
 
     @property
     def which(self) -> tuple[str, float, int]:
-        """What tells it from all others."""
+        """The key of this gate: no other has the same."""
         return self.benchmark, self.slower, self.seed
 
     def append_to(self, file: Path) -> None:
@@ -53,7 +53,7 @@ def trials_in(file: Path) -> list[Trial]:
 
 
 def share(trials: Sequence[Trial], *verdicts: str) -> float:
-    """How many of those that were measured ended so."""
+    """The number of measured gates with this verdict."""
     measured = [trial.verdict for trial in trials if trial.verdict != NOT_MEASURED]
     return sum(verdict in verdicts for verdict in measured) / max(1, len(measured))
 
@@ -87,10 +87,10 @@ def _lines(rows: dict[tuple[str, float], list[Trial]]) -> Iterator[str]:
         yield f"Not measured: {len(missing)}, of which the last: {missing[-1].reason}"
 
 
-def clopper_pearson(hits: int, of: int, alpha: float = 0.05) -> tuple[float, float]:
-    """The exact two-sided interval of a share, by bisection on the binomial distribution."""
-    low = 0.0 if not hits else _where(lambda share: 1 - _at_most(hits - 1, of, share) >= alpha / 2)
-    high = 1.0 if hits == of else _where(lambda share: _at_most(hits, of, share) <= alpha / 2)
+def clopper_pearson(hits: int, of: int) -> tuple[float, float]:
+    """The exact two-sided 95 % interval of a share, by bisection on the binomial distribution."""
+    low = 0.0 if not hits else _where(lambda share: 1 - _at_most(hits - 1, of, share) >= 0.025)
+    high = 1.0 if hits == of else _where(lambda share: _at_most(hits, of, share) <= 0.025)
     return low, high
 
 

@@ -49,7 +49,7 @@ CHANGES: list[tuple[str, Callable[[], object]]] = [
     ("sys.stdout, or sys.stderr", lambda: setattr(sys, "stdout", sys.stderr)),
     ("the hook for uncaught exceptions", lambda: setattr(sys, "excepthook", print)),
     ("the timer of alarms", lambda: signal.setitimer(signal.ITIMER_REAL, 3600)),
-    ("the interval of the interpreter's switches", lambda: sys.setswitchinterval(0.5)),
+    ("the interpreter's thread switch interval", lambda: sys.setswitchinterval(0.5)),
 ]
 
 
@@ -84,5 +84,5 @@ def smallest_numbers_taken_for_zero() -> Iterator[None]:
 def test_numbers_that_a_library_takes_for_zero_are_seen() -> None:
     before = ProcessSettings()
     with smallest_numbers_taken_for_zero():
-        assert ProcessSettings().changed(before) == ["the smallest numbers, which are taken for 0"]
+        assert ProcessSettings().changed(before) == ["the flushing of subnormal numbers to 0"]
     assert ProcessSettings().changed(before) == []

@@ -191,7 +191,7 @@ def test_a_rank_that_ends_its_program_is_told_with_the_place() -> None:
         ("world_of_one", "launched as 2 ranks, but the implementation sees a world of 1"),
         ("raising", "rank 1: RuntimeError: no network card"),
         ("exiting", "rank 1 exited with status 3 in connect()"),
-        ("hanging", "rank 1 did not come out of connect()"),
+        ("hanging", "rank 1 did not return from connect()"),
     ],
 )
 def test_ranks_that_do_not_start_say_why(attribute: str, says: str) -> None:

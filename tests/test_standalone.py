@@ -191,7 +191,7 @@ EVERYTHING = Job(
         AllGather(TensorSpec((0, 2)), (0, 1)),
         ReduceScatter(TensorSpec((400,), values="real")),
         AllReduce(TensorSpec((2,)), group=(1,)),
-        AllReduce(TensorSpec((2, 3), layout="mixed"), "max"),
+        *(AllReduce(TensorSpec((2, 3), layout=layout, seed=1), "max") for layout in ("mixed", "varied")),
         *(AllReduce(TensorSpec((2, 3), layout="shared"), each) for each in ("max", "sum")),
         Broadcast(TensorSpec((2, 3), layout="shared"), 1),
         SendRecv(TensorSpec((3,), "int32"), ((0, 1), (1, 0))),

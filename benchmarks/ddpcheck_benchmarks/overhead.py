@@ -1,4 +1,4 @@
-"""Does the harness slow down what it times? The same step and the same all-reduce, timed by it and by hand, in turns.
+"""Overhead of the harness: the same step and the same all-reduce, timed by the harness and by hand, in turns.
 
     torchrun --nproc-per-node 2 -m ddpcheck_benchmarks.overhead step
     mpiexec -n 2 python -m ddpcheck_benchmarks.overhead all-reduce

@@ -10,6 +10,7 @@ from .collectives import (
     arguments,
     call_forms,
     contents,
+    differing_layouts,
     groups,
     handles,
     in_place,
@@ -20,6 +21,7 @@ from .collectives import (
     same_array,
     small_buffers,
     transfers,
+    very_large_arrays,
 )
 from .lifecycle import after_death, closing, failing_ranks, launching, layout_of_hosts, mismatches, refusals, rendezvous
 from .metrics import means, scores
@@ -101,7 +103,9 @@ CHECKS: tuple[Check, ...] = checks_of(
     many_calls,
     large_arrays,
     small_buffers,
+    very_large_arrays,
     contents,
+    differing_layouts,
     in_place,
     shards,
     orders,
@@ -127,7 +131,6 @@ CHECKS: tuple[Check, ...] = checks_of(
     closing,
     mismatches,
 )
-"""In the order in which they run: those that cost ranks their lives come last, and before those that start
-them afresh in any case."""
+"""The modules in the order in which they run. Checks that kill or restart ranks come last."""
 
 __all__ = ["CHECKS"]

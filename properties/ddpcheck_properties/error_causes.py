@@ -1,4 +1,4 @@
-"""Why a Job may have ended early on some rank, judged by the operations that ranks were asked to do."""
+"""Causes of a Job that ended early on some rank, from the operations of the Job."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ddpcheck.job import (
     Backward,
     Broadcast,
     Job,
+    Layout,
     Operation,
     Predict,
     ReduceScatter,
@@ -28,7 +29,7 @@ from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Finding
 
 _OF_ANY_TRACE = {kind.id for kind in vars(ranks).values() if isinstance(kind, Kind)}
-"""Causes that are told by where ranks stand, whatever check looks at it."""
+"""Causes that follow from the positions of the ranks, in any check."""
 _OF_A_TENSOR = (AllReduce, Broadcast, AllGather, ReduceScatter)
 _TOGETHER = ("backward", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "barrier", "wait")
 
@@ -38,6 +39,8 @@ _OF_A_MESSAGE = re.compile(
     r"(?i)trunca|size|shape|bytes|length|frame|header|message|expected|match|unpack|broadcast together|too (large|small)"
 )
 """Words of an error about another message than the expected one."""
+_OF_TORCH = re.compile(r"gradient which is undefined, but still allreduced by DDP reducer")
+"""Words by which torch says that its DistributedDataParallel is at fault."""
 _OF_TIME = re.compile(r"(?<!run)time")
 """Words of an error about a time limit, in lower case; every RuntimeError has the word in its name."""
 
@@ -86,13 +89,17 @@ def _causes(culprit: RankTrace, job: Job, trace: Trace) -> Iterator[tuple[Cause,
     """Its causes, the likeliest first; causes told together are alternatives."""
     operation, before = _failed_in(culprit, job), job.operations[: _position(culprit)]
     raised = culprit.outcome == "raised"
+    if raised and _OF_TORCH.search(culprit.error):
+        yield (causes.UNDEFINED_IN_TORCH(),)
     if culprit.outcome == "invalid":
         yield from _why_invalid(culprit, job)
     if isinstance(operation, Broadcast) and operation.group and _OF_A_ROOT.search(culprit.error):
         yield (causes.ROOT_NOT_FOUND(root=operation.root, group=operation.group),)
     if isinstance(operation, SendRecv) and raised:
         yield from _why_no_message(culprit, job)
-    if _is_mixed(operation) and not any(map(_is_mixed, before)):  # else one went well
+    if _has_layout(operation, "varied") or (
+        _has_layout(operation, "mixed") and not any(_has_layout(each, "mixed") for each in before)  # else one went well
+    ):
         yield (collectives.LAYOUTS_DIFFER(),)
     if _is_empty(operation) and raised:
         yield (causes.EMPTY_ARRAY(), *_or_its_dtype(culprit, job))
@@ -188,7 +195,7 @@ def _window_thrown_away(operations: Sequence[Operation]) -> tuple[int, int] | No
 
 
 def _or_its_dtype(culprit: RankTrace, job: Job) -> tuple[Cause, ...]:
-    """What may be at fault instead of a shape: a dtype that none of the operations before has had, while others have."""
+    """Another explanation than the shape: a dtype that no earlier operation had."""
     operation = _made(culprit, job)
     before = [each.tensor.dtype for each in job.operations[: _position(culprit)] if isinstance(each, _OF_A_TENSOR)]
     if not isinstance(operation, _OF_A_TENSOR) or not before or operation.tensor.dtype in before:
@@ -196,8 +203,8 @@ def _or_its_dtype(culprit: RankTrace, job: Job) -> tuple[Cause, ...]:
     return (causes.NEW_DTYPE(dtype=operation.tensor.dtype),)
 
 
-def _is_mixed(operation: Operation) -> bool:
-    return isinstance(operation, _OF_A_TENSOR) and operation.tensor.layout == "mixed"
+def _has_layout(operation: Operation, layout: Layout) -> bool:
+    return isinstance(operation, _OF_A_TENSOR) and operation.tensor.layout == layout
 
 
 def _is_empty(operation: Operation) -> bool:

@@ -1,5 +1,6 @@
-"""What using an implementation must leave as it was: the settings of the process, which belong to the program, and what it
-holds, or a long run comes to its end for want of memory, threads or descriptors.
+"""Process state that an implementation must not change: settings, which belong to the program, and resources.
+
+A long run fails if every call leaves memory, threads or descriptors behind.
 """
 
 from __future__ import annotations

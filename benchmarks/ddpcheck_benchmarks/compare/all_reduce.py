@@ -121,7 +121,7 @@ def _mpi(text: str) -> tuple[str, list[str]]:
 
 
 def _add_best(times: Times, name: str, names: Sequence[str]) -> None:
-    """At each size the one of them that is fastest."""
+    """The fastest of them at each size."""
     if len(names) > 1:
         sizes = times[names[0]]
         times[name] = {size: min((times[one][size] for one in names), key=statistics.median) for size in sizes}

@@ -117,7 +117,7 @@ def of_mpi(tuned: bool = False) -> Compared:
 
 
 def of_memory(communicator: Collectives, rank: int, world: int) -> Compared:
-    """No all-reduce, but what memory allows: each rank reads and writes its part of every rank's array.
+    """The memory bandwidth limit, not an all-reduce: each rank reads and writes its part of every rank's array.
 
     That is the least that ranks who reduce in place must touch: all that was given is read once, and all results are written.
     """

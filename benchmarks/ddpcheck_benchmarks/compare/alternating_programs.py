@@ -1,4 +1,4 @@
-"""Programs whose ranks are there all the time and take turns: a burst of calls each, while all others wait in a read.
+"""Programs whose ranks stay alive and take turns: each makes a burst of calls, while all others wait in a read.
 
 Each has processes of its own, and as much has come between its turns as between those of any other.
 """
@@ -101,7 +101,7 @@ def take_part(name: str, compared: Compared, rank: int, world_size: int, address
 
 
 def calls(size: int, warm: int) -> int:
-    """So many are timed on arrays of `size` bytes, after `warm` ones, which took _WARM_SECONDS."""
+    """The number of timed calls on arrays of `size` bytes, after `warm` calls that took _WARM_SECONDS."""
     return min(warm, _MOST, max(_FEWEST, _BURST_BYTES // size))
 
 

@@ -1,4 +1,4 @@
-"""The regression gate: is this tree slower than that one? `ddpcheck gate ADAPTER --base REV` (command.py)
+"""The regression gate: is head slower than base? `ddpcheck gate ADAPTER --base REV` (command.py)
 
 run           both trees checked out (trees.py), and the environments that their ranks live in (side.py)
 stages        the order of measurements, and when they are enough:

@@ -1,4 +1,4 @@
-"""A gate from its beginning: both trees checked out, made ready, and measured; nothing of them is left."""
+"""A complete gate: check out both trees, prepare and measure them, and remove them."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def _try(record: Record, pairing: Pairing) -> None:
 
 
 def _stage(record: Record, pairing: Pairing, benchmarks: Sequence[Benchmark], progress: Progress) -> list[Benchmark]:
-    """Launch until each benchmark is decided, or the last look is past. Those that failed."""
+    """Launch until each benchmark is decided, or the last look is over. Returns the benchmarks that failed."""
 
     def outcome(benchmark: Benchmark) -> str:
         made = looks(_values(record, "measurement", benchmark), record.design)
@@ -100,7 +100,7 @@ def _stage(record: Record, pairing: Pairing, benchmarks: Sequence[Benchmark], pr
 
 
 def _confirmed(record: Record, pairing: Pairing, suspects: Sequence[Benchmark], progress: Progress) -> list[Benchmark]:
-    """Those of the suspects that fail again in fresh launches, in which each takes part until it does."""
+    """The suspects that fail again in fresh launches; each takes part until it does."""
 
     def fails(suspect: Benchmark) -> bool:
         return confirm(_values(record, "confirmation", suspect), record.design).outcome == "fail"
@@ -118,7 +118,7 @@ def _control(
     progress: Progress,
     deadline: float,
 ) -> None:
-    """Head against a second checkout of itself: those that failed first, until both directions are clear."""
+    """The control: head against a second checkout of itself, for the failed benchmarks, until both directions are clear."""
     others = [benchmark for benchmark in record.benchmarks if benchmark not in failed]
     pairing = Pairing(adapter, record.world_size, (head, twin()), deadline)
     _launch_until(
@@ -189,5 +189,5 @@ def _names(benchmarks: Sequence[Benchmark]) -> str:
 
 
 def places_of(sides: Sequence[Side], saw: Sequence[dict[str, object]]) -> tuple[MeasuredSide, ...]:
-    """How sides are told in a record."""
+    """The names of the sides in a record."""
     return tuple(MeasuredSide(side.name, side.revision, seen) for side, seen in zip(sides, saw, strict=True))

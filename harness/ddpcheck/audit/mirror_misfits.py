@@ -11,7 +11,9 @@ _KINDS = {"draw": "random results", "batch": "batches", "state": "states"}
 def ended_before(mirror: RunSeen) -> str:
     """The reason, for a mirror run that has ended before the step."""
     end = mirror.end(0)
-    return f"the mirror run ended before: {end.get('error') or end['why'] or 'it was ended'}"
+    said = mirror.output.rstrip().rpartition("\n")[2] if end["why"] == "finished" else ""
+    why = end.get("error") or (f"its last words: {said}" if said else end["why"]) or "it was ended"
+    return f"the mirror run ended before: {why}"
 
 
 def misfits(mirror: RunSeen, steps: range) -> list[Event]:

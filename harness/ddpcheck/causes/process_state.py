@@ -5,7 +5,7 @@ from .cause import Kind
 GENERATOR_CHANGED = Kind(
     "process-generator-changed",
     "Generators of the process are seeded or drawn from: {generators}.",
-    because="Masks, noise and orders that the program draws from them change, or come again.",
+    because="Masks, noise and orders that the program draws from them change, or repeat.",
     look="a generator of the implementation's own",
     generators=tuple[str, ...],
 )
@@ -17,7 +17,7 @@ SETTING_CHANGED = Kind(
 MAKING_SEEDS = Kind(
     "making-seeds-generator",
     "make_replica() seeds {generator} and does not put it back.",
-    because="Masks, noise and orders that the program draws then come again with every replica.",
+    because="Masks, noise and orders that the program draws later repeat with every replica.",
     look="a generator of the replica's own",
     generator=str,
 )
@@ -35,6 +35,6 @@ MEMORY_GROWS = Kind(
 )
 RESOURCE_LEFT = Kind(
     "resource-left-by-each-call",
-    "Every call leaves {resource} behind: a long run will have no more of them.",
+    "Every call leaves {resource} behind: a long run exhausts them.",
     resource=str,
 )

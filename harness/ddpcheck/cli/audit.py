@@ -126,7 +126,7 @@ def command(
 
 
 def _words(script: str | None, arguments: tuple[str, ...], *, module: bool) -> tuple[str, ...]:
-    """What comes after `python`. ValueError if there is no such script."""
+    """The arguments of `python`. ValueError if there is no such script."""
     if script is None:
         raise ValueError("name the script to audit: ddpcheck audit train.py ARGUMENTS")
     if not module and not Path(script).is_file():

@@ -18,11 +18,11 @@ from .small_buffers import restore_buffers, shrink_buffers
 from .sockets import sent_by_connection
 
 _UNTIL_ALL_CLOSED = 3.0
-"""Seconds that ranks may close one after the other."""
+"""Seconds between the first and the last rank's close()."""
 
 
 class ProgramEnded(BaseException):
-    """Nobody in the rank's program catches this."""
+    """An exception that the rank's program does not catch."""
 
 
 def sleep(here: RankState, op: ops.Sleep) -> Values:
@@ -48,7 +48,7 @@ def leave(here: RankState, op: ops.Leave) -> Values:
         return {}
     if op.close and here.facets.close is not None:
         here.facets.close()
-    raise ProgramEnded("this rank's program ends, as the Job says")
+    raise ProgramEnded("the Job ends this rank's program")
 
 
 def close(here: RankState, op: ops.Close) -> Values:
@@ -70,7 +70,7 @@ def left(here: RankState, op: ops.Left) -> Values:
 
 
 def _all_here(folder: Path, rank: int, world_size: int) -> bool:
-    """Wait for the other ranks; whether all have come."""
+    """Wait for the other ranks; returns whether all arrived."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"closed-{rank}").touch()
     until = time.monotonic() + _UNTIL_ALL_CLOSED

@@ -133,7 +133,7 @@ class _Work:
             self._array.fill(0)
 
     def wrong(self) -> int:
-        """How many elements one call leaves wrong on this rank."""
+        """The number of wrong elements after one call on this rank."""
         in_place = self._operation.in_place
         if in_place:
             self._array[...] = self._own

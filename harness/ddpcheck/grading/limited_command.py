@@ -1,4 +1,4 @@
-"""A command in a process group of its own, with limits of time, memory and output, of which nothing stays behind."""
+"""Runs a command in its own process group, with limits on time, memory and output; leaves no process behind."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def run_limited(command: Sequence[str], folder: Path, log: Path, limits: Limits)
 
 
 def _waited(started: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Whether it ended by itself in this time; else it was asked to end, and was given some seconds for that."""
+    """Whether the command ended in time; otherwise it gets SIGTERM and some seconds to end."""
     try:
         started.wait(seconds)
         return True
@@ -83,7 +83,7 @@ def _waited(started: subprocess.Popen[bytes], seconds: float) -> bool:
 
 
 def end_marked(mark: str) -> int:
-    """Kill every process that carries the mark in its environment, until there is none; how many there were."""
+    """Kill every process with the mark in its environment, until none is left; returns their number."""
     ended: set[int] = set()
     while found := set(_marked(mark)):
         for process in found:

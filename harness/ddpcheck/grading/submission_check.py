@@ -14,7 +14,7 @@ from .limited_command import Ended, Limits, run_limited
 from .points import Submission
 
 _MODULE = "submission.py"
-"""What the template imports: `from submission import Ring`, say."""
+"""The module that the template imports, as in `from submission import Ring`."""
 
 
 def check_submission(file: Path, template: Path, words: tuple[str, ...], limits: Limits) -> Submission:
@@ -40,16 +40,16 @@ def check_submission(file: Path, template: Path, words: tuple[str, ...], limits:
 def _note(ended: Ended, limits: Limits) -> str:
     parts = [] if ended.in_time else [f"it took more than {limits.seconds:g} s, and was ended"]
     if ended.in_time and ended.left:
-        parts.append(f"it left {ended.left} {'process' if ended.left == 1 else 'processes'} behind")
+        parts.append(f"the submission left {ended.left} {'process' if ended.left == 1 else 'processes'} behind")
     if ended.in_time and ended.status not in (0, 1):
         parts.append(f"it ended with status {ended.status}")
     return "; ".join(parts)
 
 
 def _last_line(log: Path, place: Path) -> str:
-    """What a submission without a verdict said last, without the name of its place."""
+    """The last output line of a submission without a verdict, without its folder's name."""
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - 4096))
         lines = file.read().decode("utf-8", "replace").replace(f"{place}/", "").split("\n")
     said = [line.strip() for line in lines if line.strip()]
-    return f"no verdict: {cut(said[-1], 120)}" if said else "no verdict: it ended without a word"
+    return f"no verdict: {cut(said[-1], 120)}" if said else "no verdict: the submission ended without output"

@@ -27,7 +27,7 @@ class CloseWindow:
 
 
 def windows_that_do_not_fit(operations: Iterable[object]) -> list[str]:
-    """What is wrong with the order of windows: a new replica, as Resume builds one, cannot be inside an old one's."""
+    """Errors in the order of windows: Resume, which builds a new replica, cannot stand inside an old replica's window."""
     depths = [0, 0]
     for position, (replica, operation) in enumerate(of_two_replicas(operations)):
         kind = getattr(operation, "kind", "")

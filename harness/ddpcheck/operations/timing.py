@@ -1,4 +1,4 @@
-"""Operations that take time: on the ranks, so that no control channel stands between the clock and the work."""
+"""Measuring operations. They read the clock on the ranks, so the control channel is not measured."""
 
 from __future__ import annotations
 

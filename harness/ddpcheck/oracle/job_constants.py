@@ -33,7 +33,7 @@ class Case:
         return self.promised.replica.broadcasts_buffers if buffer else self.promised.replica.broadcasts_parameters
 
     def given(self) -> dict[str, Array]:
-        """What every rank is given to begin with; counters stay integers, which a float may not hold."""
+        """The initial tensors of every rank; counters stay integers, which may not fit a float."""
         ranks = [self.job.initial(rank) for rank in self.everyone]
         stacked = {name: np.stack([rank[name] for rank in ranks]) for name in self.described}
         return {name: a.astype(np.float64) if a.dtype.kind == "f" else a for name, a in stacked.items()}

@@ -1,4 +1,4 @@
-"""The ranks of a Session, as the driver sees them: how they attach, what they answer, and how silent ones are ended.
+"""The ranks of a Session, as the driver sees them: how they attach and answer, and how hung ranks are ended.
 
     world                 the ranks of one start: their processes, and a link to each
     attaching             ranks on their way into a world, over a channel that authentication guards

@@ -23,17 +23,17 @@ NONCE = PROOF = 32
 ANSWER = struct.Struct(f"!{PROOF}s{NONCE}sI")
 """Proof, nonce, and the length of the greeting, which follows."""
 REFUSED = bytes(PROOF)
-"""What is said in place of the proof to somebody who does not know the secret."""
+"""The answer, in place of the proof, to a client that does not know the secret."""
 _LONGEST_GREETING = 1 << 16
 _SECONDS = 5.0
 _MOST = 128
-"""So many may be unproven at once. One more costs the oldest, since a rank proves itself within milliseconds."""
+"""The most unproven connections at once. One more closes the oldest, since a rank proves itself within milliseconds."""
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 
 
 def proof(secret: str, role: bytes, *parts: bytes) -> bytes:
-    """What only those say who know the secret."""
+    """The proof, which only a client that knows the secret can compute."""
     return hmac.digest(secret.encode(), b"".join((role, *parts)), "sha256")
 
 
@@ -50,12 +50,12 @@ class _Knock:
             return ANSWER.size - len(self.heard)
         _, _, length = ANSWER.unpack_from(self.heard)
         if length > _LONGEST_GREETING:
-            raise ValueError(f"a greeting of {length} bytes is none")
+            raise ValueError(f"a greeting cannot have {length} bytes")
         return int(ANSWER.size + length - len(self.heard))
 
 
 class Door:
-    """Whoever connects to `listener` and does not know the secret is turned away, and keeps nobody waiting."""
+    """Accepts clients that know the secret. Other clients are closed, and delay no rank."""
 
     def __init__(self, listener: socket.socket, secret: str) -> None:
         listener.setblocking(False)
@@ -92,10 +92,10 @@ class Door:
             if turned_away:
                 return None
             if time.monotonic() >= limit:
-                raise TimeoutError(f"nobody has proved to belong here within {timeout:g} s")
+                raise TimeoutError(f"no authenticated rank connected within {timeout:g} s")
 
     def _open(self) -> bool:
-        """Whether the one that knocks may stay for now."""
+        """Whether a new client may stay for now."""
         try:
             connection, _ = self._listener.accept()
         except BlockingIOError:

@@ -26,13 +26,13 @@ _RECV = socket.socket.recv  # as it was before short_reads.py: the harness's own
 
 
 class ChannelClosed(Exception):
-    """The other side is gone."""
+    """The other side has closed the connection."""
 
 
 class Channel:
     """One connection. Not thread-safe; reads and writes may be on different threads.
 
-    greeting: what the side that connected has said of itself.
+    greeting: the first message of the connecting side.
     """
 
     def __init__(self, connection: socket.socket, greeting: bytes = b"") -> None:
@@ -75,7 +75,7 @@ class Channel:
             return None
         (length,) = _LENGTH.unpack_from(self._buffer)
         if length > _LARGEST:
-            raise ChannelClosed(f"a frame of {length} bytes is no frame")
+            raise ChannelClosed(f"a frame cannot have {length} bytes")
         end = _LENGTH.size + length
         if len(self._buffer) < end:
             return None

@@ -1,4 +1,4 @@
-"""The ranks' answers to one Job: what each saw, or what became of it."""
+"""The ranks' answers to one Job, with hang detection: each rank's results, or how it failed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .channel import ChannelClosed
 from .rank_link import RankLink, asked
 
 _LOOKS = 10
-"""How often within a deadline one looks whether a rank has got on."""
+"""The number of progress checks within a deadline."""
 
 _TO_IMPORT = 60.0
-"""Seconds for what an implementation imports when it is first used: a large framework, on a machine with much else to do."""
+"""Seconds for imports at first use: a large framework on a busy machine."""
 
 _STARVED = 0.8
 """The part of the time looked at for which a rank was ready and got no processor, from which on it is the machine that
@@ -97,7 +97,7 @@ def _queued(links: Sequence[RankLink]) -> _Snapshot:
 
 
 def _starved(before: _Snapshot | None, now: _Snapshot) -> bool:
-    """Whether some rank had work to do all the time, and no processor to do it on."""
+    """Whether some rank was ready to run all the time, but got no processor."""
     if before is None:
         return False
     more = (late[task] - early.get(task, 0.0) for early, late in zip(before[1], now[1], strict=True) for task in late)
@@ -105,7 +105,7 @@ def _starved(before: _Snapshot | None, now: _Snapshot) -> bool:
 
 
 def _read(link: RankLink, job: Job, launched: Launched) -> RankTrace | None:
-    """A rank's answer if a whole one has come; the story of its death if it is gone."""
+    """A rank's answer if it has arrived completely; a RankTrace of its death if the rank has ended."""
     try:
         link.jobs.fill()
         frame = link.jobs.pop()
@@ -121,7 +121,5 @@ def _answer(link: RankLink, frame: bytes) -> RankTrace:
     try:
         return rank_from_plain(codec.decode(frame))
     except (ValueError, TypeError, KeyError, RecursionError):
-        text = (
-            f"rank {link.rank} sent {len(frame)} bytes that are no answer: something wrote to the harness's connection"
-        )
+        text = f"rank {link.rank} sent {len(frame)} bytes that are no answer: another program wrote to this connection"
         return RankTrace(link.rank, "died", (), text, failed_at=time.monotonic())

@@ -1,4 +1,4 @@
-"""The driver waits for ranks that may need every processor themselves."""
+"""Waiting in the driver, without taking a processor from the ranks."""
 
 from __future__ import annotations
 

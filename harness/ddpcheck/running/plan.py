@@ -1,4 +1,4 @@
-"""What to run: every (adapter, world size, check), with the reason where one will be skipped."""
+"""The plan of a run: every (adapter, world size, check), with the reason if it will be skipped."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ GROUP = "ddpcheck.checks"
 
 
 def check_ranks_start(session: Session) -> None:
-    """All ranks start, know who they are, and hand out the facets that are promised."""
+    """All ranks start, know their rank and world size, and hand out the promised facets."""
     if session.starts == 0:
         session.start()
 
 
 RANKS_START = Check("check_ranks_start", "ranks", (), sentence(check_ranks_start), check_ranks_start, Level.BASIC)
-"""Runs first at every world size: nothing else can be said of ranks that do not start."""
+"""The first check at every world size: without running ranks no other check can judge."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A counterexample that travels: a failing Job as a short script that needs no harness to show the fault.
+"""Stand-alone scripts: a failing Job as a short script that shows the failure without the harness.
 
     path = write_script(Path("shows_it.py"), "my_ddp.adapter:adapter", job, FailedCheck("check_...", "the law", diagnosis))
 
@@ -70,7 +70,7 @@ def write_script(path: Path, reference: str, job: Job, told: FailedCheck, launch
 
 
 def write_beside(file: Path, reference: str, verdict: Verdict, launcher: Launcher | None = None) -> Path | None:
-    """Write the script of a failure beside the file of its Job; where it lies, or None if there can be none."""
+    """Write the script of a failure beside the file of its Job; returns its path, or None if no script is possible."""
     if verdict.job is None:
         return None
     sentences = {check.name: check.sentence for check in installed_checks()}
@@ -194,7 +194,7 @@ def _program(text: Text) -> str:
 
 
 def _runtime() -> str:
-    """What every script ends with. Its imports come with it, so that a reader meets the case first."""
+    """The common end of every script, with its imports, so that the case comes first."""
     sources = [(Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("comparison.py", "launch.py")]
     above, below = zip(*(source.split(_CUT) for source in sources), strict=True)
     found = {line for text in above for line in text.splitlines() if line.startswith(("import ", "from "))}

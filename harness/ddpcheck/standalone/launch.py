@@ -186,7 +186,9 @@ def main() -> int:
         context = types.SimpleNamespace(rank=rank, **world, master_addr="127.0.0.1", master_port=port, engine="none")
         facets = the_adapter().connect(context)
         if (facets.rank, facets.world_size) != (rank, size):
-            expect("rank and world size that the implementation sees", (facets.rank, facets.world_size), (rank, size))
+            expect(
+                "rank and world size that the implementation reports", (facets.rank, facets.world_size), (rank, size)
+            )
         timer.cancel()
         timer = end_if_stuck("program()", DEADLINE)
         program(rank, facets)

@@ -24,7 +24,7 @@ def settings():
         "numpy.random": np.random.get_state()[1].tobytes() + bytes(np.random.get_state()[2]),
         "the environment": dict(os.environ),
         "the working directory": os.getcwd(),
-        "NumPy's way with floating-point errors": np.geterr(),
+        "NumPy's handling of floating-point errors": np.geterr(),
         "the filters of warnings": list(warnings.filters),
         "the default timeout of sockets": socket.getdefaulttimeout(),
         "the garbage collector": gc.isenabled(),
@@ -54,7 +54,7 @@ def held():
     return found
 '''
 _GRAIN = 32_000
-"""Bytes from each call that are no chance."""
+"""The smallest growth in bytes per call that counts as a leak."""
 
 
 def rounds(text: Text, position: int, op: Rounds, write: Write) -> None:

@@ -1,6 +1,6 @@
 """The second door: pytest options, and tests out of `parametrize_with_checks`.
 
-This module is part of every pytest run of whoever has ddpcheck installed: it imports pytest only, and does nothing until a
+This module is part of every pytest run where ddpcheck is installed: it imports pytest only, and does nothing until a
 test is marked. Ranks are a fixture of module scope, so that they start once for an adapter and a world size, and end with
 its last check; each xdist worker has its own.
 """
@@ -35,15 +35,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="REF",
         help="implementation to check: a known name, module:attribute, or file.py:attribute; repeatable",
     )
-    group.addoption("--ddp-world-sizes", metavar="1,2,3", help="world sizes; else those of the profile")
+    group.addoption("--ddp-world-sizes", metavar="1,2,3", help="world sizes. Default: those of the profile")
     group.addoption("--ddp-profile", default="default", metavar="NAME", help="quick, default or thorough")
     group.addoption("--ddp-level", default="standard", metavar="NAME", help="basic, standard or full")
+    group.addoption("--ddp-deadline", default="10", metavar="SECONDS", help="seconds until an operation counts as hung")
+    group.addoption("--ddp-seed", metavar="N", help="draw other Jobs; else every run draws the same")
     group.addoption(
-        "--ddp-deadline", default=10.0, type=float, metavar="SECONDS", help="seconds until a Job counts as hung"
-    )
-    group.addoption("--ddp-seed", type=int, metavar="SEED", help="draw other Jobs; else every run draws the same ones")
-    group.addoption(
-        "--ddp-failures", default="ddpcheck-failures", metavar="DIR", help="where failing Jobs are written, for replay"
+        "--ddp-failures",
+        default="ddpcheck-failures",
+        metavar="DIR",
+        help="folder for failing Jobs",
     )
 
 

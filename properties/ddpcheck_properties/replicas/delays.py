@@ -15,7 +15,8 @@ from ddpcheck.levels import Level
 from ddpcheck.models.spec import Delay, Linear, mlp
 from ddpcheck.trace import Trace
 
-from ..drawing import for_each
+from ..collectives.transfers import STRAGGLES, straggling
+from ..drawing import for_each, takes_its_time
 from ..explicit_examples import fitting, one_backward
 from ..strategies import GRADIENTS, shards, training_job
 from .comparison import as_one_process, because
@@ -43,7 +44,9 @@ def check_delay_layers_wait_and_keep_gradients_exact(session: Session) -> None:
 
 @law("gradients", needs.replica, needs.ranks(2, most=2), level=Level.BASIC)
 def check_backward_waits_for_late_ranks(session: Session) -> None:
-    """When a rank enters a backward late, gradients are still the mean over all ranks, in this backward and the next."""
+    """When a rank enters a backward late, by 12 seconds where the effort is large, gradients are still the mean over all
+    ranks, in this backward and the next.
+    """
     world = session.world_size
     model = mlp((2, 3, 2))
     operations: list[Operation] = [ZeroGrad()]  # else the first one would be late to construction
@@ -53,6 +56,20 @@ def check_backward_waits_for_late_ranks(session: Session) -> None:
     cause = causes.LATE_RANK_NOT_AWAITED(seconds=LATE)
     jobs = fitting(session, [training_job(world, model, operations)])
     for_each(session, jobs, because(as_one_process(session.capabilities), cause))
+    if takes_its_time(session):
+        for seconds in STRAGGLES:
+            cause = causes.LATE_RANK_NOT_AWAITED(seconds=seconds)
+            jobs = fitting(session, [_straggling(world, seconds)])
+            for_each(session, jobs, because(as_one_process(session.capabilities), cause))
+
+
+def _straggling(world_size: int, seconds: float) -> Job:
+    """Three backwards; the last rank is late to the second."""
+    operations: list[Operation] = []
+    for number in range(3):
+        operations += straggling(world_size - 1, seconds) if number == 1 else []
+        operations += [ZeroGrad(), Backward(shards([1] * world_size, number * world_size)), *GRADIENTS]
+    return training_job(world_size, mlp((2, 3, 2)), operations, exact=False)  # integers may be alike on two ranks
 
 
 def _waited(job: Job, trace: Trace) -> None:

@@ -27,7 +27,7 @@ def halved_before_the_reduction(gradient: Gradient) -> Array:
 
 @fault("window-stays-open-after-zero-grad", DROPPED, cause="dropped-window-remembered")
 class WindowStaysOpen(PlainReplica):
-    """zero_grad drops what was accumulated inside no_sync, and not the mark that a window is open."""
+    """zero_grad drops gradients accumulated inside no_sync, but not the mark that a window is open."""
 
     open = False
 

@@ -5,16 +5,52 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ddpcheck.contract.trainer import TrainingTask
-
 from ...data_parallel.checkpoint import Checkpoint
-from ...data_parallel.trainer import Engine, Trainer, Window
+from ...data_parallel.trainer import Trainer, Window
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.trainers import (
+    accumulating,
+    after,
+    at_the_end,
+    in_place_of,
+    later,
+    left_out,
+    of_optimizer,
+    progressed,
+    result,
+    scheduled,
+    set_progress,
+)
 from ..trainers import trainer
 
 SAMPLES = "check_training_run_uses_every_sample"
 ENDS = "check_training_run_matches_one_process"
 SCHEDULE = "check_training_run_applies_its_learning_rate_schedule"
 RESUMED = "check_resumed_training_run_matches_one_process"
+
+# fmt: off
+table(
+    globals(),
+    Fault("no-shuffle-in-the-first-epoch", where=~later, caught_by=SAMPLES, cause="shuffle-ignored", world_size=1,
+          effect=result("order", "samples come in order", lambda run, order: sorted(order))),
+    Fault("weight-decay-not-passed-on", where=always, caught_by=ENDS, cause="run-without-weight-decay", world_size=1,
+          effect=of_optimizer("the optimizer is made of learning rate and momentum", weight_decay=0.0)),
+    Fault("schedule-by-epochs", where=scheduled, caught_by=SCHEDULE, cause="schedule-per-epoch", world_size=1,
+          effect=in_place_of("learning_rate", "the schedule is stepped at the end of each epoch",
+                             lambda run: run.task.optimizer.lr * (1 - run.progress.epoch / run.task.epochs))),
+    Fault("schedule-as-long-as-the-cut-run", where=always, caught_by=RESUMED, cause="schedule-of-cut-run", world_size=1,
+          effect=result("steps", "the schedule's length is that of the epochs that this run comes to",
+                        lambda run, steps: steps * (run.task.stop_after or run.task.epochs) // run.task.epochs)),
+    Fault("step-not-restored-with-micro-batches", where=accumulating, caught_by=RESUMED, cause="schedule-restarts",
+          effect=progressed("resume", "steps are counted by a counter that is in no checkpoint", step=0), world_size=1),
+    Fault("nothing-saved-after-the-last-epoch", where=at_the_end, caught_by=RESUMED, cause="epochs-trained-again",
+          effect=left_out("save", "no checkpoint is written, as none is for a coming epoch")),
+    Fault("finished-run-goes-on", where=always, caught_by=RESUMED, cause="epochs-trained-again",
+          effect=after("resume", "resuming goes on with the last epoch where all are done",
+                       lambda run: set_progress(run, epoch=min(run.progress.epoch, run.task.epochs - 1)))),
+)
+# fmt: on
 
 
 @trainer("last-short-batch-dropped", ENDS, cause="short-batch-dropped", world_size=1)
@@ -28,15 +64,6 @@ class LastShortBatchDropped(Trainer):
     @property
     def length(self) -> int:
         return super().length - super().length % self.task.batch_size or super().length
-
-
-@trainer("no-shuffle-in-the-first-epoch", SAMPLES, cause="shuffle-ignored", world_size=1)
-class FirstEpochInOrder(Trainer):
-    """Samples are shuffled between epochs, and so not before the first."""
-
-    def order(self, epoch: int) -> Sequence[int]:
-        order = super().order(epoch)
-        return order if epoch else sorted(order)
 
 
 @trainer("gradients-go-on-into-the-next-epoch", ENDS, cause="gradients-kept-between-epochs", world_size=1)
@@ -57,24 +84,6 @@ def _nothing() -> None:
     """In place of zero_grad."""
 
 
-@trainer("weight-decay-not-passed-on", ENDS, cause="run-without-weight-decay", world_size=1)
-class WeightDecayNotPassedOn(Trainer):
-    """The trainer makes the optimizer of learning rate and momentum."""
-
-    def __init__(self, engine: Engine, task: TrainingTask) -> None:
-        super().__init__(engine, replace(task, optimizer=replace(task.optimizer, weight_decay=0.0)))
-
-
-@trainer("schedule-by-epochs", SCHEDULE, cause="schedule-per-epoch", world_size=1)
-class ScheduleByEpochs(Trainer):
-    """The schedule is stepped at the end of each epoch."""
-
-    def learning_rate(self) -> float:
-        if self.task.schedule == "constant":
-            return super().learning_rate()
-        return self.task.optimizer.lr * (self.task.epochs - self.progress.epoch) / self.task.epochs
-
-
 @trainer("schedule-stepped-before-the-optimizer", SCHEDULE, cause="schedule-ahead", world_size=1)
 class SteppedBefore(Trainer):
     """The schedule goes on before the optimizer's step: the first learning rate is never used."""
@@ -84,25 +93,6 @@ class SteppedBefore(Trainer):
         rate = super().learning_rate()
         self.progress = replace(self.progress, step=self.progress.step - 1)
         return rate
-
-
-@trainer("schedule-as-long-as-the-cut-run", RESUMED, cause="schedule-of-cut-run", world_size=1)
-class AsLongAsTheCutRun(Trainer):
-    """The schedule's length is that of the epochs that this run comes to."""
-
-    @property
-    def steps(self) -> int:
-        return super().steps * (self.task.stop_after or self.task.epochs) // self.task.epochs
-
-
-@trainer("step-not-restored-with-micro-batches", RESUMED, cause="schedule-restarts", world_size=1)
-class StepNotRestored(Trainer):
-    """With micro-batches another counter counts the steps, which is in no checkpoint."""
-
-    def resume(self) -> None:
-        super().resume()
-        if self.task.micro_batches > 1:
-            self.progress = replace(self.progress, step=0)
 
 
 @trainer("saved-before-the-last-step", RESUMED, cause="last-step-not-saved", world_size=1)
@@ -115,21 +105,3 @@ class SavedBeforeTheLastStep(Trainer):
 
     def checkpoint(self) -> Checkpoint:
         return replace(super().checkpoint(), state=self.copied)
-
-
-@trainer("nothing-saved-after-the-last-epoch", RESUMED, cause="epochs-trained-again")
-class NothingSavedAtTheEnd(Trainer):
-    """Checkpoints are written for coming epochs: after the last one there is none."""
-
-    def save(self) -> None:
-        if self.progress.epoch < self.task.epochs:
-            super().save()
-
-
-@trainer("finished-run-goes-on", RESUMED, cause="epochs-trained-again")
-class FinishedRunGoesOn(Trainer):
-    """Resuming goes on with an epoch in any case, with the last one where all are done."""
-
-    def resume(self) -> None:
-        super().resume()
-        self.progress = replace(self.progress, epoch=min(self.progress.epoch, self.task.epochs - 1))

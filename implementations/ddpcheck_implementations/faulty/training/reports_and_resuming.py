@@ -7,12 +7,22 @@ from dataclasses import replace
 
 import numpy as np
 
-from ddpcheck.contract.trainer import TrainingRun
-
 from ...data_parallel.checkpoint import Checkpoint
 from ...data_parallel.trainer import Trainer, Window
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.trainers import result
 from ..trainers import trainer
 from .single_rules import BEST, ENDS, LOSS, RESUME, SCHEDULE, Resumes
+
+# fmt: off
+table(
+    globals(),
+    Fault("indices-within-the-shard-reported", where=always, caught_by=ENDS, cause="reported-indices-wrong",
+          effect=result("run", "reported indices count within the rank's shard, not within the data set",
+                        lambda run, made: replace(made, indices=[[*range(len(each))] for each in made.indices]))),
+)
+# fmt: on
 
 
 @trainer("loss-as-mean-of-batches", LOSS, cause="epoch-loss-of-batches", world_size=1)
@@ -53,15 +63,6 @@ class BestByRank0(Trainer):
 
     def keep_best(self, loss: float) -> None:
         super().keep_best(self.own)
-
-
-@trainer("indices-within-the-shard-reported", ENDS, cause="reported-indices-wrong")
-class IndicesWithinShard(Trainer):
-    """The indices that are reported count within the rank's shard, not within the data set."""
-
-    def run(self) -> TrainingRun:
-        made = super().run()
-        return replace(made, indices=[list(range(len(order))) for order in made.indices])
 
 
 @trainer("epoch-ends-with-the-next-rate", SCHEDULE, cause="rate-of-next-step", world_size=1)

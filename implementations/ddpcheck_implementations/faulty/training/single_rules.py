@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from ddpcheck.contract.adapter import Batch
 from ddpcheck.contract.names import ALL_TRAINER_FEATURES
-from ddpcheck.contract.trainer import TrainingRun, TrainingTask
+from ddpcheck.contract.trainer import TrainingRun
 
 from ...data_parallel.checkpoint import Checkpoint, read, share
-from ...data_parallel.trainer import Engine, Trainer, Window
+from ...data_parallel.trainer import Trainer, Window
+from ..engine.circumstances import always, on_rank
+from ..engine.fault import Fault, table
+from ..engine.trainers import TrainerEffect, after, given, in_place_of, later, of_optimizer, patient, result, scheduled
 from ..trainers import trainer
 
 ENDS = "check_training_run_matches_one_process"
@@ -27,39 +31,79 @@ TOGETHER = "check_early_stopping_ends_all_ranks_together"
 BEST = "check_best_weights_have_the_lowest_global_loss"
 
 
-@trainer("lr-divided-by-world-size", ENDS, cause="rate-over-world-size")
-class RateOverWorld(Trainer):
-    """The learning rate is divided by the number of ranks, unasked."""
-
-    def learning_rate(self) -> float:
-        return super().learning_rate() / self.engine.world_size
+def _short_schedule(run: Trainer) -> float:
+    last = max(1, run.steps - 1)
+    return run.task.optimizer.lr * (last - run.progress.step) / last
 
 
-@trainer("first-step-warms-up", ENDS, cause="rate-warms-up", world_size=1)
-class WarmsUp(Trainer):
-    """The first step takes half the learning rate, unasked."""
-
-    def learning_rate(self) -> float:
-        return super().learning_rate() * (1.0 if self.progress.step else 0.5)
+def _by_batch_size(run: Trainer, right: Callable[..., float], rows: Sequence[int], window: Window) -> float:
+    return right(rows, window) * len(rows) / run.task.batch_size
 
 
-@trainer("schedule-never-stepped", SCHEDULE, RATES, cause="schedule-ignored", world_size=1)
-class NeverStepped(Trainer):
-    """The schedule is made, and never stepped."""
-
-    def learning_rate(self) -> float:
-        return self.task.optimizer.lr
+def _everything(run: Trainer, epoch: int) -> Sequence[int]:
+    found: list[int] = np.random.default_rng(epoch).permutation(len(run.task.inputs)).tolist()
+    return found
 
 
-@trainer("schedule-one-step-short", SCHEDULE, RATES, cause="schedule-ends-early", world_size=1)
-class OneStepShort(Trainer):
-    """The schedule reaches 0 with the last step."""
+def _in_float16(run: Trainer, made: TrainingRun) -> TrainingRun:
+    narrow = {name: array.astype(np.float16).astype(array.dtype) for name, array in made.parameters.items()}
+    return replace(made, parameters=narrow)
 
-    def learning_rate(self) -> float:
-        if self.task.schedule == "constant":
-            return super().learning_rate()
-        last = max(1, self.steps - 1)
-        return self.task.optimizer.lr * (last - self.progress.step) / last
+
+_WEIGHT = partial(result, "weight")
+_RATE = partial(result, "learning_rate")
+
+# fmt: off
+table(
+    globals(),
+    Fault("lr-divided-by-world-size", where=always, caught_by=ENDS, cause="rate-over-world-size",
+          effect=_RATE("the rate is divided by the number of ranks, unasked", lambda run, rate: rate / run.world)),
+    Fault("first-step-warms-up", where=always, caught_by=ENDS, cause="rate-warms-up", world_size=1,
+          effect=_RATE("the first step takes half the learning rate, unasked",
+                       lambda run, rate: rate if run.progress.step else rate / 2)),
+    Fault("schedule-never-stepped", where=always, caught_by=(SCHEDULE, RATES), cause="schedule-ignored", world_size=1,
+          effect=_RATE("the schedule is made, and never stepped", lambda run, rate: run.task.optimizer.lr)),
+    Fault("schedule-one-step-short", where=scheduled, caught_by=(SCHEDULE, RATES), cause="schedule-ends-early",
+          world_size=1, effect=in_place_of("learning_rate", "the rate reaches 0 with the last step", _short_schedule)),
+    Fault("every-step-taken-twice", where=always, caught_by=ENDS, cause="every-step-twice", world_size=1,
+          effect=after("step", "the optimizer steps in the loop and in a hook", lambda run: run.replica.step())),
+    Fault("rank-1-contributes-first-epoch-only", where=later & on_rank(1), caught_by=ENDS,
+          cause="gradient-of-rank-missing", effect=_WEIGHT("the gradient is zero", lambda run, weight: 0.0)),
+    Fault("rank-1-counts-twice", where=later & on_rank(1), caught_by=ENDS, cause="gradient-of-rank-twice",
+          effect=_WEIGHT("the gradient counts twice", lambda run, weight: 2 * weight)),
+    Fault("gradients-doubled-after-first-epoch", where=later, caught_by=ENDS, cause="gradients-doubled", world_size=3,
+          effect=_WEIGHT("gradients are doubled", lambda run, weight: 2 * weight)),
+    Fault("gradients-zero-after-first-epoch", where=later, caught_by=ENDS, cause="gradients-zero", world_size=1,
+          effect=_WEIGHT("gradients are zero; momentum and weight decay go on", lambda run, weight: 0.0)),
+    Fault("rank-0-weighs-micro-batches-equally", where=on_rank(0), caught_by=WINDOWS,
+          cause="micro-batches-equal-on-rank",
+          effect=in_place_of("weight", "micro-batches weigh equally", lambda run, rows, window: 1 / len(window))),
+    Fault("rank-1-sums-micro-batches", where=on_rank(1), caught_by=WINDOWS, cause="micro-batches-summed-on-rank",
+          effect=_WEIGHT("the gradients of micro-batches are summed", lambda run, weight: 1.0)),
+    Fault("short-batch-divided-by-batch-size", where=always, caught_by=ENDS, cause="short-batch-divided-as-full",
+          effect=TrainerEffect("the loss is summed over the batch and divided by batch_size", "weight", _by_batch_size),
+          world_size=1),
+    Fault("last-sample-of-a-batch-dropped", where=always, caught_by=ENDS, cause="last-sample-of-batch-left-out",
+          effect=given("backward", "a slice ends one sample early", lambda run, rows: rows[:-1] or rows), world_size=1),
+    Fault("momentum-not-passed-on", where=always, caught_by=ENDS, cause="run-without-momentum", world_size=1,
+          effect=of_optimizer("the optimizer is made without the task's momentum", momentum=0.0)),
+    Fault("momentum-of-nine-tenths", where=always, caught_by=ENDS, cause="momentum-usual", world_size=1,
+          effect=of_optimizer("momentum is 0.9 for every task", momentum=0.9)),
+    Fault("adam-with-usual-betas", where=always, caught_by=ENDS, cause="usual-betas", world_size=1,
+          effect=of_optimizer("Adam has its defaults for every task", betas=(0.9, 0.999), eps=1e-8)),
+    Fault("parameters-end-in-float16", where=always, caught_by=ENDS, cause="run-in-float16", world_size=1,
+          effect=result("run", "the run hands out its parameters in half precision", _in_float16)),
+    Fault("loss-of-own-samples", where=always, caught_by=LOSS, cause="epoch-loss-not-aggregated",
+          effect=in_place_of("mean", "each rank reports the mean over its own samples",
+                             lambda run, total, samples: total / max(1, samples))),
+    Fault("patience-of-one-less", where=patient, caught_by=TOGETHER, cause="patience-one-less", world_size=1,
+          effect=in_place_of("enough", "the epoch with the lowest loss counts as one without improvement",
+                             lambda run, losses: len(losses) - losses.index(min(losses)) >= run.task.patience),
+          trainer_features=ALL_TRAINER_FEATURES),
+    Fault("every-rank-trains-on-all", where=always, caught_by=EVERY, cause="run-not-sharded",
+          effect=in_place_of("order", "the sampler is made for a world of one rank", _everything)),
+)
+# fmt: on
 
 
 class _OtherRateLater(Trainer):
@@ -88,81 +132,6 @@ class HalvedLater(_OtherRateLater):
     factor = 0.5
 
 
-@trainer("every-step-taken-twice", ENDS, cause="every-step-twice", world_size=1)
-class TakenTwice(Trainer):
-    """The optimizer steps in the loop and in a hook."""
-
-    def step(self) -> None:
-        super().step()
-        self.replica.step()
-
-
-class _OtherWeights(Trainer):
-    """After the first epoch gradients are multiplied by `factor()`."""
-
-    def factor(self) -> float:
-        return 1.0
-
-    def weight(self, rows: Sequence[int], window: Window) -> float:
-        return super().weight(rows, window) * (self.factor() if self.progress.epoch else 1.0)
-
-
-@trainer("rank-1-contributes-first-epoch-only", ENDS, cause="gradient-of-rank-missing")
-class RankMissing(_OtherWeights):
-    """After the first epoch the gradient of rank 1 is zero."""
-
-    def factor(self) -> float:
-        return float(self.engine.rank != 1)
-
-
-@trainer("rank-1-counts-twice", ENDS, cause="gradient-of-rank-twice")
-class RankTwice(_OtherWeights):
-    """After the first epoch the gradient of rank 1 counts twice."""
-
-    def factor(self) -> float:
-        return 1.0 + (self.engine.rank == 1)
-
-
-@trainer("gradients-doubled-after-first-epoch", ENDS, cause="gradients-doubled", world_size=3)
-class DoubledGradients(_OtherWeights):
-    """After the first epoch gradients are doubled."""
-
-    def factor(self) -> float:
-        return 2.0
-
-
-@trainer("gradients-zero-after-first-epoch", ENDS, cause="gradients-zero", world_size=1)
-class ZeroGradients(_OtherWeights):
-    """After the first epoch gradients are zero; momentum and weight decay go on."""
-
-    def factor(self) -> float:
-        return 0.0
-
-
-@trainer("rank-0-weighs-micro-batches-equally", WINDOWS, cause="micro-batches-equal-on-rank")
-class EqualOnRank0(Trainer):
-    """Rank 0 averages the means of its micro-batches."""
-
-    def weight(self, rows: Sequence[int], window: Window) -> float:
-        return super().weight(rows, window) if self.engine.rank else 1 / len(window)
-
-
-@trainer("rank-1-sums-micro-batches", WINDOWS, cause="micro-batches-summed-on-rank")
-class SummedOnRank1(Trainer):
-    """Rank 1 sums the gradients of its micro-batches."""
-
-    def weight(self, rows: Sequence[int], window: Window) -> float:
-        return 1.0 if self.engine.rank == 1 else super().weight(rows, window)
-
-
-@trainer("short-batch-divided-by-batch-size", ENDS, cause="short-batch-divided-as-full", world_size=1)
-class ShortAsFull(Trainer):
-    """The loss is summed over the batch and divided by batch_size."""
-
-    def weight(self, rows: Sequence[int], window: Window) -> float:
-        return super().weight(rows, window) * len(rows) / self.task.batch_size
-
-
 @trainer("inputs-through-float16", ENDS, LOSS, cause="inputs-rounded", world_size=1)
 class RoundedInputs(Trainer):
     """The loader hands out inputs in float16."""
@@ -184,56 +153,6 @@ class ShiftedTargets(Trainer):
         )
 
 
-@trainer("last-sample-of-a-batch-dropped", ENDS, cause="last-sample-of-batch-left-out", world_size=1)
-class LastSampleDropped(Trainer):
-    """A slice ends one sample early."""
-
-    def backward(self, rows: Sequence[int], weight: float) -> float:
-        return super().backward(rows[:-1] or rows, weight)
-
-
-@trainer("momentum-not-passed-on", ENDS, cause="run-without-momentum", world_size=1)
-class WithoutMomentum(Trainer):
-    """The optimizer is made without the task's momentum."""
-
-    def __init__(self, engine: Engine, task: TrainingTask) -> None:
-        super().__init__(engine, replace(task, optimizer=replace(task.optimizer, momentum=0.0)))
-
-
-@trainer("momentum-of-nine-tenths", ENDS, cause="momentum-usual", world_size=1)
-class UsualMomentum(Trainer):
-    """Momentum is 0.9 for every task."""
-
-    def __init__(self, engine: Engine, task: TrainingTask) -> None:
-        super().__init__(engine, replace(task, optimizer=replace(task.optimizer, momentum=0.9)))
-
-
-@trainer("adam-with-usual-betas", ENDS, cause="usual-betas", world_size=1)
-class UsualBetas(Trainer):
-    """Adam has its defaults for every task."""
-
-    def __init__(self, engine: Engine, task: TrainingTask) -> None:
-        super().__init__(engine, replace(task, optimizer=replace(task.optimizer, betas=(0.9, 0.999), eps=1e-8)))
-
-
-@trainer("parameters-end-in-float16", ENDS, cause="run-in-float16", world_size=1)
-class EndsInFloat16(Trainer):
-    """The run hands out its parameters in half precision."""
-
-    def run(self) -> TrainingRun:
-        made = super().run()
-        narrow = {name: array.astype(np.float16).astype(array.dtype) for name, array in made.parameters.items()}
-        return replace(made, parameters=narrow)
-
-
-@trainer("loss-of-own-samples", LOSS, cause="epoch-loss-not-aggregated")
-class OwnLoss(Trainer):
-    """Each rank reports the mean over its own samples."""
-
-    def mean(self, total: float, samples: int) -> float:
-        return total / max(1, samples)
-
-
 @trainer("loss-of-last-step", LOSS, cause="epoch-loss-of-last-step", world_size=1)
 class LossOfLastStep(Trainer):
     """The loop's variable holds the loss of the last step, and is reported."""
@@ -247,26 +166,6 @@ class LossOfLastStep(Trainer):
 
     def mean(self, total: float, samples: int) -> float:
         return super().mean(*self.last)
-
-
-@trainer(
-    "patience-of-one-less", TOGETHER, cause="patience-one-less", world_size=1, trainer_features=ALL_TRAINER_FEATURES
-)
-class LessPatience(Trainer):
-    """The epoch with the lowest loss counts as one without improvement."""
-
-    def enough(self, losses: Sequence[float]) -> bool:
-        if self.task.patience is None:
-            return False
-        return len(losses) - losses.index(min(losses)) >= self.task.patience
-
-
-@trainer("every-rank-trains-on-all", EVERY, cause="run-not-sharded")
-class NotSharded(Trainer):
-    """The sampler is made for a world of one rank."""
-
-    def order(self, epoch: int) -> Sequence[int]:
-        return [int(index) for index in np.random.default_rng(epoch).permutation(len(self.task.inputs))]
 
 
 @trainer("rank-1-keeps-the-last-as-best", BEST, cause="best-differs-between-ranks")

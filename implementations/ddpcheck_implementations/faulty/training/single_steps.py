@@ -12,12 +12,30 @@ from ddpcheck.seeded_values import Array
 
 from ...data_parallel.trainer import Engine, Trainer, Window
 from ...numpy_network.optimizers import Sgd
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.trainers import given, keeping_best, result
 from ..trainers import trainer
 from .epoch_boundaries import ENDS
 from .features_together import ACCUMULATED
 from .resuming import BEST, RESUMED
 from .schedules import SCHEDULE
 from .training import SAMPLES
+
+
+def _learned(run: Trainer, found: Mapping[str, Array]) -> Mapping[str, Array]:
+    return {name: found[name] for name in run.replica._network.learned}
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("orders-of-four-epochs", where=always, caught_by=SAMPLES, cause="epochs-counted-round", world_size=1,
+          effect=given("order", "orders are drawn for four epochs, which come round", lambda run, epoch: epoch % 4)),
+    Fault("best-without-what-is-frozen", where=keeping_best, caught_by=BEST, cause="result-violates-contract",
+          effect=result("best", "the best weights are only those of the optimizer", _learned), world_size=1),
+)
+# fmt: on
 
 
 class _RateInside(Sgd):
@@ -114,20 +132,3 @@ class SavedBeforeBest(Trainer):
 
     def save(self) -> None:
         """It is done."""
-
-
-@trainer("orders-of-four-epochs", SAMPLES, cause="epochs-counted-round", world_size=1)
-class OrdersOfFour(Trainer):
-    """Orders are drawn ahead for four epochs, which come round."""
-
-    def order(self, epoch: int) -> Sequence[int]:
-        return super().order(epoch % 4)
-
-
-@trainer("best-without-what-is-frozen", BEST, cause="result-violates-contract", world_size=1)
-class BestOfWhatLearns(Trainer):
-    """The best weights are those of the optimizer's parameters only."""
-
-    def best(self) -> Mapping[str, Array] | None:
-        found = super().best()
-        return found and {name: found[name] for name in self.replica._network.learned}
