@@ -14,7 +14,7 @@ from ddpcheck import Adapter, Facets, RankContext
 from ddpcheck.causes import lifecycle
 from ddpcheck.contract import TYPICAL
 from ddpcheck.contract.validation import causes_of_facets, problems_of_adapter, problems_of_facets
-from ddpcheck.running.shadowed_modules import hiding
+from ddpcheck.running.start_diagnosis import hiding
 
 PLACE = RankContext(0, 1, 0, 1)
 PROMISED = TYPICAL.of_facets("collectives").but(operations=frozenset({"all_reduce"}))

@@ -3,23 +3,20 @@
     for verdict in run_checks("torch_ddp", world_sizes=(1, 2)):
         print(verdict.check, verdict.status)
 
-`planning` lists the items; `CheckRunner` judges them, on ranks that are started once. Each planned item gets a
+`plan` lists the items; `CheckRunner` judges them, on ranks that are started once. Each planned item gets a
 Verdict, also when the ranks do not start.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ..causes.lifecycle import PORT_TAKEN_BY_PARENT
 from ..checks import Check, Observation, select
 from ..contract.adapter import Adapter
 from ..contract.narrowing import left_out
@@ -36,7 +33,7 @@ from .parallel_iterators import side_by_side
 from .plan import RANKS_START, Item, installed_checks, plan
 from .profiles import Profile, profile_named
 from .repeated_causes import RepeatedCauses
-from .shadowed_modules import hiding
+from .start_diagnosis import start_diagnosis
 from .suggestions import one_of
 
 
@@ -172,7 +169,7 @@ class CheckRunner:
                 item.check.family,
                 "unknown" if error.says_nothing else "failed",
                 round(time.monotonic() - began, 4),
-                diagnosis=_start_diagnosis(error, item.world_size, self.session.parent, again=self.session.starts > 1),
+                diagnosis=start_diagnosis(error, item.world_size, self.session.parent, again=self.session.starts > 1),
             )
             return expected.applied(verdict)
         if verdict.status == "hung":
@@ -189,25 +186,6 @@ class CheckRunner:
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         self.session.close(orderly=kind is None)
-
-
-def _start_diagnosis(error: StartFailed, world_size: int, parent: bool, *, again: bool) -> Diagnosis:
-    """parent: the ranks have one, which imports the adapter's module before them."""
-    first, *others = error.problems
-    in_use = parent and "Address already in use" in first
-    words = "start again after a rank was lost" if again else "start"
-    advice = "connect() of the adapter and its launcher; the ranks' output is below"
-    if error.stuck:
-        advice = "the stacks below: which rank does each wait for, and do all use the same MASTER_ADDR and MASTER_PORT?"
-    hidden = hiding([*sys.path, str(Path.cwd())]) if "before it reached the harness" in first else []
-    if hidden:
-        advice = f"{hidden[0]}: it hides Python's own module {hidden[0].stem} from the ranks; give it another name"
-    return Diagnosis(
-        f"the {world_size} ranks did not {words}: {first}",
-        (*error.causes, *(PORT_TAKEN_BY_PARENT(),) * in_use),
-        advice=advice if error.words else "",
-        details=(*others, *error.words),
-    )
 
 
 def skipped(item: Item, reason: str) -> Verdict:
