@@ -84,7 +84,7 @@ def test_more_traffic_may_be_meant(repository: Path) -> None:
 
 def test_wrong_results_come_first(repository: Path) -> None:
     plant(repository, "doubled")
-    losing = Path(__file__).with_name("test_measuring.py").read_text()
+    losing = Path(__file__).with_name("test_timing.py").read_text()
     (repository / "src" / "mine.py").write_text(losing.replace("losing =", "adapter ="))
     shown = gate("mine:adapter", "--base", "main", "--benchmarks", "all_reduce:4KiB")
     assert shown.exit_code == 3, shown.output
@@ -151,14 +151,6 @@ def test_an_adapter_from_elsewhere_is_not_compared_with_itself(repository: Path)
     shown = gate("installed:adapter", "--base", "main", "--counts-only")
     assert shown.exit_code == 2
     assert "both sides would be the same code" in " ".join(shown.output.split())
-
-
-@pytest.fixture
-def heard() -> Iterator[None]:
-    """Processes hear SIGHUP, also where the tests run under nohup."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

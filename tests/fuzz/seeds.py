@@ -17,7 +17,7 @@ import numpy as np
 from ddpcheck.audit.evidence import SCHEMA as EVIDENCE
 from ddpcheck.job import AllReduce, Backward, DataSpec, Job, Step, TensorSpec, ZeroGrad
 from ddpcheck.models.spec import mlp
-from ddpcheck.ranks.unproven_connections import ANSWER
+from ddpcheck.ranks.authentication import ANSWER
 from ddpcheck.storage.codec import encode
 from ddpcheck.storage.results import Failure, Results
 from ddpcheck.training import checkpoint

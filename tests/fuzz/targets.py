@@ -17,8 +17,8 @@ import numpy as np
 
 from ddpcheck.audit.evidence import Evidence
 from ddpcheck.cli.number_options import COUNT, SECONDS, world_sizes
+from ddpcheck.ranks.authentication import Door
 from ddpcheck.ranks.channel import Channel, ChannelClosed
-from ddpcheck.ranks.unproven_connections import Door
 from ddpcheck.storage.codec import decode
 from ddpcheck.storage.files import UnreadableFile
 from ddpcheck.storage.results import Failure, Results

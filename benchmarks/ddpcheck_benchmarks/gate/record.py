@@ -1,4 +1,4 @@
-"""All that a gate measured, in one file, so that its decision can be made again: `ddpcheck gate --replay FILE`."""
+"""All measurements of a gate in one file, from which `ddpcheck gate --replay FILE` decides again."""
 
 from __future__ import annotations
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -20,10 +21,11 @@ from ..running.expected_failures import Expectations
 from ..running.failure_files import FailureFiles
 from ..running.failure_groups import alike
 from ..running.launcher_lookup import installed_launchers, launcher_named
-from ..running.planning import Item, installed_checks, plan
+from ..running.plan import Item, installed_checks, plan
 from ..running.profiles import PROFILES, profile_named
+from ..running.verdict_cache import VerdictCache
 from ..storage.badge import save_badge
-from ..storage.files import write_whole
+from ..storage.files import UnwritableFile, write_whole
 from ..storage.results import Results, save_junit
 from ..verdict import Verdict
 from .exit_status import ExitStatus, status_of
@@ -75,7 +77,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     default=str(Level.STANDARD),
     show_default=True,
     type=click.Choice(list(LEVELS)),
-    help="How much is judged: plain models and the commonest laws only, all, or all with no Job saved.",
+    help="basic: plain models and the most common laws. standard: all checks. full: all checks with all their Jobs.",
 )
 @click.option("--seed", type=SEED, help="Draw other Jobs. Default: every run draws the same Jobs.")
 @click.option("-x", "--exitfirst", is_flag=True, help="Stop at the first failure.")
@@ -96,7 +98,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--sessions",
     type=COUNT,
-    help="World sizes that run at once, if the adapter promises shares_host. Default: CPU count + 1; 1 with -x.",
+    help="Number of world sizes that run at once, if the adapter promises shares_host. Default: CPU count + 1; 1 with -x.",
 )
 @click.option(
     "-q", "--quiet", is_flag=True, help="Show the first failure of each cause and a summary; no progress, no table."
@@ -104,7 +106,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--json", "json_file", type=_FILE, help="Write verdicts and environment as JSON.")
 @click.option("--junit", "junit_file", type=_FILE, help="Write JUnit XML.")
 @click.option("--markdown", "markdown_file", type=_FILE, help="Write a conformance report.")
-@click.option("--badge", "badge_file", type=_FILE, help="Write JSON for a badge, as endpoints of shields.io give it.")
+@click.option("--badge", "badge_file", type=_FILE, help="Write JSON for a shields.io endpoint badge.")
 @click.option(
     "--failures",
     default="ddpcheck-failures",
@@ -118,7 +120,19 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     type=click.Choice(sorted(installed_launchers())),
     help="The launcher. Default: the adapter's own.",
 )
+@click.option(
+    "--cache",
+    "cache_folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Run no check again that has passed, while code, versions and settings are the same. Verdicts are kept here.",
+)
 @click.option("--attach", metavar="HOST:PORT", help="Wait at this address for ranks that you start yourself.")
+@click.option(
+    "--start",
+    metavar="LINE",
+    help="Start ranks by this line, on any hosts: 'mpirun -f hosts -n {ranks}', followed by the command of a rank.",
+)
+@click.option("--listen", metavar="HOST", help="With --start: this host, as all ranks can reach it. Default: its name.")
 def command(
     adapters: tuple[str, ...],
     world_sizes: tuple[int, ...] | None,
@@ -137,7 +151,10 @@ def command(
     badge_file: Path | None,
     failures: Path,
     launcher_name: str | None,
+    cache_folder: Path | None,
     attach: str | None,
+    start: str | None,
+    listen: str | None,
 ) -> None:
     """Check ADAPTERS against every law that they promise to keep.
 
@@ -151,7 +168,10 @@ def command(
             )
         how, level = profile_named(profile), LEVELS[level_name]
         sizes = world_sizes or how.world_sizes
+        _one_of_a_kind(launcher_name, attach, start, listen)
         launcher = _launcher(out, launcher_name, attach, sizes, adapters)
+        if start is not None:
+            launcher = _by_line(start, listen)
         settings = Settings(
             how, deadline, seed, launcher, sessions or (1 if exitfirst else usual_sessions()), level=level
         )
@@ -161,14 +181,22 @@ def command(
         items, unusable = _planned(adapters, lambda name: plan(name, sizes, chosen, launcher, level))
         _told_apart(items, len(adapters) - len(unusable))
         _promise_something(items)
+        cache = VerdictCache(cache_folder, settings) if cache_folder is not None else None
+        known = cache.known(items) if cache is not None else {}
     began = time.monotonic()
-    verdicts: list[Verdict] = []
+    verdicts: list[Verdict] = [expectations.applied(verdict) for verdict in known.values()]
     ended: ExitStatus | None = None
     try:
-        run_shown(out, items, settings, expectations, failures, verdicts, exitfirst=exitfirst, quiet=quiet)
+        run_shown(out, items, settings, expectations, failures, verdicts, known, exitfirst=exitfirst, quiet=quiet)
     except KeyboardInterrupt as interrupt:
         ended = status_of(interrupt)  # what ran until here is kept, shown and saved all the same
+    if cache is not None:
+        _keep(cache, items, verdicts, known)
     show_all(out, verdicts, time.monotonic() - began, failures, quiet=quiet)
+    if known:
+        out.print(
+            f"{len(known)} of them did not run: they passed before, and nothing has changed since", soft_wrap=True
+        )
     described = {
         "profile": how.name,
         "effort": how.effort,
@@ -205,21 +233,23 @@ def run_shown(
     expectations: Expectations,
     failures: Path,
     verdicts: list[Verdict],
+    known: Container[str] = (),
     *,
     exitfirst: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Run the items; show how far it is, and each failure as it comes.
+    """Run the items that are not `known`; show how far it is, and each failure as it comes.
 
     Verdicts are appended as they come, and stand in the order of the items in the end.
     """
     every = list(items)
+    unknown = [item for item in every if item.name not in known]
     told, files = Failures(out, quiet=quiet), FailureFiles(failures)
     references = {item.adapter.name: item.reference for item in every}
     with (
         _in_order(verdicts, every),
-        Display(out, every, quiet=quiet) as display,
-        closing(run_items(every, settings, expectations, display.begin)) as running,
+        Display(out, unknown, quiet=quiet) as display,
+        closing(run_items(unknown, settings, expectations, display.begin)) as running,
     ):
         for verdict in running:
             display.add(verdict)
@@ -235,7 +265,7 @@ def run_shown(
 
 @contextmanager
 def _in_order(verdicts: list[Verdict], items: Sequence[Item]) -> Iterator[None]:
-    """In the end the verdicts stand as the items do, whichever came first."""
+    """Sort the verdicts into the order of the items."""
     places = {(item.adapter.name, item.world_size, item.check.name): place for place, item in enumerate(items)}
     try:
         yield
@@ -244,7 +274,7 @@ def _in_order(verdicts: list[Verdict], items: Sequence[Item]) -> Iterator[None]:
 
 
 def show_all(out: Console, verdicts: list[Verdict], seconds: float, failures: Path, *, quiet: bool = False) -> None:
-    """The most important comes last, at the terminal's prompt. quiet: only failures and the summary."""
+    """Show table, skips and causes; the most important part comes last. quiet: only failures and the summary."""
     if not quiet:
         out.print()
         show_table(out, verdicts)
@@ -264,8 +294,20 @@ def show_all(out: Console, verdicts: list[Verdict], seconds: float, failures: Pa
     out.print(f"\n[bold]{summary(verdicts, seconds)}[/]", soft_wrap=True)
 
 
+def _keep(cache: VerdictCache, items: Iterable[Item], verdicts: Iterable[Verdict], known: Container[str]) -> None:
+    """Remember what has passed. ClickException if the folder cannot be written: CI would run all again, and never say so."""
+    places = {(item.adapter.name, item.world_size, item.check.name): item for item in items}
+    try:
+        for verdict in verdicts:
+            item = places[verdict.adapter, verdict.world_size, verdict.check]
+            if item.name not in known:
+                cache.keep(item, verdict)
+    except (OSError, UnwritableFile) as error:
+        raise click.ClickException(f"--cache cannot keep verdicts: {error}") from error
+
+
 def exit_code(out: Console, verdicts: list[Verdict]) -> int:
-    """0, 1 on any failure, 2 if an adapter was not checked at all: what ran nothing is not right."""
+    """The exit status: 0; 1 on any failure; 2 if no check ran on some adapter."""
     if any(not verdict.ok for verdict in verdicts):
         return 1
     ran = {verdict.adapter for verdict in verdicts if verdict.jobs}
@@ -294,7 +336,7 @@ def _planned(
 
 
 def _told_apart(items: list[Item], adapters: int) -> None:
-    """Verdicts, tables and files name adapters: no two may have one name."""
+    """Refuse two adapters of one name: verdicts, tables and files identify adapters by name."""
     names = dict.fromkeys(item.adapter.name for item in items)
     if len(names) < adapters:
         raise ValueError(
@@ -303,7 +345,7 @@ def _told_apart(items: list[Item], adapters: int) -> None:
 
 
 def _promise_something(items: Sequence[Item]) -> None:
-    """Who has no facet would pass: that its ranks start is all that could be said of it."""
+    """Refuse an adapter without facets: only check_ranks_start would run, and it would pass."""
     for name in dict.fromkeys(item.adapter.name for item in items if not item.adapter.capabilities.facets):
         raise ValueError(
             f"{name} promises no facet, and there is nothing to check: hand out what it has in connect(), and promise it in "
@@ -311,13 +353,29 @@ def _promise_something(items: Sequence[Item]) -> None:
         )
 
 
+def _one_of_a_kind(name: str | None, attach: str | None, start: str | None, listen: str | None) -> None:
+    given = [option for option, value in (("--launcher", name), ("--attach", attach), ("--start", start)) if value]
+    if len(given) > 1:
+        raise ValueError(f"{' and '.join(given)} exclude each other: each says by itself who starts the ranks")
+    if listen and not start:
+        raise ValueError("--listen belongs to --start, whose ranks call back")
+
+
+def _by_line(line: str, host: str | None) -> Launcher:
+    from ..launchers.start_line import StartLine
+
+    made = StartLine(line, host or socket.gethostname())
+    reason = made.unavailable()
+    if reason is not None:
+        raise ValueError(reason)
+    return made
+
+
 def _launcher(
     out: Console, name: str | None, attach: str | None, sizes: tuple[int, ...], adapters: tuple[str, ...]
 ) -> Launcher | None:
     if attach is None:
         return launcher_named(name) if name else None
-    if name:
-        raise ValueError("--launcher and --attach exclude each other: attached ranks have a launcher of their own")
     if len(sizes) != 1 or len(adapters) != 1:
         raise ValueError("--attach needs one adapter and one --world-size: that of the ranks that you start")
     host, separator, port = attach.rpartition(":")

@@ -1,4 +1,4 @@
-"""How a command ends. Each status has a name here, and no other way to end looks like a verdict."""
+"""Exit statuses of commands, by name. No other end of a process looks like a verdict."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .output import in_any_encoding, is_pipe, reader_is_gone, reader_watched
 from .signals import EndedBySignal, signals_end_it
 
 _LONGEST_ERROR = 20_000
-"""Characters of an error of usage, in which an adapter's own error may be quoted."""
+"""The longest usage error in characters; it may quote an adapter's error."""
 
 
 class ExitStatus(IntEnum):
@@ -40,13 +40,13 @@ class ExitStatus(IntEnum):
     INTERRUPTED = 130
     """Ctrl-C (SIGINT) ended it."""
     PIPE_CLOSED = 141
-    """Nobody reads the output any more (SIGPIPE)."""
+    """The reader of the output has closed it (SIGPIPE)."""
     TERMINATED = 143
     """SIGTERM ended it."""
 
 
 def status_of(interrupt: BaseException) -> ExitStatus:
-    """The exit status after what ended a command, which is heeded thereby."""
+    """The exit status for the exception that ended a command; marks a signal as handled."""
     if not isinstance(interrupt, EndedBySignal):
         return ExitStatus.INTERRUPTED
     interrupt.heeded = True
@@ -97,7 +97,7 @@ def _crashed(error: Exception) -> ExitStatus:
         )
         return ExitStatus.UNUSABLE
     traceback.print_exc()
-    _say("ddpcheck itself failed, which says nothing of the adapter; please report the traceback above")
+    _say("ddpcheck itself failed, not the adapter; please report the traceback above")
     return ExitStatus.CRASHED
 
 
@@ -126,7 +126,7 @@ def _say(text: str) -> None:
 
 @contextmanager
 def _own_exit_only() -> Iterator[None]:
-    """os._exit() in this process, of an adapter's module say, would end the command with a status that looks like a verdict."""
+    """os._exit() in this process, for example in an adapter's module, would end the command with a status like a verdict's."""
     process, leave = os.getpid(), os._exit
 
     def seen(status: int) -> None:

@@ -85,7 +85,7 @@ def fitting(checkpoint: Checkpoint, plan: TrainingPlan, world_size: int) -> Chec
         found.append(f"{world_size} ranks instead of {checkpoint.world_size}")
     if found:
         raise TrainingFailed(
-            f"this run is no continuation of {plan.checkpoint}: it has {', '.join(found)}; "
+            f"this run cannot continue {plan.checkpoint}: it has {', '.join(found)}; "
             "use the same options, or another --checkpoint"
         )
     return checkpoint

@@ -127,7 +127,7 @@ def _left_nothing(job: Job, trace: Trace) -> None:
 
 
 _LEFT = {"files": causes.FILES_LEFT, "memory": causes.NAMED_MEMORY_LEFT}
-"""What may be left, and the cause."""
+"""The resources that may be left, and their causes."""
 
 
 def _closed_and_left(job: Job, trace: Trace) -> None:
@@ -136,6 +136,10 @@ def _closed_and_left(job: Job, trace: Trace) -> None:
         next(at for at, op in enumerate(job.operations) if isinstance(op, kind)) for kind in (Sleep, Close)
     )
     for rank in trace.ranks:
+        if rank.outcome == "died" and rank.last is None:  # only memory that is shared with the driver outlives a rank
+            raise CannotTell(
+                "the ranks are on other hosts: the driver cannot see in which operation a process has ended"
+            )
         reached = -1 if rank.last is None else rank.last.operation
         if reached > closing and rank.outcome == "hung":
             raise still_there(rank, "after close()")

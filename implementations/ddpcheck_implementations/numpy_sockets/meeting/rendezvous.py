@@ -99,7 +99,7 @@ def _host(meeting: Meeting, deadline: float) -> dict[int, socket.socket]:
 
 
 def _proof(meeting: Meeting, challenge: bytes, told: bytes) -> bytes:
-    """What was said at another start, or by another run, has another one."""
+    """The token of a start: messages of another start, or of another run, have another token."""
     return hmac.digest(meeting.run.encode(), challenge + told, "sha256")
 
 

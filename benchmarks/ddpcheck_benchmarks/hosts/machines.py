@@ -1,0 +1,113 @@
+"""Emulated hosts as a user of a cluster sees them: each has a name, its own network and /dev/shm, and answers to ssh.
+
+The programs are this machine's, and so are its files and cores. `ssh` is a stand-in: it enters the other host's namespaces
+with a fresh environment, as ssh does. All of it goes with the process that made it, however that ends.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from .network import Network
+
+_PROGRAMS = "/dev/shm/bin"
+"""In a file system that each host mounts for itself, so that nothing has to be removed."""
+_KEPT = ("PATH", "HOME", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "LANG")
+"""What a login on a host of a cluster would set."""
+_ENTER = "--net --uts --mount"
+
+_HOLDER = """
+set -e
+hostname "$1"
+mount -t tmpfs -o mode=1777 tmpfs /dev/shm
+printf '%s' "$2" > /dev/shm/hosts
+mount --bind /dev/shm/hosts /etc/hosts
+mkdir /dev/shm/bin
+echo ready
+exec cat > /dev/null
+"""
+"""Until its standard input ends, which the kernel sees to."""
+
+_SSH = """#!/bin/sh
+# options of ssh are accepted, and mean nothing here
+while :; do
+    case $1 in
+        -[bcDEeFIiJLlmOopQRSWw]) shift 2 ;;
+        -*) shift ;;
+        *) break ;;
+    esac
+done
+host=${{1#*@}}
+shift
+case $host in
+{cases}
+    *) echo "ssh: Could not resolve hostname $host" >&2; exit 255 ;;
+esac
+exec env -i {kept} nsenter --target "$process" {enter} --wd="$HOME" sh -c "$*"
+"""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A running host. process: the one that keeps its namespaces."""
+
+    name: str
+    process: int
+
+    def command(self, words: Sequence[str]) -> list[str]:
+        """The command line that runs these words on this host, in the caller's folder and environment."""
+        path = f"PATH={_PROGRAMS}:{os.environ.get('PATH', os.defpath)}"
+        entering = ["nsenter", "--target", str(self.process), *_ENTER.split(), f"--wd={Path.cwd()}"]
+        return [*entering, "env", path, *words]
+
+
+@contextmanager
+def machines(network: Network) -> Iterator[tuple[Machine, ...]]:
+    """host0, host1 and so on, one for each of the network's. OSError, with its words, if one cannot be made."""
+    names = [f"host{number}" for number in range(len(network.hosts))]
+    table = "127.0.0.1 localhost\n" + "".join(
+        f"{network.address(number)} {name}\n" for number, name in enumerate(names)
+    )
+    with ExitStack() as opened:
+        made = tuple(
+            Machine(name, opened.enter_context(_held(space.path, name, table)))
+            for name, space in zip(names, network.hosts, strict=True)
+        )
+        for machine in made:
+            program = Path(f"/proc/{machine.process}/root{_PROGRAMS}/ssh")
+            program.write_text(_ssh(made, network), encoding="ascii")
+            program.chmod(0o755)
+        yield made
+
+
+@contextmanager
+def _held(network: str, name: str, table: str) -> Iterator[int]:
+    """The process that keeps the namespaces of one host."""
+    apart = ["unshare", "--uts", "--mount", "--propagation", "private"]
+    words = ["nsenter", f"--net={network}", *apart, "sh", "-c", _HOLDER, "sh", name, table]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        assert holder.stderr is not None
+        try:
+            if holder.stdout.readline() != "ready\n":
+                raise OSError(f"{name}: {holder.stderr.read().strip()}")
+            yield holder.pid
+        finally:
+            holder.stdin.close()
+
+
+def _ssh(made: Sequence[Machine], network: Network) -> str:
+    cases = "\n".join(
+        f"    {machine.name}|{network.address(number)}) process={machine.process} ;;"
+        for number, machine in enumerate(made)
+    )
+    kept = " ".join(f'{name}="${name}"' for name in _KEPT if name in os.environ)
+    return _SSH.format(cases=cases, kept=kept, enter=_ENTER)
