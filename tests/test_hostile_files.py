@@ -120,6 +120,17 @@ def test_a_name_is_no_code_and_no_path(tmp_path: Path, name: str) -> None:
         Failure.load(path)
 
 
+def test_code_that_a_file_names_is_not_run(tmp_path: Path) -> None:
+    """Without --adapter, and with nobody to ask."""
+    (tmp_path / "theirs.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    path = tmp_path / "failure.json"
+    Failure(f"{tmp_path / 'theirs.py'}:adapter", 2, "check_all_reduce_sums_exactly", JOB).save(path)
+    shown = CliRunner().invoke(main, ["replay", str(path)])
+    assert shown.exit_code == 2, shown.output
+    assert "names code to run" in " ".join(shown.output.replace("│", " ").split())
+    assert not (tmp_path / "ran").exists()
+
+
 def test_too_many_operations_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "failure.json"
     Failure("numpy_sockets", 2, "check_a", Job(2, (AllReduce(TensorSpec((1,))),) * 100_000)).save(path)

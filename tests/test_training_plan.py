@@ -123,7 +123,7 @@ def test_the_learning_rate_rises_to_what_the_world_size_makes_of_it() -> None:
         ({"lr": float("nan")}, "lr is nan"),
         ({"clip": 0.0}, "clip is 0.0"),
         ({"momentum": 1.0}, "momentum is 1.0"),
-        ({"warmup_epochs": -1}, "must not be negative"),
+        ({"warmup_epochs": -1}, "it must be from 0 to"),
         ({"resume": True}, "name the file with --checkpoint"),
     ],
 )

@@ -146,6 +146,7 @@ def campaign(minutes: float, seed: int, names: Sequence[str] = (), record: Path 
 def command(minutes: float, seed: int, only: tuple[str, ...], record: Path | None, path: Path | None) -> None:
     """Run the campaign, and print the table. Exit status 1 if a trial has problems."""
     _with_own_memory()
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # commands inherit it: under nohup they would not hear it
     trials = campaign(minutes, seed, only, record)
     if record is not None:
         trials = recorded(record)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import struct
 from typing import Any
 
@@ -17,6 +18,7 @@ from ..seeded_values import Array
 _HEADER = struct.Struct("!I")
 _MARK = "__array__"
 _ALLOWED_KINDS = "biufc"
+_DTYPE = re.compile(f"[<>|][{_ALLOWED_KINDS}][0-9]{{1,2}}")
 
 
 class _Encoder:
@@ -65,10 +67,9 @@ def decode(raw: bytes | memoryview) -> Any:
 
 def _array(body: memoryview, dtype: Any, shape: Any, offset: Any) -> Array:
     """A part of `body`. ValueError, TypeError or OverflowError if there is no such part."""
-    found = np.dtype(dtype) if isinstance(dtype, str) else None
-    if found is None or found.kind not in _ALLOWED_KINDS:
+    if not isinstance(dtype, str) or not _DTYPE.fullmatch(dtype):
         raise ValueError(f"{dtype!r} is no dtype of numbers")
     if not isinstance(shape, list) or not all(type(length) is int and length >= 0 for length in shape):
         raise ValueError(f"{shape!r} is no shape")
-    array: Array = np.frombuffer(body, found, math.prod(shape), offset).reshape(shape)
+    array: Array = np.frombuffer(body, dtype, math.prod(shape), offset).reshape(shape)
     return array

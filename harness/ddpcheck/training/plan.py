@@ -16,6 +16,12 @@ from .datasets import DataSet
 _SIZES = re.compile(r"\d+(-\d+)+")
 _HIDDEN = (128, 64)
 _HOW_LONG_AND_WHERE = frozenset({"epochs", "data_dir", "checkpoint", "resume", "stop_after", "compare"})
+_WHOLE = {
+    **dict.fromkeys(("epochs", "batch_size", "accumulation", "stop_after"), (1, 1_000_000)),
+    "warmup_epochs": (0, 1_000_000),
+    "seed": (-(1 << 63), (1 << 63) - 1),
+}
+_LARGEST_FACTOR = 1e9
 
 
 class UnusablePlan(Exception):
@@ -61,18 +67,16 @@ class TrainingPlan:
     options: tuple[tuple[str, str | int | float | bool], ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "accumulation", "stop_after"):
+        for name, (least, most) in _WHOLE.items():
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UnusablePlan(f"{name} is {value}; it must be at least 1")
+            if value is not None and not least <= value <= most:
+                raise UnusablePlan(f"{name} is {value}; it must be from {least} to {most}")
         for name in ("lr", "clip"):
             value = getattr(self, name)
-            if value is not None and not 0 < value < float("inf"):
-                raise UnusablePlan(f"{name} is {value}; it must be a positive number")
+            if value is not None and not 0 < value <= _LARGEST_FACTOR:
+                raise UnusablePlan(f"{name} is {value}; it must be a positive number of at most {_LARGEST_FACTOR:g}")
         if not 0 <= self.momentum < 1:
             raise UnusablePlan(f"momentum is {self.momentum}; it must be at least 0 and below 1")
-        if self.warmup_epochs < 0:
-            raise UnusablePlan(f"warmup_epochs is {self.warmup_epochs}; it must not be negative")
         if self.resume and self.checkpoint is None:
             raise UnusablePlan("there is nothing to resume from; name the file with --checkpoint")
 
