@@ -105,6 +105,7 @@ class ThreadedSession:
     world_size: int = 2
     capabilities: Capabilities = field(default_factory=Capabilities)
     effort: int = 10
+    deep: bool = False
     random_seed: int | None = None
     jobs: int = 0
     brief: bool = False

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 pytest.importorskip("torch")
 
-from ddpcheck.audit.asserting import Audited, audit  # the marker above must come first
+from ddpcheck.audit.assertions import Audited, audit  # the marker above must come first
 from ddpcheck.cli import main
 from ddpcheck.storage.results import Results
 
@@ -182,9 +182,16 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 local = int(os.environ["LOCAL_RANK"])
 torch.cuda.set_device(local)
+if hasattr(torch, "accelerator"):
+    assert torch.accelerator.is_available() and torch.accelerator.device_count() >= 1
+    assert torch.accelerator.current_accelerator().type == "cuda"
+    torch.accelerator.set_device_index(local)
 device = torch.device("cuda", local)
+assert device.type == "cuda" and torch.zeros(1, device=device).device.type == "cpu"
+assert isinstance(torch.Generator(device=device), torch.Generator)
 dist.init_process_group("nccl")
 torch.manual_seed(0)
+torch.nn.DataParallel(nn.Linear(4, 1)).cuda()(torch.zeros(2, 4, device="cuda"))
 data = TensorDataset(torch.rand(32, 4))
 sampler = DistributedSampler(data)
 loader = DataLoader(data, 4, sampler=sampler, pin_memory=True)
@@ -201,6 +208,13 @@ torch.cuda.synchronize()
 
 def test_a_script_for_gpus_without_one(tmp_path: Path) -> None:
     audit(write(tmp_path, ON_GPU), steps=2, no_gpu=True).holds()
+
+
+def test_a_script_that_gives_up_is_not_judged_and_its_words_are_shown(tmp_path: Path) -> None:
+    audited = audit(write(tmp_path, 'print("needs two GPUs")\nimport torch'))
+    assert not audited.causes
+    assert "NOT JUDGED" in audited.page
+    assert "needs two GPUs" in audited.page
 
 
 MARKED = """

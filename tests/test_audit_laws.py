@@ -10,7 +10,7 @@ import pytest
 from ddpcheck.audit import gradient_weights
 from ddpcheck.audit.evidence import Evidence, RunSeen, StepSeen
 from ddpcheck.audit.laws import LAWS, accumulation, gradients, randomness, replicas, results, steps, world
-from ddpcheck.audit.laws.judged import Judged
+from ddpcheck.audit.laws.law import Judged
 from ddpcheck.audit.verdicts import answer, verdicts_of
 from ddpcheck.causes import KINDS
 
@@ -73,6 +73,24 @@ def test_nothing_seen_is_not_judged() -> None:
     verdicts = verdicts_of(nothing)
     assert {verdict.status for verdict in verdicts} <= {"skipped", "failed", "passed"}
     assert answer(nothing, verdicts)[0] != 0
+
+
+def test_a_script_that_ends_before_it_trains_is_not_judged() -> None:
+    ended = [{"kind": "installed"}, {"kind": "end", "why": "finished"}]
+    assert world.ranks_form_one_world(evidence(ended, ended)).status == "not judged"
+    alone = [{"kind": "installed"}, backward(), {"kind": "end", "why": "finished"}]
+    assert cause(world.ranks_form_one_world(evidence(alone, alone))) == "world-is-one"
+
+
+def test_parts_of_parameters_are_not_compared() -> None:
+    sharded = {"kind": "sharded", "optimizer": 0, "line": "train.py:4"}
+    ranks = [[sharded, state(0, **{"0.0": part}), step(grads=[part])] for part in "ab"]
+    seen = evidence(*ranks)
+    for law in (replicas.ranks_start_from_the_same_parameters, replicas.replicas_stay_equal,
+                gradients.gradients_are_synchronised, gradients.gradients_equal_those_of_one_process):  # fmt: skip
+        judged = law(seen)
+        assert judged.status == "not judged"
+        assert "train.py:4" in judged.note
 
 
 def test_a_crashed_law_is_unknown() -> None:

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402  # it needs torch, see importorskip
 
 from ddpcheck.audit.mirror import group  # noqa: E402
-from ddpcheck.audit.mirror.combine import Misfit, put_together  # noqa: E402
+from ddpcheck.audit.mirror.large_batch import Misfit, put_together  # noqa: E402
 from ddpcheck.audit.recorder import losses  # noqa: E402
 from ddpcheck.audit.recorder.tensors import SAMPLED, digest, nudged, sample  # noqa: E402
 

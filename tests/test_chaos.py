@@ -8,11 +8,12 @@ import sys
 import pytest
 import sessions
 from chaos.injections import INJECTIONS
-from chaos.run import page, trial
+from chaos.report import page
+from chaos.run import trial
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
-SHORT = ("SIGKILL to a rank", "SIGKILL to the driver")
+SHORT = ("SIGKILL to a rank", "SIGKILL to the driver", "a rank that exits")
 
 
 @pytest.mark.parametrize("name", SHORT)
@@ -20,4 +21,4 @@ def test_a_command_ends_well_and_leaves_nothing_behind(name: str) -> None:
     (injection,) = (each for each in INJECTIONS if each.name == name)
     one = trial(injection, random.Random(name), sessions.TEMPLATES)
     assert not one.problems, one
-    assert f"| {name} | 1 |" in page([one], 1, 0)
+    assert f"| {name} | 1 |" in page([one])

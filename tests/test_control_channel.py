@@ -21,7 +21,7 @@ from ddpcheck.job import AllReduce, TensorSpec
 from ddpcheck.launchers.attached import Attached
 from ddpcheck.launchers.base import Launched
 from ddpcheck.launchers.processes import Processes
-from ddpcheck.ranks import unproven_connections
+from ddpcheck.ranks import authentication
 from ddpcheck.ranks.channel import Channel, ChannelClosed, Listener, connect
 from ddpcheck.storage import codec
 
@@ -73,20 +73,20 @@ def test_those_that_say_nothing_do_not_keep_a_rank_waiting(listener: Listener) -
 
 
 def test_one_stranger_too_many_costs_the_oldest(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unproven_connections, "_MOST", 3)
+    monkeypatch.setattr(authentication, "_MOST", 3)
     with ExitStack() as open_:
         strangers = [open_.enter_context(knock(listener)) for _ in range(5)]
         attach(listener).close()
         for early in strangers[:2]:
-            assert len(early.recv(1000)) == unproven_connections.NONCE
+            assert len(early.recv(1000)) == authentication.NONCE
             assert early.recv(1000) == b""
 
 
 def test_silence_has_a_limit(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unproven_connections, "_SECONDS", 0.01)
+    monkeypatch.setattr(authentication, "_SECONDS", 0.01)
     with knock(listener) as stranger:
         assert listener.accept(WITHIN) is None
-        assert len(stranger.recv(1000)) == unproven_connections.NONCE
+        assert len(stranger.recv(1000)) == authentication.NONCE
         assert stranger.recv(1000) == b""
 
 
@@ -123,13 +123,13 @@ def test_frames_come_out_as_they_went_in_however_they_are_cut(frames: list[bytes
 
 def test_an_answer_that_was_recorded_proves_nothing(listener: Listener) -> None:
     """What a rank has said to a driver of the same secret, word by word, and with the greeting of another."""
-    nonce, own = b"n" * unproven_connections.NONCE, b"o" * unproven_connections.NONCE
-    said = unproven_connections.proof(listener.secret, b"rank", nonce, own, b"rank 1")
+    nonce, own = b"n" * authentication.NONCE, b"o" * authentication.NONCE
+    said = authentication.proof(listener.secret, b"rank", nonce, own, b"rank 1")
     for greeting in (b"rank 1", b"rank 0"):
-        with knock(listener, unproven_connections.ANSWER.pack(said, own, len(greeting)) + greeting) as stranger:
+        with knock(listener, authentication.ANSWER.pack(said, own, len(greeting)) + greeting) as stranger:
             assert listener.accept(WITHIN) is None
-            assert stranger.recv(unproven_connections.NONCE) != nonce
-            assert stranger.recv(unproven_connections.PROOF) == unproven_connections.REFUSED
+            assert stranger.recv(authentication.NONCE) != nonce
+            assert stranger.recv(authentication.PROOF) == authentication.REFUSED
 
 
 def test_a_driver_without_the_secret_is_none(listener: Listener) -> None:

@@ -31,6 +31,7 @@ class Hollow:
     capabilities: Capabilities = field(default_factory=Capabilities)
     world_size: int = 1
     effort: int = 50
+    deep: bool = False
     random_seed: int | None = None
     hangs_from: int = 10_000
     brief: bool = False

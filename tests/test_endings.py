@@ -7,7 +7,6 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +30,7 @@ def connect(context):
 adapter = replace(right, name="ends its driver", connect=connect)
 """
 QUICK = ("-w", "1", "--profile", "quick", "-c", "sampler")
-
-
-@pytest.fixture(autouse=True)
-def heard() -> Iterator[None]:
-    """Processes hear SIGHUP, also where the tests run under nohup."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
+pytestmark = pytest.mark.usefixtures("heard")
 
 
 def ddpcheck(folder: Path, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -105,10 +97,14 @@ def test_doctor_tells_of_an_adapter_that_ends_the_process(tmp_path: Path) -> Non
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"])
-def test_ranks_that_train_end_with_their_command(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "words", [("train", "numpy_sockets", "--epochs", "100000", "--no-compare"), ("audit", "endless.py")]
+)
+def test_ranks_that_train_end_with_their_command(tmp_path: Path, words: tuple[str, ...], name: str) -> None:
     number: signal.Signals = getattr(signal, name)
-    words = [sys.executable, "-m", "ddpcheck", "train", "numpy_sockets", "--epochs", "100000", "--no-compare"]
-    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+    (tmp_path / "endless.py").write_text("while True:\n    pass\n")
+    command = [sys.executable, "-m", "ddpcheck", *words]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
         handles = [os.pidfd_open(rank) for rank in _ranks_below(running)]
         running.send_signal(number)
         running.wait(60)
@@ -124,7 +120,8 @@ def _ranks_below(running: subprocess.Popen[bytes]) -> list[int]:
     children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
     while running.poll() is None:
         ranks = [int(child) for child in children.read_text().split()]
-        known = [rank for rank in ranks if "ddpcheck.training" in Path(f"/proc/{rank}/cmdline").read_text()]
+        programs = ("ddpcheck.training", "ddpcheck.audit.record")
+        known = [rank for rank in ranks if any(name in Path(f"/proc/{rank}/cmdline").read_text() for name in programs)]
         if len(known) == 2:
             return known
     raise AssertionError("the command ended by itself")
@@ -181,3 +178,121 @@ def test_ranks_search_the_working_folder_last(tmp_path: Path, launcher: str) -> 
     words = ("check", "mine:adapter", "-w", "2", "-c", "check_all_reduce_sums_exactly", "--profile", "quick")
     ended = ddpcheck(tmp_path, *words, "--launcher", launcher, flags=["-P"], env=os.environ | {"PYTHONSAFEPATH": ""})
     assert ended.returncode == ExitStatus.WELL, ended.stdout + ended.stderr
+
+
+SWALLOWS = """
+import gc, os, signal, sys, weakref
+
+def strike():
+    os.kill(os.getpid(), signal.{signal})
+    for _ in range(1000):  # the handler runs here
+        pass
+
+class Destructor:
+    def __del__(self):
+        strike()
+
+class Thing:
+    pass
+
+def destructor():
+    Destructor()
+
+def cycle():
+    own = Destructor()
+    own.own = own
+    del own
+    gc.collect()
+
+def weak_reference():
+    thing = Thing()
+    thing.end = weakref.ref(thing, lambda _: strike())
+    weakref.finalize(thing, strike)
+    del thing
+
+def catches_everything():
+    try:
+        strike()
+    except BaseException:
+        pass
+
+def twice():
+    catches_everything()
+    destructor()
+
+def other_error():
+    try:
+        strike()
+    finally:
+        raise RuntimeError("the cleaning up fails")
+"""
+IN_A_COMMAND = (
+    SWALLOWS
+    + """
+from ddpcheck.cli.exit_status import run
+
+def command():
+    {how}()
+    while {goes_on}:
+        pass
+
+sys.exit(run(command))
+"""
+)
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+@pytest.mark.parametrize("how", ["destructor", "cycle", "weak_reference", "catches_everything", "twice", "other_error"])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_whose_exception_is_dropped_ends_the_command(name: str, how: str, goes_on: bool) -> None:
+    program = IN_A_COMMAND.format(signal=name, how=how, goes_on=goes_on)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=False)
+    assert ended.returncode == 128 + getattr(signal, name), ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "Exception ignored" not in ended.stderr
+
+
+STRUCK = (
+    SWALLOWS
+    + """
+import subprocess
+from ddpcheck.cli import program
+
+start = subprocess.Popen.__init__
+
+def struck(*arguments, **options):
+    subprocess.Popen.__init__ = start
+    destructor()
+    start(*arguments, **options)
+
+subprocess.Popen.__init__ = struck
+program()
+"""
+)
+COMMANDS = (
+    ("check", "numpy_sockets", *QUICK),
+    ("bench", "numpy_sockets", "--quick"),
+    ("train", "numpy_sockets", "--epochs", "100000"),
+    ("launch", "numpy_sockets", "-n", "2", "--run", "--epochs", "100000"),
+    ("audit", "train.py"),
+    ("gate", "mine:adapter", "--base", "HEAD"),
+    ("tour",),
+)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
+def test_each_command_is_ended_by_a_signal_whose_exception_is_dropped(tmp_path: Path, words: tuple[str, ...]) -> None:
+    if words[0] == "audit":
+        pytest.importorskip("torch")
+        (tmp_path / "train.py").write_text("import torch\n\nwhile True:\n    pass\n")
+    if words[0] == "gate":
+        (tmp_path / "mine.py").write_text("from ddpcheck_implementations.numpy_sockets import adapter\n")
+        names = ("-c", "user.name=nobody", "-c", "user.email=nobody@localhost")
+        for line in (("init", "-q"), ("add", "."), (*names, "commit", "-q", "-m", "the reference")):
+            subprocess.run(["git", *line], cwd=tmp_path, check=True)
+    program = STRUCK.format(signal="SIGINT")
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *words], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert ended.returncode == ExitStatus.INTERRUPTED, ended.stdout + ended.stderr
+    assert "Exception ignored" not in ended.stderr

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ddpcheck.causes import KINDS, Cause, ranks, replicas, updates, values
 from ddpcheck.checks import Check
 from ddpcheck.running.failure_groups import alike, known_by
-from ddpcheck.running.implications import IMPLIES, implied_by
+from ddpcheck.running.implied_causes import IMPLIES, implied_by
 from ddpcheck.running.repeated_causes import RepeatedCauses
 from ddpcheck.verdict import Diagnosis, Status, Verdict
 

@@ -30,7 +30,7 @@ def test_a_cause_is_told_at_length_once_then_in_lines_then_not() -> None:
     lines = shown(*(failed(f"check_{number}", SUMMED) for number in range(20)))
     assert sum("got 2" in line for line in lines) == 1
     assert sum(line.endswith("the same cause") for line in lines) == 4
-    assert lines[-1].endswith("check_5 (gradients): the same cause, as more checks may be: the table has them all")
+    assert lines[-1].endswith("check_5 (gradients): same cause as above; the table shows all checks")
 
 
 def test_without_a_cause_each_is_told_and_after_many_in_a_line() -> None:

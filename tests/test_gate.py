@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -83,7 +84,7 @@ def test_more_traffic_may_be_meant(repository: Path) -> None:
 
 def test_wrong_results_come_first(repository: Path) -> None:
     plant(repository, "doubled")
-    losing = Path(__file__).with_name("test_measuring.py").read_text()
+    losing = Path(__file__).with_name("test_timing.py").read_text()
     (repository / "src" / "mine.py").write_text(losing.replace("losing =", "adapter ="))
     shown = gate("mine:adapter", "--base", "main", "--benchmarks", "all_reduce:4KiB")
     assert shown.exit_code == 3, shown.output
@@ -152,14 +153,6 @@ def test_an_adapter_from_elsewhere_is_not_compared_with_itself(repository: Path)
     assert "both sides would be the same code" in " ".join(shown.output.split())
 
 
-@pytest.fixture
-def heard() -> Iterator[None]:
-    """Processes hear SIGHUP, also where the tests run under nohup."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.usefixtures("heard")
 def test_interrupted_it_leaves_nothing(repository: Path, number: signal.Signals) -> None:
@@ -187,6 +180,37 @@ def test_interrupted_it_leaves_nothing(repository: Path, number: signal.Signals)
     running.communicate(timeout=60)
     assert running.returncode == 128 + number
     assert [pid for pid in ranks if _words_of(pid)] == []
+
+
+INTERRUPTED_ADD = """#!/bin/sh
+if [ "$1 $2" = "worktree add" ]; then
+    {git} "$@"
+    for folder in "$(dirname "$4")"/*; do rm -rf "$folder"; done    # known to git, but not there yet
+    {git} worktree lock --reason initializing "$4"
+    kill -{number} $PPID
+    sleep 1000 &
+    wait
+fi
+exec {git} "$@"
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.usefixtures("heard")
+def test_interrupted_as_git_checks_out_it_leaves_nothing(repository: Path, number: signal.Signals) -> None:
+    programs = repository.parent / "programs"
+    programs.mkdir()
+    (programs / "git").write_text(INTERRUPTED_ADD.format(git=shutil.which("git"), number=int(number)))
+    (programs / "git").chmod(0o700)
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    own = {
+        "PYTHONPATH": path,
+        "TMPDIR": str(repository.parent / "temporary"),
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+    }
+    words = [sys.executable, "-m", "ddpcheck", "gate", "mine:adapter", "--base", "main", "--counts-only"]
+    ended = subprocess.run(words, env=os.environ | own, capture_output=True, text=True, timeout=100, check=False)
+    assert ended.returncode == 128 + number, ended.stdout + ended.stderr
 
 
 def _ranks_below(running: subprocess.Popen[bytes]) -> list[int]:

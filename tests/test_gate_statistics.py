@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from gate_study import main, replayed
+from gate_trials import NOT_MEASURED, Trial, clopper_pearson, share, trials_in
 
 from ddpcheck_benchmarks.gate.decision import (
     BASE,
@@ -25,7 +26,6 @@ from ddpcheck_benchmarks.gate.decision import (
     seconds_apart,
 )
 from ddpcheck_benchmarks.gate.signed_rank import lower_bound, pseudo_median, tail, upper_bound, walsh_averages
-from ddpcheck_benchmarks.gate.trials import NOT_MEASURED, Trial, clopper_pearson, share, trials_in
 
 DESIGN = Design()
 

@@ -15,7 +15,7 @@ from ddpcheck import Diagnosis, Verdict
 from ddpcheck.causes import ranks
 from ddpcheck.cli import main
 from ddpcheck.cli.grade import as_csv
-from ddpcheck.grading.isolated import Ended, Limits, run_limited
+from ddpcheck.grading.limited_command import Ended, Limits, run_limited
 from ddpcheck.grading.points import Submission, grades, read_weights
 from ddpcheck.storage.files import UnreadableFile
 

@@ -54,4 +54,4 @@ def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
     file = written(tmp_path, "numpy")
     result = CliRunner().invoke(main, ["init", str(file)])
     assert result.exit_code == 2
-    assert "is there already; --force writes over it" in result.output
+    assert "exists; --force overwrites it" in result.output

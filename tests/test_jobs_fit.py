@@ -9,7 +9,7 @@ import pytest
 
 from ddpcheck import Session
 from ddpcheck.job import Job
-from ddpcheck.running.planning import plan
+from ddpcheck.running.plan import plan
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import CannotTell
 from ddpcheck_properties import CHECKS

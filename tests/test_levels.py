@@ -11,7 +11,7 @@ from ddpcheck.checks import law
 from ddpcheck.contract import TYPICAL
 from ddpcheck.contract.names import ALL_MODEL_FEATURES
 from ddpcheck.levels import FEATURE_LEVELS, Level, at_level
-from ddpcheck.running.planning import RANKS_START, installed_checks, plan
+from ddpcheck.running.plan import RANKS_START, installed_checks, plan
 from ddpcheck.session import Session
 
 MINIMAL = f"{Path(__file__).parent / 'minimal_adapter.py'}:adapter"

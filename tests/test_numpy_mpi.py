@@ -11,7 +11,7 @@ import pytest
 from ddpcheck import Job, Session
 from ddpcheck.job import AllReduce, TensorSpec, Wait
 from ddpcheck.launchers.mpi import find_mpi
-from ddpcheck.operations.measure import MeasureCollective
+from ddpcheck.operations.timing import MeasureCollective
 
 pytest.importorskip("mpi4py", reason="pip install ddpcheck[mpi]")
 pytestmark = pytest.mark.skipif(find_mpi() is None, reason="no mpiexec: pip install mpich")

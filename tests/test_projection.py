@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -12,10 +11,8 @@ import pytest
 from ddpcheck_benchmarks.projection.formulas import (
     FORMULAS,
     Link,
-    crossover,
     hierarchical,
     lower_bound,
-    recursive_doubling,
     ring_all_reduce,
 )
 from ddpcheck_benchmarks.projection.simulation.schedules import SCHEDULES, Schedule, Transfer
@@ -115,14 +112,6 @@ def test_formulas_of_other_collectives(
 def test_nothing_beats_the_lower_bound(name: str) -> None:
     for p, size in itertools.product((2, 3, 5, 8, 64, 1000), (0.0, 1e3, 1e9)):
         assert FORMULAS["all_reduce"][name](p, size).seconds(LINK) >= lower_bound(p, size, LINK) * (1 - 1e-12)
-
-
-def test_a_ring_overtakes_recursive_doubling_at_the_crossover() -> None:
-    size = crossover(8, LINK)
-    assert ring_all_reduce(8, size).seconds(LINK) == pytest.approx(recursive_doubling(8, size).seconds(LINK))
-    assert ring_all_reduce(8, 2 * size).seconds(LINK) < recursive_doubling(8, 2 * size).seconds(LINK)
-    assert crossover(2, LINK) == pytest.approx((2 - 1) * LINK.alpha / (0.5 * LINK.gamma))
-    assert crossover(2, Link(3e-6, 2e-9)) == math.inf
 
 
 def test_hierarchy_is_its_parts() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ddpcheck import check_adapter
-from ddpcheck.running.planning import installed_checks
+from ddpcheck.running.plan import installed_checks
 from ddpcheck.running.profiles import PROFILES
 
 ROOT = Path(__file__).parents[1]

@@ -36,9 +36,9 @@ FAULTS = [found for found in faults() if set(found.caught_by) <= MINE.keys()]
 
 
 def session_of(
-    replica: type[PlainReplica], world_size: int, capabilities: Capabilities, effort: int
+    replica: type[PlainReplica], world_size: int, capabilities: Capabilities, effort: int, *, deep: bool = False
 ) -> ThreadedSession:
-    return ThreadedSession(partial(facets, replica), world_size, capabilities, effort)
+    return ThreadedSession(partial(facets, replica), world_size, capabilities, effort, deep=deep)
 
 
 def applicable(world_size: int, capabilities: Capabilities) -> list[Check]:
@@ -53,7 +53,8 @@ def opened(fault: Registered) -> AbstractContextManager[Any]:
         return sessions.session(
             fault.adapter, fault.world_size, deadline=10.0 if fault.adapter.requires else 1.5, grace=0.3, effort=2
         )
-    return nullcontext(session_of(fault.made, fault.world_size, fault.adapter.capabilities, effort=25))
+    capabilities = fault.adapter.capabilities
+    return nullcontext(session_of(fault.made, fault.world_size, capabilities, effort=25, deep=fault.deep))
 
 
 @pytest.mark.parametrize("fault", chosen(FAULTS), ids=lambda fault: fault.made.__name__)

@@ -16,7 +16,7 @@ from ddpcheck.contract.adapter import Adapter
 from ddpcheck.job import AllReduce, TensorSpec
 from ddpcheck.running.check_runner import CheckRunner, Settings, run_check, run_items
 from ddpcheck.running.expected_failures import NOTHING_EXPECTED, Expectations
-from ddpcheck.running.planning import RANKS_START, installed_checks, plan
+from ddpcheck.running.plan import RANKS_START, installed_checks, plan
 from ddpcheck.running.profiles import profile_named
 
 QUICK = Settings(profile_named("quick"), deadline=1.0)
@@ -87,7 +87,7 @@ def test_statuses() -> None:
     }
     assert "ZeroDivisionError: a bug of the check" in found["check_that_crashes"].reason
     assert not found["check_that_crashes"].ok
-    assert "ran no Job" in found["check_of_nothing"].reason
+    assert "no Job ran" in found["check_of_nothing"].reason
     assert found["check_of_replicas"].reason == "facet replica is not promised"
     assert found["check_sum"].jobs == 1
     assert found["check_sum"].seconds > 0
@@ -142,9 +142,9 @@ def test_who_is_stuck_at_the_start_is_not_waited_for_at_every_world_size(monkeyp
     items = plan(minimal_adapter.stuck, (2, 3), OWN[:1])
     verdicts = list(run_items(items, QUICK, NOTHING_EXPECTED))
     assert [verdict.status for verdict in verdicts] == ["failed", "skipped", "skipped", "skipped"]
-    assert "did not come out of connect()" in verdicts[1].reason
+    assert "did not return from connect()" in verdicts[1].reason
     assert {verdict.reason for verdict in verdicts[2:]} == {
-        "the ranks did not come out of connect() at world size 2; --world-size 3 tries it here"
+        "the ranks did not return from connect() at world size 2; --world-size 3 tries it here"
     }
 
 

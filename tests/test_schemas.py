@@ -16,7 +16,7 @@ from ddpcheck import Job
 from ddpcheck.audit.evidence import Evidence, RunSeen, StepSeen
 from ddpcheck.causes import ranks
 from ddpcheck.contract import TYPICAL
-from ddpcheck.storage import forms
+from ddpcheck.storage import file_schemas
 from ddpcheck.storage.dataclass_json import to_plain
 from ddpcheck.storage.json_schema import document
 from ddpcheck.storage.results import Failure, Results
@@ -47,7 +47,7 @@ def test_published_schemas_are_those_of_the_code() -> None:
 
 def test_every_schema_is_in_the_table() -> None:
     page = (ROOT / "docs" / "schemas" / "index.md").read_text(encoding="utf-8")
-    for name in (*forms.FORMS, "ddpcheck.bench/1"):
+    for name in (*file_schemas.FORMS, "ddpcheck.bench/1"):
         assert f"| `{name}` |" in page
 
 

@@ -25,7 +25,7 @@ from ddpcheck.launchers.attached import Attached
 from ddpcheck.launchers.fork_servers import Templates
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.launchers.torchrun import Torchrun
-from ddpcheck.ranks import answers_and_hangs
+from ddpcheck.ranks import hang_detection
 from ddpcheck.ranks.attaching import told_together
 from ddpcheck.ranks.channel import Listener
 from ddpcheck.ranks.channel import connect as attach
@@ -100,7 +100,7 @@ def test_many_calls_in_one_operation_may_take_long(session: Session) -> None:
 
 @pytest.mark.parametrize(("patience", "outcome"), [(60.0, "done"), (0.0, "hung")])
 def test_who_imports_a_module_is_not_hung_yet(patience: float, outcome: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers_and_hangs, "_TO_IMPORT", patience)
+    monkeypatch.setattr(hang_detection, "_TO_IMPORT", patience)
     with Session(MISBEHAVING.replace(":adapter", ":importing"), 2, deadline=0.5) as running:
         assert {rank.outcome for rank in running.run(reduce_by("sum")).ranks} == {outcome}
 
@@ -191,7 +191,7 @@ def test_a_rank_that_ends_its_program_is_told_with_the_place() -> None:
         ("world_of_one", "launched as 2 ranks, but the implementation sees a world of 1"),
         ("raising", "rank 1: RuntimeError: no network card"),
         ("exiting", "rank 1 exited with status 3 in connect()"),
-        ("hanging", "rank 1 did not come out of connect()"),
+        ("hanging", "rank 1 did not return from connect()"),
     ],
 )
 def test_ranks_that_do_not_start_say_why(attribute: str, says: str) -> None:

@@ -13,8 +13,8 @@ import pytest
 from ddpcheck.contract.adapter import Adapter
 from ddpcheck.running.check_runner import Settings, run_items
 from ddpcheck.running.expected_failures import NOTHING_EXPECTED
-from ddpcheck.running.interleaving import side_by_side
-from ddpcheck.running.planning import Item, installed_checks, plan
+from ddpcheck.running.parallel_iterators import side_by_side
+from ddpcheck.running.plan import Item, installed_checks, plan
 from ddpcheck.running.profiles import profile_named
 
 TWO_AT_ONCE = Settings(profile_named("quick"), sessions=2)

@@ -11,7 +11,7 @@ import pytest
 
 from ddpcheck.causes import KINDS
 from ddpcheck.cli import COMMANDS
-from ddpcheck.running.planning import installed_checks
+from ddpcheck.running.plan import installed_checks
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs" / "site"))

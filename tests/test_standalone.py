@@ -60,7 +60,7 @@ from ddpcheck.models.spec import Activity, BatchNorm, Head, Linear, ModelSpec
 from ddpcheck.numerics import same_bits
 from ddpcheck.running.adapter_lookup import reference_of
 from ddpcheck.standalone import _OF_REPLICA, _WRITERS, FailedCheck, NoScript, script, write_beside, write_script
-from ddpcheck.standalone.comparing import since
+from ddpcheck.standalone.comparison import since
 from ddpcheck.standalone.literals import bound, literal
 from ddpcheck.standalone.text import FORMULAS, Text
 from ddpcheck_implementations.faulty import faults, unusual
@@ -191,7 +191,7 @@ EVERYTHING = Job(
         AllGather(TensorSpec((0, 2)), (0, 1)),
         ReduceScatter(TensorSpec((400,), values="real")),
         AllReduce(TensorSpec((2,)), group=(1,)),
-        AllReduce(TensorSpec((2, 3), layout="mixed"), "max"),
+        *(AllReduce(TensorSpec((2, 3), layout=layout, seed=1), "max") for layout in ("mixed", "varied")),
         *(AllReduce(TensorSpec((2, 3), layout="shared"), each) for each in ("max", "sum")),
         Broadcast(TensorSpec((2, 3), layout="shared"), 1),
         SendRecv(TensorSpec((3,), "int32"), ((0, 1), (1, 0))),

@@ -12,7 +12,7 @@ from ddpcheck.cli import main
 from ddpcheck.contract import Capabilities
 from ddpcheck.contract.promises import Determinism, ReplicaPromises, SamplerPromises
 from ddpcheck.launchers.fork_servers import Templates
-from ddpcheck.running.planning import installed_checks
+from ddpcheck.running.plan import installed_checks
 from ddpcheck.running.suggested_promises import Candidate, Suggesting, Suggestion, as_source, candidates
 
 OWN = '''

@@ -147,7 +147,7 @@ def test_one_rank_needs_no_launcher() -> None:
         (("numpy_sockets", "--epochs", "0"), "epochs is 0"),
         (("numpy_sockets", "--model", "resnet18"), "no model 'resnet18'"),
         (("numpy_sockets", "--option", "x"), "is not NAME=VALUE"),
-        (("no_such_adapter",), "no known adapter"),
+        (("no_such_adapter",), "not a known adapter"),
     ],
 )
 def test_what_cannot_be_trained_is_a_usage_error(arguments: tuple[str, ...], message: str) -> None:
@@ -201,7 +201,7 @@ def test_terminals_get_a_line_for_each_process() -> None:
         (("numpy_sockets", "--nnodes", "3", "--hosts", "a,b"), "one of the two is enough"),
         (("numpy_sockets", "--hosts", "a,b", "--run"), "on this host only"),
         (("numpy_sockets", "--engine", "torchrun", "--run", "--master-port", "4000"), "another --engine"),
-        (("no_such_adapter",), "no known adapter"),
+        (("no_such_adapter",), "not a known adapter"),
     ],
 )
 def test_what_cannot_be_launched_is_a_usage_error(arguments: tuple[str, ...], message: str) -> None:

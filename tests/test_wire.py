@@ -122,7 +122,7 @@ def test_ranks_that_cannot_send_over_tcp_are_a_skip_with_the_reason() -> None:
     with Session("numpy_sockets", 1) as plain, pytest.raises(CannotTell, match="processes cannot make its ranks"):
         plain.run(job)
     with Session("numpy_sockets", 1, launcher=_Transport()) as session:
-        with pytest.raises(CannotTell, match="do not start where they must send over TCP"):
+        with pytest.raises(CannotTell, match="do not start when they must send over TCP"):
             session.run(job)
         assert session.run(Job(1, (Sent(),))).completed
 

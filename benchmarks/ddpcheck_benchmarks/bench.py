@@ -13,7 +13,7 @@ from ddpcheck.cli.exit_status import ExitStatus, status_of
 from ddpcheck.cli.number_options import COUNT, RANKS, SEED, Finite
 from ddpcheck.cli.number_options import world_sizes as sizes_option
 from ddpcheck.cli.options import console, usage_errors
-from ddpcheck.operations.measure import Collective
+from ddpcheck.operations.timing import Collective
 from ddpcheck.running.adapter_lookup import known_adapters, resolve
 from ddpcheck.running.suggestions import one_of
 
@@ -141,7 +141,7 @@ def command(
 
 
 def show(out: Console, results: Results) -> None:
-    """Tables, then everything that is not in them."""
+    """Print the tables, then everything else."""
     for block in (*tables(results.sorted()), *step_tables(results.sorted())):
         out.print(f"\n{block}", markup=False, soft_wrap=True)
     for one in results.consistency:
@@ -158,7 +158,7 @@ def show(out: Console, results: Results) -> None:
 
 
 def exit_code(results: Results) -> int:
-    """3 for wrong elements, which no speed makes up for; 1 if something failed, or nothing was measured."""
+    """The exit status: 3 for wrong elements; 1 if something failed or nothing was measured; otherwise 0."""
     if any(point.info.get("wrong") for point in results.points.values()):
         return WRONG
     return 1 if results.problems or not results.points else 0

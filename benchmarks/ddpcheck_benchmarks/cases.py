@@ -1,4 +1,4 @@
-"""Which collectives to call with how many bytes, and what nccl-tests makes of the time they take."""
+"""Collectives and sizes to measure, and the rates that nccl-tests derives from their times."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import numpy as np
 
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import MeasureCollective
-from ddpcheck.operations.measure import Collective
+from ddpcheck.operations.timing import Collective
 
 from .sizes import named
 
 COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
+DTYPE = "float32"
 _SHARED = ("all_gather", "reduce_scatter")
 _REDUCING = ("all_reduce", "reduce_scatter")
 
@@ -27,7 +28,7 @@ class Case:
     world_size: int
     collective: Collective
     count: int
-    dtype: str = "float32"
+    dtype: str = DTYPE
     in_place: bool = False
     link: str = ""
 
@@ -87,27 +88,26 @@ def cases(
     world_size: int,
     collectives: Sequence[Collective],
     sizes: Sequence[int],
-    dtype: str = "float32",
     link: str = "",
 ) -> list[Case]:
-    """All that this implementation offers, sizes rounded up to whole elements (to one for each rank, if they are shared)."""
+    """All cases that this implementation offers; sizes are rounded up to whole elements (to one per rank, if sharded)."""
     found: dict[Case, None] = {}
     for collective in collectives:
         lacking = needs.collectives.operations(collective).lacking(promises, world_size)
         if lacking or (collective == "send_recv" and world_size < 2):
             continue
         if collective == "barrier":
-            found[Case(adapter, world_size, collective, 0, dtype, link=link)] = None
+            found[Case(adapter, world_size, collective, 0, link=link)] = None
             continue
         part = world_size if collective in _SHARED else 1
         for size in sizes:
-            count = -(-size // (np.dtype(dtype).itemsize * part)) * part
-            found[Case(adapter, world_size, collective, count, dtype, link=link)] = None
+            count = -(-size // (np.dtype(DTYPE).itemsize * part)) * part
+            found[Case(adapter, world_size, collective, count, link=link)] = None
             if collective == "all_reduce" and promises.collectives.in_place:
-                found[Case(adapter, world_size, collective, count, dtype, in_place=True, link=link)] = None
+                found[Case(adapter, world_size, collective, count, in_place=True, link=link)] = None
     return list(found)
 
 
 def memory_needed(case: Case) -> int:
-    """Bytes that all ranks of this host hold at once at most: arguments, results, expected values, and buffers."""
+    """The peak of bytes on all ranks of this host: arguments, results, expected values, and buffers."""
     return 6 * case.bytes * case.world_size

@@ -49,7 +49,7 @@ def measure_collectives(
 
 
 def _warm_up(chosen: list[Case], session: Session, effort: Effort, plan: Plan) -> None:
-    """All sizes in one Job; one by one if it fails, so that what fails is found."""
+    """All sizes in one Job; one by one if it fails, to find the failing size."""
     if chosen and not _look(chosen, session, effort, plan):
         for case in chosen:
             _look([case], session, effort, plan)

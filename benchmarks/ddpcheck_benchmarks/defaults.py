@@ -1,4 +1,4 @@
-"""What `ddpcheck bench` measures unless it is told otherwise."""
+"""Defaults of `ddpcheck bench`."""
 
 from __future__ import annotations
 

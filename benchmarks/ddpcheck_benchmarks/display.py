@@ -1,4 +1,4 @@
-"""How far a sweep is: a bar with the current point on a terminal, one line for each launch in a log."""
+"""Progress of a sweep: a bar with the current point on a terminal, one line per launch in a log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long to measure: decided here, in the driver, from a first look, so that all ranks do the same."""
+"""Numbers of iterations, decided in the driver from a first measurement, so that all ranks do the same."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from ddpcheck.storage.results import Environment
 
 
 def command_line() -> str:
-    """The command that runs, for whoever wants to run it again."""
+    """The command line of this process, to run it again."""
     return " ".join(["ddpcheck", *sys.argv[1:]])
 
 
@@ -40,19 +40,14 @@ def described() -> dict[str, Any]:
     return facts
 
 
-def available_memory() -> int:
-    """Bytes that programs can still take."""
-    return int((_line("/proc/meminfo", "MemAvailable") or "0").split()[0]) << 10
-
-
 def commit() -> dict[str, Any]:
-    """Of the working directory, in the words of pytest-benchmark."""
+    """Commit information of the working directory, in pytest-benchmark's format."""
     found = {"id": _git("rev-parse", "HEAD") or "unversioned", "branch": _git("rev-parse", "--abbrev-ref", "HEAD")}
     return {**found, "dirty": bool(_git("status", "--porcelain")), "project": Path.cwd().name}
 
 
 def pytest_machine_info(facts: dict[str, Any]) -> dict[str, Any]:
-    """In the words of pytest-benchmark; no frequency, which differs at every look."""
+    """CPU information in pytest-benchmark's format, without the frequency, which changes all the time."""
     return {
         "node": platform.node(),
         "processor": platform.processor(),
@@ -65,7 +60,7 @@ def pytest_machine_info(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 class Load:
-    """How busy the machine was between the making of this object and `so_far`."""
+    """The load of the machine between construction and `so_far`."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()

@@ -1,4 +1,4 @@
-"""Does the harness slow down what it times? The same step and the same all-reduce, timed by it and by hand, in turns.
+"""Overhead of the harness: the same step and the same all-reduce, timed by the harness and by hand, in turns.
 
     torchrun --nproc-per-node 2 -m ddpcheck_benchmarks.overhead step
     mpiexec -n 2 python -m ddpcheck_benchmarks.overhead all-reduce
@@ -20,8 +20,8 @@ import numpy as np
 
 from ddpcheck.contract.adapter import Batch
 from ddpcheck.contract.rank_context import RankContext, rank_context
-from ddpcheck.execution.measuring import measured_collective, measured_steps, pattern
-from ddpcheck.operations.measure import MeasureCollective
+from ddpcheck.execution.timing import measured_collective, measured_steps, pattern
+from ddpcheck.operations.timing import MeasureCollective
 from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.seeded_values import Array
 

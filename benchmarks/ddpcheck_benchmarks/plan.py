@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ddpcheck.available_memory import available_memory
 from ddpcheck.contract import needs
 from ddpcheck.contract.adapter import Adapter
-from ddpcheck.operations.measure import Collective
+from ddpcheck.operations.timing import Collective
 from ddpcheck.running.adapter_lookup import missing_modules, resolve
 
 from .cases import Case, cases, memory_needed
@@ -14,7 +15,6 @@ from .collectives import Plan
 from .hosts.launcher import cannot_carry
 from .hosts.link import Fabric
 from .iteration_count import Effort
-from .machine import available_memory
 from .records import Results
 from .sizes import named
 from .step_cases import NAMED, StepCase, step_cases

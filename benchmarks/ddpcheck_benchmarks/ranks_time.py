@@ -1,4 +1,4 @@
-"""What begin and end stamps of all ranks say: shape (ranks, iterations), seconds of one clock."""
+"""Statistics of begin and end stamps of all ranks: shape (ranks, iterations), seconds of one clock."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def spread(begin: Floats, end: Floats, parts: int = 1) -> dict[str, Any]:
 
 
 def why(trace: Trace) -> str:
-    """Which rank failed first, where, and its last words: one line. Empty if none did."""
+    """One line about the first failed rank: operation and last message. Empty if none failed."""
     try:
         expect.completed(trace)
     except Finding as finding:

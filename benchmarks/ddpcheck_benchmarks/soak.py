@@ -35,7 +35,7 @@ class Footprint:
 
 
 def shared_memory() -> int:
-    """How many segments lie in /dev/shm."""
+    """The number of segments in /dev/shm."""
     return len(list(Path("/dev/shm").iterdir()))
 
 

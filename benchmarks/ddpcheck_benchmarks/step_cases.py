@@ -1,4 +1,4 @@
-"""Which training steps to measure: models, and how their batch grows with the ranks."""
+"""Training steps to measure: models, and the growth of their batch with the number of ranks."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _DEADLINE = 300.0  # seconds for one Job: the largest messages on the most ranks
 
 
 class Progress(Protocol):
-    """Who wants to know how far the sweep is."""
+    """The interface for progress reports of a sweep."""
 
     def expect(self, points: int, text: str) -> None:
         """So many points are to be measured in all; `text` says how long it should take."""
@@ -84,7 +84,7 @@ class _Sweep:
         return [item for item in place.items if self._allowance.grants(item.name)]
 
     def _again(self, place: PlannedMeasurement, item: StepCase | Case) -> int:
-        """In how many launches after the first it should be measured, if there is time."""
+        """The number of launches after the first in which to measure it, if there is time."""
         effort = self._wanted.effort
         most = effort.crowded_launches if place.crowded else effort.launches
         return sum(effort.includes(item.bytes, launch) for launch in range(1, min(most, effort.launches)))
@@ -164,7 +164,7 @@ def _points(count: int) -> str:
 
 
 def _add_start(place: PlannedMeasurement, link: str, seconds: float, results: Results) -> None:
-    """How long it took until every rank had come out of connect(): interpreters, imports and rendezvous."""
+    """Seconds until connect() returned on every rank: interpreters, imports and rendezvous."""
     name = f"startup[{'-'.join([place.adapter.name, f'p{place.world_size}', *[link] * bool(link)])}]"
     info = {"kind": "startup", "adapter": place.adapter.name, "world_size": place.world_size, "link": link}
     results.add(Point(name, "startup", {**info, "cores": results.environment["cores"]}), seconds)

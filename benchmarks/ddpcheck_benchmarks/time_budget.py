@@ -22,7 +22,7 @@ class Allowance:
         return self._end - self._clock()
 
     def took(self, name: str, seconds: float, again: int) -> None:
-        """What something cost in the first launch, and in how many others it should be measured."""
+        """The cost of a point in the first launch, and the number of other launches that should measure it."""
         self._each[name] = seconds
         if again > 0:
             self._costs[name] = seconds * again

@@ -19,7 +19,7 @@ from ddpcheck.checks import Check
 from ddpcheck.cli import COMMANDS, main
 from ddpcheck.docstrings import docstring
 from ddpcheck.running.fault_runs import KnownFault, installed_faults
-from ddpcheck.running.planning import installed_checks
+from ddpcheck.running.plan import installed_checks
 from ddpcheck.testing import pytest_plugin
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +49,9 @@ def _command(command: click.Command, context: click.Context, level: int) -> Iter
     if rows := [row for row in rows if not row[0].startswith("-h")]:
         yield _table(("option", "meaning"), ((f"`{option}`", _escaped(text)) for option, text in rows))
     if isinstance(command, click.Group):
-        for name, below in command.commands.items():
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
             yield from _command(below, click.Context(below, info_name=name, parent=context), level + 1)
 
 

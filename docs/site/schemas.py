@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ddpcheck.storage import forms
+from ddpcheck.storage import file_schemas
 from ddpcheck.storage.json_schema import document
 from ddpcheck_reports.entries import BenchForm
 
@@ -15,7 +15,7 @@ _BENCH = "Measurements of ddpcheck bench --json, in the form of pytest-benchmark
 
 def texts() -> dict[str, str]:
     """The text of each file of docs/schemas/, by its name."""
-    every = {**forms.schemas(), "ddpcheck.bench/1": document(BenchForm, "ddpcheck.bench/1", _BENCH)}
+    every = {**file_schemas.schemas(), "ddpcheck.bench/1": document(BenchForm, "ddpcheck.bench/1", _BENCH)}
     return {
         f"{name.removeprefix('ddpcheck.').replace('/', '-')}.json": json.dumps(schema, indent=1) + "\n"
         for name, schema in every.items()

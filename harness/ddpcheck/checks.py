@@ -28,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., str | None])
 
 
 class Observation(str):
-    """A text that a check returns: a fact that breaks no promise. It is shown beside the verdict, and costs none."""
+    """A text that a check returns: a fact that breaks no promise. It is shown beside the verdict, and does not change it."""
 
     __slots__ = ()
 
@@ -73,7 +73,7 @@ def checks_of(*modules: ModuleType) -> tuple[Check, ...]:
 
 
 def missing(check: Check, capabilities: Capabilities, world_size: int) -> str | None:
-    """Why this check does not apply: the first need that is lacking."""
+    """The reason why this check does not apply: the first need that is not met."""
     return next((reason for need in check.needs if (reason := need.lacking(capabilities, world_size))), None)
 
 

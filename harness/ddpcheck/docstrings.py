@@ -1,4 +1,4 @@
-"""Docstrings that are there under `python -OO` as well, which strips them: read from the source then."""
+"""Docstrings that also work under `python -OO`, which strips them: they are read from the source."""
 
 from __future__ import annotations
 

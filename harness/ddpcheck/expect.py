@@ -1,4 +1,4 @@
-"""What checks say of Traces: each function returns quietly, or raises a Finding that a user can act on.
+"""Assertions about Traces: each function returns, or raises a Finding that a user can act on.
 
 Headlines read "got X, but should be Y" with the rank and the thing named, one line; the cause comes from diagnosis.
 """
@@ -27,7 +27,7 @@ Known = Evidence | Callable[[], Evidence]
 
 
 def completed(trace: Trace) -> None:
-    """Every rank ran every operation. Else the Finding names the rank that failed first, and where all others stand."""
+    """Every rank ran every operation. Otherwise the Finding names the first failed rank, and the position of all others."""
     culprit = trace.first_failure
     if culprit is None:
         return
@@ -35,7 +35,7 @@ def completed(trace: Trace) -> None:
         raise hang(trace)
     verb = {
         "raised": "raised an error in",
-        "invalid": "returned what the contract does not allow in",
+        "invalid": "returned a value that the contract does not allow in",
         "died": "died in",
     }
     raise Finding(
@@ -50,16 +50,16 @@ def completed(trace: Trace) -> None:
 
 
 def hang(trace: Trace, group: tuple[int, ...] | None = None) -> Finding:
-    """The Finding of a Trace whose first failure is a rank that hangs; `group`: of the operation in which it does."""
+    """The Finding of a Trace whose first failure is a hang. group: of the operation that hangs."""
     stuck = [rank for rank in trace.ranks if rank.outcome == "hung"]
     in_group = "" if group is None else f" in group {list(group)}"
     return Finding(
         Diagnosis(
             f"rank {', '.join(str(rank.rank) for rank in stuck)} hung in {_operation(stuck[0])}{in_group} "
-            f"for more than {trace.deadline:g} s, but should have come back",
+            f"for more than {trace.deadline:g} s, but should have returned",
             why_stuck(trace, stuck) if group is None else _why_stuck_in(group, trace, stuck),
             "the stacks below, and whether all ranks enter the same collectives in the same order; "
-            "if they are only slow: --deadline",
+            "if ranks are only slow, raise --deadline",
             tuple(_stacks(stuck)),
             by_rank=tuple(map(_where, trace.ranks)),
         ),
@@ -67,6 +67,7 @@ def hang(trace: Trace, group: tuple[int, ...] | None = None) -> Finding:
     )
 
 
+_OF_GLOO = re.compile(r"op\.preamble\.length <= op\.nbytes\.?\s*(\d+) vs\.? (\d+)")
 _OF_CPP = re.compile(r"what\(\):\s*(?:\[enforce fail at [^]]*\]\s*)?(.+)")
 _FRAME = re.compile(r'^  File "(?:.*[/\\])?([^"/\\]+)", line (\d+), in (.+)$', re.MULTILINE)
 
@@ -75,6 +76,8 @@ def _why_failed(culprit: RankTrace) -> tuple[Cause, ...]:
     """The certain facts of a rank that did not hang: the kind of failure, and of an exception its type and its place."""
     if culprit.outcome == "invalid":
         return (ranks.RESULT_VIOLATES_CONTRACT(operation=culprit.last.kind if culprit.last else "start-up"),)
+    if sizes := _OF_GLOO.search(culprit.error):
+        return (ranks.MESSAGE_TOO_LARGE(sent=int(sizes.group(1)), room=int(sizes.group(2))),)
     if culprit.outcome == "died":
         said = _OF_CPP.search(culprit.error)
         return (ranks.UNCAUGHT_COMPILED_ERROR(message=said.group(1).strip()) if said else ranks.RANK_DIED(),)
@@ -85,7 +88,7 @@ def _why_failed(culprit: RankTrace) -> tuple[Cause, ...]:
 
 
 def _stacks(stuck: Sequence[RankTrace]) -> Iterator[str]:
-    """Where they stand, in Python's words: once for all that stand at the same place."""
+    """The stacks of hung ranks, one for all ranks at the same place."""
     for stack in dict.fromkeys(rank.stack for rank in stuck if rank.stack):
         yield f"stack of rank {', '.join(str(rank.rank) for rank in stuck if rank.stack == stack)}:\n{stack}"
 
@@ -157,7 +160,7 @@ def equal(got: Any, expected: Any, what: str, rank: int | None = None, cause: Gi
 
 
 def that(condition: bool, headline: str, cause: Given = (), advice: str = "") -> None:
-    """A condition that has no better form; `headline` has got and expected."""
+    """Any other condition; `headline` has the got and the expected value."""
     if not condition:
         raise Finding(Diagnosis(headline, as_causes(cause), advice))
 
@@ -230,14 +233,14 @@ _READING = {"sample", "resume_sampling", "draw"}
 
 
 def _why_stuck_in(group: tuple[int, ...], trace: Trace, stuck: Sequence[RankTrace]) -> tuple[Cause, ...]:
-    """The same by where the members of the group are, whom alone they need."""
+    """The same, from the positions of the group's members only."""
     if len(group) == 1:
         return (ranks.GROUP_WAITS_WITHOUT_PEERS(),)
     return why_stuck(replace(trace, ranks=tuple(trace.ranks[rank] for rank in group)), stuck)
 
 
 def why_stuck(trace: Trace, stuck: Sequence[RankTrace]) -> tuple[Cause, ...]:
-    """What these ranks wait for, by where the others are."""
+    """The causes of a hang, from the positions of all ranks."""
     done = tuple(rank.rank for rank in trace.ranks if rank.outcome == "done")
     places = {rank.last.operation for rank in stuck if rank.last}
     kinds = {rank.last.kind for rank in stuck if rank.last}
@@ -266,9 +269,9 @@ def why_stuck(trace: Trace, stuck: Sequence[RankTrace]) -> tuple[Cause, ...]:
 
 
 def _message(culprit: RankTrace) -> str:
-    """The last line; of a traceback the one with which the error begins."""
+    """The last line of an error; of a traceback, the line with the exception."""
     lines = [line for line in culprit.error.strip().splitlines() if line.strip()]
     if culprit.outcome == "raised":
-        stack = max((number for number, line in enumerate(lines) if line.startswith('  File "')), default=len(lines))
+        stack = max((number for number, line in enumerate(lines) if line.startswith('  File "')), default=0)
         lines += [line for line in lines[stack:] if not line.startswith(" ")][:1]
     return lines[-1].strip() if lines else "no message"

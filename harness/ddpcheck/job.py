@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 from . import operations
 from .models.spec import ModelSpec
-from .operations import *  # noqa: F403  # as its __all__ says: who has a Job needs its operations
+from .operations import *  # noqa: F403  # by its __all__: a Job is built from operations
 from .operations import DataSpec, Operation, OptimizerSpec, Start
+from .operations.accumulation_windows import windows_that_do_not_fit
 from .operations.validation import misfits
-from .operations.windows import windows_that_do_not_fit
 from .seeded_values import Array, Kind, key_of
 from .storage.dataclass_json import from_plain, plain, to_plain
 
@@ -30,7 +30,7 @@ MOST_RANKS = 1024
 @plain
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Operations for `world_size` ranks, with the model, optimizer and data that they use.
+    """Operations for `world_size` ranks, with their model, optimizer and data.
 
     Rank r builds its model from initial values of its own (seed and rank), so that a missing broadcast shows; replicas
     must then hold those of rank 0. start: how the ranks are started for this Job; None takes those that run. over_tcp: only
@@ -70,7 +70,7 @@ class Job:
         return self.model.initial(key_of(self.seed, rank, 1), "real")
 
     def of_second(self) -> Job:
-        """This Job as the second of two replicas meets it: built from other values, with the same data."""
+        """This Job for the second of two replicas: other initial values, the same data."""
         return replace(self, seed=key_of(self.seed, 1))
 
     def to_plain(self) -> dict[str, Any]:

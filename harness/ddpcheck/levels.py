@@ -1,4 +1,4 @@
-"""How much of an implementation is judged. A check declares the lowest level at which it runs; so does a feature of models."""
+"""Levels of checking. Each check, and each model feature, declares the lowest level at which it runs."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class Level(IntEnum):
 
     @property
     def sentence(self) -> str:
-        """What it is for."""
+        """The purpose of the level, in one sentence."""
         return _SENTENCES[self]
 
 
 _SENTENCES = {
-    Level.BASIC: "Plain models, and what each implementation must do: the first run of a new wrapper.",
+    Level.BASIC: "Plain models and the most common laws: for the first run of a new wrapper.",
     Level.STANDARD: "All checks. Once a cause is known, the checks that it fails take one Job each.",
-    Level.FULL: "All checks with all their Jobs, however often a cause was seen.",
+    Level.FULL: "All checks with all their Jobs, even after a cause is known.",
 }
 LEVELS = {str(level): level for level in Level}
-"""By the names that users give."""
+"""The levels by name."""
 
 _PLAIN = frozenset({"scale", "buffer", "batch_norm", "embedding", "delay"})
 FEATURE_LEVELS = {name: Level.BASIC if name in _PLAIN else Level.STANDARD for name in ALL_MODEL_FEATURES}
@@ -38,7 +38,7 @@ FEATURE_LEVELS = {name: Level.BASIC if name in _PLAIN else Level.STANDARD for na
 
 
 def at_level(capabilities: Capabilities, level: Level) -> Capabilities:
-    """The promises that are judged at a level: models have no feature of a higher one."""
+    """The promises that are judged at this level, without model features of higher levels."""
     if not capabilities.replica.model_features:
         return capabilities
     return capabilities.but(model_features=capabilities.replica.model_features - beyond(capabilities, level))

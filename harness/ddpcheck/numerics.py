@@ -74,7 +74,7 @@ def different_bits(a: Array, b: Array) -> npt.NDArray[np.bool_]:
 
 
 def ulp_distance(a: Array, b: Array) -> npt.NDArray[Any]:
-    """How many representable numbers lie between a and b, element by element, as float64.
+    """The number of representable numbers between a and b, element by element, as float64.
 
     Floats of one dtype are mapped to integers in the order of the reals; -0 and +0 are one number. NaN against a number
     is inf, NaN against NaN is 0.

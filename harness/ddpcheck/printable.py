@@ -1,4 +1,4 @@
-"""Texts of adapters and scripts as people read them: without control characters, markup that counts, or great length."""
+"""Texts of adapters and scripts, made printable: without control characters or active markup, and cut to a length."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def printable(text: str) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """At most so many characters of a text, and how many more there are."""
+    """At most `most` characters of a text, and the number of characters cut."""
     return text if len(text) <= most else f"{text[:most]} ... ({len(text) - most:,} more characters)"
 
 
@@ -26,6 +26,6 @@ def in_markdown(text: str) -> str:
 
 
 def fenced(text: str) -> str:
-    """A text as a block of code in markdown, whatever fences it holds itself."""
+    """A text as a markdown code block, even if the text contains fences."""
     longest = max((len(found) for found in re.findall(r"`{3,}", text)), default=2)
     return f"{'`' * (longest + 1)}text\n{printable(text)}\n{'`' * (longest + 1)}"

@@ -29,7 +29,7 @@ def refused(error: BaseException) -> str:
 
 
 def cause_of(error: BaseException) -> tuple[Cause, ...]:
-    """As a cause, if it was one."""
+    """The cause, if a resource was refused."""
     resource = refused(error)
     return (SYSTEM_REFUSES_RESOURCE(resource=resource),) if resource else ()
 

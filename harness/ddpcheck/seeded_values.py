@@ -81,18 +81,18 @@ def _rare(words: _Words) -> Array:
 
 
 def _sparse(words: _Words, spread: int) -> Array:
-    """Zeros, with lattice values here and there."""
+    """Zeros with some lattice values."""
     return np.where(_rare(words), _lattice(words, spread), 0)
 
 
 def _even(words: _Words, spread: int) -> Array:
-    """The first lattice value again and again, with others here and there."""
+    """The first lattice value repeated, with some others."""
     values = _lattice(words, spread)
     return np.where(_rare(words), values, values[:1])
 
 
 def _patchy(words: _Words, spread: int) -> Array:
-    """Nothing but zeros, sparse, even, or lattice values throughout, as the first word has it: ranks differ."""
+    """Only zeros, or sparse, even or lattice values, chosen by the first word: ranks differ."""
     look = int(words[0] >> np.uint64(50)) % 4 if len(words) else 0
     return (np.zeros(len(words)), _sparse(words, spread), _even(words, spread), _lattice(words, spread))[look]
 
@@ -129,7 +129,7 @@ def numbers(shape: tuple[int, ...], dtype: str, kind: Kind, key: int, spread: in
     `lattice`: integers of [-spread, spread] without 0, whose sums are exact in floating point in any order as long as
     they stay below 2**24 (float32) or 2**53 (float64). `real`: uniform floats of (-spread, spread); in an integer dtype
     they are truncated. `powers`: ±1 or ±2, whose products are exact. `nonfinite`: lattice values mixed with NaN and
-    infinities, for floating dtypes. `special`: the extremes of the dtype, for what is moved and not computed with.
+    infinities, for floating dtypes. `special`: the extremes of the dtype, for data that is moved and not computed with.
     `tiny`: lattice values times the smallest positive number of the dtype, a floating one. `sparse`: zeros, but for a few
     lattice values; `even`: one lattice value, but for a few; `patchy`: zeros, sparse, even or lattice, as the key has it.
     """
@@ -141,21 +141,21 @@ def numbers(shape: tuple[int, ...], dtype: str, kind: Kind, key: int, spread: in
 
 
 def overwritten(shape: tuple[int, ...], dtype: str, position: int) -> Array:
-    """What a result is overwritten with by its owner, after the operation at this position gave it."""
+    """The values with which the caller overwrites the result of the operation at this position."""
     # no more values than the dtype holds exactly: int8 ends at 127, float16 is exact up to 2048
     kinds = 14 if np.dtype(dtype).itemsize == 1 else 900
     return np.full(shape, 113 + (position + 1) % kinds, dtype)
 
 
 def poison_like(array: Array) -> Array:
-    """Values that nobody would compute: a write that never came shows."""
+    """Poison: values that no computation gives, so that a missing write shows."""
     made = np.empty(array.shape, array.dtype)
     poison(made)
     return made
 
 
 def unreceived(array: Array) -> Array:
-    """What a receiver finds where nothing came, of equal shape and dtype: other than poison, which a sender leaves behind."""
+    """The initial values of a receive buffer, of equal shape and dtype: different from poison, which a sender leaves behind."""
     return np.full_like(array, 109)
 
 

@@ -28,9 +28,9 @@ from .launchers.fork_servers import Templates
 from .launchers.multiprocess import Multiprocessing
 from .launchers.processes import Processes
 from .levels import Level, at_level
-from .ranks.answers_and_hangs import gathered
 from .ranks.attaching import StartFailed
 from .ranks.foreign_clients import Strangers
+from .ranks.hang_detection import gathered
 from .ranks.rank_interpreter import Interpreter
 from .ranks.start_conditions import LEAST_SECONDS, HardStart, of_neighbours
 from .ranks.world import LaunchedRanks
@@ -48,7 +48,7 @@ class Session:
 
     adapter: an Adapter, or its reference (adapter_lookup.py). deadline: seconds for one operation of a Job. grace: seconds for
     the other ranks once one has failed. start_deadline: seconds until all ranks are connected. effort: how many Jobs a drawn
-    check runs; one while `brief` is set, and a failing Job is not made smaller then.
+    check runs; one while `brief` is set, and a failing Job is not made smaller then. deep: checks run their longest Jobs, too.
     random_seed: None derandomizes drawing. launcher: instead of the adapter's own. home: where the ranks live, if they are to
     see other code than this process. templates: ranks that are plain processes are forked from these. capabilities: promises to
     be judged in place of the adapter's own. level: whose features models have.
@@ -64,6 +64,7 @@ class Session:
         grace: float = 2.0,
         start_deadline: float = 120.0,
         effort: int = 25,
+        deep: bool = False,
         random_seed: int | None = None,
         launcher: Launcher | None = None,
         home: Interpreter | None = None,
@@ -77,6 +78,7 @@ class Session:
         self.grace = grace
         self.start_deadline = start_deadline
         self.effort = effort
+        self.deep = deep
         self.brief = False
         self.random_seed = random_seed
         if capabilities is not None:
@@ -100,7 +102,7 @@ class Session:
 
     @property
     def _start_seconds(self) -> float:
-        """For how long ranks that are started under conditions may be in connect(): longer than they usually are."""
+        """The longest time in connect() for ranks that start under special conditions."""
         return max(LEAST_SECONDS, self.deadline, 4 * self._connecting)
 
     @property
@@ -217,7 +219,7 @@ class Session:
         trace = Trace(tuple(answers[rank] for rank in range(self.world_size)), self.deadline)
         self.jobs_run += 1
         if not trace.completed:
-            self._stop()  # what the ranks hold after a failure is anybody's guess
+            self._stop()  # the state of the ranks after a failure is unknown
             _judge_refusal(trace)
         self._go_on()
         return trace
@@ -256,7 +258,7 @@ class Session:
         port = getattr(self._world.launched, "port", None)
         if port is None:
             raise CannotTell(
-                f"where the ranks meet is for {self._launcher.name} to choose: they cannot be started there again"
+                f"{self._launcher.name} chooses the address at which ranks meet, so ranks cannot restart at a given one"
             )
         self._stop()
         return int(port.number)
@@ -305,7 +307,7 @@ class Session:
             )
         except StartFailed as error:
             if self._over_tcp:
-                raise CannotTell(f"the ranks do not start where they must send over TCP: {error}") from error
+                raise CannotTell(f"the ranks do not start when they must send over TCP: {error}") from error
             raise
         self._world = world
         self._connecting = max(self._connecting, took)
@@ -347,7 +349,7 @@ class Session:
 
 
 def _judge_refusal(trace: Trace) -> None:
-    """Refused if the system refused a resource to a rank, whatever came of it on the others."""
+    """Raise Refused if the system refused a resource to any rank."""
     for rank in trace.ranks:
         if rank.refused:
             place = (

@@ -173,7 +173,7 @@ class Worker:
                 self.end_alone()
 
     def end_alone(self) -> NoReturn:
-        """End without the driver, and remove what it would have removed, processes that this one has started included."""
+        """End without the driver, and remove the files and processes that the driver would have removed."""
         for process in processes_under(os.getpid()):
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The sockets reference, made slower or more talkative on purpose: what a regression gate has to find.
+"""The sockets reference, made slower or more talkative on purpose: regressions that a gate must find.
 
 Results stay right. `times_N` does each backward of a step, and each all_reduce, N times: from times_10 to times_11 is 10 % more
 work, from times_4 to times_5 25 %. `extra_all_reduce` has one more for each backward, `unbucketed` one for each parameter, and
@@ -26,7 +26,7 @@ _ONE = np.ones(1, np.float32)
 
 
 class _Through:
-    """Another object, but for what a subclass does in a way of its own."""
+    """A proxy of another object; subclasses override some methods."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner

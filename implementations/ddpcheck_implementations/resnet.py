@@ -37,7 +37,7 @@ class Block(nn.Module):
 class ResNet18(nn.Module):
     """Four stages of two blocks; each stage but the first halves the image and doubles the width."""
 
-    def __init__(self, classes: int = 10, width: int = 64) -> None:
+    def __init__(self, width: int = 64) -> None:
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(1, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU())
         widths = [width, width, 2 * width, 4 * width, 8 * width]
@@ -47,7 +47,7 @@ class ResNet18(nn.Module):
                 for stage, (inputs, outputs) in enumerate(itertools.pairwise(widths))
             )
         )
-        self.head = nn.Linear(8 * width, classes)
+        self.head = nn.Linear(8 * width, 10)
 
     def forward(self, pixels: Tensor) -> Tensor:
         side = math.isqrt(pixels.shape[1])

@@ -43,7 +43,7 @@ class AsksOnce(AtTheEnd):
     """Only the callback says that it is to be asked for again."""
 
     def begin(self) -> None:
-        """What a backward that broke has asked for is thought to come."""
+        """After a broken backward, its expected gradients are still counted as coming."""
 
 
 class CountsDown(AtTheEnd):

@@ -98,7 +98,7 @@ class ComputedAnew(NaiveDDP):
 
 
 class BufferNotCleared(NaiveDDP):
-    """Gradients travel in buffers that are made once: who has no gradient sends what is left there."""
+    """Gradients are sent in buffers that are made once: a rank without a gradient sends old content."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
@@ -138,7 +138,7 @@ class OnePlaceOnly(PlaceByPlace):
 
 
 class FrozenCached(NaiveDDP):
-    """What is frozen is copied once, as for a faster layout, and forward uses the copies."""
+    """Frozen parameters are copied once, as for a faster layout, and forward uses the copies."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)

@@ -1,6 +1,6 @@
 """Wrappers, hooks and optimizers as torch's users write them, each with one mistake.
 
-faulty/in_torch/beside_reduction.py registers them.
+faulty/in_torch/training_scripts.py registers them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LIMIT = 1e4
 
 
 class SkipsNone(NaiveDDP):
-    """Correct: what is reduced is what learns and some rank used, told anew after every backward."""
+    """Correct: reduces the learned parameters that some rank used, determined after every backward."""
 
     def synchronise(self) -> None:
         for parameter in self.module.parameters():
@@ -43,7 +43,7 @@ class SkipsNone(NaiveDDP):
 
 
 class UsedByValue(SkipsNone):
-    """Used is what has a gradient that is not zero."""
+    """A parameter counts as used if its gradient is not zero."""
 
     def is_used(self, parameter: nn.Parameter) -> bool:
         return parameter.grad is not None and bool(parameter.grad.any())
@@ -123,7 +123,7 @@ class SetsDefaultDtype(SkipsNone):
 
 
 class HookedAtTheStart(Hooked):
-    """Hooks sit on what learned at construction: what is unfrozen later is this rank's own."""
+    """Hooks are attached to the parameters that learn at construction: layers unfrozen later stay local."""
 
 
 class ClipsUnasked(SkipsNone):
@@ -200,7 +200,7 @@ class EvalSwitchesOff(SkipsNone):
 
 
 class InMemoryOrder(SkipsNone):
-    """What is sent is the gradient's memory as it lies, and comes back row after row."""
+    """The gradient is sent in memory order, and written back row by row."""
 
     def reduce(self, parameter: nn.Parameter) -> None:
         super().reduce(parameter)

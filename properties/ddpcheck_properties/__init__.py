@@ -10,6 +10,7 @@ from .collectives import (
     arguments,
     call_forms,
     contents,
+    differing_layouts,
     groups,
     handles,
     in_place,
@@ -20,6 +21,7 @@ from .collectives import (
     same_array,
     small_buffers,
     transfers,
+    very_large_arrays,
 )
 from .lifecycle import after_death, closing, failing_ranks, launching, layout_of_hosts, mismatches, refusals, rendezvous
 from .metrics import means, scores
@@ -33,6 +35,7 @@ from .replicas import (
     broken_backwards,
     buckets,
     buffers,
+    delays,
     gradient_probes,
     gradients,
     joining,
@@ -52,7 +55,6 @@ from .replicas import (
     trajectories,
     two_replicas,
     unused_parameters,
-    waiting_layers,
     zeroing_steps,
 )
 from .samplers import epochs, orders, resuming, shards
@@ -63,7 +65,7 @@ CHECKS: tuple[Check, ...] = checks_of(
     gradients,
     sample_weights,
     auxiliary_terms,
-    waiting_layers,
+    delays,
     nonfinite,
     large_ids,
     trajectories,
@@ -101,7 +103,9 @@ CHECKS: tuple[Check, ...] = checks_of(
     many_calls,
     large_arrays,
     small_buffers,
+    very_large_arrays,
     contents,
+    differing_layouts,
     in_place,
     shards,
     orders,
@@ -127,7 +131,6 @@ CHECKS: tuple[Check, ...] = checks_of(
     closing,
     mismatches,
 )
-"""In the order in which they run: those that cost ranks their lives come last, and before those that start
-them afresh in any case."""
+"""The modules in the order in which they run. Checks that kill or restart ranks come last."""
 
 __all__ = ["CHECKS"]

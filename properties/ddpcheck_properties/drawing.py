@@ -26,24 +26,24 @@ from ddpcheck.operations import Observe, Operation, Predict, Step, ZeroGrad
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from .early_ends import explained
+from .error_causes import explained
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 Judge = Callable[[Job, Trace], None]
 Shorter = Callable[[Job], Iterable[Job]]
-"""Jobs that are a little less than this one, and may show the same."""
+"""Smaller Jobs that may show the same failure."""
 
 _HEALTH: Any = list(HealthCheck)  # its metaclass hides from type checkers that these are HealthChecks
 
 SHRINKING_SECONDS = 3.0
-"""How long a failing Job may be made smaller. A check that fails should say so while the user still looks."""
+"""Seconds for making a failing Job smaller. A failing check should report soon."""
 
 
 def takes_its_time(session: Session) -> bool:
-    """Whether there is time for Jobs that take long: where a check draws more than a hundred."""
-    return session.effort > 100
+    """Whether there is time for Jobs that take long: where a check draws more than a hundred, and in the deep profile."""
+    return session.effort > 100 or session.deep
 
 
 def asks_all(session: Session) -> bool:

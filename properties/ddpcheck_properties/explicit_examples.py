@@ -146,7 +146,7 @@ def branches(
 
 
 def construction(world_size: int, *layers: Layer, exact: bool = True) -> Job:
-    """Nothing but a look at a new replica."""
+    """A Job that only observes a new replica."""
     return training_job(world_size, ModelSpec(layers), [Observe(("parameters", "buffers"))], exact=exact)
 
 

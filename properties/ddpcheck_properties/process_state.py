@@ -1,5 +1,6 @@
-"""What using an implementation must leave as it was: the settings of the process, which belong to the program, and what it
-holds, or a long run comes to its end for want of memory, threads or descriptors.
+"""Process state that an implementation must not change: settings, which belong to the program, and resources.
+
+A long run fails if every call leaves memory, threads or descriptors behind.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.causes import Cause
-from ddpcheck.causes import footprints as causes
+from ddpcheck.causes import process_state as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.execution.process_resources import GRAIN, MANY, MEMORY, each_leaves

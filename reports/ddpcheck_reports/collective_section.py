@@ -11,12 +11,12 @@ from .reading import Entry, Measured, distinct
 from .words import bytes_named, grid, significant, with_spread
 
 _BUSBW = (
-    "`size` is what the collective works on in all: the vector that is reduced, broadcast or sent, all that all_gather collects, "
+    "`size` is the total size of the data: the vector that is reduced, broadcast or sent, all that all_gather collects, "
     "all that reduce_scatter shares out. `algbw` = size / time. `busbw` = algbw x 2(n-1)/n for all_reduce, x (n-1)/n for "
     "all_gather and reduce_scatter, x 1 else: what would go over each rank's wire, so that it can be compared between "
     "collectives and numbers of ranks. Between ranks of one host there is no wire: the figure says how fast memory is copied. "
     "send_recv is one message: half a round trip between the first rank and the last. `#wrong` counts elements that are "
-    "not exactly what they should be, on all ranks, in all launches."
+    "not exactly right, on all ranks, in all launches."
 )
 _NAMES = ("implementation", "size (B)", "count", "type", "redop", "time (µs)", "algbw (GB/s)", "busbw (GB/s)", "#wrong")
 

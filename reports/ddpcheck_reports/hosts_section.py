@@ -17,7 +17,7 @@ _METHOD = (
     "waiting, layer by layer, as for an accelerator that leaves the host's cores alone, so that ranks do not fight for the cores "
     "of this machine as long as `cores busy` is well below 100 %: that is the processor time of all ranks over the time of all "
     "cores. Hidden is (all_reduce alone - exposed) over what can be hidden at most, the smaller of backward and the all_reduce "
-    "of all gradients at once. Wire is what the interface of a host sends for one step, by its own counter."
+    "of all gradients at once. Wire is the number of bytes that the interface of a host sends for one step, by its own counter."
 )
 _BUSY = 0.8
 

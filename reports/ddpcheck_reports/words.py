@@ -8,13 +8,13 @@ from collections.abc import Sequence
 _Z = 1.96
 
 
-def significant(value: float | None, digits: int = 3) -> str:
-    """Fixed-point, without an exponent where it would be short; - for unknown values."""
+def significant(value: float | None) -> str:
+    """Three digits, fixed-point, without an exponent where it would be short; - for unknown values."""
     if value is None or not math.isfinite(value):
         return "-"
     if value == 0:
         return "0"
-    places = digits - 1 - math.floor(math.log10(abs(value)))
+    places = 2 - math.floor(math.log10(abs(value)))
     return f"{value:.{max(0, min(places, 7))}f}"
 
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ddpcheck.audit.asserting import Audited
-from ddpcheck.audit.conducting import conduct
+from ddpcheck.audit.assertions import Audited
+from ddpcheck.audit.evidence_collection import conduct
 from ddpcheck.audit.script_runs import Request
 from ddpcheck.audit.verdicts import verdicts_of
 

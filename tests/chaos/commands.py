@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import random
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
+from chaos import rank_programs
+from chaos.surroundings import OUT
 from ddpcheck.launchers.mpi import find_mpi
 
 DEADLINE = 4
-RESULTS = "results.json"
+RESULTS = f"{OUT}/results.json"
 _CHECKS = (
     "check_all_reduce_sums_exactly",
     "check_broadcast_gives_every_rank_the_root_array",
@@ -17,6 +21,9 @@ _CHECKS = (
     "check_dead_rank_raises_on_every_other_rank",
     "sampler",
 )
+_MINE = """
+from ddpcheck_implementations.numpy_sockets import adapter, tcp
+"""
 SCRIPT = """
 import torch, torch.distributed as dist
 from torch.utils.data import DataLoader, TensorDataset
@@ -38,27 +45,36 @@ dist.destroy_process_group()
 """
 
 
-def drawn_command(drawn: random.Random, victim: str, *, pauses: bool = False) -> tuple[str, ...]:
-    """The words behind `ddpcheck`: a command that has such a process, a rank, a helper or an engine. pauses: it may be stopped,
-    which only commands with a deadline have to bear.
+def drawn_command(
+    drawn: random.Random, victim: str, *, pauses: bool = False, killed: bool = False, adapter: str = ""
+) -> tuple[str, ...]:
+    """The words behind `ddpcheck`: a command that has such a process, a rank, a helper or an engine.
+
+    pauses: it may be stopped, which only commands with a deadline have to bear. killed: the driver may be, and what it has in
+    temporary folders of git stays then. adapter: to be checked in place of one that is drawn.
     """
-    size = drawn.choice(("1", "2", "2", "3", "4"))
+    size = drawn.choice((*("1",) * 2, *("2",) * 6, "3", "3", "4", "8"))
     has_torch = importlib.util.find_spec("torch") is not None
     if victim == "engine":
         started = [("numpy_mpi", "mpiexec")] * (find_mpi() is not None) + [("numpy_sockets", "torchrun")] * has_torch
-        adapter, launcher = drawn.choice(started or [("numpy_sockets", "processes")])
-        return (*_check(drawn, adapter, size), "--launcher", launcher)
+        name, launcher = drawn.choice(started or [("numpy_sockets", "processes")])
+        return (*_check(drawn, name, size), "--launcher", launcher)
     if victim == "helper":
         return (*_check(drawn, "numpy_sockets", size), "--launcher", drawn.choice(("processes", "spawn", "forkserver")))
-    kind = drawn.choice(("check", "check", "check", "train", "bench", *("audit",) * has_torch))
+    name = adapter or "numpy_sockets"
+    gate, audit = ("gate",) * (not killed), ("audit",) * (has_torch and ":" not in name)
+    kind = drawn.choice(("check", "check", "train", "bench", *gate, *audit))
     if kind == "check" or pauses:
         launcher = drawn.choice(("processes", "processes", "fork", "spawn", "forkserver"))
-        return (*_check(drawn, "numpy_sockets", size), "--launcher", launcher)
+        return (*_check(drawn, name, size), "--launcher", launcher)
     if kind == "train":
-        return ("train", "numpy_sockets", "-n", size, "--epochs", "3", "--checkpoint", "run.npz")
+        return ("train", name, "-n", size, "--epochs", "3", "--checkpoint", f"{OUT}/run.npz")
     if kind == "bench":
         sizes = ("--sizes", "4B,64KiB", "--collectives", "all_reduce", "--steps", "none")
-        return ("bench", "numpy_sockets", "-w", size, *sizes, "--launches", "2", "--json", RESULTS)
+        return ("bench", name, "-w", size, *sizes, "--launches", "2", "--json", RESULTS)
+    if kind == "gate":
+        own = "mine.py:adapter" if name == "numpy_sockets" else name if ":" in name else "mine.py:tcp"
+        return ("gate", own, "--base", "HEAD", "-w", min(size, "2"), "--counts-only", "--json", f"{OUT}/gate")
     return ("audit", "-n", "2", "--steps", "2", "--seconds", "1", "--deadline", str(DEADLINE), "train.py")
 
 
@@ -68,6 +84,13 @@ def _check(drawn: random.Random, adapter: str, size: str) -> tuple[str, ...]:
     return ("check", adapter, "-w", size, *checks, *quick)
 
 
-def prepare(folder: Path) -> None:
-    """Files that commands name."""
+def prepare(folder: Path, words: Sequence[str]) -> None:
+    """Files that the command names."""
+    (folder / OUT).mkdir()
     (folder / "train.py").write_text(SCRIPT, encoding="utf-8")
+    (folder / rank_programs.FILE).write_text(rank_programs.TEXT, encoding="utf-8")
+    if words[0] == "gate":
+        (folder / "mine.py").write_text(_MINE, encoding="utf-8")
+        name = ("-c", "user.name=nobody", "-c", "user.email=nobody@localhost")
+        for line in (("init", "-q"), ("add", "."), (*name, "commit", "-q", "-m", "the reference")):
+            subprocess.run(["git", *line], cwd=folder, check=True, stdin=subprocess.DEVNULL)

@@ -13,6 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from chaos import rank_programs, surroundings
+from chaos.surroundings import Surroundings
 from chaos.victims import of_kind
 
 _LOOK_EVERY = 0.02
@@ -24,7 +26,8 @@ _PAUSE = 2.0
 class Injection:
     """kind: to what processes it happens; empty for all, from the start. strike: does it. limit: before the command starts.
 
-    judged: whether a verdict may be a failure afterwards. statuses: how the command may end.
+    judged: whether a verdict may be a failure afterwards. statuses: how the command may end. around: what it finds around it.
+    adapter: whose ranks do it themselves.
     """
 
     name: str
@@ -33,7 +36,8 @@ class Injection:
     limit: Callable[[], None] | None = None
     judged: bool = True
     statuses: frozenset[int] = frozenset({0, 1, 2, 3})
-    full_shared_memory: bool = False
+    around: Surroundings | None = None
+    adapter: str = ""
 
 
 def _send(number: signal.Signals) -> Callable[[int], None]:
@@ -81,7 +85,31 @@ INJECTIONS = (
     Injection("pause of the driver", "driver", _pause, judged=False, statuses=frozenset({0})),
     Injection("64 descriptors", limit=_few_files, judged=False),
     Injection("1 GiB of address space", limit=_little_memory, judged=False),
-    Injection("/dev/shm of 64 KiB", full_shared_memory=True, judged=False),
+    Injection("24 processes", around=surroundings.FEW_PROCESSES, judged=False),
+    Injection("/dev/shm of 64 KiB", around=surroundings.SMALL_SHARED_MEMORY, judged=False),
+    Injection("full /dev/shm", around=surroundings.FULL_SHARED_MEMORY, judged=False),
+    Injection("read-only /dev/shm", around=surroundings.READ_ONLY_SHARED_MEMORY, judged=False),
+    Injection("no /dev/shm", around=surroundings.NO_SHARED_MEMORY, judged=False),
+    Injection("full temporary folder", around=surroundings.FULL_TEMPORARY_FOLDER, judged=False),
+    Injection("temporary folder of 64 KiB", around=surroundings.SMALL_TEMPORARY_FOLDER, judged=False),
+    Injection("disk of 8 KiB for results", around=surroundings.FULL_DISK, judged=False),
+    *(
+        Injection(f"{name} link", "driver", strike, around=surroundings.OWN_NETWORK, adapter="numpy_sockets_tcp")
+        for name, strike in (
+            ("cut", surroundings.cut_link),
+            ("slow", surroundings.slow_link),
+            ("lossy", surroundings.full_link),
+        )
+    ),
+    *(
+        Injection(f"a rank that {what}", adapter=f"{rank_programs.FILE}:{name}", judged=judged)
+        for what, name, judged in (
+            ("floods its output", "flood", False),
+            ("exits", "exits", True),
+            ("raises", "raises", True),
+            ("sets its clock", "clock_jumps", False),
+        )
+    ),
     Injection("nothing", judged=False, statuses=frozenset({0})),
 )
 

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import random
-import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -28,53 +26,38 @@ if __package__ in (None, ""):  # run as a file
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from chaos.aftermath import false_verdicts, left_files, left_processes, shared_memory, torn_files
-from chaos.commands import DEADLINE, drawn_command, prepare
+from chaos.commands import drawn_command, prepare
 from chaos.injections import INJECTIONS, Injection, struck
+from chaos.report import OF_ITSELF, SECONDS, Trial, page, recorded, table
+from chaos.surroundings import possible
 from chaos.victims import MARK
 from ddpcheck import Job, Session
 from ddpcheck.job import AllReduce, TensorSpec
 from ddpcheck.launchers.fork_servers import Templates
 
-SECONDS = DEADLINE + 15
-"""A command ends within so many after the injection, besides the time that it takes of itself."""
-_OF_ITSELF = 60
-"""On a machine that has nothing else to do; on a busy one as much longer as processes wait for a processor."""
 _OWN_MEMORY = "DDPCHECK_CHAOS_OWN_SHM"
-
-
-@dataclass(frozen=True)
-class Trial:
-    """words: the command. happened: whether the injection found a victim. seconds: from it to the end. problems: empty if all is
-    well.
-    """
-
-    injection: Injection
-    words: tuple[str, ...]
-    happened: bool
-    status: int | None
-    seconds: float
-    problems: tuple[str, ...]
 
 
 def trial(injection: Injection, drawn: random.Random, templates: Templates | None = None) -> Trial:
     """One drawn command, to which this happens."""
-    words = drawn_command(drawn, injection.kind, pauses="SIGSTOP" in injection.name)
+    pauses = "SIGSTOP" in injection.name
+    killed = bool({-signal.SIGKILL, -signal.SIGSEGV} & injection.statuses)
+    words = drawn_command(drawn, injection.kind, pauses=pauses, killed=killed, adapter=injection.adapter)
     mark = f"{drawn.getrandbits(64):x}"
     with tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as made:
         folder, temporary = Path(made, "work"), Path(made, "tmp")
         folder.mkdir()
         temporary.mkdir()
-        prepare(folder)
+        prepare(folder, words)
         before = shared_memory()
         command = [sys.executable, "-m", "ddpcheck", *words]
-        if injection.full_shared_memory:
-            small = 'mount -t tmpfs -o size=64k none /dev/shm && exec "$@"'
-            command = ["unshare", "-m", "sh", "-c", small, "sh", *command]
+        if injection.around is not None:
+            command = injection.around.around(command)
         with Path(made, "said").open("w+b") as said:
             running = subprocess.Popen(
                 command,
                 cwd=folder,
-                env=os.environ | {MARK: mark, "TMPDIR": str(temporary)},
+                env=os.environ | {MARK: mark, "TMPDIR": str(temporary), "HOME": str(folder)},
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
@@ -84,7 +67,7 @@ def trial(injection: Injection, drawn: random.Random, templates: Templates | Non
             victim = struck(injection, drawn, mark, running)
             since = time.monotonic()
             status: int | None = None
-            limit = SECONDS + _OF_ITSELF * max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
+            limit = SECONDS + OF_ITSELF * max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
             with suppress(subprocess.TimeoutExpired):
                 status = running.wait(limit)
             seconds = time.monotonic() - since
@@ -100,7 +83,7 @@ def trial(injection: Injection, drawn: random.Random, templates: Templates | Non
         problems += torn_files(folder)
         problems += false_verdicts(folder, may_fail=injection.judged)
     problems += _next_job(templates)
-    return Trial(injection, words, bool(victim), status, seconds, tuple(problems))
+    return Trial(injection.name, words, bool(victim), status, seconds, tuple(problems))
 
 
 def _ending(injection: Injection, words: Sequence[str], status: int | None, text: str, limit: float) -> Iterable[str]:
@@ -126,70 +109,11 @@ def _next_job(templates: Templates | None) -> Iterable[str]:
 
 def usable(injection: Injection) -> bool:
     """Whether this can happen here."""
-    return not injection.full_shared_memory or (os.geteuid() == 0 and shutil.which("unshare") is not None)
+    return injection.around is None or possible(injection.around)
 
 
-def table(trials: Sequence[Trial]) -> str:
-    """Injection by outcome, as markdown."""
-    lines = [
-        "| injection | trials | happened | status 0 | 1 | 2, 3 | by the signal | late | left behind | false verdict | other |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
-    ]
-    each: dict[str, list[Trial]] = defaultdict(list)
-    for one in trials:
-        each[one.injection.name].append(one)
-    for name, own in each.items():
-        statuses = [one.status for one in own]
-        problems = [problem for one in own for problem in one.problems]
-        late = sum(problem.startswith("still runs") for problem in problems)
-        left = sum(" left: " in problem for problem in problems)
-        false = sum(problem.startswith("false verdict") for problem in problems)
-        counts = (
-            len(own),
-            sum(one.happened for one in own),
-            statuses.count(0),
-            statuses.count(1),
-            statuses.count(2) + statuses.count(3),
-            sum(status is not None and status not in (0, 1, 2, 3) for status in statuses),
-            late,
-            left,
-            false,
-            len(problems) - late - left - false,
-        )
-        lines.append(f"| {name} | {' | '.join(map(str, counts))} |")
-    return "\n".join(lines)
-
-
-def page(trials: Sequence[Trial], minutes: float, seed: int) -> str:
-    """The report."""
-    cores = len(os.sched_getaffinity(0))
-    bad = [one for one in trials if one.problems]
-    lines = [
-        "# Chaos",
-        "",
-        "Something happens to a drawn command (check, train, bench, audit; 1 to 4 ranks; every launcher) at a drawn moment. The",
-        f"command must end with a documented status within {SECONDS} s, besides the time that it takes of itself. It must leave",
-        "no process, temporary file, shared memory or torn file behind. A right adapter must not fail by it, and the next Job",
-        f"must be right. For a command's own time {_OF_ITSELF} s are allowed, on a busy machine as often as the load exceeds the"
-        " cores.",
-        "",
-        f"`python tests/chaos/run.py --minutes {minutes:g} --seed {seed} --page reports/chaos.md`, on {cores} cores, "
-        f"{platform.system()}, Python {platform.python_version()}, load {os.getloadavg()[0]:.0f}: "
-        f"{len(trials)} trials, {len(bad)} with problems.",
-        f"The longest wait for an end was {max((one.seconds for one in trials), default=0.0):.0f} s.",
-        "",
-        table(trials),
-    ]
-    if bad:
-        lines += ["", "## Problems", ""]
-        lines += [
-            f"- {one.injection.name}, `{' '.join(one.words)}`: {one.problems[0].splitlines()[0][:200]}" for one in bad
-        ]
-    return "\n".join(lines) + "\n"
-
-
-def campaign(minutes: float, seed: int, names: Sequence[str] = ()) -> list[Trial]:
-    """Trials of all injections in turn, until the time is over."""
+def campaign(minutes: float, seed: int, names: Sequence[str] = (), record: Path | None = None) -> list[Trial]:
+    """Trials of all injections in turn, until the time is over. record: a line of JSON for each is appended to this file."""
     drawn = random.Random(seed)
     until = time.monotonic() + 60 * minutes
     trials: list[Trial] = []
@@ -201,6 +125,9 @@ def campaign(minutes: float, seed: int, names: Sequence[str] = ()) -> list[Trial
                     break
                 one = trial(injection, drawn, templates)
                 trials.append(one)
+                if record is not None:
+                    with record.open("a", encoding="utf-8") as file:
+                        file.write(f"{json.dumps(asdict(one))}\n")
                 mark = "!" if one.problems else " "
                 click.echo(f"{mark} {injection.name}: {json.dumps(one.words)} status {one.status}, {one.seconds:.1f} s")
                 for problem in one.problems:
@@ -209,23 +136,28 @@ def campaign(minutes: float, seed: int, names: Sequence[str] = ()) -> list[Trial
 
 
 @click.command()
-@click.option("--minutes", type=float, default=5.0, show_default=True)
+@click.option("--minutes", type=float, default=5.0, show_default=True, help="0 makes the page of the record alone.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--only", multiple=True, help="Injections with this text in their names.")
+@click.option(
+    "--record", type=click.Path(path_type=Path), help="Append each trial to this file; the page counts all in it."
+)
 @click.option("--page", "path", type=click.Path(path_type=Path), help="Write the table here.")
-def command(minutes: float, seed: int, only: tuple[str, ...], path: Path | None) -> None:
+def command(minutes: float, seed: int, only: tuple[str, ...], record: Path | None, path: Path | None) -> None:
     """Run the campaign, and print the table. Exit status 1 if a trial has problems."""
     _with_own_memory()
-    trials = campaign(minutes, seed, only)
+    trials = campaign(minutes, seed, only, record)
+    if record is not None:
+        trials = recorded(record)
     click.echo(table(trials))
     if path is not None:
-        path.write_text(page(trials, minutes, seed), encoding="utf-8")
+        path.write_text(page(trials), encoding="utf-8")
     sys.exit(1 if any(one.problems for one in trials) else 0)
 
 
 def _with_own_memory() -> None:
     """Go on in a mount namespace with shared memory of its own, where that is possible."""
-    if os.geteuid() != 0 or shutil.which("unshare") is None or _OWN_MEMORY in os.environ:
+    if not possible() or _OWN_MEMORY in os.environ:
         return
     words = 'mount -t tmpfs none /dev/shm && exec "$@"'
     os.environ[_OWN_MEMORY] = "1"

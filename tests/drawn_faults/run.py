@@ -30,7 +30,7 @@ from told import VARIABLE
 
 from ddpcheck.launchers.fork_servers import Templates
 from ddpcheck.running.check_runner import CheckRunner, Settings
-from ddpcheck.running.planning import installed_checks, plan
+from ddpcheck.running.plan import installed_checks, plan
 from ddpcheck.running.profiles import profile_named
 from ddpcheck.verdict import Verdict
 

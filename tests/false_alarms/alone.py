@@ -12,7 +12,7 @@ import argparse
 
 from ddpcheck.launchers.fork_servers import Templates
 from ddpcheck.running.check_runner import CheckRunner, Settings
-from ddpcheck.running.planning import RANKS_START, installed_checks, plan
+from ddpcheck.running.plan import RANKS_START, installed_checks, plan
 
 
 def main() -> None:

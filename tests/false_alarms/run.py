@@ -29,7 +29,7 @@ from ddpcheck.launchers.fork_servers import Templates
 from ddpcheck.running.adapter_lookup import known_adapters, reference_of
 from ddpcheck.running.check_runner import run_check
 from ddpcheck.running.fault_runs import installed_faults
-from ddpcheck.running.planning import installed_checks, plan
+from ddpcheck.running.plan import installed_checks, plan
 from ddpcheck.running.profiles import profile_named
 from ddpcheck.session import Session
 from ddpcheck.storage.results import write_failure

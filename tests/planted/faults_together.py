@@ -35,13 +35,16 @@ def methods(fault: Registered) -> frozenset[str]:
 
 
 def fit_together(chosen: list[Registered]) -> bool:
-    """Whether none of them takes the place of another's methods, and each has a cause of its own."""
+    """Whether none takes the place of another's methods, and each is of its own module and has a cause of its own."""
     every = [name for fault in chosen for name in methods(fault)]
-    return len(set(every)) == len(every) and len({fault.cause for fault in chosen}) == len(chosen)
+    apart = (len({fault.cause for fault in chosen}), len({fault.module for fault in chosen}))
+    return len(set(every)) == len(every) and apart == (len(chosen), len(chosen))
 
 
-def reference(names: list[str]) -> str:
-    return f"{__name__}:{_AND.join(names)}"
+def reference(chosen: list[Registered]) -> str:
+    """The adapter that has all of them."""
+    names = {fault.name: name for name, fault in alone().items()}
+    return f"{__name__}:{_AND.join(names[fault.name] for fault in chosen)}"
 
 
 def __getattr__(name: str) -> Any:

@@ -1,16 +1,21 @@
-"""How often are the first headlines of a run the faults that were planted?
+"""Are the first headlines of a run the faults that were planted?
 
-    python tests/planted/run.py --singles 20 --pairs 15 --triples 5
+    python tests/planted/run.py planted.jsonl --seed 1 --singles 25 --pairs 25 --triples 15
+    python tests/planted/run.py planted.jsonl --seed 1 --page reports/planted-faults.md
 
-Each combination is an adapter with several registered faults at once. It is right if the first headlines, as many as there are
-faults, name the causes that the faults are registered with.
+Singles are drawn from all registered faults that have a cause. Pairs and triples are replicas with several faults of different
+modules at once. Each combination is judged by the quick profile at the smallest number of ranks at which its faults show. Its
+failures are a line of the results: what is there is not run again, and the score is that of today's ranking of causes.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import sys
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -18,49 +23,73 @@ import click
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from planted.faults_together import alone, fit_together, reference
+from planted.score import Combination, page
 
+from ddpcheck.running.adapter_lookup import reference_of
 from ddpcheck.running.check_runner import Settings, run_checks
-from ddpcheck.running.failure_groups import alike, known_by
-from ddpcheck.running.profiles import Profile
+from ddpcheck.running.profiles import Profile, profile_named
+from ddpcheck.verdict import Verdict
+from ddpcheck_implementations.faulty import Registered, faults
+
+DEADLINE = 20.0
+"""Seconds for one Job, on a machine that may have much else to do."""
 
 
-def drawn(number: int, together: int, seed: int) -> Iterator[list[str]]:
-    """So many combinations of faults that fit together."""
+def drawn(number: int, together: int, seed: int) -> Iterator[list[Registered]]:
+    """So many combinations of so many faults that fit together."""
     source = random.Random(f"{seed} {together}")
-    names = sorted(alone())
+    pool = [fault for fault in faults() if fault.cause] if together == 1 else [*alone().values()]
+    pool.sort(key=lambda fault: fault.name)
     for _ in range(number):
-        chosen = source.sample(names, together)
-        while not fit_together([alone()[name] for name in chosen]):
-            chosen = source.sample(names, together)
+        chosen = source.sample(pool, together)
+        while together > 1 and not fit_together(chosen):
+            chosen = source.sample(pool, together)
         yield chosen
 
 
-def headlines(names: list[str], effort: int) -> list[str]:
-    """The ids of the causes that the run tells, in their order."""
-    settings = Settings(Profile("planted", effort, (2,), "Planted faults."))
-    return ["".join(known_by(group.first)[:1]) for group in alike(run_checks(reference(names), settings=settings))]
+def judged(chosen: list[Registered], seed: int) -> Combination:
+    """What a run tells of them."""
+    began = time.monotonic()
+    place = reference_of(chosen[0].adapter) if len(chosen) == 1 else reference(chosen)
+    quick = profile_named("quick")
+    settings = Settings(Profile("planted", quick.effort, (chosen[0].world_size,), "Planted faults."), DEADLINE)
+    failed = tuple(_told(verdict) for verdict in run_checks(place, settings=settings) if not verdict.ok)
+    seconds = round(time.monotonic() - began, 1)
+    return Combination(seed, tuple(each.name for each in chosen), tuple(each.cause for each in chosen), failed, seconds)
 
 
-@click.command()
-@click.option("--singles", default=0)
-@click.option("--pairs", default=15)
-@click.option("--triples", default=0)
+def _told(verdict: Verdict) -> Verdict:
+    """A verdict without its Job and details, which no ranking reads."""
+    told = verdict.diagnosis
+    return replace(verdict, job=None, diagnosis=None if told is None else replace(told, details=()))
+
+
+@click.command(help=__doc__)
+@click.argument("results", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--singles", default=25)
+@click.option("--pairs", default=25)
+@click.option("--triples", default=15)
 @click.option("--seed", default=1)
-@click.option("--effort", default=8)
-def main(singles: int, pairs: int, triples: int, seed: int, effort: int) -> None:
-    """Plant faults, and print a line for each combination and the shares."""
+@click.option("--page", "page_path", type=click.Path(dir_okay=False, path_type=Path), help="Write the page.")
+def main(results: Path, singles: int, pairs: int, triples: int, seed: int, page_path: Path | None) -> None:
+    """Judge what is not in the results yet, and print a line for each combination."""
+    lines = results.read_text().splitlines() if results.exists() else []
+    known = [Combination.from_plain(json.loads(line)) for line in lines]
+    ones: list[Combination] = []
     for together, number in ((1, singles), (2, pairs), (3, triples)):
-        right = only = 0
-        for names in drawn(number, together, seed):
-            planted = {alone()[name].cause for name in names}
-            told = headlines(names, effort)
-            right += set(told[:together]) == planted
-            only += len(told) == together and set(told) == planted
-            print("+" if set(told[:together]) == planted else "-", names, sorted(planted), told[:6], flush=True)
-        if number:
-            print(
-                f"{together} planted: the first {together} headlines are the true set in {right} of {number}, alone in {only}"
-            )
+        for chosen in drawn(number, together, seed):
+            names = tuple(each.name for each in chosen)
+            one = next((each for each in known if (each.seed, each.names) == (seed, names)), None)
+            if one is None:
+                one = judged(chosen, seed)
+                with results.open("a") as file:
+                    file.write(json.dumps(one.to_plain()) + "\n")
+            ones.append(one)
+            print(one.line(), flush=True)
+    text = page(ones, seed)
+    print(text.partition("## ")[0])
+    if page_path is not None:
+        page_path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The regression gate: is this tree slower than that one? `ddpcheck gate ADAPTER --base REV` (command.py)
+"""The regression gate: is head slower than base? `ddpcheck gate ADAPTER --base REV` (command.py)
 
 run           both trees checked out (trees.py), and the environments that their ranks live in (side.py)
-course        the order of measurements, and when they are enough:
+stages        the order of measurements, and when they are enough:
 launches      fresh process groups of both sides, alternating bursts of what workload.py names
 decision      the launch as unit, exact signed-rank bounds (signed_rank.py), three looks
 traffic       quantities without noise: bytes, messages and collectives must be equal

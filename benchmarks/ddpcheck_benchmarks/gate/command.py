@@ -19,11 +19,11 @@ from ddpcheck.cli.options import console, usage_errors
 from ddpcheck.cli.written_files import AskedFiles
 from ddpcheck.storage.files import UnwritableFile, write_whole
 
-from .course import Progress
 from .record import Record
 from .result import Result, result_of
 from .run import Wanted, gate
 from .side import Unusable
+from .stages import Progress
 from .storage import save_sides
 from .summary import change, headline, markdown, milliseconds
 from .trees import GitFailed

@@ -59,7 +59,7 @@ class Design:
 
 @dataclass(frozen=True)
 class Look:
-    """What so many launches say of ln(head / base): an estimate, and one-sided bounds at alpha_fail and alpha_pass.
+    """An estimate of ln(head / base) from these launches, with one-sided bounds at alpha_fail and alpha_pass.
 
     low and high are at alpha_fail; below at alpha_pass, from above.
     """
@@ -79,7 +79,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Decision:
-    """What became of one benchmark. faster: even the bound from above says so. detectable: the slow-down (0.08: 8 %) that this
+    """The outcome of one benchmark. faster: even the upper bound is below zero. detectable: the slow-down (0.08: 8 %) that this
     many launches of this spread would find in four of five cases.
     """
 

@@ -49,12 +49,12 @@ class Row:
 
     @property
     def compared(self) -> bool:
-        """Whether anything was."""
+        """Whether any benchmark was decided."""
         return self.decision is not None or any(tally.base for tally in self.tallies)
 
     @property
     def more(self) -> tuple[Tally, ...]:
-        """What head sends more of than base, or than it promises."""
+        """The counts in which head sends more than base, or than it promises."""
         return tuple(tally for tally in self.tallies if tally.judged == "more" or tally.wasteful)
 
 

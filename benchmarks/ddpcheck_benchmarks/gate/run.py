@@ -1,4 +1,4 @@
-"""A gate from its beginning: both trees checked out, made ready, and measured; nothing of them is left."""
+"""A complete gate: check out both trees, prepare and measure them, and remove them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ddpcheck.contract import Capabilities, Traffic
 from ddpcheck.ranks.rank_interpreter import Interpreter
 from ddpcheck.running.adapter_lookup import missing_modules, resolve
 
-from .course import Progress, measure, places_of
 from .decision import Design
 from .record import Record
 from .side import Side, Unusable, build, lend, moved, path_for, source_roots
+from .stages import Progress, measure, places_of
 from .trees import Checkouts, Repository
 from .workload import Benchmark, benchmark_named, offered_by, usual
 

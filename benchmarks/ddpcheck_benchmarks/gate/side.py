@@ -109,7 +109,7 @@ def path_for(tree: Path, root: Path, roots: Iterable[Path], lent: Path, *, share
 
 
 def lend(folder: Path) -> Path:
-    """A folder with nothing but this process's ddpcheck in it."""
+    """A folder that contains only this process's ddpcheck."""
     made = folder / "lent"
     made.mkdir()
     (made / "ddpcheck").symlink_to(Path(ddpcheck.__file__).resolve().parent, target_is_directory=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import tempfile
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,6 +16,8 @@ _NOBODY = {
     for who in ("AUTHOR", "COMMITTER")
     for what, value in (("NAME", "ddpcheck gate"), ("EMAIL", "gate@localhost"))
 }
+_ENDS_WITHIN = 3.0
+"""Seconds."""
 
 
 class GitFailed(Exception):
@@ -82,26 +85,46 @@ class Checkouts(AbstractContextManager["Checkouts"]):
         return tree
 
     def _remove(self, tree: Path) -> None:
-        if tree.exists():
+        """Also one of which git knows but whose folder is not there yet: `add` was ended between the two."""
+        known = _git(self._repository.root, "worktree", "list", "--porcelain").splitlines()
+        if f"worktree {tree}" in known:
             _git(self._repository.root, "worktree", "remove", "--force", "--force", str(tree))
 
 
 def _git(folder: Path, *words: str, variables: dict[str, str] | None = None) -> str:
-    """What git prints. A session of its own: an interrupt at the terminal must not stop git from cleaning up."""
+    """What git prints. A session of its own: an interrupt at the terminal must not stop git from cleaning up.
+
+    If a signal ends the command meanwhile, git is ended with its children, and has time to remove its locks.
+    """
     # inside a git hook these name another repository than the folder's
     inherited = {name: value for name, value in os.environ.items() if name not in ("GIT_DIR", "GIT_WORK_TREE")}
     try:
-        done = subprocess.run(
+        running = subprocess.Popen(
             ["git", *words],
             cwd=folder,
             env=inherited | (variables or {}),
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            check=False,
             start_new_session=True,
         )
     except FileNotFoundError as error:
         raise GitFailed("git is not installed; the gate takes both sides from a git repository") from error
-    if done.returncode:
-        raise GitFailed(f"git {' '.join(words)}: {done.stderr.strip() or f'exit status {done.returncode}'}")
-    return done.stdout.strip()
+    with running:
+        try:
+            out, said = running.communicate()
+        except BaseException:
+            _end(running)
+            raise
+    if running.returncode:
+        raise GitFailed(f"git {' '.join(words)}: {said.strip() or f'exit status {running.returncode}'}")
+    return out.strip()
+
+
+def _end(running: subprocess.Popen[str]) -> None:
+    """All processes of its session: a child that goes on would fill a folder that is being removed."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(running.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            running.wait(_ENDS_WITHIN)

@@ -12,7 +12,7 @@ import numpy as np
 from ddpcheck.contract import Capabilities
 from ddpcheck.job import DataSpec, Job, OptimizerSpec
 from ddpcheck.models.spec import ModelSpec, mlp
-from ddpcheck.operations.measure import Collective, MeasureCollective, MeasureSteps
+from ddpcheck.operations.timing import Collective, MeasureCollective, MeasureSteps
 from ddpcheck.running.suggestions import one_of
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
@@ -135,7 +135,7 @@ def benchmark_named(text: str) -> Benchmark:
 
 
 def offered_by(promised: Capabilities, benchmark: Benchmark) -> str | None:
-    """Why an implementation cannot be measured so; None if it can."""
+    """The reason why an implementation cannot run this benchmark; None if it can."""
     if benchmark.kind == "step":
         return None if "replica" in promised.facets else "it has no replica"
     if "collectives" not in promised.facets or benchmark.kind not in promised.collectives.operations:

@@ -1,4 +1,4 @@
-"""What connects emulated hosts, as the command line says it."""
+"""The link between emulated hosts, parsed from the command line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Fabric:
         return -(-world_size // self.each)
 
     def refuses(self, world_size: int) -> str | None:
-        """Why so many ranks cannot be shared out."""
+        """The reason why this number of ranks cannot be distributed over hosts."""
         if world_size > self.each and world_size % self.each:
             return f"{world_size} ranks do not fill hosts of {self.each}"
         return None

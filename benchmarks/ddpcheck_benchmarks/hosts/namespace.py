@@ -1,4 +1,4 @@
-"""A network namespace without a name: it goes with the last process in it and the last file that holds it.
+"""A network namespace without a name: it ends with the last process in it and the last open file on it.
 
 So nothing has to be removed: whatever ends the driver, kill -9 included, takes its namespaces along, with every link and
 queue in them.
@@ -27,11 +27,11 @@ class Namespace:
 
     @property
     def path(self) -> str:
-        """Where other processes find it, as long as it is open here."""
+        """The path at which other processes find the namespace while it is open here."""
         return f"/proc/{os.getpid()}/fd/{self._file}"
 
     def inside(self, work: Callable[[], T]) -> T:
-        """What `work` gives when it is done in this namespace. Sockets and processes that it makes stay there."""
+        """Run `work` in this namespace, and return its result. Its sockets and processes stay in the namespace."""
 
         def entered() -> T:
             _checked(_LIBRARY.setns(self._file, _NEW_NETWORK))

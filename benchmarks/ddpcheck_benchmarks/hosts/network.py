@@ -49,7 +49,7 @@ class Network:
 
 
 def unavailable() -> str | None:
-    """Why hosts cannot be emulated here, with what to do about it; None if they can."""
+    """The reason why hosts cannot be emulated here, with advice; None if they can."""
     missing = [tool for tool in ("ip", "tc", "nsenter") if shutil.which(tool) is None]
     if missing:
         return f"emulated hosts need {', '.join(missing)}: install iproute2 and util-linux (Linux only)"

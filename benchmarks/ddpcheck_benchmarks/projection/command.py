@@ -1,4 +1,4 @@
-"""`ddpcheck project`: what larger worlds would take."""
+"""`ddpcheck project`: predicted times of larger worlds."""
 
 from __future__ import annotations
 

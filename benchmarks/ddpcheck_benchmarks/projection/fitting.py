@@ -1,4 +1,4 @@
-"""Fit a cost model to measured times, and find out which algorithm they look like.
+"""Fit a cost model to measured times, and find the algorithm that explains them best.
 
 The relative error is minimised, sum of (model / measured - 1)^2: in seconds, the largest messages alone would count.
 Features of a time are [1, steps k, volume k]: a call's overhead, messages one after the other, bytes one after the other;
@@ -64,7 +64,7 @@ class Model:
         return next(each for each in self.segments if size <= each.upto)
 
     def within(self, segment: Segment, points: Iterable[Point]) -> list[Point]:
-        """Those of the points that the segment is for."""
+        """The points in this segment."""
         return [point for point in points if self.segment(point.bytes) is segment]
 
     def seconds(self, world_size: int, size: float, cores: int | None = None, link: Link | None = None) -> float:
@@ -102,11 +102,11 @@ def refit(model: Model, points: Sequence[Point]) -> Model:
     )
 
 
-def bootstrap(model: Model, series: Series, draws: int, seed: int = 0) -> tuple[Model, ...]:
+def bootstrap(model: Model, series: Series, draws: int) -> tuple[Model, ...]:
     """Models of launches drawn with replacement; none if there is one launch only, which says nothing about the next."""
     if series.launches < 2:
         return ()
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     return tuple(refit(model, series.resampled(random)) for _ in range(draws))
 
 

@@ -10,7 +10,6 @@ rank's vector, but the whole result of all_gather, and the whole input of reduce
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -181,13 +180,6 @@ def hierarchical(hosts: int, per_host: int, n: float, inside: Link, between: Lin
         shared = Link(between.alpha, between.beta * per_host, between.gamma)
         seconds += ring_all_reduce(hosts, n / per_host).seconds(shared)
     return seconds
-
-
-def crossover(p: int, link: Link) -> float:
-    """The bytes from which a ring is faster than recursive doubling; infinite if it never is."""
-    ring, doubling = ring_all_reduce(p, 1), recursive_doubling(p, 1)
-    per_byte = Cost(0, doubling.moved - ring.moved, doubling.reduced - ring.reduced, p).seconds(link)
-    return max(0.0, (ring.steps - doubling.steps) * link.alpha) / per_byte if per_byte > 0 else math.inf
 
 
 def _levels(p: int) -> tuple[int, bool]:

@@ -86,7 +86,7 @@ class Projection:
     guessed: str = ""
 
 
-def fitted(series: Series, only: str | None = None, draws: int = DRAWS) -> Fit:
+def fitted(series: Series, only: str | None = None) -> Fit:
     """The fit of a series, by the algorithm that predicts best; by this one, if it is known to be that."""
     points = series.points()
     model = fit(series.collective, points, only)
@@ -95,9 +95,9 @@ def fitted(series: Series, only: str | None = None, draws: int = DRAWS) -> Fit:
     for name in look_alikes(errors[-1]):
         if name != model.segments[-1].algorithm:
             other = instead(model, name, points)
-            others[name] = (other, bootstrap(other, series, draws))
+            others[name] = (other, bootstrap(other, series, DRAWS))
     scenarios = validate(series.collective, points, only)
-    return Fit(series, model, errors, scenarios, bootstrap(model, series, draws), others)
+    return Fit(series, model, errors, scenarios, bootstrap(model, series, DRAWS), others)
 
 
 def projected(found: Fit, question: Question) -> Iterator[Projection]:

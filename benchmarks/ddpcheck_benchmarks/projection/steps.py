@@ -49,12 +49,12 @@ class Step:
         return 1.0 - min(1.0, self.exposed / self.communication) if self.communication else 1.0
 
 
-def equal_buckets(model_bytes: float, bucket_bytes: float, first_bytes: float = 2.0**20) -> tuple[Bucket, ...]:
-    """Buckets as torch makes them, a small one first. Gradients come at an even pace: so many bytes a second of backward."""
+def equal_buckets(model_bytes: float, bucket_bytes: float) -> tuple[Bucket, ...]:
+    """Buckets as torch makes them, one of 1 MiB first. Gradients come at an even pace: so many bytes a second of backward."""
     buckets: list[Bucket] = []
     done = 0.0
     while done < model_bytes:
-        size = min(first_bytes if not buckets else bucket_bytes, bucket_bytes, model_bytes - done)
+        size = min(2.0**20 if not buckets else bucket_bytes, bucket_bytes, model_bytes - done)
         done += size
         buckets.append(Bucket(size, done / model_bytes))
     return tuple(buckets)

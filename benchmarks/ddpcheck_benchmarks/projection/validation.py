@@ -1,4 +1,4 @@
-"""How far off the model is where it can be checked: fitted to some of the points, it predicts the others.
+"""Validation of the model: fitted to some of the points, it predicts the others.
 
 Each scenario asks for another way of going beyond the data, and the model is chosen anew, algorithm and breaks
 included, from the rest of the measurements. An error of 0.5 is 50 % of the measured time.

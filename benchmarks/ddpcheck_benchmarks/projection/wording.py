@@ -16,7 +16,7 @@ from .tables import Table
 
 NOT_MEASURED = "-"
 AGREES = 0.1
-"""How far a simulation may be from the formulas where both assume the same."""
+"""The largest difference between simulation and formulas under the same assumptions."""
 
 
 def fit_tables(found: Fit) -> list[Table]:

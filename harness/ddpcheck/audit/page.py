@@ -10,7 +10,7 @@ from ..storage.files import write_whole
 from ..verdict import SYMBOLS, Verdict
 from .evidence import Evidence
 from .laws import LAWS
-from .verdicts import answer
+from .verdicts import NOTHING_JUDGED, answer
 
 _WORDS = {"passed": "held", "failed": "broken", "skipped": "not judged", "unknown": "crashed"}
 _DETAIL_LINES = 12
@@ -22,7 +22,11 @@ def page(evidence: Evidence, verdicts: list[Verdict]) -> str:
 
 
 def _lines(evidence: Evidence, verdicts: list[Verdict]) -> Iterator[str]:
-    yield answer(evidence, verdicts)[1]
+    status, first = answer(evidence, verdicts)
+    yield first
+    if status == NOTHING_JUDGED and evidence.real.output.strip():
+        yield "the script's last words:"
+        yield from (f"   {line}" for line in evidence.real.output.rstrip().splitlines()[-_DETAIL_LINES:])
     yield from _findings(verdicts)
     yield ""
     yield from _table(verdicts)

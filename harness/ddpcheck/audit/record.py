@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ..launchers.process_handles import DRIVER, end_with_parent
 from .recorded_process import Run, RunSettings
 
 _INTENTIONS = ("no_sync", "SyncBatchNorm", "set_epoch", "DistributedSampler", "init_process_group")
@@ -22,6 +23,8 @@ _INTENTIONS = ("no_sync", "SyncBatchNorm", "set_epoch", "DistributedSampler", "i
 
 def run_script(words: list[str], rank: int, install: Callable[[Run], None]) -> None:
     """Run the script that the words name, as `python` would, with what `install` puts in place."""
+    if driver := os.environ.pop(DRIVER, ""):
+        end_with_parent(int(driver))
     settings = RunSettings.here()
     module = words[0] == "-m"
     root = str(Path.cwd()) if module else str(Path(words[0]).resolve().parent)
@@ -52,23 +55,23 @@ def run_script(words: list[str], rank: int, install: Callable[[Run], None]) -> N
 def _install(run: Run) -> None:
     from .recorder import (
         collectives,
+        compile_and_spawn,
         data,
-        draws,
         files,
         gradients,
         models,
         optimizers,
-        other_draws,
-        substitutes,
+        python_random_draws,
+        torch_random_draws,
         wrappers,
     )
 
     if run.settings.no_gpu:
-        from . import no_gpu
+        from . import cuda_emulation
 
-        no_gpu.install(run.settings.ranks if not run.mirrors else run.settings.mirror_size)
+        cuda_emulation.install(run.settings.ranks if not run.mirrors else run.settings.mirror_size)
     parts: list[Any] = [
-        substitutes,
+        compile_and_spawn,
         collectives,
         gradients,
         optimizers,
@@ -76,16 +79,16 @@ def _install(run: Run) -> None:
         models,
         data,
         files,
-        other_draws,
-        draws,
+        python_random_draws,
+        torch_random_draws,
     ]
     for part in parts:
         part.install(run)
     if run.mirrors:
-        from .mirror import group, norms
+        from .mirror import batch_norm, group
 
         group.install(run)
-        norms.install(run)
+        batch_norm.install(run)
 
 
 def _mentions(words: list[str]) -> list[str]:

@@ -8,6 +8,9 @@ from ..verdict import Diagnosis, Status, Verdict
 from .evidence import Evidence
 from .laws import LAWS, Judged, Law
 
+NOTHING_JUDGED = 2
+"""The exit status of an audit that saw no optimizer step on all ranks."""
+
 _STATUS: dict[str, Status] = {"held": "passed", "broken": "failed", "not judged": "skipped"}
 
 
@@ -52,7 +55,7 @@ def answer(evidence: Evidence, verdicts: list[Verdict]) -> tuple[int, str]:
         causes = f"{count} {'cause' if count == 1 else 'causes'}" if count else "a law crashed"
         return 1, f"NO: {name} on {evidence.ranks} ranks is not the run of one process ({causes})"
     if not evidence.steps_seen:
-        return 2, f"NOT JUDGED: {name} took no optimizer step on all ranks"
+        return NOTHING_JUDGED, f"NOT JUDGED: {name} took no optimizer step on all ranks"
     if against.status == "skipped":
         return 0, f"NO FINDING in {name}, but gradients were not compared with one process: {against.reason}"
     return (

@@ -4,7 +4,7 @@ from .cause import Kind
 
 STATISTICS_OF_EACH_RANK = Kind(
     "statistics-of-each-rank",
-    "Each rank keeps running statistics of its own: no forward begins with those of rank 0.",
+    "Each rank keeps separate running statistics: no forward begins with those of rank 0.",
     because="Evaluation then differs by rank, and a checkpoint holds the statistics of one rank.",
     look="the broadcast of buffers before each training forward",
 )

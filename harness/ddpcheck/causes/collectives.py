@@ -5,16 +5,16 @@ from .cause import Kind
 ARGUMENT_MUST_BE_WRITABLE = Kind(
     "argument-must-be-writable",
     "A read-only argument is used as if it could be written to.",
-    because="Arrays of bytes, of files and of JAX are read-only.",
+    because="Arrays from bytes, memory-mapped files and JAX are read-only.",
 )
 SHORTENED_BY_CONTENT = Kind(
     "shortened-by-content",
-    "Arrays that are mostly zeros, or one number, are shortened on the way and come back wrong.",
+    "Arrays that are mostly zeros, or one number, are compressed when sent, and not restored correctly.",
     certainty="possible",
 )
 PATH_BY_CONTENT = Kind(
     "path-by-content",
-    "A rank whose array is mostly zeros, or one number, takes another path than the others.",
+    "A rank whose array is mostly zeros, or one number, takes a different path from the others.",
     certainty="possible",
 )
 OTHER_DATATYPE = Kind(
@@ -26,17 +26,17 @@ OTHER_DATATYPE = Kind(
 ASYNCHRONOUS_CALL_WAITS = Kind(
     "asynchronous-call-waits",
     "The asynchronous call waits for other ranks and leaves nothing to wait() for.",
-    because="No computation overlaps, and ranks that begin in different orders wait for each other for ever.",
+    because="Computation does not overlap, and ranks that start calls in different orders deadlock.",
 )
 HANDLE_FORGOTTEN = Kind(
     "handle-forgotten",
-    "A handle is forgotten after {others} others came and went.",
-    because="A number, a ring or a cache of handles holds fewer.",
+    "A handle is forgotten after {others} other handles.",
+    because="A handle number, a ring buffer or a cache of handles has room for fewer.",
     others=int,
 )
 WRITES_AT_START_OF_BASE = Kind(
     "writes-at-start-of-base",
-    "The array is part of a larger one, and the result is written where that begins.",
+    "The array is part of a larger one; the result is written at the start of the larger one.",
 )
 EMPTY_GIVEN_TWICE = Kind("empty-given-twice", "empty() hands out memory again while part of its array is still in use.")
 WORKS_IN_ARGUMENT = Kind("works-in-argument", "The collective works in place on the caller's array; it needs a copy.")
@@ -49,20 +49,19 @@ RESULT_READ_ONLY = Kind(
     "The result is read-only: a view of bytes, of another framework's array, or a scalar.",
     look="np.array(), which copies it",
 )
-RESULT_BUFFER_REUSED = Kind("result-buffer-reused", "The result is a view of an internal buffer that is used again.")
+RESULT_BUFFER_REUSED = Kind("result-buffer-reused", "The result is a view of an internal buffer that is reused.")
 SIGN_OF_ZERO_LOST = Kind(
     "sign-of-zero-lost",
     "The sign of zero is lost: values go through arithmetic, such as a sum with zeros.",
 )
 LAYOUTS_DIFFER = Kind(
     "layouts-differ-between-ranks",
-    "The ranks' arrays have different memory layouts: each rank sends by its own.",
-    because="Odd ranks have Fortran order.",
+    "The ranks' arrays have different memory layouts, and each rank sends in its own layout.",
     certainty="possible",
 )
 STRIDE_IGNORED = Kind(
     "stride-ignored",
-    "Rows of a wider array are read as if nothing lay between them.",
+    "Rows of a wider array are read as if they were contiguous.",
     certainty="possible",
 )
 ZERO_STRIDE_IGNORED = Kind(
@@ -70,16 +69,16 @@ ZERO_STRIDE_IGNORED = Kind(
 )
 BARRIER_GAVE_UP = Kind(
     "barrier-gave-up",
-    "The barrier gives up after {seconds:.1f} s, by a time limit of its own.",
+    "The barrier gives up after {seconds:.1f} s: the implementation has its own time limit.",
     certainty="possible",
     seconds=float,
 )
 BARRIER_DOES_NOT_BLOCK = Kind(
     "barrier-does-not-block", "The barrier does not block, or is paired with another barrier."
 )
-SENT_BY_COLUMNS = Kind("sent-by-columns", "The array is sent as it lies in memory, column by column.")
-RECEIVED_BY_ROWS = Kind("received-by-rows", "The array is written row by row although memory lies column by column.")
-REVERSED_IGNORED = Kind("reversed-rows-ignored", "The array travels as it lies in memory, with reversed rows.")
+SENT_BY_COLUMNS = Kind("sent-by-columns", "The array is sent in memory order, column by column.")
+RECEIVED_BY_ROWS = Kind("received-by-rows", "The array is written row by row, although its memory is column-major.")
+REVERSED_IGNORED = Kind("reversed-rows-ignored", "The array is sent in memory order, although its rows are reversed.")
 WRONG_SENDER = Kind("wrong-sender", "The array comes from rank {rank}, the wrong sender.", rank=int)
 MESSAGES_OVERTAKE = Kind(
     "messages-overtake",
@@ -89,7 +88,7 @@ MESSAGES_OVERTAKE = Kind(
 )
 READ_AFTER_RETURN = Kind(
     "read-after-return",
-    "The argument is read after {call} returned, when its owner had overwritten it.",
+    "The argument is read after {call} returned, when the caller had already overwritten it.",
     call=str,
 )
 NOTHING_RECEIVED = Kind("nothing-received", "The receive buffer is untouched: nothing arrives, or it goes to a copy.")
@@ -98,30 +97,30 @@ FIRST_RESULT_AGAIN = Kind(
     "first-result-again",
     "The result is that of the first call: its array is cached by address and sent again.",
 )
-EARLIER_RESULT = Kind("earlier-result", "The result is that of {calls} calls before.", calls=int)
+EARLIER_RESULT = Kind("earlier-result", "The result belongs to a call {calls} calls earlier.", calls=int)
 OTHER_RESULT = Kind("no-known-result", "The result belongs to no other call.", certainty="possible")
 CALL_COUNTER_WRAPS = Kind(
     "call-counter-wraps",
-    "The {calls} calls before went well: a counter of calls, tags or handles wraps.",
+    "The {calls} earlier calls were right: a counter of calls, tags or handles wraps.",
     certainty="possible",
     calls=int,
 )
 
 OVERFLOWS_BEFORE_DIVISION = Kind(
     "overflows-before-division",
-    "The sum is rounded to float16 before the division, and leaves its range.",
+    "The sum is rounded to float16 before the division, and exceeds its range.",
     because="The largest number of float16 is 65504; the mean stays below.",
 )
 OVERFLOWS_ON_THE_WAY = Kind(
     "overflows-on-the-way",
-    "The sum of some ranks is rounded to float16 on the way, and leaves its range.",
+    "A partial sum is rounded to float16 and exceeds its range.",
 )
 TINY_DIVIDED_FIRST = Kind("tiny-divided-first", "Every rank divides before the sum: tiny values are rounded to zero.")
 SUBNORMALS_FLUSHED = Kind("subnormals-flushed", "Values below the smallest normal number are treated as zero.")
 CACHED_BY_ARRAY = Kind(
     "cached-by-array",
     "State is cached by array identity or address and reused for another call.",
-    because="With an array of its own each call is right.",
+    because="Calls with separate arrays are right.",
 )
 
 ROOT_IS_A_RANK = Kind(
@@ -134,12 +133,12 @@ NON_ROOT_TAKES_PART = Kind(
 BROADCAST_NOT_RECEIVED = Kind(
     "broadcast-not-received", "The result is a non-root rank's array: wrong root, or nothing is received."
 )
-REDUCTION_IGNORED = Kind("reduction-ignored", "The result is the sum: the reduction is not passed on.")
+REDUCTION_IGNORED = Kind("reduction-ignored", "The result is the sum: the requested reduction is not passed on.")
 OTHER_RANKS_BLOCK = Kind("other-ranks-block", "The result is the block of rank {rank}.", rank=int)
 INFINITY_BECOMES_NAN = Kind(
     "infinity-becomes-nan",
     "An infinity becomes NaN: it is subtracted from itself, or multiplied by 0.",
-    because="A running mean or a compensated sum does so.",
+    because="A running mean or a compensated sum has this effect.",
 )
 RESULTS_SHARE_MEMORY = Kind(
     "results-share-memory",
@@ -156,18 +155,37 @@ RESULTS_MIXED_UP_AS_OTHER_DTYPE = Kind(
     dtype=str,
 )
 ROWS_IN_WRONG_ORDER = Kind(
-    "rows-in-wrong-order", "The ranks' arrays stand in the order of rank {order}.", order=tuple[int, ...]
+    "rows-in-wrong-order", "The ranks' arrays are in the order of rank {order}.", order=tuple[int, ...]
 )
-ONE_ROW_FOR_ALL = Kind("one-row-for-all", "Every row is the array of rank {rank}: one array serves for all.", rank=int)
+ONE_ROW_FOR_ALL = Kind(
+    "one-row-for-all", "Every row is the array of rank {rank}: one array is used for all rows.", rank=int
+)
+WAIT_RETURNS_EARLY = Kind(
+    "wait-returns-early",
+    "wait() returns this rank's own array: it does not wait for the result, or nothing is reduced.",
+    look="what wait() waits for, and its time limit",
+)
+COPY_REDUCED = Kind(
+    "copy-reduced-in-place",
+    "A contiguous copy of the array is reduced and thrown away: the array itself stays as it was.",
+    look="calls that make arrays contiguous before a reduction in place",
+)
+ROW_OF_OTHER_RANK = Kind(
+    "row-of-other-rank",
+    "Row {row} is the array of rank {rank}, not that of rank {due}: offsets of rows are wrong.",
+    row=int,
+    rank=int,
+    due=int,
+)
 PART_OF_OTHER_CALL = Kind(
     "part-of-other-call",
-    "Rank {rank}'s part is that of operation {operation}: calls or buffers are mixed up.",
+    "Rank {rank}'s part comes from operation {operation}: calls or buffers are mixed up.",
     rank=int,
     operation=int,
 )
 PART_OF_OTHER_GROUP = Kind(
     "part-of-other-group",
-    "Rank {rank}'s part is that of operation {operation}, in group {group}: groups are mixed up.",
+    "Rank {rank}'s part comes from operation {operation}, in group {group}: groups are mixed up.",
     rank=int,
     operation=int,
     group=tuple[int, ...],
@@ -180,7 +198,7 @@ WRONG_DIVISOR_OF_SUM = Kind(
 )
 ADDED_NOT_REDUCED = Kind(
     "added-not-reduced",
-    "The values of rank {ranks} are added: the reduction is not passed on everywhere.",
+    "The values of rank {ranks} are summed: the requested reduction is not passed on everywhere.",
     ranks=tuple[int, ...],
 )
 BLOCK_CUT_WRONG = Kind(
@@ -192,14 +210,14 @@ BLOCK_CUT_WRONG = Kind(
 SUM_BECOMES_NAN = Kind("sum-becomes-nan", "Infinities, or sums that overflow, become NaN.")
 OPPOSITE_EXTREME = Kind("opposite-extreme", "The result is the opposite extreme: the comparison is reversed.")
 ZERO_LEFT_OUT_OF_PRODUCT = Kind("zero-left-out-of-product", "A rank that has a zero is left out of the product.")
-SUM_AS_FLOAT32 = Kind("summed-as-float32", "The sum is computed as float32, which has no room for it.")
+SUM_AS_FLOAT32 = Kind("summed-as-float32", "The sum is computed in float32, which cannot hold it.")
 DIVIDED_BY_SIZE_OF_ARRAY = Kind(
     "sum-divided-by-elements", "The sum is divided by the number of elements, not by that of ranks."
 )
 DIVIDED_BY_WORLD = Kind("divided-by-world-size", "The sum is divided by the world size, not by the size of the group.")
 GROUP_IGNORED = Kind("group-ignored", "The result is over all ranks, not over the group.")
 RANK_COUNTED_TWICE = Kind("rank-counted-twice", "The values of rank {rank} count twice.", rank=int)
-RUNNING_MEAN = Kind("running-mean", "Each rank's values are averaged with the mean before: the last rank counts half.")
+RUNNING_MEAN = Kind("running-mean", "Each rank's values are averaged with the mean so far: the last rank counts half.")
 MEAN_OF_UNEVEN_MEANS = Kind("mean-of-uneven-means", "The result is the mean of two means of unequal numbers of ranks.")
 RANK_LEFT_OUT = Kind(
     "rank-left-out", "The values of rank {rank} are missing: read before they arrive, or lost.", rank=int
@@ -216,11 +234,11 @@ STARTS_FROM = Kind(
     start=str,
 )
 INTEGERS_SATURATE = Kind(
-    "integers-saturate", "Overflowing integers are cut off at the ends of the dtype; they should wrap."
+    "integers-saturate", "Overflowing integers saturate at the limits of the dtype; they should wrap."
 )
 INTEGERS_COMPUTED_AS = Kind(
     "integers-computed-as-float",
-    "Integers are computed as {dtype}, which loses all past {bits} bits.",
+    "Integers are computed as {dtype}, which has room for {bits} bits only.",
     dtype=str,
     bits=int,
 )

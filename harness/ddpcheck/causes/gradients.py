@@ -4,14 +4,14 @@ from .cause import Kind
 
 STATE_LEFT_BEHIND = Kind(
     "state-left-behind",
-    "An earlier backward may have left state that goes into this gradient.",
+    "An earlier backward may have left state that affects this gradient.",
     because="The earlier backwards themselves were right.",
     look="residuals, buffers and layouts that outlive a backward",
     certainty="possible",
 )
 OTHERS_PARTS_MISSING = Kind(
     "others-parts-missing",
-    "The gradient is zero, as this rank's own is: the other ranks' parts are missing.",
+    "The gradient is zero like this rank's own: the other ranks' parts are missing.",
     look="ranks without this gradient, which must still receive it",
 )
 ACCUMULATED_SURVIVES_ZERO_GRAD = Kind(
@@ -99,8 +99,8 @@ GROUPS_WEIGH_EQUALLY = Kind(
 )
 ONE_RANKS_PART_ONLY = Kind(
     "one-ranks-part-only",
-    "Only the part of rank {rank} is there, divided by the world size.",
-    because="The other parts never arrived here, or nobody waited for them.",
+    "The value is rank {rank}'s part alone, divided by the world size.",
+    because="The other ranks' parts did not arrive here, or were not waited for.",
     rank=int,
 )
 OTHER_RANKS_VALUE = Kind(
@@ -112,12 +112,12 @@ PRODUCT_NOT_MEAN = Kind("product-not-mean", "Each element is the product of all 
 UNUSED_RANK_SENDS_OLD_MEAN = Kind(
     "unused-rank-sends-old-mean",
     "Rank {ranks}, without a gradient, sends the mean that an earlier backward left.",
-    because="A buffer is not cleared, or zero_grad leaves it.",
+    because="A buffer is not cleared, or zero_grad does not reset it.",
     ranks=tuple[int, ...],
 )
 UNUSED_RANK_SENDS_OLD = Kind(
     "unused-rank-sends-old",
-    "Rank {ranks}, without a gradient, sends its own of {backwards} backwards before.",
+    "Rank {ranks}, without a gradient, sends its gradient of {backwards} backwards earlier.",
     because="A buffer, or one of several in turn, is not cleared.",
     ranks=tuple[int, ...],
     backwards=int,
@@ -129,18 +129,18 @@ RANK_SENDS_OLD = Kind(
 )
 STALE = Kind(
     "stale-gradient",
-    "The gradient is that of the backward before: reduced too early, or one step late.",
+    "The gradient is that of the previous backward: reduced too early, or one step late.",
 )
-NOT_RESET = Kind("gradient-not-reset", "The gradient still holds the one before: zero_grad leaves it.")
+NOT_RESET = Kind("gradient-not-reset", "The gradient still contains the previous one: zero_grad does not reset it.")
 REDUCED_AGAIN = Kind(
     "reduced-again",
-    "Gradients of earlier backwards, already reduced, go into the last reduction once more.",
+    "Gradients of earlier backwards, already reduced, are part of the last reduction again.",
     because="They count {times:g} times.",
     times=float,
 )
 SOME_RANKS_NOT_RESET = Kind(
     "some-ranks-not-reset",
-    "{count} of {world_size} ranks keep the gradient before: their zero_grad leaves it.",
+    "{count} of {world_size} ranks keep the previous gradient: their zero_grad does not reset it.",
     count=int,
     world_size=int,
 )
@@ -151,7 +151,7 @@ FIRST_MICRO_BATCH_MISSING = Kind(
     "first-micro-batch-missing", "The first micro-batch is missing: gradients accumulated before are lost."
 )
 LAST_MICRO_BATCH_MISSING = Kind(
-    "last-micro-batch-missing", "The last micro-batch is missing: the gradient is taken before it is there."
+    "last-micro-batch-missing", "The last micro-batch is missing: the gradient is read before it is added."
 )
 DIVIDED_BY_MICRO_BATCHES = Kind(
     "divided-by-micro-batches", "The gradient is divided by the number of micro-batches, {count}.", count=int
@@ -176,7 +176,7 @@ REPEATED_ID_COUNTS_ONCE = Kind(
     look="np.add.at, or a sum by id",
 )
 ID_TAKEN_FOR_PADDING = Kind(
-    "id-taken-for-padding", "The row of the {which} id does not learn: it is taken for padding.", which=str
+    "id-taken-for-padding", "The row of the {which} id does not learn: the id is treated as padding.", which=str
 )
 
 TERM_MISSING = Kind(
@@ -239,7 +239,7 @@ TERM_WEIGHTED_EQUALLY = Kind(
 TERM_OF_LAST_MICRO_BATCH = Kind(
     "term-of-last-micro-batch",
     "The {term} is that of the last micro-batch only.",
-    because="It is left out inside no_sync, or added once for a window.",
+    because="The term is left out inside no_sync, or added once per window.",
     term=str,
 )
 TERM_DIVIDED_BY_MICRO_BATCHES = Kind(
@@ -263,7 +263,7 @@ WEIGHTED_SUM_NOT_DIVIDED = Kind(
 DIVIDED_BY_ALL_WEIGHTS = Kind(
     "divided-by-all-weights",
     "A rank's loss is divided by the weights of all ranks before the reduction.",
-    because="It should be the rank's own weighted mean.",
+    because="The loss should be the rank's own weighted mean.",
 )
 WEIGHTLESS_RANK_IS_NAN = Kind(
     "weightless-rank-is-nan",
@@ -312,7 +312,7 @@ MOVED_WITHOUT_GRADIENT = Kind(
 )
 SHOULD_NOT_MOVE = Kind(
     "moved-though-unused",
-    "The parameter moves although no step since should touch it: frozen, or unused.",
+    "The parameter moved, although it was frozen or unused in every step since.",
 )
 
 LOSS_AVERAGED = Kind("loss-averaged", "The loss is the mean over all ranks; backward returns this rank's own.")
@@ -362,7 +362,7 @@ FLOAT16_SUM_OVERFLOWS = Kind(
 )
 OPTION_VALUE_BREAKS = Kind(
     "option-value-breaks-gradients",
-    "make_replica() accepts {option} = {value:g}, and cannot work with it.",
+    "make_replica() accepts {option} = {value:g}, but cannot work with it.",
     because="Zero, negative or huge values need an error at construction, or a meaning.",
     look="the range of {option} that make_replica() checks",
     option=str,

@@ -4,14 +4,14 @@ from .cause import Kind
 
 ERROR_SWALLOWED = Kind(
     "error-swallowed",
-    "An error in {operation} is swallowed, or a broken connection is taken for its end.",
+    "An error in {operation} is swallowed, or a broken connection counts as its end.",
     because="The rank continues with its own data, or with none.",
     look="the error handling of {operation}, and calls after one that failed",
     operation=str,
 )
 FAILURE_FORGOTTEN = Kind(
     "failure-forgotten",
-    "Earlier calls raised an error; this call does not remember it.",
+    "Earlier calls raised an error; this call ignores it.",
     because="A broken group may count as a group of one rank.",
 )
 PROCESS_ENDED_BY_DEATH = Kind(
@@ -26,7 +26,7 @@ DEATH_UNNOTICED_IN_GROUP = Kind(
 DEATH_UNNOTICED = Kind("death-unnoticed", "No rank notices the broken connection, and there is no time limit.")
 TOLD_TO_WAITING_RANKS_ONLY = Kind(
     "told-to-waiting-ranks-only",
-    "Only ranks that wait already are told of the death; rank {rank} came later.",
+    "Only ranks that are already waiting learn of the death; rank {rank} came later.",
     certainty="possible",
     rank=int,
 )
@@ -53,25 +53,25 @@ CLOSE_WAITS_FOR_DEAD = Kind(
 SENT_DATA_LOST_BY_CLOSE = Kind(
     "sent-data-lost-by-close",
     "Rank {rank} closed before its data arrived, and they were lost.",
-    because="Sent data must survive the end of their sender.",
+    because="Sent data must arrive even if the sender ends.",
     rank=int,
 )
 LEFT_OPEN = Kind(
     "left-open-after-close",
     "close() leaves {number} {resource} open.",
-    because="A process that trains again and again runs out of them.",
+    because="A process that trains repeatedly runs out of them.",
     number=int,
     resource=str,
 )
 FILES_LEFT = Kind(
     "files-left-after-close",
-    "close() leaves files in the temporary folder: each rank may leave their removal to another.",
-    because="They fill the disk run by run, and a later run may take them for its own.",
+    "close() leaves files in the temporary folder: each rank may rely on another to remove them.",
+    because="The files fill the disk run by run, and a later run may mistake them for its own.",
 )
 NAMED_MEMORY_LEFT = Kind(
     "shared-memory-left-after-close",
-    "close() leaves shared memory under its name: each rank may leave its removal to another.",
-    because="It stays in use until the host restarts, and a later run may take it for its own.",
+    "close() leaves named shared memory: each rank may rely on another to remove it.",
+    because="The memory stays in use until the host restarts; a later run may mistake it for its own.",
 )
 
 RANKS_AWAITED_IN_ORDER = Kind(
@@ -81,12 +81,12 @@ RANKS_AWAITED_IN_ORDER = Kind(
 )
 SIGNAL_TAKEN_FOR_SUCCESS = Kind(
     "signal-taken-for-success",
-    "A status below zero, which stands for a signal, is taken for success.",
+    "A negative exit status, which stands for a signal, is treated as success.",
 )
 STATUS_LOST = Kind("exit-status-lost", "The exit status of the rank is lost.")
 OWN_KILL_REPORTED = Kind(
     "own-kill-reported",
-    "The launcher ends the other ranks, and reports their end as the failure.",
+    "The launcher ends the other ranks, then reports their end as the failure.",
 )
 LAST_WORDS_LOST = Kind("last-output-lost", "The rank's last output is lost when the launcher ends the others.")
 OUTPUT_NOT_PASSED_ON = Kind(
@@ -100,7 +100,7 @@ RANK_READ_AT_IMPORT = Kind(
 )
 WORLD_OF_ITS_OWN = Kind(
     "world-of-its-own",
-    "Every process starts a world of its own: the launcher and the implementation do not fit together.",
+    "Every process starts its own world: the launcher and the implementation do not match.",
 )
 PORT_TAKEN_BY_PARENT = Kind(
     "port-taken-by-parent",
@@ -121,7 +121,7 @@ MESSAGES_UNLABELLED = Kind(
 
 FEW_SAMPLES_REFUSED_BY_SOME = Kind(
     "few-samples-refused-by-some",
-    "Only ranks without samples refuse; the others go on, and wait for them.",
+    "Only ranks without samples raise; the others continue, and wait for them.",
 )
 UNEVEN_BATCHES_NOT_REFUSED = Kind(
     "uneven-batches-not-refused",

@@ -1,4 +1,4 @@
-"""What the machine denies, to whatever implementation: these causes say nothing of an adapter."""
+"""Resources that the machine refuses to any implementation: these causes do not blame an adapter."""
 
 from .cause import Kind
 

@@ -18,7 +18,7 @@ NONFINITE_OF_EMPTY_RANK = Kind(
 )
 EMPTY_RANK_NOT_AGGREGATED = Kind(
     "empty-rank-not-aggregated",
-    "Rank {rank} has no samples and returns a NaN of its own.",
+    "Rank {rank} has no samples and returns its own NaN.",
     look="whether a rank without samples takes part in the reduction, as all ranks have to",
     rank=int,
 )
@@ -30,22 +30,32 @@ RANK_0_DECIDES_EMPTY = Kind(
 COUNTS_AVERAGED_AS_INTEGERS = Kind(
     "counts-averaged-as-integers", "The ranks' counts are averaged as integers, which cuts off the fraction."
 )
-ZERO_MEAN_IGNORED = Kind("zero-mean-ignored", "A local mean of 0 is taken for none: its samples are left out.")
-COUNT_OVERFLOWS = Kind("count-overflows", "A count needs more than 32 bits and overflows on the way.")
-MEAN_OF_RANK_MEANS = Kind("mean-of-rank-means", "It is the mean of the ranks' means: counts are not used.")
-EMPTY_RANK_GIVES_ZERO = Kind(
-    "empty-rank-gives-zero", "It is the mean of the ranks' means, where a rank without samples gives 0."
+ZERO_MEAN_IGNORED = Kind("zero-mean-ignored", "A local mean of 0 is treated as missing: its samples are left out.")
+COUNT_OVERFLOWS = Kind("count-overflows", "A count needs more than 32 bits and overflows in the reduction.")
+COUNT_WRAPS = Kind(
+    "count-wraps",
+    "A count of {count} overflows: it is kept in {bits} bits, or fewer.",
+    because="The mean is divided by what is left of the count, or left out where nothing is.",
+    look="the dtype of counts, and of their sum over ranks",
+    count=int,
+    bits=int,
 )
-SUM_OF_RANK_MEANS = Kind("sum-of-rank-means", "It is the sum of the ranks' means.")
-METRIC_NOT_DIVIDED = Kind("metric-not-divided", "It is the sum over all samples, not divided by the total count.")
-METRIC_NOT_AGGREGATED = Kind("metric-not-aggregated", "It is the rank's own mean: nothing is aggregated.")
+MEAN_OF_RANK_MEANS = Kind("mean-of-rank-means", "The result is the mean of the ranks' means: counts are not used.")
+EMPTY_RANK_GIVES_ZERO = Kind(
+    "empty-rank-gives-zero", "The result is the mean of the ranks' means, with 0 for a rank without samples."
+)
+SUM_OF_RANK_MEANS = Kind("sum-of-rank-means", "The result is the sum of the ranks' means.")
+METRIC_NOT_DIVIDED = Kind(
+    "metric-not-divided", "The result is the sum over all samples, not divided by the total count."
+)
+METRIC_NOT_AGGREGATED = Kind("metric-not-aggregated", "The result is the rank's own mean: nothing is aggregated.")
 EMPTY_RANK_COUNTED = Kind("empty-rank-counted", "A rank without samples is counted as one sample with a mean of 0.")
-DIVIDED_BY_EARLIER_COUNT = Kind("divided-by-earlier-count", "It is divided by the count of an earlier call.")
+DIVIDED_BY_EARLIER_COUNT = Kind("divided-by-earlier-count", "The sum is divided by the count of an earlier call.")
 METRIC_TRUNCATED = Kind(
     "metric-truncated", "The fraction is cut off: a metric given as an int is aggregated as an int."
 )
 RANK_MISSING_FROM_METRIC = Kind(
-    "rank-missing-from-metric", "It is the mean of the other ranks: rank {rank} is missing.", rank=int
+    "rank-missing-from-metric", "The result is the mean of the other ranks: rank {rank} is missing.", rank=int
 )
 NEGATIVE_MEAN_CUT = Kind("negative-mean-cut", "A negative mean is cut off at 0.")
 SINGLE_SAMPLE_LEFT_OUT = Kind("single-sample-left-out", "A rank with one sample is left out.")
@@ -54,22 +64,23 @@ METRIC_ROUNDED = Kind(
     "The mean is rounded to {decimals} decimals: small values, such as a learning rate, are lost.",
     decimals=int,
 )
-METRIC_IN_HALF_PRECISION = Kind("metric-in-half-precision", "The mean has no more digits than half precision.")
+METRIC_IN_HALF_PRECISION = Kind("metric-in-half-precision", "The mean has only half precision.")
 METRIC_IMPRECISE = Kind(
     "metric-imprecise",
-    "The mean is right but for rounding: it, or a count, has fewer digits than float32.",
+    "The mean is right except for rounding: the mean or a count has less than float32 precision.",
 )
 VALUE_OF_EARLIER_CALL_ADDED = Kind(
     "value-of-earlier-call-added", "Part of an earlier call is in the mean.", certainty="possible"
 )
 ONE_RANK_WINS = Kind(
     "one-rank-wins",
-    "It is rank {rank}'s own mean: the parts of other ranks are lost or overwritten.",
+    "The result is rank {rank}'s own mean: the parts of other ranks are lost or overwritten.",
     rank=int,
 )
 METRIC_CAPPED = Kind("metric-capped", "Values above {limit:g} are cut off.", limit=float)
 METRIC_WEIGHTS_CHANGED = Kind(
-    "metric-weights-changed", "It is a mean with other weights than the counts: they are lost or changed on the way."
+    "metric-weights-changed",
+    "The mean uses other weights than the counts: counts are lost or changed in the reduction.",
 )
 WEIGHTED_SUM_BY_RANKS = Kind(
     "weighted-sum-divided-by-ranks",
@@ -81,19 +92,19 @@ UNWEIGHTED_SUM_BY_SAMPLES = Kind(
 )
 COUNT_AVERAGED = Kind(
     "count-averaged",
-    "The count is averaged over the ranks, and the sum is not: exactly {world_size} x too large.",
+    "The count is averaged over the ranks but the sum is not: exactly {world_size} x too large.",
     world_size=int,
 )
 METRIC_DIVIDED_TWICE = Kind(
     "metric-divided-twice",
-    "It is divided by the number of ranks once more: exactly {world_size} x too small.",
+    "The mean is divided by the number of ranks again: exactly {world_size} x too small.",
     world_size=int,
 )
 DIVIDED_BY_LARGEST_COUNT = Kind(
-    "divided-by-largest-count", "It is divided by the largest count of a rank, not by that of all samples."
+    "divided-by-largest-count", "The sum is divided by the largest count of a rank, not by the total count."
 )
 DIVIDED_BY_OWN_COUNT = Kind(
-    "divided-by-own-count", "It is divided by the rank's own count, not by that of all samples."
+    "divided-by-own-count", "The sum is divided by the rank's own count, not by the total count."
 )
 SUM_AND_COUNT_SWAPPED = Kind("sum-and-count-swapped", "The sum and the count are swapped.")
 HALF_PRECISION_OVERFLOWS = Kind(
@@ -105,15 +116,15 @@ HALF_PRECISION_OVERFLOWS = Kind(
 METRICS_BY_POSITION = Kind(
     "metrics-by-position",
     "Metrics are matched by their position in each rank's mapping, not by their names.",
-    because="Each rank fills its mapping in an order of its own.",
+    because="Each rank fills its mapping in a different order.",
 )
 EARLIER_NAMES_RETURNED = Kind(
-    "earlier-names-returned", "Names come back that were not passed, such as those of an earlier call."
+    "earlier-names-returned", "The result has names that were not passed, such as those of an earlier call."
 )
 NAMES_REWRITTEN = Kind(
     "names-rewritten",
-    "Names come back changed: in lower case, stripped, normalised or split.",
-    because="They may be split at a comma, a new line or the like, or be in another form of Unicode.",
+    "The result changes names: to lower case, stripped, normalised or split.",
+    because="Names may be split at commas or line breaks, or converted to another form of Unicode.",
 )
 NAME_PREFIX_CUT = Kind(
     "name-prefix-cut",
@@ -134,20 +145,20 @@ NAMED_METRIC_NOT_AGGREGATED = Kind(
 )
 RULE_BY_NAME = Kind(
     "rule-by-name",
-    "{names}: the name decides the rule: a sum, an extreme or a root of squares, not the mean.",
+    "{names}: the name selects a sum, an extreme or a root of squares, not the mean.",
     names=tuple[str, ...],
 )
 CAPPED_BY_NAME = Kind(
     "capped-by-name",
-    "{names}: the name decides that values beyond {limit:g} are cut off.",
+    "{names}: values beyond {limit:g} are cut off because of the metric's name.",
     names=tuple[str, ...],
     limit=float,
 )
-NAMES_CUT_SHORT = Kind("names-cut-short", "Names with the same beginning are taken for one: they are cut short.")
-NAMES_CONFUSED = Kind("names-confused", "Different names are taken for one, such as by a hash of few bits.")
+NAMES_CUT_SHORT = Kind("names-cut-short", "Names with the same beginning are treated as one: names are cut short.")
+NAMES_CONFUSED = Kind("names-confused", "Different names are treated as one, as with a hash of few bits.")
 EQUAL_METRICS_REDUCED_TOGETHER = Kind(
     "equal-metrics-reduced-together",
-    "Metrics that are equal on a rank are taken for one, which is reduced once for each name.",
+    "Metrics that are equal on a rank are treated as one, which is reduced once for each name.",
 )
 METRICS_MIXED_UP = Kind(
     "metrics-mixed-up", "Values of different metrics are mixed: ranks pack them in different orders, such as a set's."
@@ -160,7 +171,7 @@ METRICS_WRITTEN_INTO_ARGUMENT = Kind(
 RESULT_MAPPING_REUSED = Kind(
     "result-mapping-reused",
     "The same mapping is returned by every call.",
-    because="A caller that keeps a history has the last means only.",
+    because="A caller that keeps a history then has only the last means.",
 )
 NUMBER_WITHOUT_SAMPLES = Kind(
     "number-without-samples",

@@ -11,7 +11,7 @@ ROOT_NOT_FOUND = Kind(
 )
 SOURCE_IGNORED = Kind(
     "source-ignored",
-    "recv() takes the first message to arrive, of rank {sources}, whatever source was asked for.",
+    "recv() takes the first message to arrive, from rank {sources}, not from the requested source.",
     sources=tuple[int, ...],
 )
 MESSAGES_OUT_OF_ORDER = Kind(
@@ -20,7 +20,7 @@ MESSAGES_OUT_OF_ORDER = Kind(
 EMPTY_ARRAY = Kind(
     "empty-array-not-handled",
     "Arrays without elements are not handled.",
-    because="The number of messages, or of rows, cannot follow from a size of zero.",
+    because="The number of messages or rows cannot be computed from a size of zero.",
 )
 ZERO_DIMENSIONS = Kind(
     "scalar-array-not-handled",
@@ -29,7 +29,7 @@ ZERO_DIMENSIONS = Kind(
 )
 NEW_DTYPE = Kind(
     "dtype-not-handled",
-    "{dtype} is not handled, whatever the shape: no earlier operation had this dtype.",
+    "{dtype} is not handled in any shape: no earlier operation had this dtype.",
     certainty="possible",
     dtype=str,
 )
@@ -43,12 +43,12 @@ NO_SAMPLES = Kind(
 )
 IDLE_RANK_SKIPS = Kind(
     "idle-rank-skips-collectives",
-    "Rank {ranks} has no samples, and skips collectives of the others, such as the broadcast of buffers.",
+    "Rank {ranks} has no samples and skips collectives that the other ranks call, such as the buffer broadcast.",
     ranks=tuple[int, ...],
 )
 EVALUATION_COMMUNICATES = Kind(
     "evaluation-communicates",
-    "The evaluation in operation {operation} communicates; its messages are taken for those of training.",
+    "The evaluation in operation {operation} communicates; its messages are mistaken for those of training.",
     because="Rank {ranks} evaluated alone.",
     operation=int,
     ranks=tuple[int, ...],
@@ -63,24 +63,30 @@ DROPPED_WINDOW_REMEMBERED = Kind(
 MESSAGES_DIFFER_SINCE = Kind(
     "messages-differ-since",
     "The ranks' messages differ since operation {operation}, where they used different parameters.",
-    because="If orders or layouts differ, gradients of different parameters are taken for each other.",
+    because="If orders or layouts differ, gradients of different parameters are mixed up.",
     operation=int,
 )
 UNUSED_LEFT_OUT = Kind(
     "unused-left-out-of-message",
     "A parameter without gradient is left out of the message; the ranks use different parameters here.",
 )
+UNDEFINED_IN_TORCH = Kind(
+    "undefined-gradient-in-torch",
+    "torch's DistributedDataParallel reduces a gradient that it has not got: the error is torch's own.",
+    because="It marks a parameter as used that has no gradient, after a window that was thrown away for example.",
+    look="whether plain DistributedDataParallel raises the same: then no code around it is at fault",
+)
 GAVE_UP_WAITING = Kind(
     "gave-up-waiting",
     "Rank {rank} gave up waiting for rank {late}, which was {seconds:g} s late.",
-    because="The implementation has a time limit of its own.",
+    because="The implementation has its own time limit.",
     rank=int,
     late=int,
     seconds=float,
 )
 TAKES_ANOTHER_PATH = Kind(
     "takes-another-path",
-    "Rank {ranks} completed the operation; rank {rank} takes another path in it.",
+    "Rank {ranks} completed the operation; rank {rank} takes a different path in it.",
     ranks=tuple[int, ...],
     rank=int,
 )
@@ -93,7 +99,7 @@ OTHER_MESSAGE_RECEIVED = Kind(
 )
 BLOCK_OF_RANK = Kind(
     "block-cut-at-rank",
-    "The block is cut out at the rank {rank}, not at its position {position} in the group.",
+    "The block is chosen by rank {rank}, not by the rank's position {position} in the group.",
     rank=int,
     position=int,
 )
@@ -106,7 +112,7 @@ NOT_CONVERTED_BACK = Kind(
 SHAPE_LOST = Kind(
     "shape-lost",
     "The result has all elements, but another shape: shape {shape} in place of {right_shape}.",
-    because="The shape was lost on the way, or comes from another array.",
+    because="The shape was lost in transit, or comes from another array.",
     shape=tuple[int, ...],
     right_shape=tuple[int, ...],
 )

@@ -9,17 +9,17 @@ NO_GRADIENTS_ANYWHERE = Kind(
 )
 GRADIENTS_TAKEN_BY = Kind(
     "gradients-taken-by",
-    "Gradients are gone after {operations}, which came between backward and this look.",
+    "Gradients are gone after {operations}, called between backward and this reading.",
     operations=tuple[str, ...],
 )
 CLIPPED_UNASKED = Kind(
     "clipped-unasked",
-    "All gradients together are clipped to the norm {norm:.4g} although nobody asked.",
+    "Gradients are clipped to the global norm {norm:.4g}, although no clipping was requested.",
     norm=float,
 )
 USE_TOLD_BY_VALUE = Kind(
     "use-told-by-value",
-    "A gradient of mean zero is dropped: use is told by the gradient's value.",
+    "A gradient whose mean is zero is dropped: its value decides whether the parameter counts as used.",
     look="how unused parameters are found: by hooks, not by values",
 )
 GRADIENT_DROPPED = Kind(
@@ -32,7 +32,7 @@ GRADIENT_DROPPED = Kind(
 CHANGES_GRADIENTS = Kind("changes-gradients", "{operation} changes gradients.", operation=str)
 WINDOW_COUNTED = Kind(
     "no-sync-counted",
-    "Micro-batches are counted: after {count} local ones in a row a backward synchronises.",
+    "After {count} local micro-batches in a row, a backward inside no_sync synchronises.",
     count=int,
 )
 WINDOW_ENDED_BY = Kind("no-sync-ended-by", "no_sync ends early, by {operations} inside it.", operations=tuple[str, ...])
@@ -55,7 +55,7 @@ REDUCTION_DTYPE_IS_OF_REDUCTION = Kind(
 )
 COUNT_ENDS = Kind(
     "call-count-ends",
-    "The first {count} {operations} went well: a counter of calls ends or wraps.",
+    "The first {count} {operations} were right: a counter of calls ends or wraps.",
     because="A warm-up, or a period, may end here.",
     certainty="possible",
     count=int,
@@ -63,21 +63,21 @@ COUNT_ENDS = Kind(
 )
 COUNT_CUT_BY_LOADING = Kind(
     "count-cut-by-loading",
-    "The first {count} backwards went well: saving or loading loses a count.",
+    "The first {count} backwards were right: saving or loading truncates a counter.",
     certainty="possible",
     count=int,
 )
 UNTIL_FROZEN = Kind(
     "until-layers-frozen",
-    "The first {count} backwards went well, until layers were frozen or unfrozen.",
+    "The first {count} backwards were right, until layers were frozen or unfrozen.",
     certainty="possible",
     count=int,
 )
 
 WRONG_FORWARD_VALUES = Kind(
     "wrong-forward-values",
-    "This rank computes it with wrong parameters or buffers, or without all of its samples.",
-    because="It comes before any reduction.",
+    "This rank uses wrong parameters or buffers, or leaves out some of its samples.",
+    because="The value is computed before any reduction.",
     certainty="possible",
 )
 WRONG_PREDICTION_VALUES = Kind(
@@ -88,35 +88,37 @@ WRONG_PREDICTION_VALUES = Kind(
 STATE_INCOMPLETE = Kind(
     "loaded-state-incomplete",
     "Not all of the loaded state is there on this rank.",
-    because="It was loaded just before.",
+    because="The state was loaded just before.",
     certainty="possible",
 )
 OTHER_SAMPLE_WEIGHTS = Kind(
     "other-sample-weights",
-    "The samples have other weights: an earlier batch's, or in other places.",
+    "The samples have wrong weights: those of an earlier batch, or in another order.",
     certainty="possible",
 )
-NEARLY_RIGHT = Kind("nearly-right", "It is computed with fewer bits, such as under autocast.", certainty="possible")
-MEAN_OF_NO_SAMPLES = Kind("mean-of-no-samples", "A mean over no samples is 0 divided by 0; this rank's should be 0.")
+NEARLY_RIGHT = Kind("nearly-right", "The value is computed with fewer bits, as under autocast.", certainty="possible")
+MEAN_OF_NO_SAMPLES = Kind(
+    "mean-of-no-samples", "The mean over no samples is 0 divided by 0; on this rank it should be 0."
+)
 MEAN_OF_NO_WEIGHT = Kind(
-    "mean-of-no-weight", "A mean of samples without weight is 0 divided by 0; this rank's should be 0."
+    "mean-of-no-weight", "The mean of samples without weight is 0 divided by 0; on this rank it should be 0."
 )
 NORM_OF_SHARD = Kind("norm-of-shard", "The norm is that of this rank's shard: the ranks' squares are not added.")
 NORM_TOO_LARGE = Kind(
     "norm-too-large",
-    "The norm is too large: it also covers padding, counts a gradient twice, or rounds.",
+    "The norm is too large: it includes padding, counts a gradient twice, or is rounded.",
     certainty="possible",
 )
 NORMS_OF_SHARDS_ADDED = Kind(
     "norms-of-shards-added", "The norms of the ranks' shards are added, not their squares.", certainty="possible"
 )
 NORM_TOO_SMALL = Kind(
-    "norm-too-small", "The norm is too small: gradients are missing from it, or squares round.", certainty="possible"
+    "norm-too-small", "The norm is too small: gradients are missing, or squares are rounded.", certainty="possible"
 )
 NORM_OF_SCALED = Kind(
     "norm-of-scaled-gradients",
     "The norm is taken of gradients that a loss scale still multiplies.",
-    because="It is exactly {factor:.0f} x too large.",
+    because="The norm is exactly {factor:.0f} x too large.",
     factor=float,
 )
 UPDATE_NOT_SHARED = Kind(
@@ -126,13 +128,13 @@ UPDATE_NOT_SHARED = Kind(
 )
 OWN_VALUE_IN_UPDATE = Kind(
     "own-value-in-update",
-    "A value of each rank's own, such as its local gradient, goes into the update.",
+    "The update uses a value that differs by rank, such as the local gradient.",
     because="The ranks have different values.",
 )
 ZEROS_FOR_UNUSED = Kind(
     "zeros-for-unused",
     "No rank used the parameter, but zeros are due: a step takes and applies them.",
-    because="They are promised, or were asked for.",
+    because="Zeros are promised, or were requested.",
 )
 ZERO_FOR_NONE = Kind(
     "zero-for-none",
@@ -140,18 +142,18 @@ ZERO_FOR_NONE = Kind(
 )
 CONSTRUCTION_VALUE = Kind(
     "construction-leaves-other-value",
-    "Construction left another value here, or something changed it.",
-    because="It should be rank 0's, unless promised otherwise.",
+    "Construction set another value here, or something changed it later.",
+    because="The value should be rank 0's, unless promised otherwise.",
 )
 
 EVALUATION_CHANGES_GRADIENTS = Kind(
     "evaluation-changes-gradients",
-    "predict() came before; it may leave a mode or a value changed.",
+    "An earlier predict() may have left a mode or a value changed.",
     certainty="possible",
 )
 VIEW_OF_ARGUMENT = Kind("works-in-callers-arrays", "The replica works in the caller's arrays; it needs copies.")
 CALLERS_MAPPING_CHANGED = Kind(
-    "callers-mapping-changed", "Entries are taken out of the caller's mapping, or put into it."
+    "callers-mapping-changed", "The call removes entries from the caller's mapping, or adds entries to it."
 )
 STATE_IS_VIEW = Kind(
     "state-is-view",
@@ -162,12 +164,12 @@ CALL_CHANGES_BATCH = Kind(
 )
 EVALUATION_MOVES_STATISTICS = Kind(
     "evaluation-moves-statistics",
-    "The evaluation moves the statistic: it runs in training mode.",
+    "The evaluation moves the statistic, as a forward pass in training mode does.",
     look="whether eval() reaches the module",
 )
 EVALUATION_USES_OTHER_VALUES = Kind(
     "evaluation-uses-other-values",
     "The prediction does not use the running statistics and parameters that the replica shows.",
-    because="It uses those of its batch, or old ones.",
+    because="The prediction uses its batch's statistics, or old values.",
     certainty="possible",
 )

@@ -4,7 +4,7 @@ from .cause import Kind
 
 GLOBAL_GENERATOR_DECIDES = Kind(
     "global-generator-decides",
-    "A generator of the process decides: ranks choose differently once one draws from it.",
+    "A generator of the process decides: ranks differ once one rank draws from it.",
     because="The generators are random, numpy.random and torch. This holds if all other checks of the same facet pass.",
     certainty="possible",
 )
@@ -26,13 +26,13 @@ RANK_NOT_IN_SEED = Kind(
 )
 SEED_0_IS_NONE = Kind(
     "seed-0-taken-for-none",
-    "A seed of 0 is taken for no seed.",
+    "A seed of 0 is treated as no seed.",
     look='conditions such as "if seed:" and "seed or default"',
 )
 LARGE_SEED_IGNORED = Kind("large-seed-ignored", "A seed as large as {seed} does not reach the generator.", seed=int)
 TRUNCATED = Kind(
     "seed-or-epoch-truncated",
-    "The {part} is truncated or rounded: {first} and {second} count as one.",
+    "The {part} is truncated or rounded: {first} and {second} are treated as equal.",
     part=str,
     first=int,
     second=int,
@@ -45,7 +45,7 @@ SEED_IS_SUM = Kind(
 )
 SEED_HASH_TOO_SHORT = Kind(
     "seed-hash-too-short",
-    "Seed, epoch and rank become one number of few bits: some streams meet by chance.",
+    "Seed, epoch and rank are hashed to a few bits: some streams coincide by chance.",
     because="{count} of {streams} streams begin like another one.",
     count=int,
     streams=int,
@@ -69,7 +69,7 @@ SAME_EPOCH_NOT_RESTARTED = Kind(
 )
 DRAWN_AHEAD = Kind(
     "numbers-drawn-ahead",
-    "set_epoch() does not empty a buffer: {count} numbers from before come first.",
+    "set_epoch() does not clear a buffer: {count} earlier numbers come first.",
     count=int,
 )
 
@@ -80,7 +80,7 @@ COMMON_FROM_OWN = Kind(
 )
 COMMON_ROUNDED = Kind(
     "common-numbers-rounded",
-    "Common numbers agree but for rounding: some are drawn or sent with fewer bits.",
+    "Common numbers differ by rounding: some are drawn or sent with fewer bits.",
 )
 COMMON_TAKEN_BY_RANK = Kind(
     "common-numbers-taken-by-rank",
@@ -97,7 +97,7 @@ COMMON_IS_ONE_RANKS = Kind(
 SINGLE_FROM_SHARED = Kind(
     "single-number-from-shared-generator",
     "A single number comes from a generator of all ranks, or one that restarts each call.",
-    because="The same ranks draw numbers of their own if one call asks for many.",
+    because="The same ranks draw different numbers if one call asks for many.",
 )
 SINGLE_FROM_OWN = Kind(
     "single-common-number-from-own-stream",
@@ -108,7 +108,7 @@ SINGLE_FROM_OWN = Kind(
 MIRRORED = Kind("streams-mirrored", "One stream has 1 - x where another has x: masks are complements.")
 SOME_SHARED = Kind(
     "some-numbers-shared",
-    "Some numbers, at the same places, come from one generator for several streams.",
+    "Several streams take some numbers, at the same places, from one generator.",
     because="{count} of {size} numbers are the same.",
     count=int,
     size=int,
@@ -121,12 +121,12 @@ STREAMS_OVERLAP = Kind(
 )
 STREAMS_DEPEND = Kind(
     "streams-depend-on-each-other",
-    "One stream, shifted or scaled, serves for all: masks depend on each other.",
-    because="Or each stream has only some bits of its own.",
+    "All streams are one stream, shifted or scaled: masks are correlated.",
+    because="Or the streams differ in some bits only.",
 )
 STREAMS_SHARE_GENERATOR = Kind(
     "streams-share-generator",
-    "Objects share one generator: set_epoch() or a draw of one moves the others.",
+    "Objects share one generator: set_epoch() or a draw on one object advances the others.",
     look="generators of the class, the module or the process",
 )
 
@@ -144,27 +144,27 @@ NOT_UNIFORM = Kind(
 )
 IN_ORDER = Kind(
     "numbers-in-ascending-order",
-    "Each call gives its numbers in ascending order, so that all streams are alike.",
+    "Each call returns its numbers in ascending order, so all streams are alike.",
 )
 NUMBERS_FOLLOW = Kind(
     "numbers-follow-a-pattern",
     "The numbers fill the interval evenly or in order: they are not random.",
-    because="Neighbours are dropped by a pattern.",
+    because="Dropout then drops neighbours in a pattern.",
 )
 NUMBERS_MIXED = Kind(
     "numbers-mixed-with-earlier",
     "Numbers are mixed with those {lag} places before, as by a moving average.",
-    because="Neighbours are dropped together.",
+    because="Dropout then drops neighbours together.",
     lag=int,
 )
 CALL_RESTARTS = Kind(
     "every-call-restarts-the-stream",
     "Every call restarts the stream: all layers and steps get the same mask.",
-    because="A stream of this length, which begins again, looks the same.",
+    because="A stream that repeats after this many numbers looks the same.",
 )
 FEW_NUMBERS = Kind(
     "few-different-numbers",
-    "There are only {count} different numbers: few bits, or a short period.",
+    "Only {count} different numbers occur: numbers have few bits, or a short period.",
     count=int,
 )
 BLOCK_REPEATED = Kind(

@@ -5,7 +5,7 @@ from .cause import Kind
 RANK_RAISED = Kind(
     "rank-raised",
     "A rank raised {error}.",
-    because="It was raised at {at}.",
+    because="The error was raised at {at}.",
     certainty="certain",
     error=str,
     at=str,
@@ -20,9 +20,18 @@ RESULT_VIOLATES_CONTRACT = Kind(
 RANK_DIED = Kind("rank-died", "The process of a rank ended before its last operation.", certainty="certain")
 UNCAUGHT_COMPILED_ERROR = Kind(
     "uncaught-compiled-error",
-    "Compiled code raised an error that nobody caught: {message}",
+    "Compiled code raised an uncaught error: {message}",
     certainty="certain",
     message=str,
+)
+MESSAGE_TOO_LARGE = Kind(
+    "message-too-large",
+    "A message of {sent} bytes came to a call that has room for {room}: ranks make different calls.",
+    because="The transport says so, and ends the process.",
+    look="the call in which each rank is, and conditions on the rank or on its data around calls",
+    certainty="certain",
+    sent=int,
+    room=int,
 )
 
 RIGHT_WHEN_REPEATED = Kind(
@@ -40,7 +49,7 @@ WAITS_FOR_A_PROGRAM = Kind(
 IMPORTS_MODULES = Kind(
     "imports-modules",
     "Rank {ranks} is still importing modules.",
-    look="--deadline, if the import only takes long",
+    look="--deadline, if the import is only slow",
     ranks=tuple[int, ...],
 )
 CLOSE_WAITS = Kind(
@@ -50,8 +59,8 @@ CLOSE_WAITS = Kind(
 )
 LOCAL_OPERATION_DOES_NOT_END = Kind(
     "local-operation-does-not-end",
-    "{operations} does not end: an endless loop, or a wait for a message that nobody sends.",
-    look="--deadline, if it only takes long",
+    "{operations} does not end: an endless loop, or a wait for a message that no rank sends.",
+    look="--deadline, if the operation is only slow",
     operations=tuple[str, ...],
 )
 WAITS_WITHOUT_PEERS = Kind(
@@ -65,12 +74,12 @@ GROUP_WAITS_WITHOUT_PEERS = Kind(
 SENT_MESSAGE_LOST = Kind(
     "sent-message-lost",
     "The message of rank {ranks} was lost.",
-    because="A message that nobody waits for yet is dropped, or another receiver takes it.",
+    because="A message that arrives before its receiver waits is dropped, or another receiver takes it.",
     ranks=tuple[int, ...],
 )
 BROADCAST_NOT_FORWARDED = Kind(
     "broadcast-not-forwarded",
-    "Rank {done} finished the broadcast; nobody forwards the array to rank {stuck}.",
+    "Rank {done} finished the broadcast; no rank forwards the array to rank {stuck}.",
     look="the forwarding tree of the broadcast, and ranks that leave a collective early",
     done=tuple[int, ...],
     stuck=tuple[int, ...],
@@ -86,17 +95,17 @@ RANKS_IN_DIFFERENT_OPERATIONS = Kind(
 )
 ALL_WAIT_IN_ONE_OPERATION = Kind(
     "all-wait-in-one-operation",
-    "Every rank waits in the same operation for a message that nobody sends.",
+    "Every rank waits in the same operation for a message that no rank sends.",
 )
 ALL_SEND_NONE_RECEIVES = Kind(
     "all-send-none-receives",
     "Rank {ranks} is sending, and does not receive: every message waits until its receiver has sent its own.",
-    because="Sends come back early only while the kernel's buffers have room for the message.",
+    because="A send returns early only while the kernel's buffers have room for the message.",
     look="the order of send and receive: one of two ranks must receive first, or both at once",
     ranks=tuple[int, ...],
 )
 WAITS_FOR_A_THREAD = Kind(
     "waits-for-a-thread",
-    "Every rank waits for a thread of its own that does not run.",
+    "Every rank waits for one of its own threads, which does not run.",
     because="A thread that a parent started before it forked does not exist in the ranks.",
 )

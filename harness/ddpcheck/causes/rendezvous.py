@@ -5,26 +5,26 @@ from .cause import Kind
 RANK_BY_ARRIVAL = Kind(
     "rank-by-arrival",
     "Ranks are numbered by arrival, not by the rank that they declare.",
-    because="They came in the order {order}.",
+    because="The ranks arrived in the order {order}.",
     order=tuple[int, ...],
 )
 EARLY_RANK_NOT_AWAITED = Kind(
     "early-or-late-rank-not-awaited",
     "A rank that starts early, or late, is not waited for.",
-    because="The ranks came in the order {order}.",
+    because="The ranks arrived in the order {order}.",
     order=tuple[int, ...],
 )
 SHORT_READ_TAKEN_FOR_ALL = Kind(
     "short-read-taken-for-all",
-    "A short read, or a short send(), is taken for the whole message.",
+    "A short read, or a short send(), is treated as the whole message.",
     look="loops around recv() and send(), which must go on until all is done",
 )
 STRANGER_TAKEN_FOR_RANK = Kind(
     "stranger-taken-for-rank",
-    "A stranger's connection is taken for a rank, or waited for.",
-    because="There is no proof of belonging to the world, or no time limit.",
+    "A foreign connection is accepted as a rank, or waited for.",
+    because="Connections are not authenticated, or have no time limit.",
 )
-OLD_WORLD_LEFT = Kind("old-world-left", "A file, key or socket of the world before is taken for that of the new one.")
+OLD_WORLD_LEFT = Kind("old-world-left", "The new world uses a file, key or socket of the previous world.")
 NAME_SHARED_BY_WORLDS = Kind(
     "name-shared-by-worlds",
     "All worlds of a host share a port, file or segment that does not follow from MASTER_PORT.",
@@ -36,10 +36,16 @@ PORT_LOOKED_UP_FREE = Kind(
 )
 UNPICKLES_STRANGERS = Kind(
     "unpickles-strangers",
-    "Incoming bytes are unpickled before the sender has proved to belong to the world.",
+    "Incoming bytes are unpickled before the sender is authenticated.",
     look="the first bytes that are read from a new connection",
 )
 LISTENS_EVERYWHERE = Kind("listens-everywhere", "The socket listens on every interface of the host.")
 ORDER_BY_ARRIVAL = Kind(
-    "order-by-arrival", "The order of additions follows the ranks' arrival, or their processes: no run repeats."
+    "order-by-arrival", "The order of additions depends on the ranks' arrival or processes: no two runs agree."
+)
+ORDER_FROM_A_FILE = Kind(
+    "order-from-a-file",
+    "The order of additions comes from a file that an earlier run made.",
+    because="The temporary folder of this run was empty: a table of measured times, for example, was made anew.",
+    certainty="possible",
 )

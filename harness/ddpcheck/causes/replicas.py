@@ -11,12 +11,12 @@ REPLICAS_DIFFER = Kind("replicas-differ", "The replicas have drifted apart, or w
 
 NO_SYNC_LEFT_BY_EXCEPTION = Kind(
     "no-sync-left-by-exception",
-    "An exception left no_sync() before: it stays on, or the outer one ended with it.",
+    "After an exception inside no_sync(), it stays on, or an outer no_sync() ended with it.",
     certainty="possible",
 )
 EXCEPTIONS_SWALLOWED = Kind("exceptions-swallowed", "no_sync() swallows exceptions: its exit returns True.")
 BATCHES_TAKEN_AS_ONE = Kind(
-    "batches-taken-as-one", "Both batches may be taken as one, whose mean weighs them by size.", certainty="possible"
+    "batches-taken-as-one", "Both batches may be treated as one, whose mean weighs them by size.", certainty="possible"
 )
 LOSSES_AVERAGED = Kind(
     "losses-averaged", "The gradients of the two losses are averaged, not added up.", certainty="possible"
@@ -32,12 +32,12 @@ AVERAGES_OF_OWN = Kind(
     "averages-of-own-values", "The moving averages take in each rank's own values, not synchronised ones."
 )
 AVERAGES_ARE_PARAMETERS = Kind(
-    "averages-are-parameters", "The moving averages are the parameters: they are started anew, or not saved."
+    "averages-are-parameters", "The moving averages equal the parameters: they restarted, or were not saved."
 )
 
 SKIPPED_THOUGH_CLEARED = Kind(
     "skipped-though-cleared",
-    "A NaN that zero_grad threw away still skips the step, or is still found.",
+    "A NaN that zero_grad cleared still skips the step, or is still detected.",
     certainty="possible",
 )
 SKIP_MOVES_AVERAGES = Kind("skip-moves-averages", "The skipped step moves the moving averages of the parameters.")
@@ -45,7 +45,7 @@ NONFINITE_STEP_TAKEN = Kind("nonfinite-step-taken", "Every rank takes the step w
 NONFINITE_DECIDED_IN_PARTS = Kind(
     "nonfinite-decided-in-parts",
     "Each parameter, or each shard, decides for itself whether the step is skipped.",
-    because="No parameter is NaN, though the step was taken; or NaN is replaced.",
+    because="Either no parameter is NaN although the step was taken, or NaN is replaced.",
 )
 NONFINITE_HIDDEN = Kind(
     "nonfinite-looked-for-elsewhere",
@@ -53,7 +53,9 @@ NONFINITE_HIDDEN = Kind(
     certainty="possible",
 )
 INFINITY_OF_ONE_SIGN = Kind(
-    "infinity-of-one-sign", "Only one infinity is there: both signs must be looked for.", certainty="possible"
+    "infinity-of-one-sign",
+    "The array has an infinity of one sign: the implementation must look for both signs.",
+    certainty="possible",
 )
 SKIP_DECIDED_PER_RANK = Kind(
     "skip-decided-per-rank",
@@ -70,7 +72,7 @@ NAN_KEPT_AFTER_ZERO_GRAD = Kind(
 )
 NONFINITE_HIDDEN_FROM_RANKS = Kind(
     "nonfinite-replaced",
-    "NaN and infinities are replaced, or stay on their rank: nobody notices the divergence.",
+    "NaN and infinities are replaced, or stay on their rank: the divergence goes unnoticed.",
 )
 NONFINITE_FROM_NOWHERE = Kind(
     "nonfinite-from-nowhere", "The rank's own gradients are finite: memory is never written, or overflows."
@@ -86,11 +88,11 @@ BROADCAST_IN_FORWARD = Kind(
 )
 GRADIENT_GATHERED_ELSEWHERE = Kind(
     "gradient-gathered-elsewhere",
-    "gradients() does not show it: it is dropped, or gathered in another buffer.",
+    "gradients() does not show the gradient: it is dropped, or accumulated in another buffer.",
 )
 ONE_PARAMETER_NOT_RESET = Kind(
     "one-parameter-not-reset",
-    "zero_grad leaves this gradient of inside no_sync: the optimizer may lack the parameter.",
+    "zero_grad does not reset this gradient from inside no_sync: the optimizer may lack the parameter.",
     because="Gradients of other parameters are right.",
 )
 TERM_LOST_IN_NO_SYNC = Kind(
@@ -101,7 +103,7 @@ TERM_LOST_IN_NO_SYNC = Kind(
 )
 BUFFERS_APART_IN_NO_SYNC = Kind(
     "buffers-apart-in-no-sync",
-    "The ranks' buffers {buffers} differ in the backward before, inside no_sync.",
+    "The ranks' buffers {buffers} already differ in the previous backward, inside no_sync.",
     because="Construction did not broadcast them, something changed them, or one backward ran in evaluation mode.",
     certainty="possible",
     buffers=tuple[str, ...],
@@ -115,7 +117,9 @@ RIGHT_THE_FIRST_TIME = Kind(
 JOIN_BUFFERS = Kind(
     "join-without-buffers", "Ranks that have run out of batches do not take part in the broadcast of buffers."
 )
-JOIN_LEAVES_STATE = Kind("join-leaves-state", "The first join() is right, and leaves state for what follows.")
+JOIN_LEAVES_STATE = Kind(
+    "join-leaves-state", "The first join() is right, but leaves state that affects later operations."
+)
 JOIN_WRONG_DIVISOR = Kind(
     "join-wrong-divisor",
     "The sum is divided by {divisor}, not as promised.",
@@ -123,12 +127,14 @@ JOIN_WRONG_DIVISOR = Kind(
 )
 JOIN_STALE = Kind("join-stale-gradient", "A rank without batches sends its last gradient again, not zeros.")
 JOIN_STEPS_MISSING = Kind(
-    "join-steps-missing", "A rank without batches misses the others' steps, and their final parameters."
+    "join-steps-missing",
+    "A rank without batches does not follow the other ranks' steps to their final parameters.",
+    because="Steps do not reach it, or its optimizer's state is another one.",
 )
 IDS_NARROWED = Kind(
     "ids-narrowed",
-    "{what} past 2^{bits} change: they are kept in few bits.",
-    because="One or two bytes, or half precision, hold no more.",
+    "{what} of 2^{bits} or more change: they are stored in too few bits.",
+    because="The storage may be one or two bytes, or half precision.",
     certainty="possible",
     what=str,
     bits=tuple[int, ...],
@@ -136,16 +142,16 @@ IDS_NARROWED = Kind(
 REPLICAS_SHARE_STATE = Kind(
     "replicas-share-state",
     "Two replicas share state that a class or a module keeps.",
-    because="Each of the two goes right alone.",
+    because="Each replica alone is right.",
 )
 BROKEN_BACKWARD_LEFT = Kind(
     "broken-backward-left",
-    "Operation {operation}, a backward that an exception ended, leaves something behind.",
-    because="A count of gradients still to come, a flag, a missing callback, or a message under way.",
+    "Operation {operation}, a backward ended by an exception, leaves state behind.",
+    because="The state may be a count of expected gradients, a flag, a missing callback, or a message in flight.",
     operation=int,
 )
 BROKEN_BACKWARD_TOLD_APART = Kind(
-    "broken-backward-told-apart", "The ranks tell by different things whether the last backward ended."
+    "broken-backward-told-apart", "The ranks decide by different criteria whether the last backward completed."
 )
 EXCEPTION_DROPPED = Kind(
     "exception-dropped",
@@ -153,19 +159,19 @@ EXCEPTION_DROPPED = Kind(
 )
 BATCH_NORM_ITSELF = Kind(
     "batch-norm-itself",
-    "Batch norm's own forward or backward is wrong, if networks without one are right.",
+    "If networks without batch norm are right, batch norm's own forward or backward is wrong.",
     certainty="possible",
 )
 STRIDES_MIXED = Kind(
     "strides-mixed",
-    "{parameter} lies column by column: its gradient is read and written in different orders.",
+    "{parameter} is column-major: its gradient is read and written in different orders.",
     certainty="possible",
     parameter=str,
 )
 MICRO_BATCHES_LOST = Kind(
     "micro-batches-lost",
     "Micro-batches are lost: a counter of them wraps, as one byte does.",
-    because="{there} of {count} are there.",
+    because="{there} of {count} micro-batches are in the gradient.",
     certainty="possible",
     there=str,
     count=int,
@@ -190,7 +196,8 @@ INITIAL_VALUES_AVERAGED = Kind(
     "initial-values-averaged", "The initial values are averaged over the ranks; they should be rank 0's."
 )
 SPLIT_BEFORE_BROADCAST = Kind(
-    "split-before-broadcast", "Each rank's part is of its own initial values: split before the broadcast."
+    "split-before-broadcast",
+    "Parameters are split before the broadcast: each rank's part has the rank's own initial values.",
 )
 TIMELINE_OF_OTHER = Kind(
     "timeline-of-other-backward",
@@ -198,8 +205,8 @@ TIMELINE_OF_OTHER = Kind(
 )
 FREEZING_DECIDED_EARLY = Kind(
     "freezing-decided-at-construction",
-    "Layers were frozen or unfrozen after construction, which decides the reduction.",
-    because="Other layers than those named may be switched, or one twice.",
+    "Layers were frozen or unfrozen after construction, but construction fixes the reduction.",
+    because="The call may also switch layers that were not named, or one layer twice.",
     certainty="possible",
 )
 LATE_RANK_NOT_AWAITED = Kind(

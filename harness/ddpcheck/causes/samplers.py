@@ -11,7 +11,7 @@ SAME_SHARE = Kind(
     "Every rank takes the same share: the rank is ignored, or read too early.",
     look="the place where the sampler gets its rank",
 )
-READING_EMPTY = Kind("second-reading-empty", "A second reading gives no samples: the iterator is used up.")
+READING_EMPTY = Kind("second-reading-empty", "A second reading yields no samples: the iterator is exhausted.")
 RANKS_DISAGREE = Kind(
     "ranks-disagree-on-order",
     "The ranks disagree on the order: each shuffles with its own seed or generator.",
@@ -42,12 +42,12 @@ DIVISIBLE_PADDED = Kind(
 DIVISIBLE_CUT = Kind("divisible-length-cut", "One round is cut, although the world size divides the length.")
 PADDING_TAKEN_ONCE = Kind(
     "padding-taken-once",
-    "Padding repeats the order once only: few samples must come several times.",
+    "Padding repeats the order only once: with few samples it must repeat several times.",
 )
 PADDED_TOO_MUCH = Kind(
     "padded-too-much",
     "Rank {rank} gets more padding than equal shares need.",
-    because="The padding of other ranks' shares may be in it.",
+    because="The padding of other ranks' shares may be included.",
     rank=int,
 )
 NOT_PADDED = Kind(
@@ -61,12 +61,19 @@ NOT_CUT = Kind(
 )
 PADDED_NOT_CUT = Kind("tail-padded-not-cut", "The tail is padded, not cut: the length is rounded up.")
 REMAINDER_PADDED = Kind("remainder-padded", "The shares are padded to equal lengths, against the remainder rule.")
+STARVED_RANKS_FILLED = Kind(
+    "starved-ranks-filled",
+    "Rank {ranks}, for which no sample is left, takes samples of others.",
+    because="Such a rank falls back to the whole data set, or is padded.",
+    look="conditions on an empty share",
+    ranks=tuple[int, ...],
+)
 REMAINDER_ON_ONE_RANK = Kind(
     "remainder-on-one-rank",
     "Shares are rounded up or down, and one rank alone gets the rest.",
 )
 TAIL_LOST = Kind("tail-lost", "The last {count} samples of the order go to no rank.", count=int)
-HEAD_CUT = Kind("head-cut", "The first samples are cut, not the last.")
+HEAD_CUT = Kind("head-cut", "The first samples are dropped, not the last.")
 CUT_BEFORE_SHUFFLE = Kind(
     "cut-before-shuffle",
     "The tail is cut before the shuffle: its samples are never seen.",
@@ -74,11 +81,11 @@ CUT_BEFORE_SHUFFLE = Kind(
 
 LENGTH_CHANGES = Kind(
     "length-changes",
-    "len() is right before the first reading, and changes with readings or epochs.",
+    "len() is right before the first reading, but changes with readings or epochs.",
 )
 LENGTH_APART = Kind(
     "length-computed-apart",
-    "len() is computed apart from the order, and differs from it.",
+    "len() is computed separately from the order, and differs from its length.",
     because="A loop that trusts len() stops early, or waits for other ranks.",
 )
 LENGTH_LATE = Kind(
@@ -93,11 +100,11 @@ EPOCH_TIMES_SEED = Kind(
 )
 EPOCH_0_IS_NONE = Kind(
     "epoch-0-taken-for-none",
-    "Epoch 0 is taken for no epoch: set_epoch(0) changes nothing.",
+    "Epoch 0 is treated as no epoch: set_epoch(0) changes nothing.",
     look='conditions such as "if epoch:"',
 )
 EPOCH_NOT_SHUFFLED = Kind(
-    "epoch-not-shuffled", "Epoch {epoch} is not shuffled: it may be taken for no epoch.", epoch=int
+    "epoch-not-shuffled", "Epoch {epoch} is not shuffled: it may be treated as no epoch.", epoch=int
 )
 SHUFFLED_WITHIN_SHARES = Kind(
     "shuffled-within-shares",
@@ -127,8 +134,9 @@ NOT_SHUFFLED_AT_LENGTH = Kind(
 )
 IGNORED_AT_LENGTH = Kind(
     "seed-or-epoch-ignored-at-length",
-    "The {part} has no effect on {length} samples, with drop_last={drop_last}.",
-    because="Other lengths depend on it. These epochs or seeds may matter as well.",
+    "The {part} has no effect: epoch {epochs}, {length} samples, drop_last={drop_last}.",
+    because="Elsewhere the order depends on it: one of these conditions, or the seed, decides.",
+    epochs=tuple[int, ...],
     part=str,
     length=int,
     drop_last=bool,
@@ -151,11 +159,11 @@ SAMPLERS_SHARE_STATE = Kind(
 )
 BROKEN_EPOCH_RUNS_ON = Kind(
     "broken-epoch-runs-on",
-    "The position or the generator runs on if a loop breaks off an epoch.",
+    "After a loop leaves an epoch early, the position or the generator is not reset.",
 )
 FIRST_SET_EPOCH_STAYS = Kind(
     "first-set-epoch-stays",
-    "Until the sampler is read, only the first set_epoch() counts.",
+    "Until the sampler is read, only the first set_epoch() has an effect.",
 )
 
 POSITION_NOT_RESTORED = Kind(
@@ -164,12 +172,12 @@ POSITION_NOT_RESTORED = Kind(
 )
 LOADED_POSITION_NOT_SAVED = Kind(
     "loaded-position-not-saved",
-    "state() does not tell a loaded position before a reading: saved again, it is lost.",
+    "Before a reading, state() omits a loaded position: saving again loses it.",
 )
 POSITION_OF_EPOCH_BEFORE = Kind(
     "position-of-epoch-before",
     "The state has the position of the epoch before: set_epoch() does not reset it.",
-    because="Nothing is left of an epoch that has only begun.",
+    because="An epoch that has just begun then counts as finished.",
 )
 POSITION_SINCE_LOAD = Kind(
     "position-since-last-load",
@@ -179,7 +187,7 @@ POSITION_SINCE_LOAD = Kind(
 RESUMED_TOO_LATE = Kind(
     "resumed-too-late",
     "The epoch resumes {count} samples too late: they are lost.",
-    because="It resumes at sample {start} of the rank's share.",
+    because="Reading resumes at sample {start} of the rank's share.",
     look="samples that are counted when prefetched, or counted on all ranks",
     count=int,
     start=int,
@@ -187,14 +195,14 @@ RESUMED_TOO_LATE = Kind(
 RESUMED_TOO_EARLY = Kind(
     "resumed-too-early",
     "The epoch resumes {count} samples too early: they are repeated.",
-    because="It resumes at sample {start} of the rank's share.",
+    because="Reading resumes at sample {start} of the rank's share.",
     look="rounding of the position, and bits that it does not fit in",
     count=int,
     start=int,
 )
 NOTHING_LEFT = Kind(
     "nothing-left-when-resumed",
-    "Nothing is left of the resumed epoch: {count} samples are lost.",
+    "The resumed epoch is empty: {count} samples are lost.",
     because="The position counts the samples of all ranks, or the epoch counts as ended.",
     count=int,
 )
@@ -204,10 +212,12 @@ REST_RESHUFFLED = Kind(
 )
 REST_OF_EPOCH = Kind(
     "rest-of-another-epoch",
-    "The rest is of epoch {epoch}: the state lacks the epoch, or it is set anew.",
+    "The remaining samples belong to epoch {epoch}: the state lacks the epoch, or the epoch is reset.",
     epoch=int,
 )
-REST_PADDED = Kind("rest-padded-again", "The rest is padded again, to a length that it had already.")
+REST_PADDED = Kind(
+    "rest-padded-again", "The remaining samples are padded again, although their number was already right."
+)
 RESUMED_ORDER_DIFFERS = Kind(
     "resumed-order-differs",
     "The order is another one: epoch, seed or generator are not those of the state.",
@@ -215,7 +225,7 @@ RESUMED_ORDER_DIFFERS = Kind(
 LOADED_POSITION_STAYS = Kind("loaded-position-stays", "The loaded position also applies to the epochs after it.")
 LOADED_LENGTH_STAYS = Kind(
     "loaded-length-stays",
-    "len() stays the resumed epoch's rest in the epochs after it.",
+    "In later epochs, len() is still the rest of the resumed epoch.",
 )
 SET_EPOCH_LOST_AFTER_LOAD = Kind(
     "set-epoch-lost-after-load",

@@ -6,7 +6,7 @@ PADDING_TIMES_NAN = Kind(
     "padding-times-nan",
     "Padding rows are multiplied by 0, and 0 times NaN is NaN: they have to be left out.",
 )
-SAMPLE_0_LEFT_OUT = Kind("sample-0-left-out", "Sample 0 is left out: its index is taken for padding.")
+SAMPLE_0_LEFT_OUT = Kind("sample-0-left-out", "Sample 0 is left out: its index is treated as padding.")
 NAN_OF_EMPTY_RANK = Kind("nan-of-empty-rank", "A rank without samples contributes its own NaN, such as one of 0 / 0.")
 NAN_OF_ONE_CLASS = Kind(
     "nan-of-one-class",
@@ -17,15 +17,15 @@ NUMBER_WITHOUT_PAIRS = Kind(
 )
 OUTPUTS_TAKEN_FOR_EQUAL = Kind(
     "outputs-taken-for-equal",
-    "Outputs that differ by little are taken for equal: they are rounded, or compared with few thresholds.",
+    "Outputs that differ slightly are treated as equal: they are rounded, or compared with few thresholds.",
 )
 SCORE_IMPRECISE = Kind(
-    "score-imprecise", "The score is right but for rounding: a sum or count has fewer digits than float32."
+    "score-imprecise", "The score is right except for rounding: a sum or count has less than float32 precision."
 )
 SQUARES_SUMMED_APART = Kind(
     "squares-summed-apart",
     "Squares or products of outputs and targets are summed separately, and cancel.",
-    because="The difference has to come before the square.",
+    because="The difference must be taken before the square.",
 )
 LOSS_CUT_OFF = Kind("loss-cut-off", "Large losses, or large perplexities, are cut off.")
 SCORE_ACCUMULATES_CALLS = Kind(
@@ -34,17 +34,17 @@ SCORE_ACCUMULATES_CALLS = Kind(
 SCORE_OF_EARLIER_CALL = Kind("score-of-earlier-call", "The score of an earlier call is returned again.")
 PADDING_COUNTED = Kind("padding-counted", "Padding rows, whose index is -1, count as samples.")
 PADDING_CUT_AT_END = Kind(
-    "padding-cut-at-end", "As many rows as there is padding are cut off the end, wherever the padding is."
+    "padding-cut-at-end", "One row per padding row is dropped at the end, wherever the padding is."
 )
 PADDING_COUNTED_BUT_ON_RANK = Kind(
     "padding-counted-but-on-rank",
-    "Padding rows, whose index is -1, count as samples on all ranks but rank {rank}.",
+    "Padding rows, whose index is -1, count as samples on all ranks except rank {rank}.",
     rank=int,
 )
 PADDING_COUNTED_ONCE = Kind("padding-counted-once", "All padding rows together count as one sample.")
 DUPLICATES_COUNTED = Kind("duplicates-counted", "A duplicate sample, such as sampler padding, counts twice.")
 DUPLICATES_CUT_AT_END = Kind(
-    "duplicates-cut-at-end", "As many rows as there are duplicates are cut off the end; some duplicates are elsewhere."
+    "duplicates-cut-at-end", "One row per duplicate is dropped at the end, although some duplicates are elsewhere."
 )
 DUPLICATES_BETWEEN_RANKS_COUNTED = Kind(
     "duplicates-between-ranks-counted",
@@ -54,24 +54,26 @@ THIRD_COPY_COUNTED = Kind("third-copy-counted", "Of three copies of a sample, on
 DUPLICATES_LEFT_OUT = Kind("duplicates-left-out", "A duplicate sample does not count at all.")
 INDICES_CONFUSED = Kind(
     "indices-confused",
-    "{dtype} does not hold the indices: different samples are taken for one, or for padding.",
+    "{dtype} cannot hold the indices: different samples are confused, or treated as padding.",
     dtype=str,
 )
 LABELS_WRAP = Kind(
     "labels-wrap", "Labels above {largest} wrap around: they are sent as {dtype}.", largest=int, dtype=str
 )
-MEAN_OF_RANK_SCORES = Kind("mean-of-rank-scores", "It is the mean of the ranks' scores, not the score of all samples.")
+MEAN_OF_RANK_SCORES = Kind(
+    "mean-of-rank-scores", "The result is the mean of the ranks' scores, not the score of all samples."
+)
 MEAN_OF_RANK_SCORES_WITH_ZEROS = Kind(
-    "mean-of-rank-scores-with-zeros", "It is the mean of the ranks' scores, where a rank without one gives 0."
+    "mean-of-rank-scores-with-zeros", "The result is the mean of the ranks' scores, with 0 for a rank without a score."
 )
 WEIGHTED_MEAN_OF_RANK_SCORES = Kind(
     "weighted-mean-of-rank-scores",
-    "It is the mean of the ranks' scores weighted by counts, but {score} is no mean.",
+    "The result is the ranks' scores averaged by counts, but {score} is not a mean.",
     score=str,
 )
-SUM_OF_RANK_SCORES = Kind("sum-of-rank-scores", "It is the sum of the ranks' scores.")
-SCORE_NOT_COMBINED = Kind("score-not-combined", "It is the rank's own score: nothing is combined.")
-SCORE_OF_ONE_RANK = Kind("score-of-one-rank", "It is the score of rank {rank} alone.", rank=int)
+SUM_OF_RANK_SCORES = Kind("sum-of-rank-scores", "The result is the sum of the ranks' scores.")
+SCORE_NOT_COMBINED = Kind("score-not-combined", "The result is the rank's own score: nothing is combined.")
+SCORE_OF_ONE_RANK = Kind("score-of-one-rank", "The result is the score of rank {rank} alone.", rank=int)
 RANK_MISSING_FROM_SCORE = Kind("rank-missing-from-score", "The samples of rank {rank} are missing.", rank=int)
 END_SAMPLE_LEFT_OUT = Kind("end-sample-left-out", "The {place} sample of every rank is left out.", place=str)
 FEWEST_SAMPLES_COUNT = Kind(
@@ -80,7 +82,9 @@ FEWEST_SAMPLES_COUNT = Kind(
     number=int,
 )
 SAMPLES_LIMITED = Kind("samples-limited", "Only {number} samples of each rank count.", number=int)
-LABEL_LEFT_OUT = Kind("label-left-out", "Samples of label {label} are left out: it is taken for padding.", label=int)
+LABEL_LEFT_OUT = Kind(
+    "label-left-out", "Samples of label {label} are left out: the label is treated as padding.", label=int
+)
 GATHERED_ROWS_CUT_WRONG = Kind(
     "gathered-rows-cut-wrong",
     "The gathered samples are cut at wrong places.",
@@ -96,8 +100,8 @@ EMPTY_RANK_COUNTED_IN_SCORE = Kind("empty-rank-counted-in-score", "A rank withou
 SCORE_MEANS_WITH_ZEROS = Kind(
     "score-means-with-zeros", "The ranks' means have equal weight, and a rank without samples gives 0."
 )
-SCORE_NOT_DIVIDED = Kind("score-not-divided", "It is not divided by the number of all samples.")
-SCORE_DIVIDED_TWICE = Kind("score-divided-twice", "It is divided by the number of ranks once more.")
+SCORE_NOT_DIVIDED = Kind("score-not-divided", "The sum is not divided by the number of all samples.")
+SCORE_DIVIDED_TWICE = Kind("score-divided-twice", "The score is divided by the number of ranks again.")
 
 CLASSES_WEIGH_EQUALLY = Kind(
     "classes-weigh-equally", "Every class has equal weight: it is the mean of the classes' accuracies."
@@ -128,29 +132,29 @@ F1_MEAN_OF_RANKS_WITH_ZEROS = Kind(
 ONE_OUTPUT_COMPARED = Kind(
     "one-output-compared", "Only outputs of class {label} are compared, not the difference of both.", label=int
 )
-TIES_COUNT_NOTHING = Kind("ties-count-nothing", "Equal outputs count nothing, but should count half.")
-TIES_COUNT_FULLY = Kind("ties-count-fully", "Equal outputs count as in order, but should count half.")
+TIES_COUNT_NOTHING = Kind("ties-count-nothing", "Equal outputs count zero; they should count half.")
+TIES_COUNT_FULLY = Kind("ties-count-fully", "Equal outputs count as correctly ordered; they should count half.")
 CLASSES_EXCHANGED = Kind("classes-exchanged", "The two classes are exchanged.")
 PROBABILITIES_BY_RANK = Kind(
     "probabilities-by-rank",
-    "Some ranks turn margins into probabilities, and others take them as they are.",
+    "Some ranks convert margins to probabilities, and other ranks do not.",
     because="The rank's own batch decides whether its outputs are probabilities.",
 )
 PAIRS_WITHIN_RANKS = Kind(
     "pairs-within-ranks", "Samples of different ranks are not compared: only pairs within ranks count."
 )
-ROOT_NOT_TAKEN = Kind("root-not-taken", "The root is not taken: it is the mean square.")
-ABSOLUTE_DIFFERENCES = Kind("absolute-differences", "It is the mean of absolute differences.")
+ROOT_NOT_TAKEN = Kind("root-not-taken", "The square root is missing: the score is the mean square.")
+ABSOLUTE_DIFFERENCES = Kind("absolute-differences", "The score is the mean of absolute differences, not of squares.")
 DIVIDED_BY_SAMPLES_ONLY = Kind(
-    "divided-by-samples-only", "It is divided by the number of samples, but each has several outputs."
+    "divided-by-samples-only", "The sum is divided by the number of samples, but each sample has several outputs."
 )
-ROOT_OF_EACH_OUTPUT = Kind("root-of-each-output", "The root is taken for each output, and then the mean.")
+ROOT_OF_EACH_OUTPUT = Kind("root-of-each-output", "The square root is taken per output, before the mean.")
 OUTPUTS_BROADCAST = Kind(
-    "outputs-broadcast", "Each output is compared with all targets: a column minus a row is a table."
+    "outputs-broadcast", "Each output is compared with all targets: a column minus a row broadcasts to a matrix."
 )
 EXP_NOT_TAKEN = Kind("exp-not-taken", "exp() is not taken: it is the mean cross entropy.")
 EXP_OF_EACH_SAMPLE = Kind("exp-of-each-sample", "exp() is taken of each sample's cross entropy, before the mean.")
-BITS_FOR_NATS = Kind("bits-for-nats", "2 is raised to natural logarithms: bits and nats are mixed up.")
+BITS_FOR_NATS = Kind("bits-for-nats", "Natural logarithms are used as exponents of 2: bits and nats are mixed up.")
 
 FILL_COUNTED = Kind("fill-counted", "Zeros that fill up the blocks of smaller ranks count as samples.")
 SAMPLE_0_FROM_FILL = Kind(
@@ -159,11 +163,11 @@ SAMPLE_0_FROM_FILL = Kind(
 )
 FILLED_AND_CUT_AT_OTHER_END = Kind(
     "filled-and-cut-at-other-end",
-    "Zeros replace the samples of rank {rank}: its block is filled at one end and cut at the other.",
+    "Zeros replace the samples of rank {rank}: its block is padded at one end and cut at the other.",
     rank=int,
 )
 SCORE_ROUNDED = Kind("score-rounded", "The score is rounded to {decimals} decimals, as for display.", decimals=int)
-SCORE_COMPLEMENT = Kind("score-complement", "It is 1 minus the score: the share of errors.")
+SCORE_COMPLEMENT = Kind("score-complement", "The result is 1 minus the score: the share of errors.")
 LABELS_SHIFTED = Kind("labels-shifted", "Labels are off by {by}: they may be counted from 1.", by=int)
 TARGETS_SHIFTED = Kind(
     "targets-shifted", "Each output is compared with the target of the sample {place} it.", place=str
@@ -174,7 +178,7 @@ RANK_COUNTS_TWICE = Kind("rank-counts-twice", "The samples of rank {rank} count 
 SCORE_CHANGES_ARGUMENT = Kind(
     "score-changes-argument",
     "Outputs, targets or indices are changed in place.",
-    because="A caller that logs them afterwards logs others.",
+    because="A caller that logs them afterwards logs changed values.",
 )
 NAN_OF_SAMPLE_LOST = Kind(
     "nan-of-sample-lost",

@@ -21,10 +21,12 @@ SENDS_INSIDE_NO_SYNC = Kind(
 )
 NOT_COUNTED = Kind("sending-not-counted", "counts() does not count this way of sending.")
 PARTLY_COUNTED = Kind("sending-partly-counted", "counts() leaves out part of the bytes.")
-CALL_NOT_COUNTED = Kind("call-not-counted", "counts() does not count this way of calling.")
+CALL_NOT_COUNTED = Kind("call-not-counted", "counts() does not count this kind of call.")
 MESSAGES_NOT_COUNTED = Kind("messages-not-counted", "counts() does not count the messages of this way of sending.")
-COUNTS_OWN_SENDS = Kind("counts-from-nonzero", "counts() does not begin at zero, or counts sends to the rank itself.")
-COUNTS_SCALED = Kind("counts-scaled", "counts() tells {times:.3g} x the bytes that are sent.", times=float)
+COUNTS_OWN_SENDS = Kind(
+    "counts-from-nonzero", "counts() does not start at zero, or includes messages from a rank to itself."
+)
+COUNTS_SCALED = Kind("counts-scaled", "counts() reports {times:.3g} x the bytes that are sent.", times=float)
 GROWS_WITH_STEPS = Kind(
     "traffic-grows-with-steps",
     "Each step sends more than the step before: {first:,} bytes at first, {last:,} after {steps} steps.",

@@ -20,7 +20,7 @@ SHORT_WINDOW_LEAKS = Kind(
     "short-window-leaks", "The short last window of an epoch leaks into the first window of the next epoch."
 )
 LAST_WINDOW_SPLIT = Kind(
-    "last-window-split", "Every micro-batch of an epoch's last window is an optimizer step of its own."
+    "last-window-split", "Every micro-batch of an epoch's last window is a separate optimizer step."
 )
 STEP_PER_MICRO_BATCH = Kind("step-per-micro-batch", "Every micro-batch is an optimizer step: nothing is accumulated.")
 LAST_MICRO_BATCH_ONLY = Kind(
@@ -28,7 +28,8 @@ LAST_MICRO_BATCH_ONLY = Kind(
     "Only the last micro-batch's gradient of a window is left: earlier ones are reset or replaced.",
 )
 MICRO_BATCHES_COUNTED_ON = Kind(
-    "micro-batches-counted-on", "Micro-batches are counted on across epochs: windows after a short one end elsewhere."
+    "micro-batches-counted-on",
+    "The micro-batch count continues across epochs: windows after a short one end at other places.",
 )
 FIRST_MICRO_BATCH_SYNCHRONISED = Kind(
     "first-micro-batch-synchronised",
@@ -41,10 +42,10 @@ STEP_TAKEN_TWICE_WITH_ZEROS = Kind(
     "step-taken-twice-with-zeros", "The last step of every epoch is followed by one with zero gradients."
 )
 EMPTY_WINDOW_STEPS = Kind(
-    "empty-window-steps", "After a full last window, the empty window is a step as well: the step is taken twice."
+    "empty-window-steps", "After a full last window, an empty window also takes a step: the step is taken twice."
 )
 EMPTY_WINDOW_STEPS_WITH_ZEROS = Kind(
-    "empty-window-steps-with-zeros", "After a full last window, the empty window is a step with zero gradients."
+    "empty-window-steps-with-zeros", "After a full last window, an empty window takes a step with zero gradients."
 )
 EVERY_STEP_TWICE = Kind("every-step-twice", "The step is taken twice.")
 STEP_TWICE_AS_LONG = Kind("step-twice-as-long", "The step is twice as long as it should be, or is taken twice.")
@@ -66,9 +67,7 @@ RATE_WARMS_UP = Kind("rate-warms-up", "The first step takes half its learning ra
 SCHEDULE_IGNORED = Kind("schedule-ignored", "The learning rate stays constant: the schedule has no effect.")
 SCHEDULE_PER_EPOCH = Kind("schedule-per-epoch", "The schedule advances with every epoch, not with every step.")
 SCHEDULE_AHEAD = Kind("schedule-ahead", "The schedule is one step ahead: it advances before the step, not after it.")
-SCHEDULE_BEHIND = Kind(
-    "schedule-behind", "The schedule is one step behind: a step takes the rate from before the schedule's step."
-)
+SCHEDULE_BEHIND = Kind("schedule-behind", "The schedule is one step behind: each step uses the previous learning rate.")
 SCHEDULE_WITHOUT_SHORT_BATCHES = Kind(
     "schedule-without-short-batches", "The schedule's length leaves out each epoch's short last batch or window."
 )
@@ -102,10 +101,10 @@ SCHEDULE_LENGTH_IN_MICRO_BATCHES = Kind(
     "schedule-length-in-micro-batches", "The schedule's length is counted in micro-batches, not in steps."
 )
 RATE_BY_OWN_SAMPLES = Kind(
-    "rate-by-own-samples", "Each rank's learning rate follows the samples that it has used itself: ranks differ."
+    "rate-by-own-samples", "Each rank's learning rate depends on the samples that the rank used: ranks differ."
 )
 RATE_IN_MOMENTUM = Kind(
-    "rate-in-momentum", "The learning rate is part of the momentum: earlier steps keep the rate that they had."
+    "rate-in-momentum", "The learning rate is part of the momentum: earlier steps keep their old rate."
 )
 RATE_OF_STEP_BEFORE = Kind("rate-of-step-before", "The learning rate is that of the step before.")
 RATE_OF_NEXT_STEP = Kind("rate-of-next-step", "The learning rate is that of the next step.")
@@ -160,14 +159,14 @@ GRADIENTS_KEPT_BETWEEN_EPOCHS = Kind(
 )
 BUFFER_REFILLED = Kind(
     "buffer-refilled",
-    "A batch's inputs are those of {later} batches later: a buffer was refilled before use.",
+    "The inputs belong to a batch {later} batches later: a buffer was refilled before use.",
     later=int,
 )
 BATCH_SIZE_OF_ALL_RANKS = Kind(
     "batch-size-of-all-ranks", "The batch size is divided between the ranks: batches are smaller and steps more."
 )
 INPUTS_ROUNDED = Kind("inputs-rounded", "The inputs of a batch are rounded to {dtype}.", dtype=str)
-TARGETS_OF_SAMPLE_BEFORE = Kind("targets-of-sample-before", "Targets are those of the sample before in the batch.")
+TARGETS_OF_SAMPLE_BEFORE = Kind("targets-of-sample-before", "Targets are those of the previous sample in the batch.")
 LAST_SAMPLE_LEFT_OUT = Kind("last-sample-of-batch-left-out", "The last sample of a batch is left out.")
 FIRST_SAMPLE_REPEATED = Kind("first-sample-repeated", "The first sample of a batch replaces its last.")
 SHORT_BATCH_FILLED = Kind(
@@ -182,9 +181,9 @@ DECAY_DECOUPLED = Kind(
     "run-with-decoupled-decay", "Weight decay is applied separately, not through the gradient and its momentum."
 )
 DECAY_AT_FIRST_RATE = Kind(
-    "decay-at-first-rate", "Weight decay is applied separately, at the learning rate that the run began with."
+    "decay-at-first-rate", "Weight decay is applied separately, at the run's initial learning rate."
 )
-USUAL_BETAS = Kind("usual-betas", "The usual betas and eps are used, not those of the task.")
+USUAL_BETAS = Kind("usual-betas", "The default betas and eps are used, not those of the task.")
 TERMS_MISSING = Kind("run-without-auxiliary-terms", "Auxiliary loss terms are missing in the gradients.")
 TERMS_PER_MICRO_BATCH = Kind(
     "auxiliary-terms-per-micro-batch", "Auxiliary loss terms count once per micro-batch, not once per step."
@@ -217,7 +216,7 @@ FROZEN_NOT_IN_CHECKPOINT = Kind(
     "frozen-not-in-checkpoint", "A frozen layer is not in the checkpoint: each rank builds its own."
 )
 RUN_IN_FLOAT16 = Kind(
-    "run-in-float16", "Parameters have no more bits than float16: they are rounded at the end or on the way."
+    "run-in-float16", "Parameters have only float16 precision: they are rounded at the end or on the way."
 )
 WRONG_IN_SOME_STEPS = Kind("wrong-in-some-steps", "This happens only in {steps}.", steps=str)
 ENDS_WITH_EPOCH = Kind(
@@ -243,32 +242,36 @@ EPOCH_LOSS_SUMMED_OVER_WINDOW = Kind(
 EPOCH_LOSS_OF_LAST_MICRO_BATCH = Kind(
     "epoch-loss-of-last-micro-batch", "The loss of each window is that of its last micro-batch only."
 )
-EPOCH_LOSS_OF_LAST_STEP = Kind("epoch-loss-of-last-step", "It is the loss of the epoch's last step only.")
-EPOCH_LOSS_NOT_AGGREGATED = Kind("epoch-loss-not-aggregated", "It is the rank's own mean, not the mean over all ranks.")
-EPOCH_LOSS_OWN_LAST_STEP = Kind("epoch-loss-own-last-step", "It is the rank's own loss in the epoch's last step.")
-EPOCH_LOSS_OF_BATCHES = Kind("epoch-loss-of-batches", "It is the mean over batches, whatever their sizes.")
+EPOCH_LOSS_OF_LAST_STEP = Kind("epoch-loss-of-last-step", "The epoch loss is that of the last step only.")
+EPOCH_LOSS_NOT_AGGREGATED = Kind(
+    "epoch-loss-not-aggregated", "The epoch loss is the rank's own mean, not the mean over all ranks."
+)
+EPOCH_LOSS_OWN_LAST_STEP = Kind("epoch-loss-own-last-step", "The epoch loss is the rank's own loss in the last step.")
+EPOCH_LOSS_OF_BATCHES = Kind(
+    "epoch-loss-of-batches", "The epoch loss weighs all batches equally, whatever their sizes."
+)
 EPOCH_LOSS_SUMMED_OVER_RANKS = Kind(
     "epoch-loss-summed-over-ranks",
-    "It is {world_size} x too large: losses are summed over the ranks, perhaps in place by logging.",
+    "The epoch loss is {world_size} x too large: losses are summed over ranks, perhaps in place by logging.",
     world_size=int,
 )
 EPOCH_LOSS_SHORT_AS_FULL = Kind(
     "epoch-loss-short-as-full", "A short batch counts as a full one: its loss is multiplied by batch_size."
 )
-EPOCH_LOSS_IN_FLOAT16 = Kind("epoch-loss-in-float16", "The loss has no more bits than float16.")
+EPOCH_LOSS_IN_FLOAT16 = Kind("epoch-loss-in-float16", "The loss has only float16 precision.")
 EPOCH_LOSS_OF_ALL_EPOCHS = Kind(
-    "epoch-loss-of-all-epochs", "It is the mean of all epochs so far: its sums are not reset."
+    "epoch-loss-of-all-epochs", "The epoch loss is the mean of all epochs so far: its sums are not reset."
 )
 EPOCH_LOSS_WITHOUT_RANK = Kind(
-    "epoch-loss-without-rank", "It is the mean of the other ranks: rank {rank} is missing.", rank=int
+    "epoch-loss-without-rank", "The epoch loss is the mean of the other ranks: rank {rank} is missing.", rank=int
 )
 EPOCH_LOSS_OVERWRITTEN = Kind(
     "epoch-loss-overwritten",
-    "Its sums are overwritten with rank 0's in every forward pass, as buffers are.",
+    "The sums of the loss are overwritten with rank 0's in every forward pass, as buffers are.",
 )
 EPOCH_LOSS_SUMS_REDUCED_AGAIN = Kind(
     "epoch-loss-sums-reduced-again",
-    "Its running sums are reduced in every step, with those of earlier steps once more.",
+    "The running sums of the loss are reduced in every step, earlier steps included again.",
 )
 EPOCH_LOSS_WITHOUT_SHORT_WINDOW = Kind(
     "epoch-loss-without-short-window", "The short last window of an epoch is left out of the loss."
@@ -276,7 +279,7 @@ EPOCH_LOSS_WITHOUT_SHORT_WINDOW = Kind(
 
 ARGUMENTS_CHANGED_BY_RUN = Kind(
     "arguments-changed-by-run",
-    "The run changes its arguments: the next run begins with other ones.",
+    "The run changes its arguments, so the next run starts from different ones.",
     because="Parameters share memory with the initial values, or data are scaled in place.",
 )
 SHARDS_OVERLAP_OR_TAIL_LOST = Kind(
@@ -284,11 +287,13 @@ SHARDS_OVERLAP_OR_TAIL_LOST = Kind(
 )
 RUN_NOT_SHARDED = Kind("run-not-sharded", "The samples are not sharded between the ranks.")
 EPOCHS_COUNTED_ROUND = Kind(
-    "epochs-counted-round", "Not every epoch number reaches the sampler, or they wrap around.", certainty="possible"
+    "epochs-counted-round",
+    "Some epoch numbers do not reach the sampler, or epoch numbers wrap around.",
+    certainty="possible",
 )
 
 NO_RULE_OF_STOPPING = Kind(
-    "stops-by-other-loss", "The run does not stop by the loss that it reports, but by another one, or never."
+    "stops-by-other-loss", "The run stops by another loss than the one that it reports, or never stops."
 )
 STOPS_BY_OWN_LOSS = Kind(
     "stops-by-own-loss",
@@ -309,9 +314,7 @@ COMPARED_WITH_EPOCH_BEFORE = Kind(
 PATIENCE_NOT_CONSECUTIVE = Kind(
     "patience-not-consecutive", "All epochs without improvement count, not only consecutive ones."
 )
-SMALL_IMPROVEMENT_IGNORED = Kind(
-    "small-improvement-ignored", "An epoch whose loss is lower by little counts as no improvement."
-)
+SMALL_IMPROVEMENT_IGNORED = Kind("small-improvement-ignored", "A slightly lower loss does not count as an improvement.")
 
 BEST_KEPT_BEFORE_LAST_STEP = Kind(
     "best-kept-before-last-step",
@@ -320,20 +323,22 @@ BEST_KEPT_BEFORE_LAST_STEP = Kind(
 )
 BEST_FORGOTTEN_ON_RESUME = Kind("best-forgotten-on-resume", "The best weights from before the resume are forgotten.")
 LATER_OF_EQUAL_BEST = Kind(
-    "later-of-equal-best", "The losses are equal: the first of them, epoch {epoch}, should count.", epoch=int
+    "later-of-equal-best",
+    "Several epochs have the lowest loss: the first of them, epoch {epoch}, is the best.",
+    epoch=int,
 )
 CHECKPOINT_BEFORE_BEST = Kind(
     "checkpoint-before-best",
-    "The checkpoint was saved before its last epoch, {epoch}, was compared with earlier ones.",
+    "The checkpoint was saved before its last epoch, {epoch}, was compared with the best so far.",
     epoch=int,
 )
 LOWEST_STARTS_FINITE = Kind(
-    "lowest-starts-finite", "No loss is low enough: the lowest so far starts at a number, not at infinity."
+    "lowest-starts-finite", "No loss counts as the lowest: the initial value is a finite number, not infinity."
 )
 BEST_IS_LAST_OF_EARLY_STOP = Kind(
-    "best-is-last-of-early-stop", "The weights of the epoch that the run stops with are returned as the best."
+    "best-is-last-of-early-stop", "The weights of the last epoch, at which the run stops, are returned as the best."
 )
-BEST_BY_OWN_LOSS = Kind("best-by-own-loss", "It is the best epoch by rank {rank}'s own loss.", rank=int)
+BEST_BY_OWN_LOSS = Kind("best-by-own-loss", "The best epoch is chosen by rank {rank}'s own loss.", rank=int)
 BEST_NOT_COPIED = Kind(
     "best-not-copied",
     "The last epoch's weights are returned, but epoch {epoch} is best: kept without a copy, or not kept.",
@@ -345,7 +350,7 @@ SMALL_GAIN_IGNORED = Kind(
 BEST_OF_EPOCH = Kind("best-of-epoch", "All ranks hold the parameters of epoch {epoch}.", epoch=int)
 BEST_BY_EACH_RANK = Kind(
     "best-by-each-rank",
-    "Each rank goes by its own loss: the ranks keep epochs {epochs}.",
+    "Each rank chooses the best epoch by its own loss: the ranks keep epochs {epochs}.",
     epochs=tuple[int, ...],
 )
 BEST_DIFFERS_BETWEEN_RANKS = Kind(
@@ -354,7 +359,7 @@ BEST_DIFFERS_BETWEEN_RANKS = Kind(
 NAN_COUNTS_AS_LOWEST = Kind("nan-counts-as-lowest", "A NaN loss counts as the lowest: no comparison with it is true.")
 
 SCHEDULE_OF_CUT_RUN = Kind(
-    "schedule-of-cut-run", "The interrupted run's schedule was as long as that run, not as all epochs."
+    "schedule-of-cut-run", "The interrupted run's schedule covered only that run, not all epochs."
 )
 SCHEDULE_OVER_REST = Kind(
     "schedule-over-rest", "After resuming, the schedule starts again, over the steps that are left."
@@ -369,12 +374,12 @@ SCHEDULE_OF_LAST_RUN_ONLY = Kind(
 SCHEDULE_RESTARTS = Kind("schedule-restarts", "After resuming, the schedule starts again on {ranks}.", ranks=str)
 LAST_STEP_NOT_SAVED = Kind(
     "last-step-not-saved",
-    "After resuming, the last step before is missing on {ranks}: the save came before it.",
+    "After resuming, the last step before the interruption is missing on {ranks}: the save came too early.",
     ranks=str,
 )
 LAST_EPOCH_NOT_SAVED = Kind(
     "last-epoch-not-saved",
-    "After resuming, the last epoch before is missing on {ranks}: the save came before it.",
+    "After resuming, the last epoch before the interruption is missing on {ranks}: the save came too early.",
     ranks=str,
 )
 RESUME_LOSES_OPTIMIZER = Kind(
@@ -411,19 +416,31 @@ NOBODY_WAITS_FOR_RANK_0 = Kind(
 )
 EPOCH_NOT_RESTORED = Kind("epoch-not-restored", "The epoch number is not restored.")
 EPOCHS_TRAINED_AGAIN = Kind(
-    "epochs-trained-again", "Epochs are trained again: the end of the last ones was not saved or not recognised."
+    "epochs-trained-again", "Finished epochs are trained again: their end was not saved or not recognised."
 )
-EPOCHS_SKIPPED = Kind("epochs-skipped", "Epochs are skipped: they count as done, or a finished run stays finished.")
+EPOCHS_SKIPPED = Kind("epochs-skipped", "Epochs are skipped: they count as done, or a finished run cannot continue.")
 EPOCHS_FROM_ZERO = Kind(
-    "epochs-from-zero", "After resuming, epochs count from 0 again: it is the order of epoch {epoch}.", epoch=int
+    "epochs-from-zero",
+    "After resuming, the order of epoch {epoch} comes again.",
+    because="Epochs count from 0 again, or the state of the random generator is not restored.",
+    look="the epoch's number and random states in the checkpoint, and seeds that are set after they are loaded",
+    epoch=int,
+)
+RANDOM_STATE_OF_RANK_0 = Kind(
+    "random-state-of-rank-0",
+    "Rank {ranks} resumes in another order, rank 0 does not: rank 0's random state may be loaded everywhere.",
+    look="the random state of each rank in the checkpoint",
+    ranks=tuple[int, ...],
 )
 POSITION_KEPT_ON_RESUME = Kind(
-    "position-kept-on-resume", "First samples are missing: the position before the resume is used in this epoch."
+    "position-kept-on-resume",
+    "The first samples are missing: the position from before the resume is used in this epoch.",
 )
 ORDER_NOT_BY_SEED_AND_EPOCH = Kind(
-    "order-not-by-seed-and-epoch", "The order depends on more than seed and epoch, or the epoch is not restored."
+    "order-not-by-seed-and-epoch",
+    "The order depends on more than seed and epoch, such as a random state that is not restored.",
 )
 EVERY_RANK_SAVES = Kind(
     "every-rank-saves",
-    "Every rank saves to one file: only rank 0 should, or each to a file of its own.",
+    "All ranks save to one file: only rank 0 should save, or each rank to a separate file.",
 )

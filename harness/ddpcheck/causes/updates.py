@@ -5,7 +5,7 @@ from .cause import Kind
 NOT_UPDATED = Kind("not-updated", "The parameter is not updated: the step skips it, or works on a copy.")
 FIRST_UPDATE_HAS_STATE = Kind(
     "first-update-has-state",
-    "Optimizer state of an earlier replica may go into the first update of a new one.",
+    "The first update of a new replica may use optimizer state of an earlier one.",
     look="state that a class or a module keeps",
     certainty="possible",
 )
@@ -32,11 +32,11 @@ RATE_SCALED = Kind(
     world_size=int,
 )
 GRADIENTS_KEPT = Kind(
-    "update-of-all-gradients", "The gradient of the update holds all earlier ones: zero_grad leaves them."
+    "update-of-all-gradients", "The gradient of the update contains all earlier ones: zero_grad does not reset them."
 )
 GRADIENT_IN_FLOAT16 = Kind("update-gradient-float16", "The gradient of the update is rounded as in float16.")
 GRADIENT_OF_STEP_BEFORE = Kind(
-    "update-gradient-stale", "The gradient of the update is that of the step before: stale, or a step late."
+    "update-gradient-stale", "The gradient of the update is that of the previous step: stale, or one step late."
 )
 UPDATED_BY_OWN = Kind("updated-by-own-gradient", "The update uses this rank's own gradient: it is not reduced.")
 UPDATED_BY_LARGEST = Kind(
@@ -50,7 +50,7 @@ STEPPED_FROM_INITIAL = Kind(
     "master-copy-not-loaded",
     "The step begins at the new replica's initial value: a master copy is not loaded.",
 )
-OPTIMIZER_STATE_LOST = Kind("optimizer-state-lost", "The optimizer state is lost: momentum begins anew.")
+OPTIMIZER_STATE_LOST = Kind("optimizer-state-lost", "The optimizer state is lost: momentum restarts from zero.")
 ZERO_STEP_BEFORE = Kind(
     "zero-step-before", "A step with a gradient of zero came before: the optimizer state is not new."
 )
@@ -69,17 +69,15 @@ HELD_IN = Kind("held-in", "The value is held in {dtype}.", dtype=str)
 SHARD_MISPLACED = Kind(
     "optimizer-shard-misplaced",
     "A rank's shard of the momentum is loaded from the wrong place.",
-    because="From element {element} on it is that of element 0 on.",
+    because="From element {element} on, the momentum is that from element 0 on.",
     element=int,
 )
 SHARD_OF_RANK_0 = Kind("optimizer-shard-of-rank-0", "Every rank loads rank 0's shard of the optimizer state.")
 
 BIAS_CORRECTION_MISSING = Kind("adam-bias-correction-missing", "Adam's bias correction is missing.")
-EPSILON_HAT = Kind(
-    "adam-epsilon-hat", "Adam adds eps to the root before its bias is corrected, not after (epsilon hat)."
-)
-EPS_INSIDE_ROOT = Kind("adam-eps-inside-root", "Adam adds eps inside the root, not to it.")
-EPS_FIXED = Kind("adam-eps-fixed", "Adam's eps is 1e-8, not the one that was asked for.")
+EPSILON_HAT = Kind("adam-epsilon-hat", "Adam adds eps to the root before bias correction, not after it (epsilon hat).")
+EPS_INSIDE_ROOT = Kind("adam-eps-inside-root", "Adam adds eps inside the square root, not after it.")
+EPS_FIXED = Kind("adam-eps-fixed", "Adam's eps is the default 1e-8, not the requested one.")
 STEPS_FROM_1 = Kind("adam-steps-restart", "Adam's bias correction counts steps from 1 again.")
 STEPS_OF_OTHER = Kind("adam-steps-of-other", "Adam's bias correction counts the steps of another parameter.")
 BETA_POWERS_SWAPPED = Kind(
@@ -87,12 +85,14 @@ BETA_POWERS_SWAPPED = Kind(
 )
 STEP_AHEAD_FROM_START = Kind(
     "adam-step-ahead-from-start",
-    "Adam's bias correction is a step ahead: a zero step came before, or it counts from 2.",
+    "Adam's bias correction is one step ahead: a zero step came first, or the count starts at 2.",
 )
-STEP_AHEAD = Kind("adam-step-ahead", "Adam's bias correction is a step ahead: it counts twice, or shares its count.")
+STEP_AHEAD = Kind(
+    "adam-step-ahead", "Adam's bias correction is one step ahead: steps are counted twice, or the counter is shared."
+)
 MOMENT_LOST = Kind(
     "adam-moment-lost",
-    "Adam's {moment} moment begins anew, the other does not: it is not saved, or not loaded.",
+    "Adam's {moment} moment restarts from zero and the other does not: it is not saved, or not loaded.",
     moment=str,
 )
 MOMENTS_SWAPPED = Kind("adam-moments-swapped", "Adam's two moments are swapped, as when they are loaded.")
@@ -100,17 +100,17 @@ AMSGRAD = Kind("adam-amsgrad", "The optimizer is AMSGrad: it divides by the larg
 MOMENT_IN = Kind(
     "adam-moment-held-in", "Adam's {moment} moment is held, or was saved, in {dtype}.", moment=str, dtype=str
 )
-BETAS_FIXED = Kind("adam-betas-fixed", "Adam's betas are 0.9 and 0.999, not those that were asked for.")
+BETAS_FIXED = Kind("adam-betas-fixed", "Adam's betas are the defaults 0.9 and 0.999, not the requested ones.")
 BETAS_SWAPPED = Kind("adam-betas-swapped", "Adam's two betas are swapped.")
 
 NOT_CLIPPED = Kind("not-clipped", "Gradients are not clipped.")
 DIVIDED_BY_ZERO_NORM = Kind("divided-by-zero-norm", "Gradients are divided by a norm of zero.")
 INFINITE_CLIP_NAN = Kind(
     "infinite-clip-nan",
-    "A clip to infinity, which only asks for the norm, makes NaN: infinity times zero.",
+    "Clipping to an infinite max_norm gives NaN, from infinity times zero; it should only measure the norm.",
 )
 INFINITE_CLIP_SCALES = Kind(
-    "infinite-clip-scales", "A clip to infinity, which only asks for the norm, scales gradients up."
+    "infinite-clip-scales", "Clipping to an infinite max_norm scales gradients up; it should only measure the norm."
 )
 CLIPPED_BY_OWN_NORM = Kind(
     "clipped-by-own-norm", "Each gradient is clipped by its own norm, not by that of all together."
@@ -131,7 +131,7 @@ CLIP_GUARD = Kind(
 
 LOADED_LATEST = Kind("state-is-no-copy", "The state holds the latest values, not the saved ones: it is no copy.")
 NOT_LOADED = Kind(
-    "state-not-loaded", "load_state did not load it: rank {rank}'s initial value is still there.", rank=int
+    "state-not-loaded", "load_state did not load the value: rank {rank}'s initial value is still there.", rank=int
 )
 STATE_OF_CONSTRUCTION = Kind("state-of-construction", "The state holds the values of the construction.")
 
@@ -148,7 +148,7 @@ NORM_LEAVES_OUT = Kind(
 NORM_SUMMED_OVER_RANKS = Kind(
     "norm-summed-over-ranks",
     "The squares of the norm are summed over ranks, which hold equal gradients.",
-    because="It is sqrt({world_size}) x too large.",
+    because="The norm is sqrt({world_size}) x too large.",
     world_size=int,
 )
 NORM_OF_OWN = Kind("norm-of-own", "The norm is that of this rank's own gradients: it is taken before the reduction.")
@@ -168,7 +168,9 @@ AVERAGE_BY_BACKWARDS = Kind(
 )
 AVERAGE_IN = Kind("average-held-in", "The moving average is held in {dtype}.", dtype=str)
 AVERAGE_PER_RANK = Kind("average-updated-per-rank", "The moving average is updated once for each rank.")
-AVERAGE_WARMS_UP = Kind("average-warms-up", "The decay of the average warms up; it is not the one that was asked for.")
+AVERAGE_WARMS_UP = Kind(
+    "average-warms-up", "The decay of the moving average warms up; the requested decay is constant."
+)
 AVERAGE_WARMS_UP_SWAPPED = Kind(
     "average-warms-up-swapped", "The decay of the average warms up, and is used as the parameter's weight."
 )
@@ -187,7 +189,7 @@ STATISTICS_STILL_IN_NO_SYNC = Kind(
 )
 STATISTICS_PUT_TOGETHER = Kind(
     "statistics-put-together-wrongly",
-    "The ranks' statistics are put together wrongly.",
+    "The ranks' statistics are combined wrongly.",
     because="Their numbers of samples, or the spread between their means, may be left out.",
     certainty="possible",
 )
@@ -201,7 +203,9 @@ VARIANCE_BY_TIMES = Kind(
     "variance-by-own-samples-times-ranks",
     "The variance of all samples is made unbiased by this rank's samples times the world size.",
 )
-MOMENTUM_SWAPPED = Kind("statistics-momentum-swapped", "The momentum of the statistic is used as its opposite.")
+MOMENTUM_SWAPPED = Kind(
+    "statistics-momentum-swapped", "The statistic is updated with 1 - momentum in place of momentum."
+)
 STATISTICS_FROM_RANK = Kind(
     "statistics-continue-from-rank", "The statistic continues from rank {rank}'s, not from its own.", rank=int
 )

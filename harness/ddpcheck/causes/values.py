@@ -45,7 +45,7 @@ WRONG_DIVISOR = Kind(
 )
 LOSS_SCALE_KEPT = Kind(
     "loss-scale-kept",
-    "A loss scale is not taken off again, or is taken off once too often.",
+    "A loss scale is not removed, or is removed once too often.",
     because="Every element is {factor:.6g} x its expected value: a power of two.",
     factor=float,
 )
@@ -66,7 +66,7 @@ NOT_REDUCED = Kind(
     "not-reduced",
     "The value is this rank's own: it is not reduced.",
     because="All elements equal this rank's local value exactly.",
-    look="whether the collective is called for it at all, and waited for",
+    look="whether the collective is called for this value, and waited for",
 )
 PART_NOT_REDUCED = Kind(
     "part-not-reduced",
@@ -181,19 +181,19 @@ LAST_BITS_WRONG = Kind(
 LOW_RANK = Kind(
     "low-rank",
     "The matrix is a low-rank approximation, as PowerSGD compression makes it.",
-    because="It has rank {rank}, where the expected one has rank {expected_rank}.",
+    because="The matrix rank is {rank}; the expected matrix has rank {expected_rank}.",
     rank=int,
     expected_rank=int,
 )
 
 PERMUTED = Kind(
     "permuted",
-    "All values are there, in other places.",
+    "All values are present, but in other places.",
     because="A layout is transposed or permuted, or blocks are in a wrong order.",
 )
 SHIFTED = Kind(
     "shifted",
-    "Elements of {part} lie {distance} places from where they belong.",
+    "Elements of {part} are {distance} places away from their right places.",
     because="A buffer is filled again before it is sent, blocks are in a wrong order, or ranks cut them differently.",
     part=str,
     distance=int,
@@ -223,7 +223,7 @@ TAIL_WRONG = Kind(
 SCALED_UPDATE = Kind(
     "scaled-update",
     "The update has the wrong size: another learning rate, or clipping by another norm.",
-    because="It went {share:.4g} x its expected way.",
+    because="The update is {share:.4g} x as long as expected.",
     share=float,
 )
 TINY_UPDATE = Kind(

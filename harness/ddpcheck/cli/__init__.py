@@ -17,24 +17,25 @@ from .exit_status import ExitStatus, run
 COMMANDS = {
     "tour": "Check and train the reference implementations that are installed here: see what ddpcheck shows.",
     "check": "Check implementations against every law that they promise to keep.",
-    "init": "Write an adapter to begin with, for a torch wrapper, a NumPy communicator or a trainer.",
-    "audit": "Audit a training script: is its run on several ranks the run of one process?",
+    "init": "Write a starter adapter for a torch wrapper, a NumPy communicator or a trainer.",
+    "audit": "Audit a training script: does its run on several ranks equal the run of one process?",
     "list": "List adapters, causes, checks, capabilities, launchers or profiles, with a sentence each.",
-    "grade": "Check a folder of submissions through one template: a table of points by family.",
-    "faults": "Check adapters that are wrong on purpose: which check catches each, how soon, and what it says.",
-    "replay": "Run a failing Job again, and show what every rank saw.",
-    "doctor": "Look at this machine: what is ready, what is missing, and how to get it.",
-    "suggest": "Try the promises that an adapter does not make: which does it seem to keep?",
-    "train": "Train a model with an implementation, on as many ranks as you like.",
+    "grade": "Check a folder of submissions through one template, and write a table of points by family.",
+    "faults": "Check deliberately wrong adapters, and show which check catches each, how soon, and with which cause.",
+    "replay": "Run a failing Job again, and show the results of every rank.",
+    "doctor": "Show which launchers, packages and adapters are ready here, and how to install the missing ones.",
+    "suggest": "Try promises that an adapter does not make, and list those that it seems to keep.",
+    "train": "Train a model with an implementation, on any number of ranks.",
     "bench": "Measure collectives and training steps of implementations side by side.",
+    "compare": "Compare implementations in turns in one run: all-reduce, training steps, or the cost over MPI.",
     "gate": "Compare two revisions of an implementation: is the new one slower, or does it send more?",
     "project": "Project measured times to more ranks and other links, with the model's errors beside every number.",
-    "report": "Make a page with figures of what bench measured, or an HTML page of what check or audit found.",
-    "launch": "Start any program on several ranks, or print the lines that start it on several hosts.",
+    "report": "Make a page with figures of bench results, or an HTML page of check or audit results.",
+    "launch": "Start a program on several ranks, or print the commands that start it on several hosts.",
 }
 
 # found by the entry points of ddpcheck.commands: the harness imports neither benchmarks nor reports
-_ELSEWHERE = frozenset({"bench", "gate", "project", "report"})
+_ELSEWHERE = frozenset({"bench", "compare", "gate", "project", "report"})
 # a submodule `list` would hide the builtin in this package
 _MODULES = {"list": "listing"}
 

@@ -10,9 +10,9 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
-from ..audit.conducting import conduct
 from ..audit.engines import engine_of
 from ..audit.evidence import SCHEMA, Evidence
+from ..audit.evidence_collection import conduct
 from ..audit.page import page, write_markdown
 from ..audit.script_runs import Request
 from ..audit.verdicts import answer, verdicts_of
@@ -126,7 +126,7 @@ def command(
 
 
 def _words(script: str | None, arguments: tuple[str, ...], *, module: bool) -> tuple[str, ...]:
-    """What comes after `python`. ValueError if there is no such script."""
+    """The arguments of `python`. ValueError if there is no such script."""
     if script is None:
         raise ValueError("name the script to audit: ddpcheck audit train.py ARGUMENTS")
     if not module and not Path(script).is_file():

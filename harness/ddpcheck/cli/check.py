@@ -21,7 +21,7 @@ from ..running.expected_failures import Expectations
 from ..running.failure_files import FailureFiles
 from ..running.failure_groups import alike
 from ..running.launcher_lookup import installed_launchers, launcher_named
-from ..running.planning import Item, installed_checks, plan
+from ..running.plan import Item, installed_checks, plan
 from ..running.profiles import PROFILES, profile_named
 from ..running.verdict_cache import VerdictCache
 from ..storage.badge import save_badge
@@ -77,7 +77,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     default=str(Level.STANDARD),
     show_default=True,
     type=click.Choice(list(LEVELS)),
-    help="How much is judged: plain models and the commonest laws only, all, or all with no Job saved.",
+    help="basic: plain models and the most common laws. standard: all checks. full: all checks with all their Jobs.",
 )
 @click.option("--seed", type=SEED, help="Draw other Jobs. Default: every run draws the same Jobs.")
 @click.option("-x", "--exitfirst", is_flag=True, help="Stop at the first failure.")
@@ -98,7 +98,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--sessions",
     type=COUNT,
-    help="World sizes that run at once, if the adapter promises shares_host. Default: CPU count + 1; 1 with -x.",
+    help="Number of world sizes that run at once, if the adapter promises shares_host. Default: CPU count + 1; 1 with -x.",
 )
 @click.option(
     "-q", "--quiet", is_flag=True, help="Show the first failure of each cause and a summary; no progress, no table."
@@ -106,7 +106,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--json", "json_file", type=_FILE, help="Write verdicts and environment as JSON.")
 @click.option("--junit", "junit_file", type=_FILE, help="Write JUnit XML.")
 @click.option("--markdown", "markdown_file", type=_FILE, help="Write a conformance report.")
-@click.option("--badge", "badge_file", type=_FILE, help="Write JSON for a badge, as endpoints of shields.io give it.")
+@click.option("--badge", "badge_file", type=_FILE, help="Write JSON for a shields.io endpoint badge.")
 @click.option(
     "--failures",
     default="ddpcheck-failures",
@@ -265,7 +265,7 @@ def run_shown(
 
 @contextmanager
 def _in_order(verdicts: list[Verdict], items: Sequence[Item]) -> Iterator[None]:
-    """In the end the verdicts stand as the items do, whichever came first."""
+    """Sort the verdicts into the order of the items."""
     places = {(item.adapter.name, item.world_size, item.check.name): place for place, item in enumerate(items)}
     try:
         yield
@@ -274,7 +274,7 @@ def _in_order(verdicts: list[Verdict], items: Sequence[Item]) -> Iterator[None]:
 
 
 def show_all(out: Console, verdicts: list[Verdict], seconds: float, failures: Path, *, quiet: bool = False) -> None:
-    """The most important comes last, at the terminal's prompt. quiet: only failures and the summary."""
+    """Show table, skips and causes; the most important part comes last. quiet: only failures and the summary."""
     if not quiet:
         out.print()
         show_table(out, verdicts)
@@ -307,7 +307,7 @@ def _keep(cache: VerdictCache, items: Iterable[Item], verdicts: Iterable[Verdict
 
 
 def exit_code(out: Console, verdicts: list[Verdict]) -> int:
-    """0, 1 on any failure, 2 if an adapter was not checked at all: what ran nothing is not right."""
+    """The exit status: 0; 1 on any failure; 2 if no check ran on some adapter."""
     if any(not verdict.ok for verdict in verdicts):
         return 1
     ran = {verdict.adapter for verdict in verdicts if verdict.jobs}
@@ -336,7 +336,7 @@ def _planned(
 
 
 def _told_apart(items: list[Item], adapters: int) -> None:
-    """Verdicts, tables and files name adapters: no two may have one name."""
+    """Refuse two adapters of one name: verdicts, tables and files identify adapters by name."""
     names = dict.fromkeys(item.adapter.name for item in items)
     if len(names) < adapters:
         raise ValueError(
@@ -345,7 +345,7 @@ def _told_apart(items: list[Item], adapters: int) -> None:
 
 
 def _promise_something(items: Sequence[Item]) -> None:
-    """Who has no facet would pass: that its ranks start is all that could be said of it."""
+    """Refuse an adapter without facets: only check_ranks_start would run, and it would pass."""
     for name in dict.fromkeys(item.adapter.name for item in items if not item.adapter.capabilities.facets):
         raise ValueError(
             f"{name} promises no facet, and there is nothing to check: hand out what it has in connect(), and promise it in "

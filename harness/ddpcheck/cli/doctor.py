@@ -17,7 +17,7 @@ from ..launchers.mpi import find_mpi
 from ..launchers.ports import reserve_port
 from ..running.adapter_lookup import UnusableAdapter, known_adapters, missing_modules
 from ..running.launcher_lookup import installed_launchers, launcher_named
-from ..running.planning import RANKS_START, installed_checks, plan
+from ..running.plan import RANKS_START, installed_checks, plan
 from ..storage.results import Environment, installed_packages
 from .options import console, usage_errors
 from .verdict_output import symbol
@@ -57,7 +57,7 @@ def _machine(out: Console) -> list[str]:
     _line(out, "platform", f"{here.platform}, {here.processor}")
     _line(out, "cores", f"{here.cores} visible to this process, {os.cpu_count()} in the machine")
     if here.cores < max(_SIZES):
-        _line(out, "", f"more than {here.cores} ranks share cores: verdicts hold, seconds say nothing of speed")
+        _line(out, "", f"more than {here.cores} ranks share cores: verdicts are valid, times do not show speed")
     shm = Path("/dev/shm")
     if shm.is_dir():
         free = shutil.disk_usage(shm).free
@@ -109,12 +109,12 @@ def _launchers(out: Console) -> list[str]:
             )
         beside = Path(sysconfig.get_path("scripts")) / "mpiexec"
         if Path(mpi.path) != beside and importlib.util.find_spec("mpi4py") is not None:
-            advice.append(f"mpiexec is {mpi.path}, outside of this environment: mpi4py must be built for that very MPI")
+            advice.append(f"mpiexec is {mpi.path}, outside this environment: mpi4py must be built for the same MPI")
     return advice
 
 
 def _adapters(out: Console, names: tuple[str, ...]) -> tuple[list[str], dict[str, list[str]], list[str]]:
-    """Those that can run, the checks that will be skipped by reason, and advice."""
+    """Show which adapters can run, which checks will be skipped and why, and advice."""
     _title(out, "adapters")
     ready, advice = [], []
     reasons: dict[str, list[str]] = {}

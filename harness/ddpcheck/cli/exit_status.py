@@ -1,4 +1,4 @@
-"""How a command ends. Each status has a name here, and no other way to end looks like a verdict."""
+"""Exit statuses of commands, by name. No other end of a process looks like a verdict."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import io
 import os
 import signal
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
-from types import FrameType
 
 import click
 
@@ -20,9 +18,10 @@ from ..printable import cut, printable
 from ..refused_resources import refused
 from ..storage.files import UnreadableFile, UnwritableFile
 from .output import in_any_encoding, is_pipe, reader_is_gone, reader_watched
+from .signals import EndedBySignal, signals_end_it
 
 _LONGEST_ERROR = 20_000
-"""Characters of an error of usage, in which an adapter's own error may be quoted."""
+"""The longest usage error in characters; it may quote an adapter's error."""
 
 
 class ExitStatus(IntEnum):
@@ -41,29 +40,24 @@ class ExitStatus(IntEnum):
     INTERRUPTED = 130
     """Ctrl-C (SIGINT) ended it."""
     PIPE_CLOSED = 141
-    """Nobody reads the output any more (SIGPIPE)."""
+    """The reader of the output has closed it (SIGPIPE)."""
     TERMINATED = 143
     """SIGTERM ended it."""
 
 
-class Ended(KeyboardInterrupt):
-    """A signal asks the command to end. Handlers of Ctrl-C treat all signals alike."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.status = ExitStatus(128 + number)
-
-
 def status_of(interrupt: BaseException) -> ExitStatus:
-    """The exit status after what ended a command."""
-    return interrupt.status if isinstance(interrupt, Ended) else ExitStatus.INTERRUPTED
+    """The exit status for the exception that ended a command; marks a signal as handled."""
+    if not isinstance(interrupt, EndedBySignal):
+        return ExitStatus.INTERRUPTED
+    interrupt.heeded = True
+    return ExitStatus(128 + interrupt.number)
 
 
 def run(command: Callable[[], object]) -> int:
     """Run a command and return its exit status. Errors of usage are one sentence, all others a traceback and CRASHED."""
     try:
         in_any_encoding()
-        with _signals_end_it() as end, reader_watched(lambda: end(signal.SIGPIPE)), _own_exit_only():
+        with signals_end_it() as end, reader_watched(lambda: end(signal.SIGPIPE)), _own_exit_only():
             result = command()
             sys.stdout.flush()
         return result if isinstance(result, int) else ExitStatus.WELL
@@ -103,7 +97,7 @@ def _crashed(error: Exception) -> ExitStatus:
         )
         return ExitStatus.UNUSABLE
     traceback.print_exc()
-    _say("ddpcheck itself failed, which says nothing of the adapter; please report the traceback above")
+    _say("ddpcheck itself failed, not the adapter; please report the traceback above")
     return ExitStatus.CRASHED
 
 
@@ -131,46 +125,8 @@ def _say(text: str) -> None:
 
 
 @contextmanager
-def _signals_end_it() -> Iterator[Callable[[int], None]]:
-    """SIGINT, SIGTERM and SIGHUP raise Ended once, so that nothing interrupts the cleaning up.
-
-    Yields a function for other threads: it does the same by a signal that the process did not get.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda number: None
-        return
-    process, main = os.getpid(), threading.main_thread().ident
-    reason: list[int] = []
-    ended = False
-
-    def end(number: int, frame: FrameType | None) -> None:
-        nonlocal ended
-        if os.getpid() != process:  # a child that was forked ends as any process does
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
-        elif not ended:
-            ended = True
-            raise Ended(*reason or [number])
-
-    def from_thread(number: int) -> None:
-        reason.append(number)
-        if main is not None:
-            signal.pthread_kill(main, signal.SIGTERM)
-
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it
-        numbers.append(signal.SIGHUP)
-    before = {number: signal.signal(number, end) for number in numbers}
-    try:
-        yield from_thread
-    finally:
-        for number, handler in before.items() if not ended else ():  # after one signal no other counts any more
-            signal.signal(number, handler)
-
-
-@contextmanager
 def _own_exit_only() -> Iterator[None]:
-    """os._exit() in this process, of an adapter's module say, would end the command with a status that looks like a verdict."""
+    """os._exit() in this process, for example in an adapter's module, would end the command with a status like a verdict's."""
     process, leave = os.getpid(), os._exit
 
     def seen(status: int) -> None:

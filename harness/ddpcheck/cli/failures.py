@@ -15,13 +15,13 @@ from ..verdict import Verdict
 from .verdict_output import show_briefly, show_failure
 
 _IN_FULL = 8
-"""Causes of one adapter that are shown at length; later ones get a line each: nobody reads on."""
+"""Causes of one adapter that are shown in full. Later causes get one line each."""
 _SAME = 5
-"""Checks that fail of a cause, each with a line of its own."""
+"""Checks with the same cause that get one line each."""
 
 
 class Failures:
-    """Told of each failure, with the files that were written for it. quiet: each cause is shown once."""
+    """Receives each failure with the files written for it. quiet: each cause is shown once."""
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self._console, self._quiet = console, quiet
@@ -35,11 +35,11 @@ class Failures:
         if before > (0 if self._quiet else _SAME):
             return
         if before == _SAME:
-            show_briefly(self._console, verdict, "the same cause, as more checks may be: the table has them all")
+            show_briefly(self._console, verdict, "same cause as above; the table shows all checks")
         elif before:
             show_briefly(self._console, verdict, "the same cause")
         elif cause_of_it := next((each for each in self._in_full if implies(each, verdict)), None):
-            show_briefly(self._console, verdict, f"it follows from what was told: {said(cause_of_it)}")
+            show_briefly(self._console, verdict, f"follows from a cause shown above: {said(cause_of_it)}")
         elif sum(each.adapter == verdict.adapter for each in self._in_full) < _IN_FULL:
             self._in_full.append(verdict)
             show_failure(self._console, verdict, file, script)

@@ -62,7 +62,7 @@ def command(
     json_file: Path | None,
     markdown_file: Path | None,
 ) -> None:
-    """Check adapters that are wrong on purpose, and show which check catches each, how soon, and what it says.
+    """Check deliberately wrong adapters, and show which check catches each, how soon, and with which cause.
 
     PATTERNS choose faults by family or by part of a name. Default: all. After Ctrl-C the results so far are written.
     """
@@ -110,7 +110,7 @@ def _show(out: Console, kill: FaultOutcome, well: bool, *, unusual: bool) -> Non
     about = f"{kill.family}, {ranks(kill.world_size)}" + ("" if unusual else _origin(kill))
     title = f"{symbol('passed' if well else 'failed')} [bold]{escape(kill.name)}[/] ({about})"
     if kill.first is None:
-        out.print(f"{title}: {'no check minds it' if unusual else 'SURVIVES: no check fails'}", soft_wrap=True)
+        out.print(f"{title}: {'no check fails' if unusual else 'SURVIVES: no check fails'}", soft_wrap=True)
         return
     out.print(f"{title}: {kill.first.check} after {kill.seconds:.1f} s", soft_wrap=True)
     if kill.first.diagnosis is not None:

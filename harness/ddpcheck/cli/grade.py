@@ -12,9 +12,9 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from ..grading.checking import check_submission
-from ..grading.isolated import Limits
+from ..grading.limited_command import Limits
 from ..grading.points import Grade, Hints, Submission, grades, read_weights
+from ..grading.submission_check import check_submission
 from ..running.profiles import PROFILES
 from ..storage.files import write_whole
 from .exit_status import ExitStatus
@@ -43,11 +43,13 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     default="family",
     show_default=True,
     type=click.Choice(["none", "family", "cause"]),
-    help="What the table tells of the first failure.",
+    help="How much the table says about the first failure.",
 )
-@click.option("--seconds", type=SECONDS, default=300.0, show_default=True, help="Seconds of each submission, at most.")
-@click.option("--memory", type=COUNT, default=16_384, show_default=True, help="MiB of address space of each process.")
-@click.option("--output", type=COUNT, default=64, show_default=True, help="MiB of each file that is written.")
+@click.option("--seconds", type=SECONDS, default=300.0, show_default=True, help="Most seconds for each submission.")
+@click.option(
+    "--memory", type=COUNT, default=16_384, show_default=True, help="Most MiB of address space for each process."
+)
+@click.option("--output", type=COUNT, default=64, show_default=True, help="Most MiB for each file that is written.")
 @click.option("--csv", "csv_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the table as CSV.")
 def command(
     folder: Path,
@@ -114,7 +116,7 @@ def _table(found: Sequence[Grade]) -> Table:
 
 
 def as_csv(found: Sequence[Grade]) -> str:
-    """The table as CSV. A cell that a spreadsheet would take for a formula begins with an apostrophe."""
+    """The table as CSV. A cell that a spreadsheet would read as a formula begins with an apostrophe."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["submission", "points", *found[0].points, "seconds", "note", "hint"])

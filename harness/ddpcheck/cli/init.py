@@ -22,7 +22,7 @@ from .options import console, usage_errors
     show_default=True,
     help="A torch wrapper, a NumPy communicator, or a loop that owns the whole training run.",
 )
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def command(file: Path, kind: str, force: bool) -> None:
     """Write an adapter to FILE, with a comment at each place to fill in.
 
@@ -32,13 +32,13 @@ def command(file: Path, kind: str, force: bool) -> None:
         if file.suffix != ".py":
             raise ValueError(f"{file} should end in .py: an adapter is a module of Python")
         if file.exists() and not force:
-            raise ValueError(f"{file} is there already; --force writes over it")
+            raise ValueError(f"{file} exists; --force overwrites it")
         write_whole(file, KINDS[kind](file.stem))
     out = console()
     named = shlex.quote(f"{file}:adapter")
     out.print(f"wrote {file}: {KINDS[kind].__doc__}", markup=False, soft_wrap=True)
-    out.print("\nreplace what its comments name, then:", markup=False)
+    out.print("\nreplace the parts marked FILL IN, then:", markup=False)
     out.print(f"  ddpcheck check {named} --level basic   # plain models, a first verdict within seconds", markup=False)
-    out.print(f"  ddpcheck suggest {named}               # which promises it seems to keep beside", markup=False)
+    out.print(f"  ddpcheck suggest {named}               # further promises that it seems to keep", markup=False)
     out.print(f"  ddpcheck check {named}                 # everything that it promises", markup=False)
     sys.exit(0)

@@ -96,7 +96,7 @@ def _adapter(program: str) -> Adapter:
 
 
 def _complete(adapter: Adapter | None) -> None:
-    """What runs here has to be installed here; lines for other hosts can be printed on any."""
+    """Refuse to run an adapter whose requirements are missing here; lines for other hosts need nothing."""
     missing = missing_modules(adapter) if adapter is not None else []
     if adapter is not None and missing:
         raise click.UsageError(f"{adapter.name} needs {', '.join(missing)}; pip install {' '.join(missing)}")
@@ -119,12 +119,12 @@ def _hosts(nnodes: int | None, hosts: str | None, master_addr: str | None) -> tu
 
 
 def _program(program: str, adapter: Adapter | None) -> list[str]:
-    """What comes after `python`."""
+    """The arguments of `python`."""
     return [program] if adapter is None else ["-m", "ddpcheck.training", program]
 
 
 def _reads_master(adapter: Adapter | None) -> bool:
-    """MPI has a rendezvous of its own."""
+    """The lines for an MPI program: MPI has its own rendezvous."""
     return adapter is None or adapter.launcher.name != "mpiexec"
 
 

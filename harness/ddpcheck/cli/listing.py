@@ -1,4 +1,4 @@
-"""`ddpcheck list`: what there is, with a sentence each."""
+"""`ddpcheck list`: adapters, causes, checks, capabilities, launchers and profiles, with a sentence each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..docstrings import docstring
 from ..levels import LEVELS, Level
 from ..running.adapter_lookup import UnusableAdapter, known_adapters, missing_modules, resolve
 from ..running.launcher_lookup import description, installed_launchers, launcher_named
-from ..running.planning import installed_checks
+from ..running.plan import installed_checks
 from ..running.profiles import PROFILES
 from .options import ATTACHED, console, usage_errors
 
@@ -75,7 +75,7 @@ def _show_check(out: Console, check: Check) -> None:
 @command.command()
 @click.argument("ids", nargs=-1)
 def causes(ids: tuple[str, ...]) -> None:
-    """The causes that a failure can name, by id: what each means, what supports it, and what to look at next.
+    """The causes that a failure can name, by id: meaning, evidence, and what to look at next.
 
     IDS choose by part of an id; all without.
     """
@@ -156,13 +156,13 @@ def launchers() -> None:
 
 @command.command()
 def profiles() -> None:
-    """How hard to look (--profile), and how much is judged (--level)."""
+    """How many Jobs each check draws (--profile), and which checks run (--level)."""
     table = _table("profile", "Jobs per check", "world sizes", "use")
     for profile in PROFILES.values():
         table.add_row(profile.name, str(profile.effort), ", ".join(map(str, profile.world_sizes)), profile.sentence)
     out = console()
     out.print(table)
-    levels = _table("level", "what is judged")
+    levels = _table("level", "checks that run")
     for name, level in LEVELS.items():
         levels.add_row(name, level.sentence)
     out.print()

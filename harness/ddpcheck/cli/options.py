@@ -1,4 +1,4 @@
-"""What several commands share: parsing of options, usage errors, the console."""
+"""Helpers of several commands: parsing of options, usage errors, the console."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..storage.results import visible_cores
 ATTACHED = ("attached", "Ranks that you start yourself, on any hosts: ddpcheck check ADAPTER --attach HOST:PORT")
 _WIDTH_OF_LOGS = 140
 _LONGEST_LINE = 4000
-"""Characters of one line that are shown; files keep them all."""
+"""The longest line that is shown, in characters; files keep all."""
 
 
 def usual_sessions() -> int:
@@ -28,7 +28,7 @@ def usual_sessions() -> int:
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """What the user named wrongly is a usage error, without a traceback."""
+    """Turn a wrong name into a usage error without a traceback."""
     try:
         yield
     except (UnusableAdapter, UnreadableFile, UnwritableFile, ValueError) as error:
@@ -36,7 +36,7 @@ def usage_errors() -> Iterator[None]:
 
 
 class ShownConsole(Console):
-    """A console whose reader may go, which is a BrokenPipeError, and which shows texts that are not ours."""
+    """A console that raises BrokenPipeError when its reader closes, and escapes foreign texts."""
 
     def on_broken_pipe(self) -> NoReturn:
         raise BrokenPipeError
@@ -56,7 +56,7 @@ def console() -> Console:
 
 
 def at_terminal(console: Console) -> bool:
-    """Whether somebody looks on. A CI's log may have colours, by FORCE_COLOR, but no bars that move."""
+    """Whether the output is an interactive terminal. A CI log may have colours (FORCE_COLOR), but no progress bars."""
     return console.is_terminal and console.file.isatty()
 
 

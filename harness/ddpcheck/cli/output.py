@@ -1,4 +1,4 @@
-"""Standard output: characters that its encoding lacks, and the moment at which nobody reads it any more."""
+"""Standard output: characters that its encoding lacks, and the moment when its reader closes it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _in_ascii(error: UnicodeError) -> tuple[str, int]:
 
 
 def reader_is_gone(wait_ms: int = 0) -> bool:
-    """Whether nobody reads standard output any more; wait so long for that."""
+    """Whether the reader of standard output has closed it; wait at most this long."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)  # POLLERR needs no asking
     return bool(poll.poll(wait_ms))

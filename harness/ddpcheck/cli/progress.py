@@ -1,4 +1,4 @@
-"""How far a run is: a bar with the current check on a terminal, one line for each world size in a log."""
+"""Progress of a run: a bar with the current check on a terminal, one line per world size in a log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ..running.planning import Item
+from ..running.plan import Item
 from ..verdict import Verdict
 from .options import at_terminal
 from .verdict_output import ranks, summary
@@ -22,7 +22,7 @@ _Place = tuple[str, int]  # an adapter's name and a world size
 
 
 class Display(AbstractContextManager["Display"]):
-    """Told of each item as it begins, by whichever thread runs it, and of each verdict as it comes. quiet: shows nothing."""
+    """Receives each item when it starts, from any thread, and each verdict. quiet: shows nothing."""
 
     def __init__(self, console: Console, items: Sequence[Item], *, quiet: bool = False) -> None:
         self.console, self._quiet = console, quiet

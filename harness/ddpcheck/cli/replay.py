@@ -1,4 +1,4 @@
-"""`ddpcheck replay`: one failing Job, looked at closely."""
+"""`ddpcheck replay`: run one failing Job again, and show what every rank saw."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..running.adapter_lookup import names_file, resolve
 from ..running.check_runner import run_check
 from ..running.failure_files import replay_command
 from ..running.launcher_lookup import installed_launchers, launcher_named
-from ..running.planning import installed_checks
+from ..running.plan import installed_checks
 from ..running.suggestions import one_of
 from ..standalone import FailedCheck, NoScript, write_script
 from ..storage.replay import ReplaySession, described
@@ -45,7 +45,7 @@ from .verdict_output import ranks, show_failure, symbol
 def command(
     file: Path, adapter: str | None, launcher_name: str | None, deadline: float, script_file: Path | None
 ) -> None:
-    """Run the Job in FILE again; show what every rank saw, and what the check says of it.
+    """Run the Job in FILE again; show the results of every rank, and the verdict of the check.
 
     `ddpcheck check` writes a FILE for each failing Job. An adapter at a path is run only if --adapter names it, or after a
     question. Exit status 1 if the check fails again.

@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from ..launchers.fork_servers import Templates
 from ..ranks.attaching import StartFailed
-from ..running.planning import RANKS_START, installed_checks
+from ..running.plan import RANKS_START, installed_checks
 from ..running.suggested_promises import Suggesting, Suggestion, as_source
 from .number_options import SECONDS
 from .number_options import world_sizes as sizes_option
@@ -50,7 +50,7 @@ def command(adapter: str, world_sizes: tuple[int, ...] | None, deadline: float) 
         found: list[Suggestion] = []
         try:
             _baseline(out, suggesting)
-            out.print("\n[bold]promises that it does not make[/]")
+            out.print("\n[bold]promises tried[/]")
             for suggestion in chain(suggesting.mending(), suggesting.suggestions()):
                 _show(out, suggestion, again=any(suggestion.sentence == each.sentence for each in found))
                 found.append(suggestion)
@@ -67,11 +67,11 @@ def command(adapter: str, world_sizes: tuple[int, ...] | None, deadline: float) 
 def _baseline(out: Console, suggesting: Suggesting) -> None:
     counted = Counter(verdict.status for verdict in suggesting.baseline())
     failed = f"; {len(suggesting.broken)} failed" if suggesting.broken else ""
-    out.print(f"with the promises that it makes: {counted['passed']} passed{failed}", markup=False)
+    out.print(f"with its present promises: {counted['passed']} passed{failed}", markup=False)
 
 
 def _show(out: Console, suggestion: Suggestion, *, again: bool) -> None:
-    """again: its sentence has been shown."""
+    """Show one promise. again: its sentence was already shown."""
     name = escape(suggestion.candidate.text)
     if suggestion.holds:
         sentence = "" if again else f": {escape(suggestion.sentence)}"
@@ -88,7 +88,9 @@ def _end(out: Console, found: list[Suggestion], source: str) -> None:
     held = sum(each.holds for each in found)
     unjudged = [each.candidate.text for each in found if not each.passed and not each.failed]
     if unjudged:
-        out.print(f"\nnot judged, for want of another promise: {', '.join(unjudged)}", markup=False, soft_wrap=True)
+        out.print(
+            f"\nnot judged, because they need another promise: {', '.join(unjudged)}", markup=False, soft_wrap=True
+        )
     if not held:
         out.print("\nIt seems to keep no further promise.")
         return

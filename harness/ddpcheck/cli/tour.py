@@ -15,7 +15,7 @@ from rich.console import Console
 from ..running.adapter_lookup import UnusableAdapter, known_adapters
 from ..running.check_runner import Settings
 from ..running.expected_failures import Expectations
-from ..running.planning import RANKS_START, installed_checks, plan
+from ..running.plan import RANKS_START, installed_checks, plan
 from ..running.profiles import profile_named
 from ..verdict import Verdict
 from .check import exit_code, run_shown, show_all

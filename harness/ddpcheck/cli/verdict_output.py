@@ -35,16 +35,16 @@ _STYLES: dict[str, str] = {
 }
 _DETAIL_LINES = 24
 _OUTER, _INNER = 2, 6
-"""Lines of a stack that are shown: where it begins, and where it stands."""
+"""Lines of a stack that are shown: the outermost and the innermost."""
 _FRAME = re.compile(r'\s*File "')
 _OF_A_LIBRARY = re.compile(r"[/\\](lib[/\\]python3|site-packages)")
 """In the path of a frame's file."""
 
 _NAMED = 4
 _SYMPTOMS = 3
-"""Of one cause so many are told."""
+"""Symptoms that are shown for one cause."""
 _CAUSES = 6
-"""So many are listed: who mends the first looks at the others afterwards."""
+"""Causes that are listed; later ones are only counted."""
 
 
 def symbol(status: str) -> str:
@@ -52,7 +52,7 @@ def symbol(status: str) -> str:
 
 
 def show_failure(console: Console, verdict: Verdict, file: Path | None, script: Path | None = None) -> None:
-    """What went wrong, short enough to be read in ten seconds, and how to see it again."""
+    """Show one failure, short enough to read in ten seconds, with the command that repeats it."""
     title = f"{verdict.adapter}, {ranks(verdict.world_size)}: {verdict.check} ({verdict.family})"
     console.print(f"{symbol(verdict.status)} [bold]{escape(title)}[/]", soft_wrap=True)
     text = _short(verdict.diagnosis).text() if verdict.diagnosis else f"the check itself crashed:\n{verdict.reason}"
@@ -60,7 +60,9 @@ def show_failure(console: Console, verdict: Verdict, file: Path | None, script: 
     for line in lines[:_DETAIL_LINES]:
         console.print(f"    {escape(line)}", soft_wrap=True)
     if len(lines) > _DETAIL_LINES:
-        console.print(f"    ... {len(lines) - _DETAIL_LINES} more lines; --json and --junit keep them all", style="dim")
+        console.print(
+            f"    ... {len(lines) - _DETAIL_LINES} more lines; --json and --junit have all of them", style="dim"
+        )
     if file is not None:
         console.print(f"    run again: {escape(replay_command(file))}", style="cyan", soft_wrap=True)
     if script is not None:
@@ -69,7 +71,7 @@ def show_failure(console: Console, verdict: Verdict, file: Path | None, script: 
 
 
 def _short(diagnosis: Diagnosis) -> Diagnosis:
-    """Without the middle of its stacks, which --json and --junit keep."""
+    """The diagnosis without the middle of its stacks; --json and --junit keep all."""
     return replace(diagnosis, details=tuple(map(_ends, diagnosis.details)))
 
 
@@ -92,7 +94,7 @@ def _gap(lines: Sequence[str]) -> Sequence[str]:
 
 
 def _last_own(lines: Sequence[str]) -> range:
-    """The lines of the innermost frames of a stack, two at most, that are no library's: who waits in one sees where from."""
+    """The lines of the innermost one or two frames outside libraries: they show which call waits."""
     begins = [place for place, line in enumerate(lines) if _FRAME.match(line)]
     own = [place for place in begins if not _OF_A_LIBRARY.search(lines[place])]
     if not own or own[-1] == begins[-1]:
@@ -160,7 +162,7 @@ def show_reasons(console: Console, verdicts: Iterable[Verdict]) -> None:
 
 
 def show_not_covered(console: Console, verdicts: Iterable[Verdict]) -> None:
-    """What checks that passed left out, since it is not promised, with the number of these checks."""
+    """Show the cases that passing checks left out for lack of a promise, with the number of these checks."""
     checks: dict[str, dict[str, None]] = {}
     for verdict in verdicts:
         for part in verdict.not_covered:
@@ -168,7 +170,9 @@ def show_not_covered(console: Console, verdicts: Iterable[Verdict]) -> None:
     if checks:
         parts = ", ".join(f"{part} ({len(names)})" for part, names in sorted(checks.items()))
         console.print(
-            f"\npassed, but not covered, since not promised (number of checks): {parts}", style="dim", soft_wrap=True
+            f"\nnot covered by checks that passed, because not promised (number of checks): {parts}",
+            style="dim",
+            soft_wrap=True,
         )
 
 
@@ -179,7 +183,7 @@ def show_observations(console: Console, verdicts: Iterable[Verdict]) -> None:
         if verdict.observation:
             found.setdefault(verdict.observation, {}).setdefault(verdict.adapter, []).append(verdict.world_size)
     if found:
-        console.print("\n[bold]observed, without a verdict[/]")
+        console.print("\n[bold]observations, without a verdict[/]")
     for text, where in found.items():
         names = "; ".join(
             f"{name}, {', '.join(map(str, [*sizes[:-1], ranks(sizes[-1])]))}" for name, sizes in where.items()
@@ -188,14 +192,14 @@ def show_observations(console: Console, verdicts: Iterable[Verdict]) -> None:
 
 
 def show_causes(console: Console, verdicts: Iterable[Verdict], failures: Path) -> None:
-    """What failed, cause by cause, the one on which others may rest in front, and how to see that one again."""
+    """Show failures grouped by cause, most fundamental first, and the command that repeats the first."""
     verdicts = list(verdicts)
     found = alike(verdicts)
     if not found:
         return
     several = len({verdict.adapter for verdict in verdicts}) > 1
-    in_front = ", the one to begin with in front" if len(found) > 1 else ""
-    console.print(f"\n[bold]what went wrong[/]{in_front}", soft_wrap=True)
+    in_front = ", most fundamental first" if len(found) > 1 else ""
+    console.print(f"\n[bold]failures by cause[/]{in_front}", soft_wrap=True)
     for group in found[:_CAUSES]:
         whose = f"{group.first.adapter}: " * several
         console.print(f"  {escape(whose + group.text)}", style=_STYLES["failed"], soft_wrap=True)
@@ -208,13 +212,13 @@ def show_causes(console: Console, verdicts: Iterable[Verdict], failures: Path) -
             told = "; ".join(dict.fromkeys(symptom.text for symptom in group.symptoms[:_SYMPTOMS]))
             more = len(group.explained) - len(group.checks)
             checks = "1 more check" if more == 1 else f"{more} more checks"
-            console.print(f"      from it follow {checks}: {escape(told)}", style="dim", soft_wrap=True)
+            console.print(f"      symptoms in {checks}: {escape(told)}", style="dim", soft_wrap=True)
     if left := found[_CAUSES:]:
         checks = _some(list(dict.fromkeys(name for group in left for name in group.checks)))
-        console.print(f"  and {len(left)} more, of which those in front may be the cause: {checks}", soft_wrap=True)
+        console.print(f"  and {len(left)} more causes, which may follow from those above: {checks}", soft_wrap=True)
     file = failure_file(failures, found[0].first)
     if file is not None and file.exists():
-        console.print(f"begin with: {escape(replay_command(file))}", style="cyan", soft_wrap=True)
+        console.print(f"start with: {escape(replay_command(file))}", style="cyan", soft_wrap=True)
 
 
 def _some(names: list[str], first: str = "") -> str:
@@ -240,7 +244,7 @@ def oversubscribed(sizes: Iterable[int]) -> str:
         return ""
     return (
         f"note: {cores} cores are visible here, fewer than the ranks at world size {', '.join(map(str, more))}: "
-        "verdicts hold, seconds say nothing of speed"
+        "verdicts are valid, times do not show speed"
     )
 
 

@@ -1,4 +1,4 @@
-"""Files that a command was asked to write: results are shown first, and a file that cannot be written is told at the end."""
+"""Output files of a command: results are shown first, then any file that could not be written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .exit_status import ExitStatus
 
 
 class AskedFiles:
-    """Writes files one by one; none keeps the others from being written."""
+    """Writes files one by one; a failure does not stop the others."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []

@@ -1,9 +1,9 @@
-"""The contract between ddpcheck and an implementation: all that a third party writes. Nobody subclasses anything.
+"""The contract between ddpcheck and an implementation: the interfaces that a third party implements. No subclassing is needed.
 
-An `Adapter` names an implementation, its promises (Capabilities) and the way its ranks start (a Launcher), and
-has `connect`: called once in every rank, it returns the `Facets` that the implementation offers there. A facet is any
-object with the methods of its Protocol below (trainer.py has the trainer's); leave out what there is not, and
-give no promises of its group in Capabilities.
+An `Adapter` has a name, promises (Capabilities), a Launcher that starts the ranks, and a function `connect`. Every rank calls
+`connect` once; it returns the `Facets` that the implementation offers on that rank. A facet is any object with the methods of
+its Protocol below (trainer.py has the trainer's). Leave out a facet that the implementation lacks, and its group of promises in
+Capabilities.
 
     def connect(context: RankContext) -> Facets:
         ring = MyRing(context.rank, context.world_size, context.master_addr, context.master_port)
@@ -11,11 +11,11 @@ give no promises of its group in Capabilities.
 
     adapter = Adapter("my_ring", connect, Capabilities(collectives=CollectivePromises(operations=frozenset({"all_reduce"}), ...)))
 
-Arrays are NumPy arrays in and out, 0-d ones or NumPy's scalars alike; a facet must not keep a reference to an argument, and
-must not change one unless its method says so. What connect() does to the process is its own affair; the calls after it change
-no setting, draw from none of the program's random numbers (random, numpy.random, torch's) and leave nothing behind; only
-make_replica may draw, as building a module does, and does not seed. Any exception that a facet raises is recorded with its
-rank, and is a failure unless a promise allows it.
+Arguments and results are NumPy arrays; a 0-d array may also be a NumPy scalar. A facet must not keep a reference to an
+argument, and must not change one unless its method says so. connect() may change the process as it likes. Later calls change no
+process setting, do not draw from the program's random generators (random, numpy.random, torch) and leave nothing behind. Only
+make_replica may draw, as building a module does, but must not seed. An exception that a facet raises is recorded with its rank,
+and is a failure unless a promise allows it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from . import Capabilities
 from .rank_context import RankContext
 from .trainer import Train
 
-if TYPE_CHECKING:  # for who adapts collectives alone, half of the time that the import takes
+if TYPE_CHECKING:  # an adapter of collectives alone imports in half the time
     from ..job import OptimizerSpec
     from ..models.spec import ModelSpec
 
@@ -42,36 +42,36 @@ Group = Sequence[int]
 
 @runtime_checkable
 class Handle(Protocol):
-    """An all_reduce under way."""
+    """A pending all_reduce."""
 
     def wait(self) -> Array:
-        """The result, once it is there."""
+        """Wait for the result, and return it."""
         ...
 
 
 @runtime_checkable
 class Collectives(Protocol):
-    """Communication between ranks; a method that CollectivePromises.operations does not name may be missing.
+    """Communication between ranks. Methods that CollectivePromises.operations does not name may be missing.
 
-    Arrays may have any shape (0-d and zero elements included) and any strides, and may be read-only, but for recv()'s.
-    `group=None` means all ranks. Results are new arrays of the argument's shape and dtype, unless said otherwise; arguments
-    stay as they were, so that several calls may be given one array, also at once. When a call returns, or wait() does, both are
-    the caller's to overwrite, a result if it is writable (CollectivePromises.writable_results). No mean of integers is asked
-    for.
+    Arrays may have any shape (0-d and zero elements included) and any strides, and may be read-only, except in recv().
+    `group=None` means all ranks. Results are new arrays of the argument's shape and dtype, unless stated otherwise. Calls do not
+    change their arguments, and one array may be passed to several calls, even pending ones. After a call, or wait(), has
+    returned, the caller may overwrite the argument, and the result if it is writable (CollectivePromises.writable_results).
+    Means of integers are not requested.
     """
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group | None = None) -> Array:
         """The element-wise reduction over the ranks: sum, mean, min, max (both propagate NaN) or prod. A mean is the sum divided
-        by the number of ranks, or the sum of quotients. Infinities add up as those of one process do.
+        by the number of ranks, or the sum of quotients. Infinities are summed as in one process.
         """
         ...
 
     def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group | None = None) -> Handle:
-        """As all_reduce, but returns at once. The array must stay untouched until wait(), which all ranks call in one order."""
+        """Like all_reduce, but returns at once. The array must not change before wait(), which all ranks call in one order."""
         ...
 
     def broadcast(self, array: Array, root: int = 0, *, group: Group | None = None) -> Array:
-        """The root's array. Other ranks give one of equal shape and dtype, whose values do not matter."""
+        """The root's array. Other ranks pass an array of equal shape and dtype; its values are ignored."""
         ...
 
     def all_gather(self, array: Array, *, group: Group | None = None) -> Array:
@@ -89,7 +89,7 @@ class Collectives(Protocol):
         ...
 
     def send(self, array: Array, dest: int) -> None:
-        """Send to one rank; may return before it was received."""
+        """Send to one rank; may return before the array is received."""
         ...
 
     def recv(self, array: Array, source: int) -> Array:
@@ -108,7 +108,7 @@ class Sampler(Protocol):
         ...
 
     def __len__(self) -> int:
-        """How many indices iteration gives."""
+        """The number of indices that iteration yields."""
         ...
 
 
@@ -118,13 +118,13 @@ class MakeSampler(Protocol):
 
 @runtime_checkable
 class Streams(Protocol):
-    """Random numbers for training: dropout masks and noise are a rank's own, which layers to drop is common to all.
+    """Random numbers for training: local ones, as for dropout masks and noise, and common ones, as for dropped layers.
 
-    Streams of different (seed, epoch, rank) are independent, and the common one is none of the ranks' own.
+    Streams of different (seed, epoch, rank) are independent of each other and of the common stream.
     """
 
     def set_epoch(self, epoch: int) -> None:
-        """Begin the epoch's streams; a new Streams is at the beginning of epoch 0."""
+        """Restart both streams for this epoch. A new Streams object starts in epoch 0."""
         ...
 
     def local(self, count: int) -> Array:
@@ -132,7 +132,7 @@ class Streams(Protocol):
         ...
 
     def common(self, count: int) -> Array:
-        """The next numbers of the stream that all ranks share, however many others a rank has drawn."""
+        """The next numbers of the common stream, equal on all ranks, independent of local draws."""
         ...
 
 
@@ -144,9 +144,9 @@ class MakeStreams(Protocol):
 class Batch:
     """A rank's shard of a batch: inputs (B, features) or ids (B,); targets (B, outputs) or labels (B,); B may be 0.
 
-    weights (ReplicaPromises.sample_weights): how much each sample counts in the loss, shape (B,), in the model's dtype, never
-    negative; those of a token mask are 0 and 1. The loss of the batch is then sum_i w_i l_i / sum_i w_i, times the model's
-    loss_scale, and 0 with zero gradients where the weights add up to 0. None: all count the same.
+    weights (ReplicaPromises.sample_weights): the weight of each sample in the loss, shape (B,), in the model's dtype, never
+    negative; a token mask has 0 and 1. The loss of the batch is then sum_i w_i l_i / sum_i w_i, times the model's loss_scale.
+    If the weights sum to 0, the loss and its gradients are 0. None: all samples weigh equally.
     """
 
     inputs: Array
@@ -159,40 +159,38 @@ class Batch:
 class Replica(Protocol):
     """This rank's copy of the model, wrapped for data-parallel training. Optional methods: ddpcheck.contract.extras.
 
-    Names and shapes are those of ModelSpec.tensors(). Results are read at once and may be views; a state() is kept,
-    and must be a copy. All ranks call the same methods in the same order, so that each may communicate, to gather what is
-    sharded, say; only predict() may be called by one rank alone.
+    Names and shapes are those of ModelSpec.tensors(). Results are read at once and may be views; a state() is kept, and must
+    be a copy. All ranks call the same methods in the same order, so every method may communicate, for example to gather shards;
+    only predict() may be called by one rank alone.
     """
 
     def backward(self, batch: Batch) -> float:
         """Forward and backward on the local batch; gradients accumulate. Returns the local mean loss (before
-        reduction), the model's auxiliary terms included; a batch of no samples has loss 0 and zero gradients.
+        reduction), including the model's auxiliary terms. A batch without samples has loss 0 and zero gradients.
 
-        On return gradients() are synchronised over ranks, those of earlier backwards in no_sync() included.
+        On return gradients() are synchronised over ranks, including those of earlier backwards in no_sync().
         """
         ...
 
     def no_sync(self) -> AbstractContextManager[Any]:
-        """Within it backward only accumulates local gradients, and sends nothing: who gathers sharded parameters for each
-        forward cannot promise it. It may be nested, and stay open while the replica predicts or saves: only leaving the
-        outermost ends it, which reduces nothing: the next backward does.
+        """In this context backward accumulates local gradients and sends nothing. An engine that gathers sharded parameters in
+        each forward cannot promise this. Contexts may be nested, and stay open while the replica predicts or saves. Leaving the
+        outermost one ends no_sync without a reduction; the next backward reduces.
         """
         ...
 
     def zero_grad(self) -> None: ...
 
     def clip(self, max_norm: float) -> float:
-        """Scale all gradients by min(1, max_norm / norm); returns the norm over all gradients before."""
+        """Scale all gradients by min(1, max_norm / norm); returns the norm over all gradients before scaling."""
         ...
 
     def step(self) -> None:
-        """One optimizer update. A parameter whose gradient is None stays as it is, weight decay and momentum
-        included.
-        """
+        """One optimizer update. Weight decay and momentum do not change a parameter whose gradient is None."""
         ...
 
     def gradients(self) -> Mapping[str, Array | None]:
-        """Every learned parameter's gradient; None where there is none since zero_grad."""
+        """The gradient of every learned parameter; None if it has none since zero_grad."""
         ...
 
     def parameters(self) -> Mapping[str, Array]:
@@ -206,11 +204,11 @@ class Replica(Protocol):
         ...
 
     def state(self) -> Mapping[str, Array]:
-        """All that a later run needs to go on: parameters and buffers by name, optimizer state under other names."""
+        """Everything needed to resume: parameters and buffers by name, optimizer state under other names."""
         ...
 
     def load_state(self, state: Mapping[str, Array]) -> None:
-        """On a new replica: load this same rank's state(), which may hold its shard only."""
+        """Load this rank's state() into a new replica. The state may contain only this rank's shard."""
         ...
 
 
@@ -220,8 +218,8 @@ class MakeReplica(Protocol):
     ) -> Replica:
         """Build the model from this rank's initial values and wrap it.
 
-        `model` is a name only if ReplicaPromises.named_models has it; `initial` is empty then. `options` are what a user
-        set on the command line for this implementation (bucket_cap_mb, say); an unknown one should be a ValueError
+        `model` is a name only if ReplicaPromises.named_models has it; `initial` is empty then. `options` are the user's
+        command-line settings for this implementation, such as bucket_cap_mb; an unknown option should be a ValueError
         (`refuses_options`).
         """
         ...
@@ -229,28 +227,28 @@ class MakeReplica(Protocol):
 
 class AggregateMetrics(Protocol):
     def __call__(self, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
-        """Global means of local means over `count` samples each (0: no part in it), at least as precise as float32; all ranks
-        get the same, in a mapping that no later call changes. Names are any text, the same on all ranks, and in the same
-        order unless MetricPromises.metrics_by_name is promised. Local means may be ints; the global one has its fraction all
-        the same. With no sample on any rank it is NaN, or the mapping is empty.
+        """The global means of local means over `count` samples each (a rank with count 0 is ignored), at least as precise as
+        float32. All ranks get equal results, in a mapping that no later call changes. Names are any text, the same on all
+        ranks, and in the same order unless MetricPromises.metrics_by_name is promised. Local means may be ints; the global mean
+        keeps its fraction. Without samples on any rank the mean is NaN, or the mapping is empty.
         """
         ...
 
 
 class ComputeScore(Protocol):
     def __call__(self, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-        """The score `name` (ScorePromises.score_names) over the samples of all ranks together, as one process computes it that
-        holds them all, from sums at least as precise as float32; all ranks get the same bits. No call minds those before.
+        """The score `name` (ScorePromises.score_names) over the samples of all ranks together, as in one process, from sums at
+        least as precise as float32. All ranks get the same bits. Calls are stateless.
 
-        This rank holds B samples, perhaps none: outputs (B, K) in float32, targets, and which samples of the data set they are,
-        indices (B,), int64. All ranks pass one name and one K. With no sample on any rank the score is NaN.
+        This rank holds B samples, B may be 0: outputs (B, K) in float32, targets, and the samples' indices in the data set (B,),
+        int64. All ranks pass the same name and K. Without samples on any rank the score is NaN.
 
         accuracy    the share of samples whose largest output is at the place of their label; targets are labels (B,), int64.
-        f1_macro    the mean of 2 TP / (2 TP + FP + FN) over the classes that are the label or the largest output of a sample of
-                    any rank; classes that are neither anywhere do not count.
+        f1_macro    the mean of 2 TP / (2 TP + FP + FN) over the classes that are the label or the largest output of a sample on
+                    any rank; other classes do not count.
         perplexity  exp of the mean cross entropy, -log softmax(outputs)[label], natural logarithms.
-        auc         of two classes: how often outputs[:, 1] - outputs[:, 0] is larger for a sample of class 1 than for one of
-                    class 0, over all pairs; equal ones count half. NaN if one class has no sample on any rank.
+        auc         for two classes: the share of pairs in which outputs[:, 1] - outputs[:, 0] is larger for the sample of class
+                    1 than for that of class 0; ties count half. NaN if one class has no sample on any rank.
         rmse        the root of the mean of (outputs - targets)^2 over all samples and outputs; targets (B, K), float32.
         """
         ...
@@ -258,12 +256,12 @@ class ComputeScore(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Facets:
-    """The facets of an implementation on one rank, and its own idea of rank and world size (the harness compares).
+    """The facets of an implementation on one rank, and the rank and world size that it reports (the harness compares them).
 
-    counts: "bytes" and "messages" sent to other ranks, and "collectives" begun, on this rank since connect(). Bytes that
-    another rank reads from shared memory are sent as well. close: called once, at the end, on every rank, on some sooner: what
-    was sent before still arrives; afterwards nothing may keep the process from ending. lacks: promises of Capabilities that turn
-    out not to be made here, by name, each with its reason, such as "MyDDP has no no_sync()": their checks are skipped.
+    counts: "bytes" and "messages" sent to other ranks, and "collectives" started, on this rank since connect(). Bytes that
+    another rank reads from shared memory count as sent. close: called once at the end on every rank, on some ranks earlier.
+    Messages sent before close() still arrive; after it nothing may keep the process alive. lacks: promises of Capabilities that
+    do not hold here, by name, each with its reason, such as "MyDDP has no no_sync()": their checks are skipped.
     """
 
     rank: int
@@ -284,9 +282,9 @@ class Facets:
 class Adapter:
     """One implementation under test.
 
-    requires: modules that must be importable for it to run. description: one line for listings. contract: the version of the
-    contract that it was written for (ddpcheck.contract.CONTRACT is the one that is known here). The object must be a module
-    attribute, so that ranks, which are other processes, can import it.
+    requires: modules that must be importable for it to run. description: one line for listings. contract: the contract version
+    for which it was written (ddpcheck.contract.CONTRACT is the present one). The object must be a module attribute, because
+    ranks are other processes and import it.
     """
 
     name: str

@@ -37,7 +37,7 @@ CONTRACT = 1
 
 
 def _absent(group: type[P]) -> P:
-    """A facet that is not handed out unless promises for it are given."""
+    """The default of a facet: not offered until its promises are given."""
     made: P = field(default_factory=lambda: group(offered=False))
     return made
 
@@ -83,7 +83,7 @@ class Capabilities:
         return replace(self, **made)
 
     def without(self, names: Iterable[str]) -> Capabilities:
-        """These capabilities with the promises of these names not made."""
+        """These capabilities without the promises of these names."""
         defaults = {each.name: each.default for group in GROUPS.values() for each in promises_of(group)}
         return self.but(**{name: defaults[name] for name in names})
 
@@ -93,7 +93,7 @@ class Capabilities:
         return replace(self, **chosen)
 
     def refuses(self, world_size: int) -> str | None:
-        """Why it cannot run at this world size, or None if it can."""
+        """The reason why the adapter cannot run at this world size; None if it can."""
         if self.world.world_sizes is None or world_size in self.world.world_sizes:
             return None
         return f"runs at world size {', '.join(map(str, sorted(self.world.world_sizes)))} only"
@@ -109,7 +109,7 @@ GROUPS: dict[str, type[Promises]] = {
     "trainer": TrainerPromises,
     "randomness": RandomnessPromises,
 }
-"""The groups of promises, by their field of Capabilities."""
+"""The class of each group of promises, by its field in Capabilities."""
 FACETS = tuple(name for name in GROUPS if name != "world")
 
 
@@ -119,7 +119,7 @@ def promises_of(group: type[Promises]) -> tuple[dataclasses.Field[Any], ...]:
 
 
 GROUP_OF = {each.name: name for name, group in GROUPS.items() for each in promises_of(group) if each.name not in GROUPS}
-"""The group that a promise stands in, by the promise's name: names are unique over all groups."""
+"""The group of each promise, by the promise's name; names are unique over all groups."""
 SENTENCES: dict[str, str] = {
     each.name: each.metadata["sentence"] for group in GROUPS.values() for each in promises_of(group)
 }
@@ -135,6 +135,6 @@ TYPICAL = Capabilities(
     TrainerPromises(),
     RandomnessPromises(),
 )
-"""Every facet with the promises that most implementations make: a base to begin from, as in
+"""Every facet with the promises that most implementations make: a base for adapters, as in
 `TYPICAL.of_facets("replica").but(clipping=True)`.
 """

@@ -1,4 +1,4 @@
-"""What facets may offer beside adapter's Protocols: each method belongs to a promise, and is called only if that is made."""
+"""Optional methods of facets, beside the Protocols in adapter.py. Each belongs to a promise, and is called only if promised."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class InPlace(Protocol):
     """CollectivePromises.in_place, of the collectives."""
 
     def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Group | None = None) -> None:
-        """As all_reduce, into the array itself, which is C-contiguous and writeable."""
+        """Like all_reduce, with the result in the array itself, which is C-contiguous and writeable."""
         ...
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
@@ -80,7 +80,7 @@ class Joining(Protocol):
     """ReplicaPromises.join."""
 
     def join(self) -> AbstractContextManager[Any]:
-        """Within it each rank trains on its own number of batches, one step each; leaving it waits for all ranks.
+        """In this context each rank trains on its own number of batches, one step each; leaving it waits for all ranks.
 
         Afterwards every rank holds the same parameters. The optimizer's state need not be equal.
         """
@@ -124,7 +124,7 @@ class TwoForwards(Protocol):
     """ReplicaPromises.two_forwards."""
 
     def backward_of_both(self, first: Batch, second: Batch) -> float:
-        """As backward(), for the sum of two batches' losses, after a forward pass of each."""
+        """Like backward(), for the sum of two batches' losses, after a forward pass on each."""
         ...
 
 
@@ -133,7 +133,7 @@ class ResumableSampler(Protocol):
     """SamplerPromises.sampler_state."""
 
     def state(self) -> Mapping[str, Any]:
-        """Where this rank is: epoch, and how many indices its last iteration gave. Numbers, strings and arrays; a copy."""
+        """A copy of this rank's position: epoch and number of indices given, as numbers, strings and arrays."""
         ...
 
     def load_state(self, state: Mapping[str, Any]) -> None:

@@ -28,7 +28,7 @@ nothing.
 
 
 def left_out(capabilities: Capabilities, asked: Collection[str]) -> tuple[str, ...]:
-    """The cases left out by a check that has asked for these promises: those that an offered facet does not make."""
+    """The cases that a check left out: it asked for these promises, and an offered facet does not make them."""
     absent = {name for name in OPTIONAL_CALLS if name in asked and _unpromised(capabilities, name)}
     return tuple(sorted(OPTIONAL_CALLS[name] for name in absent))
 
@@ -53,7 +53,7 @@ def withdrawn(needs: Iterable[Need], capabilities: Capabilities, lacks: Mapping[
 
 
 def watched(capabilities: Capabilities, note: Callable[[str], None]) -> Capabilities:
-    """Equal capabilities that call `note` with the name of each promise that somebody asks for."""
+    """Equal capabilities that call `note` with the name of each promise when a check reads it."""
     made = {}
     for name in GROUPS:
         own = getattr(capabilities, name)

@@ -91,7 +91,7 @@ class Facet(Need):
 
 
 def ranks(least: int = 1, most: int | None = None) -> Need:
-    """At least so many ranks, and at most so many, where more ranks show no more."""
+    """At least `least` ranks, and at most `most`, where more ranks show nothing new."""
 
     def lacking(capabilities: Capabilities, world_size: int) -> str | None:
         if world_size < least:
@@ -113,7 +113,7 @@ def any_float(capabilities: Capabilities, world_size: int) -> str | None:
 
 
 def _facet(group: str) -> str:
-    """The facet that a group of promises is about; those of the world are about all."""
+    """The facet of a group of promises; world promises concern all facets."""
     return group if group != "world" else ""
 
 
@@ -127,7 +127,7 @@ def _unpromised(capabilities: Capabilities, group: str) -> str | None:
 
 
 def _values(hint: Any) -> frozenset[Any]:
-    """The values that a promise of this type may have; empty if it may have any."""
+    """The values that a promise of this type can take; empty if any."""
     if get_origin(hint) is Literal:
         return frozenset(get_args(hint))
     if isinstance(hint, type) and issubclass(hint, IntEnum):

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Determinism(IntEnum):
-    """How far equal inputs give equal bits; each rung includes those before it."""
+    """Where equal inputs give equal bits; each level includes the levels before it."""
 
     NONE = 0
     BETWEEN_RANKS = 1
@@ -32,7 +32,7 @@ class Determinism(IntEnum):
 
 
 class Traffic(IntEnum):
-    """How much is sent at most; each rung includes those before it."""
+    """Limits on the bytes sent; each level includes the levels before it."""
 
     ANY = 0
     ONCE = 1
@@ -61,54 +61,54 @@ class Promises:
 class WorldPromises(Promises):
     """How the ranks of one adapter start, fail and end, and promises that concern every facet."""
 
-    world_sizes: frozenset[int] | None = promise(None, "The world sizes that it runs at; None means any.")
+    world_sizes: frozenset[int] | None = promise(None, "The world sizes that the adapter runs at; None means any.")
     determinism: Determinism = promise(
         Determinism.NONE,
-        "Equal inputs give equal bits: on all ranks of one all_reduce, from call to call, in another start of the ranks.",
+        "Equal inputs give equal bits: on all ranks of one all_reduce, in repeated calls, and after a restart of the ranks.",
     )
     traffic: Traffic = promise(
         Traffic.ANY,
-        "ONCE: of N bytes per rank a large "
-        "all_reduce of W ranks sends at most 2 (W - 1) N in all plus a quarter, reduce_scatter no more than that, all_gather "
-        "W (W - 1) N; from four ranks on no rank sends more than log2 W, rounded up, times N; a replica's backward sends as "
-        "much as an all_reduce of its gradients. LEAST: and no rank sends more than its share, 2 (W - 1) / W N.",
+        "ONCE limits large collectives of N bytes per rank on W ranks. All ranks together send at most 2 (W - 1) N plus a "
+        "quarter in all_reduce and reduce_scatter, and W (W - 1) N in all_gather. From four ranks on, each rank sends at most "
+        "log2 W, rounded up, times N. A replica's backward sends no more than an all_reduce of its gradients. LEAST: in "
+        "addition, each rank sends at most its share, 2 (W - 1) / W N.",
     )
-    counts_traffic: bool = promise(False, "counts() tells the bytes and messages sent, and the collectives begun.")
+    counts_traffic: bool = promise(False, "counts() reports the bytes and messages sent, and the collectives started.")
     detects_dead_peer: bool = promise(
         False,
-        "When a rank's process dies, every other rank raises an error and does not wait for ever, even if ranks that raised "
-        "first live on with their connections open.",
+        "When a rank's process dies, every other rank raises an error instead of waiting for ever. This holds even if ranks "
+        "that raised first stay alive with open connections.",
     )
     detects_failed_peer: bool = promise(
         False,
-        "When a rank's program ends by an exception, closed or not, its process ends and every other rank raises.",
+        "When a rank's program ends with an exception, closed or not, its process ends and every other rank raises.",
     )
     detects_mismatch: bool = promise(
         False,
-        "When ranks call different collectives, or one with different dtypes, sizes, reductions or roots, all of them "
-        "raise an error there or in the next calls, and one says what it called and what came.",
+        "When ranks call different collectives, or use different dtypes, sizes, reductions or roots, every rank raises an "
+        "error in this call or in one of the next. At least one error names the rank's own call and the call received.",
     )
     gives_back: bool = promise(
         False,
-        "After close() a process has no more sockets, pipes, threads and child processes than before connect(). Once all "
-        "ranks are closed, no temporary file and no name of shared memory is left.",
+        "After close() a process has no more sockets, pipes, threads and child processes than before connect(). After all "
+        "ranks have closed, no temporary file and no named shared memory remains.",
     )
     restarts_in_place: bool = promise(
         False,
-        "A new world can start at the MASTER_ADDR and MASTER_PORT of one that was killed, and sees nothing of it.",
+        "A new world can start at the MASTER_ADDR and MASTER_PORT of a killed one, and receives nothing from it.",
     )
     shares_host: bool = promise(
-        False, "Worlds of different MASTER_PORT can run on one host at once, and see nothing of each other."
+        False, "Worlds with different MASTER_PORT can run on one host at once, without affecting each other."
     )
     any_layout: bool = promise(
         False,
-        "Ranks of one host that are told of several hosts, by LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK, meet and give the "
-        "same results: these variables change only speed, or a device.",
+        "LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK may describe several hosts although all ranks run on one. The ranks still "
+        "connect and give the same results: these variables change only the speed, or the device.",
     )
     closed_to_strangers: bool = promise(
         False,
         "Ranks listen on the interface of MASTER_ADDR only. A connection from outside the world becomes no rank, delays "
-        "nobody, and nothing that it sends is run.",
+        "no rank, and none of its data is executed.",
     )
 
 
@@ -116,7 +116,7 @@ class WorldPromises(Promises):
 class CollectivePromises(Promises):
     """The collectives facet: NumPy arrays in and out. Offering it means float32 and float64 at least."""
 
-    operations: frozenset[str] = promise(frozenset(), "The collectives that are offered.", COLLECTIVES)
+    operations: frozenset[str] = promise(frozenset(), "The collectives that the adapter offers.", COLLECTIVES)
     reductions: frozenset[str] = promise(
         frozenset(), "The reductions that all_reduce and reduce_scatter offer.", REDUCTIONS
     )
@@ -128,20 +128,23 @@ class CollectivePromises(Promises):
     subgroups: bool = promise(False, "Collectives take a group of ranks, and only its members call them.")
     asynchronous: bool = promise(False, "all_reduce can return a handle at once; wait() on it gives the result.")
     in_place: bool = promise(
-        False, "all_reduce_in_place() reduces into its argument; empty() gives arrays that the transport reaches best."
+        False,
+        "all_reduce_in_place() reduces into its argument, or raises on every rank if that is not contiguous; empty() gives "
+        "arrays that the transport reaches best.",
     )
     writable_results: bool = promise(
-        False, "Results of collectives can be written to, as arrays of other frameworks, and NumPy's scalars, cannot."
+        False,
+        "The caller can write to the results of collectives. Arrays of other frameworks and NumPy scalars are read-only.",
     )
     rounds_float16_once: bool = promise(
-        False, "Sums and means of float16 are kept in float32 or wider on the way, and rounded once."
+        False, "Sums and means of float16 are computed in float32 or wider, and rounded once."
     )
     keeps_tiny_values: bool = promise(
         False,
-        "Values next to the smallest of their dtype do not vanish: sums of them are exact, and a mean divides the sum.",
+        "Values near the smallest of their dtype are not flushed to zero: their sums are exact, and a mean divides the sum.",
     )
     propagates_nan: bool = promise(
-        False, "min and max give NaN wherever any rank has a NaN, as those of MPI and Gloo need not."
+        False, "min and max give NaN wherever any rank has a NaN. MPI and Gloo do not guarantee this."
     )
 
 
@@ -154,22 +157,22 @@ class ReplicaPromises(Promises):
     )
     uneven_batches: Literal["equal_weight", "weighted", "refused"] = promise(
         "equal_weight",
-        "Ranks with different batch sizes: their local means weigh equally, or by their sizes, or it is an error.",
+        "Ranks with different batch sizes: their local means weigh equally, or by batch size, or backward raises an error.",
     )
     sample_weights: Literal["by_weight", "equal_ranks"] | None = promise(
         None,
         "backward() takes a weight for each sample. by_weight: the gradient is that of the weighted mean over the samples of "
-        "all ranks. equal_ranks: it is the mean of the ranks' own weighted means, each normalised by the rank's own sum.",
+        "all ranks. equal_ranks: the gradient is the mean of the ranks' weighted means, each normalised by that rank's weights.",
     )
     reduction_dtype: Literal["model", "bfloat16", "float16"] = promise(
         "model",
-        "Gradients are averaged in the model's dtype, or are rounded to this one before and averaged in it, as gradients "
-        "are that are compressed to save traffic.",
+        "Gradients are averaged in the model's dtype, or are first rounded to this dtype and averaged in it, as with gradient "
+        "compression.",
     )
     no_sync: bool = promise(False, "Inside no_sync() backward accumulates local gradients and does not communicate.")
     unused_parameters: Literal["synchronised", "raises", "undefined"] = promise(
         "undefined",
-        "A parameter without gradient on some ranks counts as zero there, or raises by the next backward at latest.",
+        "A parameter without gradient on some ranks counts as zero there, or raises by the next backward at the latest.",
     )
     unused_gradient: Literal["zero", "none"] = promise(
         "none", "The gradient of a parameter that no rank used since zero_grad is zero, or None."
@@ -179,25 +182,25 @@ class ReplicaPromises(Promises):
     )
     broadcasts_parameters: bool = promise(
         False,
-        "Construction, not the first forward pass, gives every rank the parameters of rank 0; else each keeps its own.",
+        "Construction, not the first forward pass, gives every rank the parameters of rank 0; otherwise each keeps its own.",
     )
     broadcasts_buffers: bool = promise(False, "Construction gives every rank the buffers of rank 0, too.")
     synchronises_buffers: bool = promise(
         False,
-        "Every training forward of a synchronised backward begins with the buffers of rank 0 on all ranks, also where the model "
-        "has replaced them since construction.",
+        "Every training forward of a synchronised backward begins with the buffers of rank 0 on all ranks, even if the model "
+        "has replaced its buffers since construction.",
     )
     batch_norm: Literal["local", "synchronised"] = promise(
-        "local", "In training batch norm measures each rank's own batch, or all ranks' samples as one batch."
+        "local", "In training, batch norm normalises by each rank's own batch, or by all ranks' samples as one batch."
     )
     remeasures_statistics: bool = promise(
-        False, "remeasure() replaces batch norm's running statistics by those of all ranks' samples, equally weighted."
+        False,
+        "remeasure() replaces batch norm's running statistics with those of all ranks' samples, equally weighted.",
     )
     model_features: frozenset[str] = promise(
         frozenset(),
-        "The features of a ModelSpec that replicas can hold. Rare ones are mixed_dtypes, strided, empty and sparse "
-        "parameters, buffers that forward replaces (replaced_buffers), and the auxiliary terms of a loss: penalty, activity, "
-        "auxiliary_head.",
+        "The ModelSpec features that replicas support. Rare ones are mixed_dtypes, strided, empty and sparse parameters, "
+        "buffers that forward replaces (replaced_buffers), and auxiliary loss terms: penalty, activity, auxiliary_head.",
         ALL_MODEL_FEATURES,
     )
     replica_dtypes: frozenset[str] = promise(frozenset({"float32"}), "The dtypes that replicas compute in.")
@@ -206,7 +209,7 @@ class ReplicaPromises(Promises):
     )
     predicts_alone: bool = promise(
         False,
-        "predict() may be called on some ranks only: it does not communicate, as it must where parameters are split.",
+        "predict() may be called on some ranks only: it does not communicate. Sharded parameters need communication.",
     )
     optimizers: frozenset[str] = promise(frozenset(), "The optimizers that step() can use.", OPTIMIZERS)
     clipping: bool = promise(False, "clip() clips by the global norm of the synchronised gradients.")
@@ -215,15 +218,15 @@ class ReplicaPromises(Promises):
         False, "set_trainable() freezes and unfreezes layers; those unfrozen are synchronised from then on."
     )
     step_zeroes_gradients: bool = promise(
-        False, "step() also does what zero_grad() does: gradients are read before it, and there are none after it."
+        False, "step() also performs zero_grad(): gradients must be read before it, and there are none after it."
     )
     zeroes_gradients: bool = promise(
-        False, "zero_gradients() turns gradients that are there into zeros, and leaves those that are None."
+        False, "zero_gradients() sets existing gradients to zero, and leaves those that are None."
     )
     join: Literal["divide_by_initial_world", "divide_by_live_ranks"] | None = promise(
         None,
-        "Inside join() ranks may have different numbers of batches. A rank without batches counts as zero, in a sum divided "
-        "by the world size, or by the number of ranks that still have batches; afterwards all have equal parameters.",
+        "Inside join() ranks may have different numbers of batches. A rank without batches counts as zero. The sum is divided "
+        "by the world size, or by the number of ranks that still have batches. Afterwards all ranks have equal parameters.",
     )
     averaged_weights: bool = promise(
         False, "averaged() is OptimizerSpec's moving average of the parameters, the same on all ranks."
@@ -232,26 +235,27 @@ class ReplicaPromises(Promises):
         False, "step() with a NaN or infinity in any synchronised gradient changes nothing on any rank, then or later."
     )
     two_forwards: bool = promise(
-        False, "backward_of_both() goes forward on two batches, then backward once: their gradients are added up."
+        False,
+        "backward_of_both() runs two forward passes, then one backward: the gradients of both batches are summed.",
     )
     broken_backward: Literal["recovers", "raises"] | None = promise(
         None,
-        "A backward that an exception ended half-way, on every rank, or inside no_sync on any, leaves nothing behind once "
-        "zero_grad() was called; or else, if it was to synchronise, the next one raises on every rank.",
+        "An exception ends a backward half-way: on every rank, or inside no_sync on any rank. recovers: after zero_grad() the "
+        "failed backward has no effect. raises: if it was to synchronise, the next backward may instead raise on every rank.",
     )
-    timeline: bool = promise(False, "timeline() tells when the last backward computed, and when it communicated.")
+    timeline: bool = promise(False, "timeline() reports when the last backward computed, and when it communicated.")
     refuses_options: bool = promise(
-        False, "make_replica raises a ValueError for an option that it does not know, in place of ignoring it."
+        False, "make_replica raises a ValueError for an unknown option instead of ignoring it."
     )
     numeric_options: frozenset[str] = promise(
         frozenset(),
-        "The options of make_replica that are numbers: each value, zero, negative, tiny, huge, infinite and NaN included, gives "
-        "right gradients, or make_replica raises an error on every rank.",
+        "The numeric options of make_replica. Every value, including zero, negative, tiny, huge, infinite and NaN, gives right "
+        "gradients, or make_replica raises an error on every rank.",
     )
     named_models: frozenset[str] = promise(frozenset(), "Models that make_replica builds by name, beside a ModelSpec.")
 
     def dtype_of_reduction(self, dtype: str) -> str:
-        """In which gradients of this dtype are averaged."""
+        """The dtype in which gradients of `dtype` are averaged."""
         return dtype if self.reduction_dtype == "model" else self.reduction_dtype
 
 
@@ -261,27 +265,27 @@ class SamplerPromises(Promises):
 
     remainder: Literal["pad", "drop", "uneven"] = promise(
         "pad",
-        "Without drop_last, a length that the world size does not divide is padded by repeating samples, "
-        "or cut, or the ranks get lengths that differ by one.",
+        "Without drop_last, a length that is not a multiple of the world size is padded by repeating samples (pad) or cut "
+        "(drop), or the ranks' lengths differ by one (uneven).",
     )
     few_samples: Literal["shared_out", "refused"] = promise(
         "shared_out",
-        "Fewer samples than ranks, none included, are shared out like more, or the sampler raises an error on every rank.",
+        "Fewer samples than ranks, including none, are distributed by the same rule, or the sampler raises on every rank.",
     )
     drop_last: bool = promise(False, "With drop_last the sampler cuts the tail, so that all ranks get equal lengths.")
     shuffles: bool = promise(False, "The sampler shuffles by (seed, epoch); set_epoch changes the order.")
     distinct_streams: bool = promise(
-        False, "Different pairs of seed and epoch give different orders, those with equal seed + epoch included."
+        False, "Different pairs of seed and epoch give different orders, even if seed + epoch is equal."
     )
     behind_loader: bool = promise(
         False,
-        "Iterating begins a loader, which may start worker processes and draw a seed from the process's random generators. "
-        "Orders do not follow from these. Each epoch has a deadline of its own.",
+        "Iterating starts a loader, which may start worker processes and draw a seed from the process's random generators. "
+        "Orders do not depend on these generators. Each epoch has its own deadline.",
     )
     sampler_state: bool = promise(
         False,
-        "state() in an epoch, before its first sample too, and load_state() on a new sampler: it gives the samples that were "
-        "not given yet, in order.",
+        "state() may be called at any point of an epoch, even before the first sample. A new sampler that loads this state "
+        "yields the remaining samples, in order.",
     )
 
 
@@ -290,7 +294,7 @@ class MetricPromises(Promises):
     """The metrics facet: means over all ranks, weighted by counts."""
 
     metrics_by_name: bool = promise(
-        False, "Ranks may pass the same metrics in different orders: each is averaged with those of its name."
+        False, "Ranks may pass the same metrics in different orders: metrics are matched by name."
     )
 
 
@@ -302,22 +306,21 @@ class ScorePromises(Promises):
         frozenset(), "The scores that the scores facet computes (ComputeScore defines each).", SCORES
     )
     scores_count_once: bool = promise(
-        False, "A sample that several ranks hold, or one holds twice, as where a sampler pads, counts once in a score."
+        False,
+        "A sample that several ranks hold, or one rank holds twice, such as sampler padding, counts once in a score.",
     )
-    scores_skip_padding: bool = promise(
-        False, "Rows of index -1, which fill a rank's batch up to a size, count in no score."
-    )
+    scores_skip_padding: bool = promise(False, "Padding rows, whose index is -1, count in no score.")
 
 
 @dataclass(frozen=True)
 class TrainerPromises(Promises):
-    """The trainer facet: whole training runs by a loop of its own."""
+    """The trainer facet: whole training runs by the implementation's own loop."""
 
     trainer_features: frozenset[str] = promise(
         frozenset(),
-        "The features of training runs beside plain ones (TrainingTask): accumulation of micro-batches, a schedule of the "
-        "learning rate, the best weights, a checkpoint to resume from, that only rank 0 needs to see it, that resuming "
-        "changes no bit, early_stopping.",
+        "Optional features of training runs (TrainingTask): accumulation of micro-batches, a learning-rate schedule, the best "
+        "weights, a checkpoint to resume from, a checkpoint that only rank 0 sees (checkpoint_on_rank_0), resuming with equal "
+        "bits (exact_resume), early_stopping.",
         ALL_TRAINER_FEATURES,
     )
 
@@ -328,14 +331,14 @@ class RandomnessPromises(Promises):
 
 
 PLAIN_WORLD = WorldPromises(determinism=Determinism.BETWEEN_CALLS)
-"""Equal bits on all ranks and from call to call, and nothing else: a base to begin from."""
+"""A base for adapters: equal bits on all ranks and in repeated calls, and nothing else."""
 PLAIN_COLLECTIVES = CollectivePromises(
     operations=COLLECTIVES,
     reductions=REDUCTIONS,
     dtypes=frozenset({"float32", "float64", "int32", "int64"}),
     propagates_nan=True,
 )
-"""All collectives and reductions of floats and integers, and nothing else: a base to begin from."""
+"""A base for adapters: all collectives and reductions of floats and integers, and nothing else."""
 PLAIN_ENGINE = ReplicaPromises(
     no_sync=True,
     broadcasts_parameters=True,
@@ -345,8 +348,8 @@ PLAIN_ENGINE = ReplicaPromises(
     predicts_alone=True,
     optimizers=OPTIMIZERS,
 )
-"""The promises of a plain data-parallel engine, such as DistributedDataParallel by default: a base to begin from."""
+"""A base for adapters: the promises of a plain data-parallel engine, such as DistributedDataParallel by default."""
 PLAIN_SAMPLER = SamplerPromises(drop_last=True, shuffles=True)
-"""A sampler that pads, shuffles and can drop the tail: a base to begin from."""
+"""A base for adapters: a sampler that pads, shuffles and can drop the tail."""
 ALL_SCORES = ScorePromises(score_names=SCORES)
-"""Every score, and nothing else: a base to begin from."""
+"""A base for adapters: every score, and nothing else."""

@@ -62,7 +62,7 @@ def rank_context(variables: Mapping[str, str] | None = None) -> RankContext:
 
 
 def local_names(variables: Mapping[str, str]) -> tuple[str, str]:
-    """The variables in which its launcher tells a rank its place on its host, and how many ranks are there."""
+    """The launcher's variables for a rank's local rank and local world size."""
     known = (names[2:] for _, marker, names in _ENGINES if marker in variables)
     return next(known, ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
 

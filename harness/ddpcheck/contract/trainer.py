@@ -17,27 +17,26 @@ if TYPE_CHECKING:  # as in adapter.py
 class TrainingTask:
     """A whole training run, for implementations that own the loop.
 
-    Every rank gets the whole data set (inputs and targets as in Batch) and initial values of its own; it trains on its
-    share in batches of `batch_size`, the last of an epoch perhaps shorter, one optimizer step each. With `shuffle` the order
-    is that of seed and epoch, without it the same in every epoch. Where the ranks' batches of a step differ in size, they weigh
-    as ReplicaPromises.uneven_batches says. `max_norm` clips the synchronised gradients by their global norm, where
+    Every rank gets the whole data set (inputs and targets as in Batch) and its own initial values. It trains on its share in
+    batches of `batch_size`, one optimizer step each; the last batch of an epoch may be shorter. With `shuffle` the order depends
+    on seed and epoch; without it the order is the same in every epoch. If the ranks' batches of a step differ in size, they
+    weigh as ReplicaPromises.uneven_batches says. `max_norm` clips the synchronised gradients by their global norm, if
     ReplicaPromises.clipping is promised.
 
-    The rest has values other than these defaults only where TrainerPromises.trainer_features promises it:
+    The other fields differ from their defaults only if TrainerPromises.trainer_features promises the feature:
 
-    micro_batches   accumulation: so many batches to each optimizer step. Its gradient is that of one large batch with all of
-                    the window's samples. The last window of an epoch takes the rest; no window goes over its end.
-    schedule        linear: the step i (from 0) of the n steps that all epochs have takes lr (n - i) / n.
-    keep_best       best: tell the parameters at the end of the epoch with the lowest loss, the first of equal ones.
-    folder          checkpoint: where to save at the end of every epoch all that it takes to go on. At first it is not there
-                    itself, and the trainer makes it; what it lies in is. The same place for all ranks or, if
-                    checkpoint_on_rank_0 is promised, perhaps empty for all others.
-    resume          checkpoint: go on after the last epoch that was saved in `folder`, of a run that was cut, or that had come
-                    to its end with fewer `epochs`; with nothing there begin. With exact_resume the run then ends with the
-                    bits of one that was not interrupted.
-    stop_after      checkpoint: end after so many of the `epochs`, as a run whose time is up.
-    patience        early_stopping: end after the first epoch with which so many in a row had no lower loss, over all ranks, than
-                    the lowest before them; losses and indices are those of the epochs until then. Not asked for with a folder.
+    micro_batches   accumulation: the number of batches in each optimizer step. The step's gradient is that of one large batch
+                    with all samples of the window. The last window of an epoch may be shorter; no window crosses epochs.
+    schedule        linear: step i (from 0) of all n steps of the run uses lr (n - i) / n.
+    keep_best       best: report the parameters at the end of the epoch with the lowest loss, the first if several are equal.
+    folder          checkpoint: the folder in which to save, after every epoch, everything needed to resume. The trainer creates
+                    it; its parent exists. It is the same for all ranks; with checkpoint_on_rank_0 other ranks may find it empty.
+    resume          checkpoint: continue after the last epoch saved in `folder`, by a run that was interrupted or that finished
+                    with fewer `epochs`; start from the beginning if nothing is saved. With exact_resume the run ends with the
+                    bits of an uninterrupted run.
+    stop_after      checkpoint: end after this many of the `epochs`, as if interrupted.
+    patience        early_stopping: end after this many consecutive epochs without a new lowest loss over all ranks; losses and
+                    indices cover the epochs until then. Not used together with a folder.
     """
 
     model: ModelSpec
@@ -63,10 +62,10 @@ class TrainingTask:
 class TrainingRun:
     """The report of a training run on one rank, for the epochs from its start or resume.
 
-    parameters: at the end, frozen ones included. losses: of each epoch, the mean over the samples of all ranks, equal on
-    all, the model's auxiliary terms included, at least as precise as float32. indices: which samples this rank used, epoch by
-    epoch, in the order of their use. learning_rates: of each optimizer step; may be left out. best: if the task has keep_best,
-    those of earlier runs that it goes on from included.
+    parameters: the final values, including frozen ones. losses: for each epoch, the mean over the samples of all ranks,
+    including the model's auxiliary terms, equal on all ranks, at least as precise as float32. indices: the samples that this
+    rank used, epoch by epoch, in order. learning_rates: of each optimizer step; may be left out. best: the best parameters, if
+    the task has keep_best; epochs before a resume count too.
     """
 
     parameters: Mapping[str, Array]

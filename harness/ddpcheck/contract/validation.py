@@ -27,7 +27,7 @@ _COLLECTIVE_METHODS = {"send_recv": ("send", "recv")}
 
 
 def problems_of_adapter(adapter: Any) -> list[str]:
-    """Everything that is wrong with an adapter before it is started, one sentence each."""
+    """All problems of an adapter before it starts, one sentence each."""
     if isinstance(adapter, type) or not hasattr(adapter, "capabilities"):
         return [f"it is {_kind(adapter)}, but should be an Adapter, assigned to a name at module level"]
     written_for = getattr(adapter, "contract", 1)
@@ -61,7 +61,7 @@ def _promises(capabilities: Capabilities) -> Iterator[tuple[str, dataclasses.Fie
 
 
 def _unknown_names(capabilities: Capabilities) -> Iterator[str]:
-    """Names in promises that no check knows: a misspelt one would hide checks."""
+    """Names in promises that no check knows; a misspelt name would hide checks."""
     for name, field, value in _promises(capabilities):
         known = field.metadata["known"]
         if known is not None:
@@ -70,7 +70,7 @@ def _unknown_names(capabilities: Capabilities) -> Iterator[str]:
 
 
 def _promises_of_nothing(capabilities: Capabilities) -> Iterator[str]:
-    """Facets of which nothing is promised that a check could call: their checks would have nothing to run on."""
+    """Offered facets without a promised operation: their checks would have nothing to call."""
     promised = capabilities.collectives
     reduces = bool(promised.operations & {"all_reduce", "reduce_scatter"})
     needs = {"scores": ("score_names",), "collectives": ("operations", "dtypes", *["reductions"] * reduces)}
@@ -137,7 +137,7 @@ def _wanted(hint: Any) -> str:
 
 
 def problems_of_facets(facets: Any, capabilities: Capabilities, context: RankContext) -> list[str]:
-    """Everything that is wrong with what connect() returned, one sentence each."""
+    """All problems of the object that connect() returned, one sentence each."""
     if not isinstance(facets, Facets):
         return [f"connect() must return ddpcheck.Facets, got {type(facets).__name__}"]
     found = []
@@ -172,7 +172,7 @@ def problems_of_facets(facets: Any, capabilities: Capabilities, context: RankCon
 
 
 def causes_of_facets(facets: Any, context: RankContext) -> tuple[Cause, ...]:
-    """Why what connect() returned may be wrong."""
+    """Advice for a wrong result of connect()."""
     if not isinstance(facets, Facets):
         return ()
     if facets.world_size == 1 < context.world_size:

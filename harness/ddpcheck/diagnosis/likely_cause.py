@@ -65,7 +65,7 @@ Explanation = Given
 
 
 def likely_causes(got: Array, expected: Array, evidence: Evidence) -> tuple[Cause, ...]:
-    """The first explanation that fits all elements, or that fits the wrong ones; else the causes that are sure in any case."""
+    """The first explanation of all elements, or of the wrong ones; otherwise the causes that are certain anyway."""
     if got.shape != expected.shape or not expected.size:
         return as_causes(evidence.otherwise)
     with np.errstate(all="ignore"):
@@ -136,11 +136,11 @@ def _explanations(got: Array, expected: Array, evidence: Evidence) -> Iterator[E
 
 
 _BY_CHANCE, _MANY = 3, 8
-"""So few elements may agree with one of so many arrays that were searched for them."""
+"""Fewer matching elements than this may be a coincidence, among the many arrays searched."""
 _NEARLY_ALL = 0.99
 """A share of the elements: values rounded to few bits on the way may round the other way here and there."""
 _APART = 8
-"""The least distance of two hypotheses that are told apart, in units of the rounding."""
+"""The smallest distance at which two hypotheses are distinguished, in units of the rounding."""
 
 
 def _nearer(got: Array, expected: Array, alternatives: Sequence[tuple[Cause, Array]]) -> Iterator[Cause]:
@@ -154,7 +154,7 @@ def _nearer(got: Array, expected: Array, alternatives: Sequence[tuple[Cause, Arr
 
 
 def _nearest(got: Array, expected: Array, alternatives: Sequence[tuple[Cause, Array]]) -> Iterator[Cause]:
-    """What explains all elements: the first of those that are as near as the nearest one, but for some last bits."""
+    """The explanation of all elements: the first that is as near as the nearest one, up to some last bits."""
     found = [
         (cause, float(np.max(np.abs(got.astype(np.float64) - array), initial=0.0)))
         for cause, array in alternatives
@@ -168,7 +168,7 @@ def _nearest(got: Array, expected: Array, alternatives: Sequence[tuple[Cause, Ar
 
 
 def _within_rounding(got: Array, expected: Array, evidence: Evidence) -> Iterator[Cause]:
-    """What explains an array of sums of many terms, whose last bits are anybody's."""
+    """The explanation of an array of sums of many terms, whose last bits are arbitrary."""
     bound = evidence.bound
     if bound is None or got.dtype.kind != "f" or not np.isfinite(bound).all():
         return
@@ -183,7 +183,7 @@ def _within_rounding(got: Array, expected: Array, evidence: Evidence) -> Iterato
 
 
 def _elsewhere(got: Array, expected: Array, evidence: Evidence) -> Iterator[Cause]:
-    """Causes where all data was only moved, or equals a hypothesis to the last bit."""
+    """Causes for data that was only moved, or that equals a hypothesis in every bit."""
     if _same(got, expected):
         return
     for cause, array in evidence.alternatives:
@@ -206,7 +206,7 @@ def _same(a: Array, b: Array) -> bool:
 
 
 def _close(a: Array, b: Array, factor: float = 1.0) -> Array:
-    """Equal, or equal but for the rounding of `a`'s dtype: a and factor * b."""
+    """Whether a equals factor * b, up to the rounding of a's dtype."""
     if a.dtype.kind != "f":
         return np.asarray(a == (b if factor == 1 else b * factor))  # a product is a float: it has 53 bits
     u = float(np.finfo(a.dtype).eps)
@@ -242,7 +242,9 @@ def _other_factor(got: Array, expected: Array, evidence: Evidence) -> Iterator[E
     if ratio == -1 and np.array_equal(got, -expected):
         yield values.WRONG_SIGN()
     elif ratio != 0 and _all_equal(ratios, ratio, got[nonzero], expected[nonzero]):
-        yield _factor(ratio, size)
+        cause = _factor(ratio, size)
+        if not values.WRONG_FACTOR.explains([cause]) or len(np.unique(np.abs(expected[nonzero]))) > 1:
+            yield cause  # numbers of one size have any factor
 
 
 def _factor(ratio: float, size: int) -> Cause:

@@ -1,4 +1,4 @@
-"""What becomes of the sum of all ranks' parts where they are rounded to fewer bits on the way, told by the bits.
+"""Lost precision: the dtype through which the ranks' parts or their sum went, recognised by the bits.
 
 By the size of the error alone nobody can tell bfloat16 from float16, or from integers of 8 bits: a small one may be luck.
 """
@@ -19,7 +19,7 @@ _LAST_BITS = 16
 
 
 def narrowed(got: Array, expected: Array, parts: Array) -> Iterator[Cause]:
-    """As which dtype the parts, with the ranks as first axis, were sent, if that alone explains every bit."""
+    """The dtype in which the parts (first axis: ranks) were sent, if that alone explains every bit."""
     size = len(parts)
     if got.dtype.char not in "df" or parts.shape[1:] != got.shape or not np.isfinite(got).all():
         return
@@ -35,7 +35,7 @@ def narrowed(got: Array, expected: Array, parts: Array) -> Iterator[Cause]:
 
 
 def sent_as(got: Array, expected: Array) -> Iterator[Cause]:
-    """As which dtype something that was only moved has gone, if that gives every bit."""
+    """The dtype through which moved data went, if that gives every bit."""
     for name, made in _WAYS.get(got.dtype.name, ()):
         with np.errstate(all="ignore"):
             there_and_back = made(expected).astype(got.dtype)
@@ -84,4 +84,4 @@ def _as(dtype: str) -> Rounding:
 _SHORT = ("float16", as_float16), ("bfloat16", as_bfloat16)
 _FLOATS = ("float64", _as("float64")), ("float32", _as("float32"))
 _WAYS = {"float64": (_FLOATS[1], *_SHORT), "float32": _SHORT, "int64": _FLOATS, "int32": (_FLOATS[1],)}
-"""By dtype, the narrower ones and what becomes of an array in them, widest first."""
+"""By dtype, the narrower dtypes and the conversion of an array to each, widest first."""

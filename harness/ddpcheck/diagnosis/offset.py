@@ -10,7 +10,7 @@ from ..causes import Cause, values
 from ..seeded_values import Array
 
 _TELLING = 4
-"""Elements; fewer differ by the same number by chance."""
+"""Fewer elements may differ by the same number by chance."""
 
 
 def offset(got: Array, expected: Array) -> Iterator[Cause]:

@@ -15,7 +15,7 @@ from ..seeded_values import Array
 from .wrong_elements import elements
 
 _ALIKE = 2.0**-7
-"""Weights that differ by less come of lost precision."""
+"""Weights that differ by less are explained by lost precision."""
 
 
 def weighted(got: Array, expected: Array, parts: Array) -> Iterator[Cause]:
@@ -53,7 +53,7 @@ def thinned(got: Array, expected: Array, parts: Array) -> Iterator[Cause]:
 
 
 _SUBSETS = 4
-"""Ranks of which all subsets are tried."""
+"""The largest world size at which all subsets of ranks are tried."""
 
 
 def _weights(matrix: Array, array: Array, dtype: np.dtype[Any]) -> Array | None:
@@ -82,7 +82,7 @@ def zeros(got: Array, expected: Array, wrong: Array) -> Iterator[Cause]:
 
 
 def overflown(got: Array, expected: Array) -> Iterator[Cause]:
-    """Infinite is what float16 has no number for, give or take what cancels out in a mean, and the others fit in it."""
+    """Whether exactly the elements outside float16's range are infinite, up to values that cancel in a mean."""
     infinite = np.isinf(got)
     if not infinite.any() or np.isnan(got).any() or got.dtype.char not in "df":
         return
@@ -121,12 +121,12 @@ def clamped(got: Array, expected: Array, parts: Array) -> Iterator[Cause]:
 
 
 def _is_chosen(limit: float) -> bool:
-    """Whether it is a power of ten, or float16's largest: a limit that people set."""
+    """Whether the value is a plausible limit: a power of ten, or the largest float16."""
     return bool(np.isclose(limit, LARGEST["float16"])) or bool(np.isclose(limit, 10.0 ** np.rint(np.log10(limit))))
 
 
 def cut_off(got: Array, expected: Array, wrong: Array) -> Iterator[Cause]:
-    """Different elements that come out as one and the same, for what is more than it; nothing is more than it then."""
+    """The limit at which different larger elements were clipped to one value; no element exceeds it."""
     few = int(wrong.sum()) < 2 or len(np.unique(np.abs(expected[wrong]))) < 2
     if got.dtype.kind != "f" or (few and np.isfinite(expected[wrong]).all()):
         return

@@ -7,7 +7,7 @@ problems of one operation are raised together.
     runners             the function of each operation: a new operation is entered there
     rank_state          this rank and this Job, as all of them know it
     result_validation   whether results are allowed by the contract
-    measuring           calls that are timed
+    timing              calls that are timed
 
 The rest are the runners, by facet.
 """

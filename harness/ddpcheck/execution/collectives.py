@@ -1,4 +1,4 @@
-"""Collectives. Arguments and results are overwritten at once: they are the caller's from then on."""
+"""Runs collectives, and overwrites arguments and results at once: they belong to the caller."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 
 from .. import job as ops
 from ..seeded_values import Array, overwritten, poison, poison_like, unreceived
-from .measuring import measured_collective
 from .memory_layouts import laid_out, taken_back
 from .rank_state import RankState, Values
 from .result_validation import checked_array
+from .timing import measured_collective
 
 
 def all_reduce(here: RankState, op: ops.AllReduce) -> Values:
@@ -52,11 +52,14 @@ def _reduced_in_place(here: RankState, op: ops.AllReduce, tensor: Array) -> Valu
 
 
 def _room(here: RankState, op: ops.AllReduce, tensor: Array) -> tuple[Array, tuple[Array, ...]]:
-    """Where to reduce in place: an array of empty(), one of NumPy's, or the middle of one of empty(); and the elements beside it.
+    """Where to reduce in place: an array of empty(), one of NumPy's, which may be a view, or the middle of one of empty(); and
+    the elements beside it.
 
     Of that last one nobody keeps the whole: its memory is in use as long as any part of it is.
     """
     layout = op.tensor.layout_on(here.rank)
+    if op.tensor.layout in ("F", "strided", "columns", "reversed"):
+        return laid_out(tensor, op.tensor.layout), ()
     if op.tensor.layout == "mixed" and layout == "C":
         return np.empty_like(tensor), ()
     shape = (tensor.size + 2,) if layout == "offset" else tensor.shape
@@ -108,7 +111,7 @@ def reduce_scatter(here: RankState, op: ops.ReduceScatter) -> Values:
 def _result(
     here: RankState, result: Any, argument: Array, given: Array, what: str, shape: tuple[int, ...] | None = None
 ) -> Values:
-    """The record of a collective: its result, and the argument afterwards, whose values were `given`."""
+    """The record of a collective: its result, and whether the argument still has the values `given`."""
     made = np.array(checked_array(result, given.shape if shape is None else shape, given.dtype, what))
     values = {
         "result": made,

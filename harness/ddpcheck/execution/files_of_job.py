@@ -32,7 +32,7 @@ def scratch_of(secret: str) -> Path:
 
 
 def own_temporary_folder(scratch: Path) -> None:
-    """From now on this process makes its temporary files in a folder of this scratch."""
+    """Direct this process's temporary files to a folder inside this scratch."""
     folder = scratch / "tmp"
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["TMPDIR"] = str(folder)

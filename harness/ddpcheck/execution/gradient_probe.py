@@ -1,4 +1,4 @@
-"""One backward whose gradients each rank can compute by itself: what is large need not go to the driver.
+"""One backward whose gradients each rank can compute locally, so large arrays need not go to the driver.
 
 The model is y = s_1 ... s_k x W^T under the linear loss, with one sample on each rank, s = 1, integers for targets t, and
 W = 0 if it is large. The gradient of W is then x t, and that of each s is x (W . t): integers, which add up exactly.
@@ -15,16 +15,16 @@ from ..job import OptimizerSpec
 from ..models.spec import Linear, ModelSpec, Scale
 from ..operations.probes import ProbeGradients
 from ..seeded_values import Array
-from .measuring import pattern
 from .rank_state import RankState, Values
 from .result_validation import offered
+from .timing import pattern
 
 _SMALL = 1 << 12
-"""Elements of which products add up exactly in float32."""
+"""Most elements whose products sum exactly in float32."""
 
 
 def probe_gradients(here: RankState, op: ProbeGradients) -> Values:
-    """What a ProbeGradients yields."""
+    """The results of a ProbeGradients."""
     world, rank = here.job.world_size, here.rank
     names = [f"scale{number}" for number in range(op.scalars)]
     model = ModelSpec(

@@ -64,7 +64,7 @@ class HeldReplica:
         return self._replica
 
     def renew(self) -> None:
-        """Make the replica anew, from the same values."""
+        """Build the replica again from the same values."""
         self._replica = None
         self.replica()
 
@@ -94,7 +94,7 @@ class HeldReplica:
 
     def changed(self) -> list[str]:
         """The names of lent arguments that have changed."""
-        names = [f"the names in what was given to {to}" for to, before, now in self.mappings if before != list(now)]
+        names = [f"the names in the argument of {to}()" for to, before, now in self.mappings if before != list(now)]
         return names + [what for what, before, now in self.lent if before.tobytes() != now.tobytes()]
 
     def extra(self, method: str) -> Any:
@@ -110,7 +110,7 @@ class HeldReplica:
         return Batch(inputs[rows], targets[rows], branches, weighing)
 
     def take_back(self, batch: Batch) -> None:
-        """Its arrays are the caller's again, as a loader's are, which fills them anew."""
+        """Overwrite the batch's arrays, as a data loader does that reuses its buffers."""
         for array in arrays_of(batch).values():
             poison(array)
 

@@ -1,4 +1,4 @@
-"""Where arrays lie in memory (TensorSpec.layout)."""
+"""Memory layouts of arrays (TensorSpec.layout)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..seeded_values import Array, poison
 
 
 def laid_out(array: Array, layout: Layout) -> Array:
-    """A copy of `array` with equal values and another place in memory (see TensorSpec); as C if mixed."""
+    """A copy of `array` with equal values and another place in memory (see TensorSpec); as C if mixed or varied."""
     if layout == "F":
         return np.array(array, order="F")
     if layout == "strided":
@@ -35,7 +35,7 @@ def taken_back(array: Array) -> Array:
 
 
 def _read_only(array: Array) -> Array:
-    """A view for others, of what its owner can write to."""
+    """A read-only view of an array that its owner can write to."""
     shown = array.view()
     shown.flags.writeable = False
     return shown

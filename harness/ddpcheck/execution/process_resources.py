@@ -1,4 +1,4 @@
-"""Resources of a process: an implementation that is used leaves none behind."""
+"""Resources of a process, of which an implementation must leave none behind."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ MANY = 40
 GRAIN = 32_000
 """Bytes of an array that may be left behind, and so leaves a trace in the memory of the process."""
 _OPEN = ("sockets and pipes", "threads", "child processes")
-"""What close() can give back, whoever still has an array or a handle."""
+"""The resources that close() can release even if arrays or handles are still in use."""
 _PATIENCE = 0.2
-"""Seconds for threads and connections that are about to end."""
+"""Seconds to wait for threads and connections that are ending."""
 _UNDER_WAY = 0.5
 """Seconds for messages that were sent, and that a slower rank has not yet taken: until then they are this rank's memory."""
 
 
 @cache
 def held_at_first() -> Mapping[str, int]:
-    """What of this close() can give back was there at the first call in this process: before connect()."""
+    """The releasable resources at the first call in this process: before connect()."""
     named_at_first()
     found = _held()
     return {name: found[name] for name in _OPEN if name in found}

@@ -1,4 +1,4 @@
-"""Settings of a process: an implementation that is used leaves them as they were."""
+"""Settings of a process, which an implementation must not change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 GENERATORS = ("random", "numpy.random", "torch's generator")
-"""Settings that nobody but the program may move."""
+"""Settings that only the training program may change."""
 
 
 class ProcessSettings:
@@ -44,7 +44,7 @@ class ProcessSettings:
         self._signals = {number: signal.getsignal(number) for number in signal.valid_signals()}
 
     def changed(self, since: ProcessSettings) -> list[str]:
-        """The names of those that are others than `since`, in words."""
+        """Descriptions of the settings that differ from `since`."""
         before, now = since._values, self._values
         came = all(before[name] is None for name in now if name.startswith("torch"))  # an import in between
         found = [name for name in now if before[name] != now[name] and not (came and name.startswith("torch"))]
@@ -167,7 +167,7 @@ def _set_tracing(value: Any) -> None:
 
 
 def _umask() -> str:
-    """Without setting it, which other threads would see."""
+    """Read umask from /proc: setting it to read it would affect other threads."""
     with suppress(OSError):  # not Linux
         lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
         return next((line for line in lines if line.startswith("Umask")), "")
@@ -189,21 +189,21 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any] | None]] = {
         )
     },
     "the working directory": (lambda: str(Path.cwd()), os.chdir),
-    "NumPy's way with floating-point errors": (np.geterr, lambda value: np.seterr(**value)),
+    "NumPy's handling of floating-point errors": (np.geterr, lambda value: np.seterr(**value)),
     "the filters of warnings": (lambda: list(warnings.filters), _set_filters),
     "the default timeout of sockets": (socket.getdefaulttimeout, socket.setdefaulttimeout),
     "the garbage collector": (gc.isenabled, _collect),
     "the limit of recursion": (sys.getrecursionlimit, sys.setrecursionlimit),
-    "the interval of the interpreter's switches": (sys.getswitchinterval, sys.setswitchinterval),
-    "the CPUs that it may run on": (_cpus, _set_cpus),
+    "the interpreter's thread switch interval": (sys.getswitchinterval, sys.setswitchinterval),
+    "the CPU affinity": (_cpus, _set_cpus),
     "the permissions of new files": (_umask, lambda value: value and os.umask(int(value.split()[1], 8))),
-    "the smallest numbers, which are taken for 0": (lambda: not (np.full(1, 5e-324) * 1.0).any(), None),
+    "the flushing of subnormal numbers to 0": (lambda: not (np.full(1, 5e-324) * 1.0).any(), None),
     "the level, or handlers, of the root logger": (_root_logger, _set_root_logger),
     "sys.stdout, or sys.stderr": (lambda: (sys.stdout, sys.stderr), _set_streams),
     "print()": (lambda: builtins.print, _set_print),
-    "NumPy's way to print arrays": (np.get_printoptions, lambda value: np.set_printoptions(**value)),
+    "NumPy's print options": (np.get_printoptions, lambda value: np.set_printoptions(**value)),
     "the locale": (lambda: locale.setlocale(locale.LC_ALL), lambda value: locale.setlocale(locale.LC_ALL, value)),
-    "the folders that modules are imported from": (lambda: list(sys.path), _set_path),
+    "the folders on sys.path": (lambda: list(sys.path), _set_path),
     "what traces, or profiles, the program": (lambda: (sys.gettrace(), sys.getprofile()), _set_tracing),
     "limits of resources": (_limits, _set_limits),
     "the priority of the process": (lambda: os.getpriority(os.PRIO_PROCESS, 0), None),

@@ -53,7 +53,7 @@ class RankState:
         return offered(self.facets.collectives, "collectives")
 
     def switch(self) -> None:
-        """Another replica takes the place of this one, which is kept and comes back."""
+        """Switch to the other replica; the present one is kept."""
         self.held.replica()  # built now at the latest: construction may communicate, and comes in one order on all ranks
         other = self._other or HeldReplica(self.facets, self.job.of_second(), self.rank)
         self._other, self.held = self.held, other
@@ -78,7 +78,7 @@ class RankState:
         return any(argument is each for each in self.shared.values())
 
     def forget(self) -> None:
-        """Forget all that was handed out so far."""
+        """Forget all arrays handed out so far."""
         self.overwrite_waited()
         self._handed_out.clear()
         self.aggregated.clear()

@@ -12,9 +12,9 @@ from .. import job as ops
 from ..contract.adapter import Batch
 from ..contract.extras import BackwardBroken
 from .held_replica import arrays_of
-from .measuring import measured_steps
 from .rank_state import RankState, Values
 from .result_validation import ContractBroken, checked_array, checked_number
+from .timing import measured_steps
 
 
 class _Interruption(Exception):

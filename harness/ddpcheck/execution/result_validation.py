@@ -48,7 +48,7 @@ def checked_indices(got: Iterable[Any], length: int, what: str) -> Array:
     indices = list(got)
     strange = [i for i in indices if not isinstance(i, (int, np.integer)) or not 0 <= i < length]
     if strange:
-        raise ContractBroken(f"{what} gave {strange[:5]!r}, which are no indices below {length}")
+        raise ContractBroken(f"{what} gave {strange[:5]!r}, which are not indices below {length}")
     return np.array(indices, np.int64)
 
 
@@ -82,7 +82,7 @@ class Declared:
         if not isinstance(got, Mapping):
             raise ContractBroken(f"{what} must return a mapping of names to arrays, got {type(got).__name__}")
         problems = [f"{name!r} is missing" for name in names if name not in got]
-        other = "is no name of this model", "is frozen, or a buffer, and has no place here"
+        other = "is not a name of this model", "is frozen, or a buffer, and must not be here"
         problems += [f"{name!r} {other[name in self._forms]}" for name in got if name not in names]
         for name in names & got.keys():
             array = got[name]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import job as ops
-from . import collectives, mishaps, randomness, repeated_calls, replica, sampling, scoring, training
+from . import collectives, randomness, rank_failures, repeated_calls, replica, sampling, scoring, training
 from .gradient_probe import probe_gradients
 from .process_resources import held
 from .process_settings import ProcessSettings, draw_from_all
@@ -89,15 +89,15 @@ RUNNERS: dict[type[ops.Operation], Callable[[RankState, Any], Values]] = {
     ops.Draw: randomness.draw,
     ops.Disturb: randomness.disturb,
     ops.Train: training.train,
-    ops.Sleep: mishaps.sleep,
-    ops.Raise: mishaps.raise_,
-    ops.Kill: mishaps.kill,
-    ops.Leave: mishaps.leave,
-    ops.Close: mishaps.close,
-    ops.Left: mishaps.left,
-    ops.Sent: mishaps.sent,
-    ops.ShortReads: mishaps.short_reads,
-    ops.SmallBuffers: mishaps.small_buffers,
+    ops.Sleep: rank_failures.sleep,
+    ops.Raise: rank_failures.raise_,
+    ops.Kill: rank_failures.kill,
+    ops.Leave: rank_failures.leave,
+    ops.Close: rank_failures.close,
+    ops.Left: rank_failures.left,
+    ops.Sent: rank_failures.sent,
+    ops.ShortReads: rank_failures.short_reads,
+    ops.SmallBuffers: rank_failures.small_buffers,
     ops.ProbeGradients: probe_gradients,
     ops.OnRanks: on_ranks,
     ops.Attempt: attempt,

@@ -1,6 +1,6 @@
-"""Small buffers of the stream sockets and pipes that this process has open: a message that nobody reads fills them soon.
+"""Shrinks the buffers of this process's stream sockets and pipes: an unread message fills them soon.
 
-Sends that come back only because the kernel keeps the message have no room then. The implementation is not asked: sockets
+A send that returns only because the kernel buffers the message then blocks. The implementation is not asked: sockets
 and pipes are found through /proc, those of compiled libraries included.
 """
 
@@ -76,7 +76,7 @@ def _shrunk(file: int, mode: int) -> dict[int, int]:
         return {fcntl.F_SETPIPE_SZ: before}
     if not stat.S_ISSOCK(mode) or _get(file, socket.SO_TYPE) != socket.SOCK_STREAM:
         return {}
-    sizes = {option: _get(file, option) // 2 for option in _BUFFERS}  # the kernel doubles what is asked for
+    sizes = {option: _get(file, option) // 2 for option in _BUFFERS}  # the kernel doubles the requested size
     larger = {option: size for option, size in sizes.items() if size > SMALL}
     for option in larger:
         _set(file, option, SMALL)

@@ -1,4 +1,4 @@
-"""Ports that Python code of this process looks up as free are taken the moment it releases them, as another process may."""
+"""Takes every port that this process finds free and releases, as another process might."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def give_ports_back() -> None:
 
 
 def ports_taken() -> int:
-    """How many are taken now."""
+    """The number of ports that are taken now."""
     return len(_held)
 
 
 _chosen: dict[int, tuple[Any, ...]] = {}
-"""Addresses that the system has chosen, by the number of the socket's file."""
+"""Addresses chosen by the system, by the socket's file descriptor."""
 
 
 def _bind(self: socket.socket, address: Any, /) -> None:

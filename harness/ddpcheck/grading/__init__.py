@@ -1,1 +1,1 @@
-"""Grading of submissions: each is checked through one template of an adapter, in a process of its own, with limits."""
+"""Grading of submissions: each is checked through one adapter template, in a separate process with limits."""

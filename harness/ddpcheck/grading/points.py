@@ -1,4 +1,4 @@
-"""Points of submissions by family: what holds, of what was judged in any of them."""
+"""Points of submissions by family: the checks that hold, of those judged in any submission."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..verdict import Verdict
 
 Hints = Literal["none", "family", "cause"]
 _NO_POINTS = frozenset({"ranks"})
-"""Families that every program passes which starts at all."""
+"""Families that every program passes if it starts."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def _share(checks: Mapping[str, set[int]], passed: set[tuple[str, int]]) -> floa
 
 
 def _hint(submission: Submission, hints: Hints) -> str:
-    """Where to look first: nothing, the family of laws, or the cause's headline, without the place to look at."""
+    """The hint for a submission: nothing, the family of the failed check, or the cause's headline."""
     groups = alike(submission.verdicts)
     if hints == "none" or not groups:
         return ""

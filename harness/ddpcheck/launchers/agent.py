@@ -77,7 +77,7 @@ class Agent:
         return self.written.tail()
 
     def kill(self) -> None:
-        """Let the agent end its ranks and remove its files; by force only if it does not."""
+        """Ask the agent to end its ranks and remove its files; kill it if it does not."""
         self.segments |= segments_under(self.process.pid)
         ranks = [open_process(pid) for pid in processes_under(self.process.pid)]
         for number in (None, signal.SIGTERM, signal.SIGKILL):

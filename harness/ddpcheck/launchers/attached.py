@@ -27,7 +27,7 @@ class Attached:
     """Wait for ranks at HOST:PORT (port 0: the system chooses). `announce` is told what to run.
 
     The secret is that of the environment variable DDPCHECK_SECRET if it is set, so that a batch script can give it to
-    both sides; else it is drawn, and lies in a file that only this user can read. It is never part of what is announced.
+    both sides; else it is drawn, and lies in a file that only this user can read. The announcement never contains it.
     """
 
     host: str
@@ -52,7 +52,7 @@ class Attached:
         *,
         inherit_output: bool = False,
     ) -> Launched:
-        del inherit_output  # what they write goes where their own launcher sends it
+        del inherit_output  # their own launcher decides where their output goes
         self._started = True
         exports = {CONTROL: variables[CONTROL]}
         if SECRET in os.environ:
@@ -60,7 +60,7 @@ class Attached:
         else:
             file = _secret_file(variables[SECRET])
             exports[SECRET_FILE] = str(file)
-            also = f"on another host with a copy of that file, or what it holds in {SECRET}"
+            also = f"on another host with a copy of that file, or its content in {SECRET}"
         words = " ".join(f"{name}={shlex.quote(value)}" for name, value in exports.items())
         self.announce(
             f"waiting for {world_size} ranks; run on each of them, under the launcher of your choice:\n"
@@ -80,7 +80,7 @@ def _secret_file(secret: str) -> Path:
 
 @dataclass
 class _Elsewhere:
-    """Ranks that are not ours to watch. file: where the secret lies for them."""
+    """Ranks started by the user, which the harness cannot watch. file: the file with their secret."""
 
     file: Path | None
 
@@ -88,15 +88,15 @@ class _Elsewhere:
         return None
 
     def wait(self) -> int:
-        raise NotImplementedError("ranks that you start yourself are yours to wait for")
+        raise NotImplementedError("ddpcheck does not wait for ranks that you start yourself")
 
     def status_of(self, rank: int) -> str:
-        return f"rank {rank} closed its connection (its own launcher knows how it ended)"
+        return f"rank {rank} closed its connection (see the output of its own launcher)"
 
     def output(self) -> str:
         return ""
 
     def kill(self) -> None:
-        """Their connections end, and with them the ranks."""
+        """Close the connections, which ends the ranks."""
         if self.file is not None:
             self.file.unlink(missing_ok=True)

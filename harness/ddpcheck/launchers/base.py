@@ -1,4 +1,4 @@
-"""What a launcher is: it starts the same command once for each rank, by an engine that users already have."""
+"""The interface of launchers. A launcher starts one command on every rank, with an engine that users already have."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ..contract.rank_context import ENGINE_VARIABLES
 
 
 class Launched(Protocol):
-    """Ranks on their way, or running."""
+    """Ranks that are starting or running."""
 
     def poll(self) -> str | None:
-        """None while all runs well; else which process ended and how ("rank 2 was killed by SIGKILL"), or is stopped."""
+        """None while all ranks run; otherwise the process that ended and how ("rank 2 was killed by SIGKILL"), or is stopped."""
         ...
 
     def wait(self) -> int:
@@ -25,7 +25,7 @@ class Launched(Protocol):
         ...
 
     def status_of(self, rank: int) -> str:
-        """How this rank's process ended, as far as the engine tells; empty if it runs or nobody knows."""
+        """How this rank's process ended, as far as the engine reports it; empty if it runs or the end is unknown."""
         ...
 
     def output(self) -> str:
@@ -39,10 +39,10 @@ class Launched(Protocol):
 
 @runtime_checkable
 class OverTcp(Protocol):
-    """A launcher that can make ranks of one host send all over TCP, whatever else their library would use."""
+    """A launcher that can force ranks of one host to send everything over TCP."""
 
     def over_tcp(self) -> Mapping[str, str]:
-        """The environment variables that do."""
+        """The environment variables that force TCP."""
         ...
 
 
@@ -53,7 +53,7 @@ class Launcher(Protocol):
     def name(self) -> str: ...
 
     def unavailable(self) -> str | None:
-        """Why it cannot start anything here, with what to do about it; None if it can."""
+        """The reason why the launcher cannot start ranks here, with advice; None if it can."""
         ...
 
     def start(
@@ -79,7 +79,7 @@ def clean_environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass
 class Output:
-    """Where ranks write: an unnamed temporary file, so that nothing is left behind."""
+    """The ranks' output: an unnamed temporary file, so no file remains."""
 
     file: IO[bytes]
     limit: int = field(default=4000)

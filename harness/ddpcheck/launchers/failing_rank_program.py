@@ -1,4 +1,4 @@
-"""A run in which one rank fails, and the others a little later because of it: which rank the launcher names.
+"""A test run in which one rank fails first and the others follow; shows which rank the launcher reports.
 
 The program needs no package. The rank that fails says why, leaves a mark and ends with status 3; the others wait for the
 mark, and a moment more, say that they have lost it, and end with status 1. Or the first is killed, and the others end well.
@@ -39,9 +39,9 @@ os._exit(0 if killed else 1)
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What came of it. status: what wait() said, None if it did not come back in time. ended: poll()'s words.
+    """The outcome of the run. status: wait()'s result, None if it did not return in time. ended: poll()'s text.
 
-    known: what is said of the rank that failed. output: the last lines that the ranks wrote.
+    known: the launcher's report of the failed rank. output: the last lines that the ranks wrote.
     """
 
     failing: int

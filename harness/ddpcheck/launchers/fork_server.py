@@ -109,10 +109,10 @@ def main() -> None:
     file, name, *modules = sys.argv[1:]
     own = {str(Path.cwd()), *_entries(os.environ.get("PYTHONPATH", ""))}
     standard_path = [entry for entry in sys.path if entry not in own]
-    gc.disable()  # what is imported stays: looking for what to free would take a sixth of the time
+    gc.disable()  # imported modules stay: looking for garbage would take a sixth of the time
     program = importlib.import_module(name)
     for module in modules:
-        with suppress(Exception):  # the rank that needs it will say what is wrong
+        with suppress(Exception):  # the rank that needs it will report the error
             importlib.import_module(module)
     gc.freeze()
     gc.enable()

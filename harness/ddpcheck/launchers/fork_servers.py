@@ -27,13 +27,13 @@ from .fork_server import FORKED, HEADER, NUMBER, STATUS
 from .process_handles import is_stopped
 
 RANK_PROGRAM = (sys.executable, "-m", "ddpcheck.worker")
-"""How the command of a rank begins that a template can stand in for."""
+"""The start of a rank's command that a template can replace."""
 
 _UNLIKE = 2
-"""So many templates there are: rank r is forked from that of r % _UNLIKE."""
+"""The number of templates: rank r is forked from template r % _UNLIKE."""
 
 _ANSWER_WITHIN = 60.0
-"""Seconds for a template to import what it has to, and to fork. One that is stopped is not waited for."""
+"""Seconds for a template to import its modules and to fork. A stopped template is not waited for."""
 _LOOK_EVERY = 1.0
 _LEAVE_WITHIN = 5.0
 _TELL_WITHIN = 5.0
@@ -156,7 +156,7 @@ class _Template:
             self.requests.sendall(content)
 
     def answer(self, limit: float) -> Forked | None:
-        """None if the template is gone, does not answer by then, or cannot fork safely."""
+        """Fork a rank. None if the template ended, does not answer in time, or cannot fork safely."""
         if not self._answers(limit):
             return None
         try:

@@ -17,13 +17,13 @@ from .process_handles import end_process, open_process
 RUN = "DDPCHECK_RUN"
 """The variable that marks all processes of one run of a program."""
 _START_TIME = 19
-"""The place of a process's start time, in clock ticks since the system's start, behind its name in /proc/PID/stat."""
+"""The index of the start time, in clock ticks since boot, after the process name in /proc/PID/stat."""
 
 Inode = tuple[int, int]
 
 
 def clock_ticks() -> int:
-    """Now, on the clock of start times; 0 where the system does not tell."""
+    """The present time on the clock of start times; 0 if the system does not provide it."""
     with suppress(OSError, ValueError):
         seconds = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
         return int(seconds * os.sysconf("SC_CLK_TCK")) - 1

@@ -41,7 +41,7 @@ class Mpi:
     version: str
 
     def command(self, ranks: int) -> list[str]:
-        """The start of a command line that runs `ranks` ranks on this host, whoever and wherever we are."""
+        """The start of a command line that runs `ranks` ranks on this host, also as root or with more ranks than cores."""
         flags: list[str] = []
         if self.flavour == "openmpi":
             flags = ["--oversubscribe", "--bind-to", "none"]

@@ -1,6 +1,6 @@
-"""Shared memory that MPI makes under a name: ranks that leave in order remove the name, and it stays if they are killed.
+"""Named shared memory of MPI: ranks that exit normally remove it; it remains if they are killed.
 
-What a process has mapped tells which are its own, so that those of other runs are never touched.
+The files that a process has mapped are its own; segments of other runs are never touched.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from .process_handles import processes_under
 
 _NAMES = tuple(f"/dev/shm/{name}" for name in ("mpich_shm_", "sm_segment.", "vader_segment.", "Intel_MPI_"))
-"""Of MPICH, Open MPI from version 5 on and before, Intel MPI. What others leave is for checks to find."""
+"""Name patterns of MPICH, Open MPI (version 5, and earlier) and Intel MPI. Checks find segments of other libraries."""
 
 _SHARED = Path("/dev/shm")
 
@@ -21,7 +21,7 @@ Segment = tuple[str, int]
 
 
 def segments_of(process: int | str = "self") -> set[Segment]:
-    """Those that a process on this host has mapped; none if it is gone."""
+    """The segments that a process on this host has mapped; none if it has ended."""
     found: set[Segment] = set()
     with suppress(OSError), Path(f"/proc/{process}/maps").open(encoding="utf-8", errors="replace") as maps:
         for line in maps:
@@ -49,7 +49,7 @@ def all_named_memory() -> set[Segment]:
 
 
 def still_named(segments: Iterable[Segment]) -> set[Segment]:
-    """Those that have their name still."""
+    """The segments that still have their names."""
     return _of_shared_memory(Path(name) for name, _ in segments) & {*segments}
 
 
@@ -70,12 +70,12 @@ def _mapped() -> list[str]:
 
 
 def segments_under(process: int) -> set[Segment]:
-    """Those of a process's children, and theirs."""
+    """The segments of a process's descendants."""
     return {segment for child in processes_under(process) for segment in segments_of(child)}
 
 
 def remove_segments(segments: Iterable[Segment]) -> None:
-    """Remove those names that are still there, and still name what they did."""
+    """Remove the names that still exist and still refer to the same segment."""
     for name, inode in segments:
         with suppress(OSError):
             if (path := Path(name)).stat().st_ino == inode:

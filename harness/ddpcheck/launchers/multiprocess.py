@@ -118,7 +118,7 @@ def spawn() -> Multiprocessing:
 
 
 def fork() -> Multiprocessing:
-    """Forks of a process that has imported the adapter: ranks inherit what the import made."""
+    """Forks of a process that has imported the adapter: ranks inherit the state after the import."""
     return Multiprocessing("fork")
 
 
@@ -129,7 +129,7 @@ def forkserver() -> Multiprocessing:
 
 @dataclass
 class _Parent:
-    """The process that has started the ranks, and tells how they end."""
+    """The parent process that starts the ranks and reports how they end."""
 
     method: str
     process: subprocess.Popen[bytes]
@@ -139,14 +139,14 @@ class _Parent:
 
     def code_of(self, rank: int) -> int | None:
         """How the rank ended; as the parent did, if that went before it could tell."""
-        ended = self.ended()  # before reading: what it told at last is there then
+        ended = self.ended()  # before reading: its last message has then arrived
         self._listen()
         if ended is not None:
             return self.codes.get(rank, ended or 1)
         return self.codes.get(rank)
 
     def ended(self) -> int | None:
-        """Its exit status. Until kill() it stays a zombie, so that nobody else can get the number of its group."""
+        """The exit status. The process stays a zombie until kill(), so its group id cannot be reused."""
         if self.process.returncode is not None:
             return self.process.returncode
         found = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -164,7 +164,7 @@ class _Parent:
             self.codes[rank] = code
 
     def kill(self) -> None:
-        """Let it end its ranks, and reap them; by force only if it does not. Safe to call twice."""
+        """Ask the parent to end and reap its ranks; kill it if it does not. Safe to call twice."""
         if self.process.returncode is not None:
             return
         with suppress(OSError):
@@ -185,7 +185,7 @@ class _Parent:
 
 @dataclass
 class _Rank:
-    """One rank, as far as its parent tells of it."""
+    """One rank, as its parent reports it."""
 
     parent: _Parent
     rank: int

@@ -30,7 +30,7 @@ from ..ranks.rank_interpreter import search_here_last
 from .process_handles import end_with_parent, open_process
 
 ENDED = struct.Struct("ii")
-"""What the driver is told of each rank that ends: the rank, and its exit status."""
+"""The message to the driver for each rank that ends: the rank, and its exit status."""
 KILL = b"k"
 _WORKER = "ddpcheck.worker"
 _TAKE_AN_ADAPTER = (_WORKER, "ddpcheck.training")
@@ -50,7 +50,7 @@ def main() -> None:
     _watch(ranks, driver)
     if scratch:
         shutil.rmtree(scratch, ignore_errors=True)  # the driver may be gone
-    os._exit(0)  # what the adapter left at import is not waited for
+    os._exit(0)  # threads that the adapter left at import are not waited for
 
 
 def import_adapter(command: Sequence[str]) -> None:
@@ -104,7 +104,7 @@ def _module(command: Sequence[str]) -> str | None:
 
 
 def _end_with(starter: int) -> None:
-    """End this process when its parent has ended. starter: who has forked it, or 0 if that is a fork server."""
+    """End this process when its parent has ended. starter: the process that forked it, or 0 for a fork server."""
     if starter and end_with_parent(starter):
         return
     parent = multiprocessing.parent_process()
@@ -150,7 +150,7 @@ def _received(driver: socket.socket) -> bytes:
 
 
 def _end(ranks: Sequence[BaseProcess], *, at_once: bool) -> None:
-    """Ranks that lose their driver are given time to remove what they keep."""
+    """Give ranks that lost their driver time to remove their files."""
     limit = time.monotonic() + (0.0 if at_once else _LEAVE_WITHIN)
     for process in ranks:
         process.join(max(0.0, limit - time.monotonic()))

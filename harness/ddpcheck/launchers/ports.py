@@ -1,4 +1,4 @@
-"""A port for MASTER_PORT that nobody else takes: outside the ephemeral range, reserved among ddpcheck drivers.
+"""Free ports for MASTER_PORT: outside the ephemeral range, and reserved among ddpcheck drivers.
 
 Nor does a driver take one twice: a world that was killed may have left a file, a segment or a socket of its port's name, which
 only who promises `restarts_in_place` has to bear.
@@ -51,7 +51,7 @@ class Port:
 
 
 def meeting_place(variables: Mapping[str, str]) -> tuple[Port, dict[str, str]]:
-    """The port that MASTER_PORT names, or one that is free, and what tells ranks of this host to meet there."""
+    """The port given by MASTER_PORT, or a free one, and the variables that tell ranks of this host to meet there."""
     wanted = variables.get("MASTER_PORT")
     port = reserve_port(None if wanted is None else int(wanted))
     return port, {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port.number)}

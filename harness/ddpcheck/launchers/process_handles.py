@@ -1,4 +1,4 @@
-"""Processes of this host by number: handles that name one for ever, and parents."""
+"""Processes of this host by id: handles that always refer to the same process, and parents."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def open_process(pid: int) -> int | None:
 
 
 def end_process(handle: int) -> None:
-    """By force; nothing happens if it has ended."""
+    """Kill the process; nothing happens if it has ended."""
     with suppress(ProcessLookupError):
         signal.pidfd_send_signal(handle, signal.SIGKILL)
 
@@ -59,12 +59,12 @@ def processes_under(process: int) -> set[int]:
 
 
 def is_stopped(process: int) -> bool:
-    """Whether SIGSTOP or the like holds it."""
+    """Whether the process is stopped, by SIGSTOP for example."""
     return state(process) == "T"
 
 
 def state(process: int) -> str:
-    """The state of its main thread, one letter; empty if nobody tells."""
+    """The state of the main thread, one letter; empty if unknown."""
     try:
         return Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
     except OSError:

@@ -93,7 +93,7 @@ class Processes:
 
 
 class _Child(Protocol):
-    """What subprocess.Popen and Forked have in common."""
+    """The common interface of subprocess.Popen and Forked."""
 
     @property
     def pid(self) -> int:
@@ -163,7 +163,7 @@ class Children:
 
 
 def describe_exit(code: int) -> str:
-    """What an exit status says in words."""
+    """An exit status in words."""
     if code < 0:
         import signal
 

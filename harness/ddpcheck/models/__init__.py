@@ -1,1 +1,1 @@
-"""A model, declared: what every framework's builder and the oracle can make."""
+"""Model declarations, which every framework's builder and the oracle can build."""

@@ -1,4 +1,4 @@
-"""The layers of a ModelSpec, declared; spec.py says what each computes, and which names its parameters have."""
+"""The layers of a ModelSpec, declared; spec.py defines their computation and the names of their parameters."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ class ModelSpec:
         return tuple(dict.fromkeys(layer.branch for layer in self.layers if isinstance(layer, Linear) and layer.branch))
 
     def features(self) -> frozenset[str]:
-        """What a replica must support to hold this model, in the words of ReplicaPromises.model_features."""
+        """The features that a replica must support for this model, as named in ReplicaPromises.model_features."""
         return frozenset(_features(self.layers))
 
     def tensors(self) -> tuple[Tensor, ...]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from .accumulation_windows import CloseWindow, OpenWindow
 from .collectives import AllGather, AllReduce, Barrier, Broadcast, ReduceScatter, SendRecv, Wait
 from .data import DataSpec, Layout, OptimizerSpec, PerRank, TensorSpec
-from .measure import MeasureCollective, MeasureSteps
-from .mishaps import Kill, Raise, Sleep
 from .probes import Attempt, Close, Leave, Left, Make, OnRanks, ProbeGradients, Rounds, Sent
 from .randomness import Disturb, Draw
+from .rank_failures import Kill, Raise, Sleep
 from .repeated_calls import Calls
 from .replica import (
     Backward,
@@ -29,8 +29,8 @@ from .resume_sampling import ResumeSampling
 from .sampling import Aggregate, Sample
 from .scoring import Score
 from .start import ShortReads, SmallBuffers, Start
+from .timing import MeasureCollective, MeasureSteps
 from .training import Train
-from .windows import CloseWindow, OpenWindow
 
 Operation: TypeAlias = (
     Backward | ZeroGrad | Clip | Step | Observe | Predict | Save | Resume | SetTrainable | Join | Remeasure | Switch

@@ -1,4 +1,4 @@
-"""What operations work on: arrays, data sets and optimizers, as declarations and seeds."""
+"""Declarations of arrays, data sets and optimizers, from which operations make values by seed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from ..storage.dataclass_json import plain
 
 PerRank = tuple[tuple[int, ...], ...]
 """One tuple of sample indices for each rank."""
-Layout = Literal["C", "F", "strided", "reversed", "offset", "columns", "repeated", "read_only", "mixed", "shared"]
+Layout = Literal[
+    "C", "F", "strided", "reversed", "offset", "columns", "repeated", "read_only", "mixed", "varied", "shared"
+]
+VARIED: tuple[Layout, ...] = ("C", "strided", "F", "reversed", "offset", "columns", "read_only")
+"""The layouts of consecutive ranks whose arrays are varied."""
 
 LOUDER = 4096.0
-"""A power of two: of two ranks' gradients that are so many times apart a sum in float32 keeps both."""
+"""A power of two: a float32 sum keeps both of two gradients that differ by this factor."""
 
 
 @plain
@@ -25,7 +29,8 @@ class TensorSpec:
     layout: C (contiguous), F (transposed memory order), strided (every other element of a larger array), reversed
     (negative stride), offset (starts in the middle of a larger buffer, not aligned to a cache line), columns (the first ones
     of a wider array), repeated (one row, which a stride of zero shows again and again), read_only (nobody may write to it),
-    mixed (F on odd ranks, C on the others), shared (C; the very array of all operations of the Job that have an equal tensor).
+    mixed (F on odd ranks, C on the others), varied (each rank has another one of VARIED, which begin at `seed`), shared (C; the
+    very array of all operations of the Job that have an equal tensor).
     step: every value is multiplied by it: lattice values become multiples of the world size, whose means are exact, or
     get more significant bits than a narrower dtype holds.
     """
@@ -40,14 +45,16 @@ class TensorSpec:
     step: int = 1
 
     def on(self, rank: int) -> Array:
-        """This rank's values, C-contiguous."""
+        """The values of rank `rank`, C-contiguous."""
         made = numbers(self.shape, self.dtype, self.values, key_of(self.seed, rank), self.spread)
         if self.step != 1:
             made *= made.dtype.type(self.step)
         return made[:1].repeat(self.shape[0], axis=0) if self.layout == "repeated" and self.shape else made
 
     def layout_on(self, rank: int) -> Layout:
-        """How this rank's array lies in memory; never mixed."""
+        """The memory layout of this rank's array; never mixed or varied."""
+        if self.layout == "varied":
+            return VARIED[(self.seed + rank) % len(VARIED)]
         if self.layout == "mixed":
             return "F" if rank % 2 else "C"
         return self.layout

@@ -1,4 +1,4 @@
-"""Operations for the harder questions: ranks that do not do the same, a program that ends, and bytes on the wire."""
+"""Operations for special cases: ranks that act differently, a program that ends, and bytes on the wire."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @plain
 @dataclass(frozen=True, slots=True)
 class OnRanks:
-    """An operation that these ranks enter, and the others skip. Yields there the operation's results."""
+    """An operation that only these ranks enter. Yields the operation's results there."""
 
     kind: ClassVar[str] = "on_ranks"
     ranks: tuple[int, ...]
@@ -24,7 +24,7 @@ class OnRanks:
 @plain
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An operation whose exception is caught: the rank's program goes on. Yields error: the exception, "" if it came out."""
+    """An operation whose exception is caught: the rank's program continues. Yields error: the exception, or ""."""
 
     kind: ClassVar[str] = "attempt"
     operation: Operation
@@ -33,7 +33,7 @@ class Attempt:
 @plain
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """One rank's program ends by an exception that nobody catches: its process ends as the interpreter ends it.
+    """One rank's program ends by an uncaught exception: its process ends as the interpreter ends it.
 
     close: the implementation is closed before, as by a `with` statement or `finally`.
     """
@@ -48,7 +48,7 @@ class Leave:
 class Close:
     """The implementation is closed, as at the end of a program. The ranks are of no use afterwards.
 
-    Yields before and held: what the process had open before connect(), and its open ones now (process_resources.py).
+    Yields before and held: the process's resources before connect(), and now (process_resources.py).
     """
 
     kind: ClassVar[str] = "close"

@@ -1,4 +1,4 @@
-"""One collective so often that its counters may come round, with one array that is filled anew each time."""
+"""One collective so often that its counters may wrap, with one array that is refilled for each call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..seeded_values import Array
 from ..storage.dataclass_json import plain
 
 PERIOD = 251
-"""Calls after which values come again: a prime, so that no call that a counter takes for another has the same."""
+"""Calls after which values repeat: a prime, so that calls which a wrapped counter confuses have different values."""
 
 
 @plain
@@ -30,7 +30,7 @@ class Calls:
     strided: bool = False
 
     def values(self, rank: int, world_size: int) -> Array:
-        """The values of this rank's array, call by call; their mean is exact."""
+        """This rank's values, call by call; their mean is exact."""
         step = world_size if self.reduction == "mean" else 1
         made: Array = ((np.arange(self.times) + 7 * rank) % PERIOD + 1) * step
         return made.astype(self.dtype)

@@ -72,7 +72,7 @@ class Step:
 @plain
 @dataclass(frozen=True, slots=True)
 class Observe:
-    """Read the replica. Yields each of `what` as a mapping of names to arrays (None: no gradient)."""
+    """Read the replica. Yields each item of `what` as a mapping of names to arrays (None: no gradient)."""
 
     kind: ClassVar[str] = "observe"
     what: tuple[Literal["parameters", "gradients", "buffers", "averaged"], ...] = ("parameters", "gradients", "buffers")
@@ -111,7 +111,7 @@ class Resume:
 @plain
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """Go on with the other one of two replicas: one of its own initial values, windows and saved states. Both live on."""
+    """Continue with the other of two replicas, which has its own initial values, windows and saved states. Both stay alive."""
 
     kind: ClassVar[str] = "switch"
 

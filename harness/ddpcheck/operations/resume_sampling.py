@@ -1,4 +1,4 @@
-"""Reading an epoch in pieces, each with a new sampler that goes on from the state of the one before."""
+"""Reading an epoch in pieces, each with a new sampler that resumes from the previous sampler's state."""
 
 from __future__ import annotations
 

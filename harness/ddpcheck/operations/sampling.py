@@ -1,4 +1,4 @@
-"""Samplers that are read, and metrics that are aggregated."""
+"""Operations that read samplers and aggregate metrics."""
 
 from __future__ import annotations
 

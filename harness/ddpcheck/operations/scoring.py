@@ -1,4 +1,4 @@
-"""Scores over the samples of all ranks, which are no means of the ranks' own."""
+"""Scores over the samples of all ranks, which are not means of the ranks' scores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .data import PerRank
 OF_NUMBERS = frozenset({"rmse"})
 """Scores whose targets are numbers; those of the others are labels."""
 _APART = 32
-"""The factor that makes outputs far apart: up to 80, of which exp is a number in float32."""
+"""The factor for widely spread outputs: up to 80, whose exp is finite in float32."""
 _AROUND = 16384.0
 """What takes numbers so far from 0 that float32 does not hold their squares."""
 
@@ -53,7 +53,7 @@ class Score:
         return outputs, targets, self.called(indices)
 
     def called(self, indices: Array) -> Array:
-        """What these samples are called; padding stays -1."""
+        """The indices of these samples; padding stays -1."""
         return np.where(indices < 0, indices, self.first + self.apart * indices)
 
     def rows(self, indices: tuple[int, ...]) -> tuple[Array, Array, Array]:

@@ -1,4 +1,4 @@
-"""Starts of the ranks of one Job, for checks of the start itself; and short reads and sends."""
+"""Special starts of the ranks, for checks of rendezvous; and short reads and sends."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Start:
     taken_ports: bool = False
 
     def misfit(self, world_size: int) -> str:
-        """Why the ranks of a world of this size cannot be started so; empty if they can."""
+        """The reason why ranks of this world size cannot start this way; empty if they can."""
         if self.order and sorted(self.order) != list(range(world_size)):
             return f"the order {self.order} is none of {world_size} ranks"
         if self.hosts and (sum(self.hosts) != world_size or min(self.hosts) < 1):

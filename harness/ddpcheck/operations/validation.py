@@ -1,4 +1,4 @@
-"""What keeps an operation from running in a Job, in words."""
+"""Reasons why an operation cannot run in a Job, in words."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from . import (
 
 
 class DeclaredJob(Protocol):
-    """A Job, as far as it decides which operations can run in it."""
+    """The parts of a Job that decide which operations can run in it."""
 
     @property
     def world_size(self) -> int: ...

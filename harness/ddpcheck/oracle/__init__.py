@@ -1,4 +1,4 @@
-"""The oracle: the same training in one process, with a model, losses and optimizers of its own, in float64.
+"""The oracle: the same training in one process, in float64, with its own model, losses and optimizers.
 
 `Oracle(job, capabilities)` walks a Job and says, operation by operation, what every rank must have seen, and how far
 rounding may have taken it from there. Layers and losses are written in autograd.numpy, derivatives are autograd's, so

@@ -17,7 +17,7 @@ from autograd.tracer import isbox, new_box, toposort, trace_stack
 from ..seeded_values import Array
 
 _TRACING = threading.Lock()
-"""autograd counts the traces under way for the whole process: two threads would take them for nested ones."""
+"""autograd counts active traces per process: traces in two threads would look nested."""
 
 
 def gradients(function: Callable[[dict[str, Any]], tuple[Any, Array]], arrays: Mapping[str, Array]) -> dict[str, Array]:

@@ -1,4 +1,4 @@
-"""What layers and losses are made of, each as one node of autograd's trace, where NumPy's functions would be two to seven.
+"""Parts of layers and losses, each as one node of autograd's trace, where NumPy functions would make two to seven.
 
 A node costs more than the numbers of a small network do. Arguments after the first are constants, but for those of an affine
 layer. The tests compare every derivative with numerical differences.

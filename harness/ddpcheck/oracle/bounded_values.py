@@ -1,4 +1,4 @@
-"""Exact values with bounds on what rounding can do to them: the arithmetic of all but the network itself."""
+"""Arithmetic on exact values with rounding bounds, for everything except the network itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..seeded_values import Array
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """`exact`, in float64 (a counter as integers), and how far it may come out (None: nobody asks; inf: no bound is known)."""
+    """`exact`, in float64 (counters as integers), and a bound on rounding (None: not needed; inf: unknown)."""
 
     exact: Array
     error: Array | None = None

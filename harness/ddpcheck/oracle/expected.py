@@ -21,10 +21,10 @@ Alternatives = tuple[tuple[Cause, Array], ...]
 
 
 class Origin(Protocol):
-    """The evidence behind an expected array, for the diagnosis."""
+    """The evidence for the diagnosis of a wrong array."""
 
     def evidence(self, expected: Array, rank: int) -> Evidence:
-        """What else might have come of it on this rank. It is asked only when something is wrong."""
+        """Evidence about other possible results on this rank; called only if the array is wrong."""
         ...
 
 
@@ -45,7 +45,7 @@ class ExpectedArray:
     made_of: Origin | None = None
 
     def evidence(self, rank: int) -> Evidence:
-        """What else it might be, for a diagnosis."""
+        """Hypotheses about a wrong value, for a diagnosis."""
         if self.made_of is None:
             exact = self.value.exact
             known = [
@@ -75,7 +75,7 @@ class ExpectedOperation:
     promised: tuple[int, ...] = ()
 
     def within(self, limit: float) -> bool:
-        """Whether no number of it is larger. Training that diverges shows it in the loss first."""
+        """Whether no value exceeds this size. Diverging training shows it in the loss first."""
         return not any((np.abs(value.exact) > limit).any() for value in self.numbers.values())
 
     def tolerating(self, relative: float) -> ExpectedOperation:

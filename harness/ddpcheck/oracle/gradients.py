@@ -9,9 +9,9 @@ import numpy as np
 
 from ..seeded_values import Array
 from .bounded_values import Value, combine, over_ranks
-from .case import Case
 from .clipping import Clip, clipped
 from .expected import Presence
+from .job_constants import Case
 from .network import Shards
 
 

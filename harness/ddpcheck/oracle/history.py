@@ -1,4 +1,4 @@
-"""Which gradients every rank computed, backward by backward. Nothing is copied or added up before a diagnosis asks."""
+"""The gradients of every rank, backward by backward. They are copied and summed only for a diagnosis."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .hypotheses.passes import Pass
 from .hypotheses.sample_weights import SampleWeights
 
 _IN_TURN = 4
-"""Of so many buffers in turn one may not be cleared."""
+"""The most buffers used in turn, one of which may not be cleared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class History:
         return self.backwards[self.forgotten :]
 
     def knows(self, name: str) -> bool:
-        """Whether there is anything to tell of a parameter's gradient."""
+        """Whether the history has a backward for a parameter's gradient."""
         return any(name in done.own for done in (*self.backwards[-1:], *self.since_zero_grad()))
 
     def own(self, name: str) -> Array | None:

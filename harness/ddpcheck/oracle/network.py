@@ -38,7 +38,7 @@ from ..models.spec import BATCH_NORM_EPS, Activation, Activity, BatchNorm, Embed
 from ..seeded_values import Array
 from .autodiff import gradients
 from .autograd_nodes import affine, cross_entropy, cross_entropy_majorant, scaled, squared_distance, tanh_majorant
-from .terms import Beside, flattened, penalties
+from .auxiliary_terms import Beside, flattened, penalties
 
 np: Any = autograd.numpy  # it fills itself with NumPy's names when imported, which type checkers cannot see
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from .bounded_values import Value
-from .case import Case
 from .expected import ExpectedArray, Origin, Presence
 from .gradients import Gradients
 from .history import Accumulated, History
+from .job_constants import Case
 
 
 def gradients_shown(

@@ -26,7 +26,6 @@ from ..operations.replica import of_two_replicas
 from ..seeded_values import Array
 from . import rounding_bounds
 from .bounded_values import Value, combine
-from .case import Case
 from .clipping import global_norm
 from .expected import Alternatives, ExpectedArray, ExpectedOperation
 from .gradients import Gradients
@@ -36,6 +35,7 @@ from .hypotheses.losses import losses_gone_wrong, losses_of_initial_values, loss
 from .hypotheses.passes import Pass
 from .hypotheses.sample_weights import losses_weighed_wrong
 from .hypotheses.updates import norms_gone_wrong
+from .job_constants import Case
 from .network import evaluate, outputs
 from .observations import gradients_shown, tensors_shown
 from .training_state import Weights

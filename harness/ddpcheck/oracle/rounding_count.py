@@ -1,4 +1,4 @@
-"""How many roundings a number of the network may have gone through, and how wide the network is."""
+"""The number of roundings between inputs and results of a network, and the network's width."""
 
 from __future__ import annotations
 

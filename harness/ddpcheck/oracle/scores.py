@@ -46,7 +46,7 @@ FINISH: dict[str, Callable[[float], float]] = {"accuracy": float, "rmse": math.s
 
 
 def confusion(outputs: Array, labels: Array) -> Array:
-    """Of each class: how many samples have it as label and largest output, as largest output, as label; (3, classes)."""
+    """Counts per class, (3, classes): samples with it as label and prediction, as prediction, as label."""
     classes = outputs.shape[1]
     guesses = outputs.argmax(axis=1)
     counted = [np.bincount(of, minlength=classes) for of in (labels[guesses == labels], guesses, labels)]
@@ -82,7 +82,7 @@ def score_of(name: str, outputs: Array, targets: Array) -> float:
 
 
 def allowed(name: str, outputs: Array, targets: Array, world_size: int) -> float:
-    """How far off a score may be that is computed in float32."""
+    """The rounding bound of a score that is computed in float32."""
     size, classes = outputs.shape
     count = {"rmse": size * classes, "auc": 4 * size, "accuracy": size}.get(name, size + classes)
     relative = gamma(count + 8 * world_size + 32, "float32")

@@ -1,1 +1,1 @@
-"""For torch: a ready-made adapter, and the parts that it is made of."""
+"""A ready-made adapter for torch, and its parts."""

@@ -1,4 +1,4 @@
-"""A ready-made adapter for torch: give it what wraps a module, and get all facets of the contract.
+"""A ready-made adapter for torch: pass the function that wraps a module, and get all facets of the contract.
 
     from ddpcheck.pytorch.adapter import torch_adapter
     from my_ddp import MyDDP
@@ -45,7 +45,7 @@ TORCH_PROMISES = TYPICAL.of_facets("replica").but(
     clipping=True, checkpoint=True, zeroes_gradients=True, refuses_options=True, shares_host=True
 )
 """What torch_adapter promises by default: clipping, checkpoints and both forms of zero_grad work on any wrapped module, options
-are parameters of `wrap`, and torch's process groups meet at MASTER_PORT. What the wrapper turns out to lack is not promised.
+are parameters of `wrap`, and torch's process groups meet at MASTER_PORT. Methods that the wrapper lacks are not promised.
 """
 
 _TIMEOUT = timedelta(seconds=30)

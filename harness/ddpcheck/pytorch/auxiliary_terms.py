@@ -36,7 +36,7 @@ def loss_of_model(model: ModelSpec, module: nn.Module) -> Loss:
 
 
 def _shares(outputs: Tensor, scale: float, weights: Tensor | None) -> Tensor:
-    """How much each sample counts in the loss."""
+    """The weight of each sample in the loss."""
     if weights is None:
         return outputs.new_full((len(outputs),), scale / max(len(outputs), 1))
     return weights * (scale / (float(weights.sum()) or 1.0))

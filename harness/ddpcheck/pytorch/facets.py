@@ -142,7 +142,7 @@ class TorchCollectives:
 
 
 def device_of_backend() -> torch.device:
-    """Where the process group wants its tensors; the CPU where there is none."""
+    """The device that the process group needs for tensors; the CPU without a process group."""
     return torch.device("cuda" if dist.is_initialized() and dist.get_backend() == "nccl" else "cpu")
 
 

@@ -1,4 +1,4 @@
-"""A GPU's streams, set up so that an engine that does not wait for one shows. On the CPU there are none."""
+"""GPU streams, delayed so that an engine that does not wait for a stream fails. The CPU has none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ModelSpec as an nn.Module, and its loss: what torch engines under test wrap."""
+"""A ModelSpec as an nn.Module, and its loss, for torch engines under test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..seeded_values import Array
 
 class Loss(Protocol):
     def __call__(self, outputs: Any, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-        """The batch's loss, a 0-d tensor, of what the module gives in training; weights are those of its samples."""
+        """The batch's loss, a 0-d tensor, from the module's training output; weights are those of its samples."""
         ...
 
 

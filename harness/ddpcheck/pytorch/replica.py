@@ -20,7 +20,7 @@ from .model import Loss, array_of, laid_out_like, tensor_of, tensor_sharing
 
 @dataclass(frozen=True)
 class Hooks:
-    """Operations that the user's engine does in its own way, beside being called."""
+    """Operations that the user's engine performs itself, beside forward."""
 
     no_sync: Callable[[Any], AbstractContextManager[Any]] | None = None
     after_backward: Callable[[Any], object] | None = None

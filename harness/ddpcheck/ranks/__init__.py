@@ -1,9 +1,9 @@
-"""The ranks of a Session, as the driver sees them: how they attach, what they answer, and how silent ones are ended.
+"""The ranks of a Session, as the driver sees them: how they attach and answer, and how hung ranks are ended.
 
     world                 the ranks of one start: their processes, and a link to each
-    attaching             ranks on their way into a world, over a channel that unproven_connections guards
+    attaching             ranks on their way into a world, over a channel that authentication guards
     rank_link             the driver's end of one rank
-    answers_and_hangs     the ranks' answers to one Job, with hang detection; yielding_processors to busy ranks
+    hang_detection        the ranks' answers to one Job, and which rank hangs (low_priority_poll waits for them)
 
 Conditions of a start: start_conditions, with foreign_clients and simulated_hosts; rank_interpreter for code of its own.
 """

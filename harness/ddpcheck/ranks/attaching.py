@@ -1,6 +1,6 @@
 """Ranks on their way into a Session: first each must reach the harness, then come out of the adapter's connect().
 
-Whatever goes wrong is said at once for all ranks, with the ranks' own words.
+Errors are reported for all ranks together, with the ranks' output.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class StartFailed(Exception):
 
     @property
     def says_nothing(self) -> bool:
-        """Whether the machine denied what any ranks need: this is no failure of the adapter."""
+        """Whether the machine refused a resource that all ranks need: not a failure of the adapter."""
         return any(cause.id in _OF_THE_MACHINE for cause in self.causes)
 
     @property
@@ -111,7 +111,7 @@ def _accept_all(
 
 
 def _ended_early(launched: Launched, world_size: int, reached: set[int]) -> str | None:
-    """How a process ended that was not heard of; one that was has told why, or is seen to be gone later."""
+    """How a process ended that never connected; a connected rank reports its own error."""
     ended = launched.poll()
     if ended is None:
         return None
@@ -121,7 +121,7 @@ def _ended_early(launched: Launched, world_size: int, reached: set[int]) -> str 
 
 
 def _hello_of(channel: Channel) -> _Hello | None:
-    """What a rank says of itself; None if that is none, whoever has sent it."""
+    """The greeting of a rank; None if the message is not a valid greeting."""
     try:
         hello = codec.decode(channel.greeting)
     except (ValueError, TypeError, RecursionError):
@@ -199,7 +199,7 @@ def all_connected(links: Sequence[RankLink], launched: Launched, limit: float, g
         fates |= stuck
         who = ", ".join(map(str, stuck))
         seconds = time.monotonic() - since
-        problems += [] if problems else [f"rank {who} did not come out of connect() within {seconds:.0f} s"]
+        problems += [] if problems else [f"rank {who} did not return from connect() within {seconds:.0f} s"]
         details += [f"rank {rank} stands at:\n{fate.stack}" for rank, fate in stuck.items()]
     if problems:
         raise StartFailed(

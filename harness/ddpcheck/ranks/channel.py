@@ -2,7 +2,7 @@
 
 An address is `unix:NAME` (an abstract Unix socket, Linux: it has no file, so nothing can be left behind) or `tcp:HOST:PORT`.
 Processes of other users are turned away from a Unix socket. Both sides prove that they know the session's secret before
-anything else is read (unproven_connections.py). A frame is a 64-bit length and that many bytes.
+anything else is read (authentication.py). A frame is a 64-bit length and that many bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import struct
 import sys
 import time
 
-from .unproven_connections import ANSWER, NONCE, PROOF, REFUSED, Door, proof
+from .authentication import ANSWER, NONCE, PROOF, REFUSED, Door, proof
 
 CONTROL, SECRET, SECRET_FILE = "DDPCHECK_CONTROL", "DDPCHECK_SECRET", "DDPCHECK_SECRET_FILE"
 """The variables that tell a rank where the driver listens, and the secret or the file that holds it."""
@@ -26,13 +26,13 @@ _RECV = socket.socket.recv  # as it was before short_reads.py: the harness's own
 
 
 class ChannelClosed(Exception):
-    """The other side is gone."""
+    """The other side has closed the connection."""
 
 
 class Channel:
     """One connection. Not thread-safe; reads and writes may be on different threads.
 
-    greeting: what the side that connected has said of itself.
+    greeting: the first message of the connecting side.
     """
 
     def __init__(self, connection: socket.socket, greeting: bytes = b"") -> None:
@@ -75,7 +75,7 @@ class Channel:
             return None
         (length,) = _LENGTH.unpack_from(self._buffer)
         if length > _LARGEST:
-            raise ChannelClosed(f"a frame of {length} bytes is no frame")
+            raise ChannelClosed(f"a frame cannot have {length} bytes")
         end = _LENGTH.size + length
         if len(self._buffer) < end:
             return None

@@ -23,7 +23,7 @@ _LISTENING = "0A"
 
 
 class _Opens:
-    """Its pickle, when loaded, makes a file."""
+    """An object whose pickle creates a file when loaded."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -53,7 +53,7 @@ class Strangers:
         self.leave()
 
     def forget(self) -> None:
-        """Whom they have called."""
+        """The addresses that were called."""
         self._called.clear()
 
     def look_around(self, pids: dict[int, int], *, call: bool) -> None:
@@ -101,7 +101,7 @@ def listening(pid: int) -> Iterator[tuple[str, int]]:
 
 
 def _target(entry: Path) -> str:
-    """What the link shows; empty if the file was closed meanwhile."""
+    """The target of the link; empty if the file was closed meanwhile."""
     try:
         return str(entry.readlink())
     except OSError:

@@ -1,4 +1,4 @@
-"""Where the ranks of a Session live, if not in the driver's own world: another interpreter, another checkout."""
+"""The interpreter and import path of a Session's ranks, if they differ from the driver's, as for another checkout."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Interpreter:
     python: str = sys.executable
 
     def command(self) -> list[str]:
-        """What starts one rank."""
+        """The command that starts one rank."""
         # -P: neither the driver's folder nor this one goes before `path`
         return [self.python, "-P", "-c", _ENTER, str(self.folder), self.reference]
 
     def variables(self) -> dict[str, str]:
-        """The environment that goes with it."""
+        """The environment for this command."""
         return {"PYTHONPATH": os.pathsep.join(map(str, self.path))}

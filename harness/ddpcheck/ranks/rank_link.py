@@ -47,7 +47,7 @@ class RankLink:
         return {(file.st_dev, file.st_ino) for file in found}
 
     def remember(self) -> None:
-        """Take note of what would stay behind if the rank were killed."""
+        """Record the files and segments that would remain if the rank were killed."""
         if self._process is not None:
             self._segments |= segments_of(self.pid)
 
@@ -81,7 +81,7 @@ class RankLink:
         return status or f"rank {self.rank} ended"
 
     def obituary(self, job: Job | None, launched: Launched) -> RankTrace:
-        """What is known of a rank whose connection broke."""
+        """A description of a rank whose connection broke."""
         seen = time.monotonic()
         text = "\n".join(part for part in (launched.output(), self._stack(), self.ending(launched)) if part)
         return RankTrace(self.rank, "died", self._entered(job), text, failed_at=seen)

@@ -1,4 +1,4 @@
-"""A start under the conditions that a Job names (operations.start.Start): who comes when, and who else is there."""
+"""A start under the conditions of a Job (operations.start.Start): order of arrival, foreign clients, neighbour worlds."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .rank_link import RankLink
 LEAST_SECONDS = 5.0
 _LOOK_EVERY = 0.01
 _ASLEEP = 6
-"""In so many looks one after the other a rank must be asleep before it is taken to wait for the others."""
+"""A rank counts as waiting for the others once it was asleep in this many consecutive looks."""
 _PATIENCE = 0.6
-"""Seconds until a rank is taken to wait without sleeping, as MPI does."""
+"""Seconds after which a rank counts as waiting even if it does not sleep, as with MPI."""
 _UNTIL_CALLED = 2.0
-"""Seconds until strangers are taken to find nobody who listens."""
+"""Seconds after which foreign clients stop looking for a listening socket."""
 _WAITING = "SZ"  # asleep, or ended; no answer counts too: the rank is elsewhere, or this is no Linux
 
 
@@ -39,7 +39,7 @@ class HardStart:
         self._pids: dict[int, int] = {}
 
     def variables(self) -> dict[str, str]:
-        """What the ranks are told by environment variables."""
+        """The environment variables of the ranks."""
         found = {GATED: "1"}
         if self._start.short_reads:
             found[SHORT_READS] = "1"
@@ -67,7 +67,7 @@ class HardStart:
                 self._meet()
 
     def _until_it_waits(self, rank: int) -> None:
-        """Until the rank has nothing to do but wait for the others: its main thread sleeps."""
+        """Wait until the rank only waits for others: its main thread sleeps."""
         began, looks = time.monotonic(), 0
         while (looks < _ASLEEP and time.monotonic() < began + _PATIENCE) or self._nobody_called(began):
             time.sleep(_LOOK_EVERY)  # nobody tells when another process begins to wait
@@ -78,17 +78,17 @@ class HardStart:
         return self._start.strangers and not self._strangers.calls and time.monotonic() < began + _UNTIL_CALLED
 
     def call_again(self) -> None:
-        """The world is there: strangers call those who still listen."""
+        """The world has formed: foreign clients call the ranks that still listen."""
         self._strangers.forget()
         self.look_around()
 
     def look_around(self) -> None:
-        """Strangers call whoever listens now."""
+        """Foreign clients call the ranks that listen now."""
         if self._start.strangers:
             self._strangers.look_around(self._pids, call=True)
 
     def told(self, trace: Trace) -> Trace:
-        """The Trace with what was seen at the start; strangers leave."""
+        """Add the observations of the start to the Trace, and disconnect foreign clients."""
         found = self._strangers
         found.leave()
         listening = tuple(tuple(sorted(found.listening.get(rank, ()))) for rank in range(len(trace.ranks)))

@@ -123,7 +123,7 @@ class LaunchedRanks:
                 link.jobs.receive()  # the end of the stream
 
     def kill_ranks(self) -> None:
-        """For any thread: whoever waits for the ranks waits no more."""
+        """Interrupt all waits for the ranks, from any thread."""
         with self._ending:
             for link in self.links:
                 link.kill()

@@ -43,9 +43,9 @@ def resolve(reference: str, seconds: float | None = None) -> tuple[Adapter, str]
     full = known_adapters().get(reference, reference)
     place, separator, attribute = full.rpartition(":")
     if not separator or not attribute.isidentifier():
-        raise UnusableAdapter(f"{reference!r} is no known adapter; {_meant(reference)}")
+        raise UnusableAdapter(f"{reference!r} is not a known adapter; {_meant(reference)}")
     if place.endswith(".py") and Path(place).is_file() and is_training_script(Path(place)):
-        raise UnusableAdapter(f"{place} is a training script, no adapter; audit it: ddpcheck audit {place}")
+        raise UnusableAdapter(f"{place} is a training script, not an adapter; audit it: ddpcheck audit {place}")
     guard = guarded_import(place, seconds) if seconds is not None else nullcontext()
     module = _load_file(Path(place), guard) if place.endswith(".py") else _load_module(place, full, guard)
     try:
@@ -80,16 +80,16 @@ def is_training_script(path: Path) -> bool:
 
 
 def _meant(reference: str) -> str:
-    """What a name may have been meant for that is no place of an adapter."""
+    """Advice for a name that is not an adapter reference."""
     module, _, attribute = reference.rpartition(".")
-    own = "name your own as module:attribute or path/to/file.py:attribute"
+    own = "name your adapter as module:attribute or path/to/file.py:attribute"
     if attribute == "py" and Path(reference).is_file():
         audit = f"ddpcheck audit {reference}"
         if is_training_script(Path(reference)):
             return f"it is a training script; audit it: {audit}"
-        return f"name the adapter in that file, too: {reference}:adapter, or what it is called there (scripts: {audit})"
+        return f"name the adapter in that file, too: {reference}:adapter (for a training script: {audit})"
     if ":" not in reference and _importable(reference):
-        return f"name the adapter in that module, too: {reference}:adapter, or what it is called there"
+        return f"name the adapter in that module, too: {reference}:adapter"
     if ":" not in reference and module and _importable(module):
         return f"did you mean {module}:{attribute}?"
     what = hint(reference, known_adapters())
@@ -142,7 +142,7 @@ _ELSEWHERE = "run from the folder that holds it, or install it"
 
 @contextmanager
 def _importing(name: str) -> Iterator[None]:
-    """What goes wrong in the module is told with its place; only that there is no such module stays a ModuleNotFoundError."""
+    """Import, and report errors in the module with their line; a missing module stays a ModuleNotFoundError."""
     try:
         yield
     except (Exception, SystemExit, ImportEnded) as error:
@@ -161,15 +161,17 @@ _PYTHONS_OWN = re.compile(r"<frozen|importlib|/argparse\.py$")
 
 
 def _next(error: BaseException) -> str:
-    """What to do about what went wrong in an import."""
+    """Advice for an error during import."""
     if isinstance(error, ModuleNotFoundError):
-        return "install what it needs"
+        return "install the missing module"
     if isinstance(error, ImportError) and "no known parent package" in str(error):
         return "it belongs to a package: name it as package.module:attribute, from the folder that holds the package"
     if isinstance(error, SystemExit | ImportEnded):
-        return 'an adapter\'s module is imported: what it does as a script belongs under if __name__ == "__main__"'
+        return 'an adapter\'s module is imported: put code for its use as a script under if __name__ == "__main__"'
     if isinstance(error, KeyError) and error.args and error.args[0] in ENGINE_VARIABLES:
-        return "only ranks have that variable, and the adapter is imported before there are any: read it in connect()"
+        return (
+            "only ranks have that variable, and the driver imports the adapter before ranks start: read it in connect()"
+        )
     return ""
 
 

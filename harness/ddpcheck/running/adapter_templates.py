@@ -1,4 +1,4 @@
-"""Adapters to begin with: each works as it is, around a small example that a user replaces."""
+"""Starter adapters: each works unchanged, around a small example that the user replaces."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def trainer(name: str) -> str:
 
 
 KINDS: dict[str, Callable[[str], str]] = {"torch": torch, "numpy": numpy, "trainer": trainer}
-"""What makes the text of each kind, by the name that users give."""
+"""The function that writes each kind of template, by name."""
 
 _TORCH = '''"""The adapter of NAME: check it with  ddpcheck check NAME.py:adapter --level basic"""
 
@@ -55,7 +55,7 @@ adapter = torch_adapter(
     "NAME",
     # FILL IN: what wraps a module. Further parameters of this function are options, such as bucket_cap_mb.
     wrap=lambda module: Wrapper(module),
-    # What is promised is checked; what is not is a visible skip. no_sync() is tried if the wrapper has one.
+    # Every promise is checked; other checks are visible skips. no_sync() is checked if the wrapper has it.
     # ddpcheck list capabilities shows every promise, and ddpcheck suggest NAME.py:adapter those that seem to hold.
     capabilities=TORCH_PROMISES,
     # If gradients are averaged by an explicit call and not in backward:
@@ -67,7 +67,7 @@ adapter = torch_adapter(
 '''
 
 _PIPES = '''class Pipes:
-    """FILL IN: delete this example, and use your own communicator. Rank 0 adds up what the others send."""
+    """FILL IN: delete this example, and use your own communicator. Rank 0 sums the other ranks' arrays."""
 
     def __init__(self, context):
         place = (context.master_addr, context.master_port)

@@ -32,8 +32,8 @@ from ..session import Session
 from ..verdict import CannotTell, Diagnosis, Finding, Refused, Status, Verdict
 from .expected_failures import NOTHING_EXPECTED, Expectations
 from .hang_budget import Hangs
-from .interleaving import side_by_side
-from .planning import RANKS_START, Item, installed_checks, plan
+from .parallel_iterators import side_by_side
+from .plan import RANKS_START, Item, installed_checks, plan
 from .profiles import Profile, profile_named
 from .repeated_causes import RepeatedCauses
 from .shadowed_modules import hiding
@@ -60,7 +60,7 @@ class Settings:
 
 
 def run_check(session: Session, check: Check, expected: Expectations | Mapping[str, str] | None = None) -> Verdict:
-    """Run one check and say what came of it. Only StartFailed comes through: it is no fault of the check."""
+    """Run one check and return its Verdict. Only StartFailed is raised: it is not a failure of the check."""
     if not isinstance(expected, Expectations):
         expected = Expectations(expected or {}, (*installed_checks(), check))
     began, jobs = time.monotonic(), session.jobs_run
@@ -92,7 +92,7 @@ def run_check(session: Session, check: Check, expected: Expectations | Mapping[s
     jobs = session.jobs_run - jobs
     if status == "passed" and not jobs and check is not RANKS_START:
         # a law that was tried on nothing holds of nothing
-        status, reason = "skipped", "it ran no Job: none of its Jobs fits what is promised"
+        status, reason = "skipped", "no Job ran: none of its Jobs fits the promises"
     verdict = Verdict(
         session.adapter.name,
         session.world_size,
@@ -111,7 +111,7 @@ def run_check(session: Session, check: Check, expected: Expectations | Mapping[s
 
 
 def _not_covered(session: Session) -> tuple[str, ...]:
-    """What a check left out that has passed: for want of a promise, or at this level."""
+    """The cases that a passing check left out, for lack of a promise or because of the level."""
     promised, asked = session.adapter.capabilities, session.asked
     features = beyond(promised, session.level) if "model_features" in asked else ()
     return (*left_out(promised, asked), *sorted(f"{name} models, at level {session.level}" for name in features))
@@ -125,12 +125,10 @@ class CheckRunner:
         reference: str,
         world_size: int,
         settings: Settings,
-        expected: Expectations | None = None,
         templates: Templates | None = None,
         hangs: Hangs | None = None,
         repeated: RepeatedCauses | None = None,
     ) -> None:
-        self.expected = expected or Expectations({}, ())
         self.lost = ""
         self.hangs = hangs or Hangs(settings.most_hangs)
         self.repeated = repeated or RepeatedCauses()
@@ -141,6 +139,7 @@ class CheckRunner:
             world_size,
             deadline=settings.deadline,
             effort=settings.profile.draws(world_size),
+            deep=settings.profile.deep,
             random_seed=settings.random_seed,
             launcher=settings.launcher,
             templates=templates,
@@ -195,9 +194,9 @@ def _start_diagnosis(error: StartFailed, world_size: int, parent: bool, *, again
     first, *others = error.problems
     in_use = parent and "Address already in use" in first
     words = "start again after a rank was lost" if again else "start"
-    advice = "connect() of the adapter and its launcher; what the ranks wrote is below"
+    advice = "connect() of the adapter and its launcher; the ranks' output is below"
     if error.stuck:
-        advice = "the stacks below: whom does each rank wait for, and do all of them look at one MASTER_ADDR and MASTER_PORT?"
+        advice = "the stacks below: which rank does each wait for, and do all use the same MASTER_ADDR and MASTER_PORT?"
     hidden = hiding([*sys.path, str(Path.cwd())]) if "before it reached the harness" in first else []
     if hidden:
         advice = f"{hidden[0]}: it hides Python's own module {hidden[0].stem} from the ranks; give it another name"

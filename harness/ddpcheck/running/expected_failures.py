@@ -25,7 +25,7 @@ class Expectations:
             one_of(name, names, "check in the expected failures:")
             if not reason.strip():
                 raise ValueError(
-                    f"the expected failure {key!r} needs a reason: write why it fails, or where that is tracked"
+                    f"the expected failure {key!r} needs a reason: write why the check fails, or a link to its issue"
                 )
             for size in _sizes(key, sizes) if separator else [None]:
                 self._reasons[name, size] = reason
@@ -42,7 +42,7 @@ class Expectations:
         if reason and verdict.status == "passed":
             headline = f"passed, but was expected to fail ({reason})"
             advice = (
-                "the list of expected failures: take this check out, or name the world sizes at which it fails, as in "
+                "the list of expected failures: remove this check, or name the world sizes at which it fails, as in "
                 f"{verdict.check}@2,3"
             )
             return replace(verdict, status="failed", diagnosis=Diagnosis(headline, advice=advice))

@@ -33,7 +33,7 @@ class FailureFiles:
     def write(
         self, reference: str, verdict: Verdict, launcher: Launcher | None = None
     ) -> tuple[Path | None, Path | None]:
-        """Where the Job and the script lie; None for what there cannot be. launcher: instead of the adapter's own."""
+        """The paths of the Job and the script; None if there is none. launcher: overrides the adapter's."""
         try:
             file = write_failure(self.folder, reference, verdict, launcher.name if launcher else "")
             return file, write_beside(file, reference, verdict, launcher) if file else None

@@ -1,8 +1,9 @@
-"""Failures of one run that seem to have one cause, and which cause to look at first.
+"""Groups the failures of a run by cause, and chooses the cause to look at first.
 
-One mistake fails many checks, at every world size, with other numbers each time. Groups are made by the id of the likeliest
-cause. Those that another group's cause implies (implications.py) are its symptoms. What is left are the fewest causes that
-explain all failures; the first is the one on which the others may rest: collectives before gradients, gradients before training.
+One mistake fails many checks, at every world size, with other numbers each time. Failures are grouped by the id of their
+likeliest cause. A group whose cause another group's cause implies (implied_causes.py) is a symptom of that group. The remaining
+groups are the fewest causes that explain all failures. The most fundamental is first: collectives before gradients, gradients
+before training.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..causes import ranks
+from ..causes import Cause, ranks
+from ..causes.cause import Certainty
 from ..verdict import Verdict
-from .implications import CONSEQUENCES, implied_by
+from .implied_causes import CONDITIONS, CONSEQUENCES, LOOKS, implied_by
 
 _FOUNDATIONS = (
     "ranks",
@@ -31,18 +33,18 @@ _FOUNDATIONS = (
     "randomness",
     "trainer",
 )
-"""Families, each before those that rest on it; others come last."""
+"""Families in order of dependence: each before the families that depend on it. Others come last."""
 _ON_COLLECTIVES = frozenset({"sampler", "metrics", "scores", "randomness"})
-"""Families that rest on no replica."""
+"""Families that do not depend on replicas."""
 _MANY = 4
-"""A cause with fewer than one in so many of the checks that the commonest has explains little of the run."""
+"""A cause with fewer than 1/n of the checks of the most common cause explains little of the run."""
 
 
 @dataclass(frozen=True)
 class Alike:
     """Verdicts of one adapter that seem to have one cause, in the order of the run; the first is the simplest.
 
-    symptoms: failures that this cause implies, by what they tell.
+    symptoms: failures that this cause implies, grouped by their own causes.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -50,7 +52,13 @@ class Alike:
 
     @property
     def first(self) -> Verdict:
-        return min(self.verdicts, key=_depth)
+        return min(self.verdicts, key=lambda verdict: (_is_a_guess(verdict), _depth(verdict)))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The parameters that are wrong, as far as the failures tell."""
+        told = (verdict.diagnosis for verdict in self.verdicts)
+        return frozenset(each.subject[1] if each is not None else "" for each in told)
 
     @property
     def text(self) -> str:
@@ -91,11 +99,11 @@ def said(verdict: Verdict) -> str:
 
 
 Identity = tuple[str, ...]
-"""What failures of one cause share: the id of the likeliest, and of an exception its type and its place."""
+"""The key of a group: the id of the likeliest cause; for an exception, its type and line too."""
 
 
 def known_by(verdict: Verdict) -> Identity:
-    """What failures of the same cause share; empty if no cause is known."""
+    """The key that failures of the same cause share; empty if no cause is known."""
     cause = verdict.diagnosis.cause if verdict.diagnosis is not None else None
     if cause is None:
         return ()
@@ -103,25 +111,82 @@ def known_by(verdict: Verdict) -> Identity:
 
 
 _BY_PARAMETERS = {ranks.RANK_RAISED.id, ranks.RESULT_VIOLATES_CONTRACT.id, ranks.UNCAUGHT_COMPILED_ERROR.id}
-"""Two of these are one mistake only if their parameters agree, too."""
+"""Causes that are the same mistake only if their parameters agree."""
 
 
 def alike(verdicts: Iterable[Verdict]) -> list[Alike]:
-    """The failures among them, grouped, symptoms under their causes, the one to look at first in front."""
-    groups: dict[tuple[str, Identity, str], list[Verdict]] = {}
-    for verdict in verdicts:
-        if not verdict.ok:
-            identity = known_by(verdict)
-            groups.setdefault((verdict.adapter, identity, "" if identity else verdict.check), []).append(verdict)
-    found = _with_symptoms([Alike(tuple(group)) for group in groups.values()])
+    """The failures, grouped by cause, with symptoms under their causes; the most fundamental cause is first."""
+    failed = [verdict for verdict in verdicts if not verdict.ok]
+    shared = [_sharing_a_cause(verdict, failed) for verdict in failed]
+    found = _with_symptoms([_under_its_condition(group) for group in _by_identity(shared)])
     most = max((len(group.explained) for group in found), default=0)
     return sorted(
         found, key=lambda group: (_MANY * len(group.explained) < most, _is_a_guess(group.first), _depth(group.first))
     )
 
 
+def _by_identity(verdicts: Iterable[Verdict]) -> list[Alike]:
+    groups: dict[tuple[str, Identity, str], list[Verdict]] = {}
+    for verdict in verdicts:
+        identity = known_by(verdict)
+        groups.setdefault((verdict.adapter, identity, "" if identity else verdict.check), []).append(verdict)
+    return [Alike(tuple(group)) for group in groups.values()]
+
+
+def _sharing_a_cause(verdict: Verdict, failed: Sequence[Verdict]) -> Verdict:
+    """The verdict, led by its possible cause that also explains other failures of the run."""
+    if verdict.diagnosis is None:
+        return verdict
+    if slip := next((cause for cause in verdict.diagnosis.causes if _is_a_slip(cause)), None):
+        first = {known_by(other) for other in failed if other.adapter == verdict.adapter and slip in _causes(other)}
+        return _told_by(verdict, slip) if len(first) > 1 else verdict
+    if not _tells_little(verdict):
+        return verdict
+    others = {known_by(other)[0] for other in failed if other.adapter == verdict.adapter and known_by(other)}
+    for cause in verdict.diagnosis.causes[1:]:
+        if implied_by(cause.id) & others:
+            return _told_by(verdict, cause, "likely")
+    return verdict
+
+
+def _is_a_slip(cause: Cause) -> bool:
+    """An error of the program itself: raised at one place under different circumstances, it is one mistake."""
+    return cause.id == ranks.RANK_RAISED.id and cause.get("error") in _SLIPS
+
+
+_SLIPS = frozenset(
+    each.__name__
+    for each in (AttributeError, ImportError, IndexError, KeyError, NameError, TypeError, UnboundLocalError)
+)
+
+
+def _under_its_condition(group: Alike) -> Alike:
+    """The group, led by the condition that all its failures name, if their cause only describes the wrong value."""
+    known = known_by(group.first)
+    if not known or known[0] not in LOOKS:
+        return group
+    named = [{cause.id for cause in verdict.diagnosis.causes} for verdict in group.verdicts if verdict.diagnosis]
+    common = frozenset.intersection(CONDITIONS, *named)
+    told = [_told_by(verdict, cause) for verdict in group.verdicts for cause in _causes(verdict) if cause.id in common]
+    return replace(group, verdicts=tuple(told)) if len(told) == len(group.verdicts) else group
+
+
+def _causes(verdict: Verdict) -> tuple[Cause, ...]:
+    return verdict.diagnosis.causes if verdict.diagnosis is not None else ()
+
+
+def _told_by(verdict: Verdict, cause: Cause, certainty: Certainty | None = None) -> Verdict:
+    """The verdict with this cause first."""
+    if verdict.diagnosis is None:
+        return verdict
+    others = tuple(each for each in verdict.diagnosis.causes if each != cause)
+    return replace(
+        verdict, diagnosis=replace(verdict.diagnosis, causes=(cause.but(certainty or cause.certainty), *others))
+    )
+
+
 def _with_symptoms(groups: Sequence[Alike]) -> list[Alike]:
-    """The groups that no other explains, each with those that it does, if several could: the one that explains most."""
+    """The groups that no other group explains, each with the groups that it explains."""
     parents = {place: _explaining(groups, place) for place in range(len(groups))}
     roots = [place for place, found in parents.items() if not found]
     under: dict[int, list[Alike]] = {place: [] for place in roots}
@@ -143,10 +208,26 @@ def _explaining(groups: Sequence[Alike], place: int) -> list[int]:
         other
         for other in range(len(groups))
         if other != place
-        and implies(groups[other].first, groups[place].first)
-        and (other < place or not implies(groups[place].first, groups[other].first))
+        and _explains(groups[other], groups[place])
+        and (other < place or not _explains(groups[place], groups[other]))
     ]
     return sorted(found, key=lambda other: (_depth(groups[other].first), -len(groups[other].checks)))
+
+
+def _explains(cause: Alike, symptom: Alike) -> bool:
+    """Whether it implies the other, is a possible cause of most of its failures, or happens in one parameter, of whose values
+    the other says what they look like.
+    """
+    known, told = known_by(cause.first), known_by(symptom.first)
+    if implies(cause.first, symptom.first):
+        return True
+    if not known or not told or cause.first.adapter != symptom.first.adapter or _is_a_guess(cause.first):
+        return False
+    if 2 * sum(known[0] in {each.id for each in _causes(one)[1:]} for one in symptom.verdicts) > len(symptom.verdicts):
+        return True
+    in_one = len(cause.names) == 1 and cause.names == symptom.names != frozenset({""})
+    before = _depth(cause.first) <= _depth(symptom.first) and len(cause.checks) >= len(symptom.checks)
+    return in_one and before and told[0] in LOOKS and known[0] not in LOOKS
 
 
 def implies(cause: Verdict, symptom: Verdict) -> bool:
@@ -160,7 +241,7 @@ def implies(cause: Verdict, symptom: Verdict) -> bool:
 
 
 def _rests_on(family: str, other: str) -> bool:
-    """Whether what goes wrong in the other family may show in this one."""
+    """Whether a failure in the other family may show in this one."""
     if family == other or family not in _FOUNDATIONS or other not in _FOUNDATIONS:
         return family == other
     if family in _ON_COLLECTIVES and other not in ("ranks", "collectives"):
@@ -169,7 +250,7 @@ def _rests_on(family: str, other: str) -> bool:
 
 
 def _tells_little(verdict: Verdict) -> bool:
-    """Whether it says only that something was wrong before, guesses, or knows no cause."""
+    """Whether the failure has no cause, only a guess, or a cause that blames an earlier operation."""
     if verdict.diagnosis is None or verdict.status == "hung":
         return False
     identity = known_by(verdict)
@@ -177,7 +258,7 @@ def _tells_little(verdict: Verdict) -> bool:
 
 
 def _is_a_guess(verdict: Verdict) -> bool:
-    """Whether its cause is one of several that the values allow, or is not known."""
+    """Whether the cause is only possible, or not known."""
     cause = verdict.diagnosis.cause if verdict.diagnosis is not None else None
     return cause is None or cause.certainty == "possible"
 

@@ -1,4 +1,4 @@
-"""Do the checks catch faults? Adapters that are wrong on purpose, each against the checks that must catch it.
+"""Runs faults, which are deliberately wrong adapters, against the checks that must catch them.
 
 Distributions offer such adapters under the entry point group `ddpcheck.faults`: a function that returns KnownFaults, one
 named `faults` for those that must be caught, one named `unusual` for correct ones that must not.
@@ -18,7 +18,8 @@ from ..levels import Level
 from ..verdict import Diagnosis, Verdict
 from .adapter_lookup import reference_of
 from .check_runner import CheckRunner, Settings
-from .planning import RANKS_START, installed_checks, plan
+from .plan import RANKS_START, installed_checks, plan
+from .profiles import profile_named
 
 GROUP = "ddpcheck.faults"
 
@@ -26,6 +27,7 @@ GROUP = "ddpcheck.faults"
 class KnownFault(Protocol):
     """name: an id. seen_in: threads or files of real code with this fault, empty if it was invented. caught_by: every check
     that must fail; the first of them must tell `cause`. world_size: the smallest at which it shows. family: its group.
+    deep: whether it shows in the deep profile only.
     """
 
     @property
@@ -42,6 +44,8 @@ class KnownFault(Protocol):
     def world_size(self) -> int: ...
     @property
     def family(self) -> str: ...
+    @property
+    def deep(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ def tells(diagnosis: Diagnosis, cause: str) -> bool:
 
 
 def installed_faults(name: str = "faults") -> tuple[KnownFault, ...]:
-    """What installed distributions offer under this name, in their order. ValueError if there is nothing."""
+    """The faults that installed distributions offer under this name, in order. ValueError if there are none."""
     found = [fault for entry in entry_points(group=GROUP, name=name) for fault in entry.load()()]
     if not found:
         raise ValueError(f"no faults are installed (entry point {name!r} of {GROUP!r}); install ddpcheck with pip")
@@ -89,11 +93,14 @@ def installed_faults(name: str = "faults") -> tuple[KnownFault, ...]:
 def judged(
     fault: KnownFault, settings: Settings, *, every: bool = False, templates: Templates | None = None
 ) -> FaultOutcome:
-    """Run the checks on a fault until one fails, then those that it names; `every`: all that apply.
+    """Run the checks on a fault until one fails, then those that it names; `every`: all that apply. Of one that only the deep
+    profile shows, those that it names, in that profile.
 
     StartFailed is a Verdict like any other.
     """
     began = time.monotonic()
+    if fault.deep:
+        settings = replace(settings, profile=profile_named("deep"))
     items = [
         item for item in plan(reference_of(fault.adapter), (fault.world_size,), installed_checks()) if not item.skip
     ]
@@ -106,7 +113,8 @@ def judged(
         templates=templates,
     ) as ranks:
         for item in items:
-            if first is not None and not every and item.check.name not in fault.caught_by:
+            named_only = (first is not None and not every) or fault.deep
+            if named_only and item.check.name not in fault.caught_by:
                 continue
             verdict = ranks.verdict(item)
             verdicts.append(verdict)

@@ -1,4 +1,4 @@
-"""The import of a module that is not ours: with a limit in time, in what it prints, and without a way to end the process."""
+"""Imports of foreign modules: limited in time and output, and unable to end the process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import NoReturn, TextIO
 from ..printable import cut, printable
 
 IMPORT_SECONDS = 60.0
-"""For how long the driver lets the module of an adapter be imported."""
+"""The time limit in seconds for the import of an adapter's module in the driver."""
 _PRINTED = 2000
 """Characters that a module may print while it is imported."""
 _AGAIN = 0.5

@@ -1,4 +1,4 @@
-"""Hangs of one adapter so far, and the checks that are skipped because of them: each hang costs a deadline.
+"""Counts the hangs of one adapter, and skips checks because of them: each hang costs a deadline.
 
 A hang in one collective usually means that all of them hang, at every world size; other facets may work. So the remaining
 checks of a facet are skipped once several of them hung, and sooner in the next facet and at other world sizes.
@@ -9,17 +9,17 @@ from __future__ import annotations
 from ..checks import Check
 
 _SOONER = 3
-"""By how much a deadline is shorter once a hang was waited for in full."""
+"""The factor by which deadlines shrink after the first hang."""
 _LEAST_SECONDS = 3.0
 """A deadline is not made shorter than this: a check may let a rank come a second late, and a machine may be slow."""
 _ABOUT_TIME = frozenset({"failures"})
 """Families that judge how long ranks take to notice something: they have the whole deadline."""
 _EVERYTHING = 3
-"""When so many facets hang, nothing will come of another world size."""
+"""If this many facets hang, other world sizes are not tried."""
 
 
 class Hangs:
-    """Told of each check that hung. most: so many in the first facet that hangs; None for no limit at all."""
+    """Receives each check that hung. most: the limit in the first facet that hangs; None: no limit."""
 
     def __init__(self, most: int | None) -> None:
         self._most = most
@@ -27,26 +27,26 @@ class Hangs:
         self._stuck: list[int] = []
 
     def start_is_stuck(self, world_size: int) -> None:
-        """Ranks did not come out of connect()."""
+        """Ranks did not return from connect()."""
         self._stuck.append(world_size)
 
     def leaves_out_start(self, world_size: int) -> str:
-        """Why ranks are not to start at this world size; empty if they are."""
+        """The reason why ranks should not start at this world size; empty if they should."""
         if self._most is None or not self._stuck:
             return ""
-        return f"the ranks did not come out of connect() at world size {self._stuck[0]}; --world-size {world_size} tries it here"
+        return f"the ranks did not return from connect() at world size {self._stuck[0]}; --world-size {world_size} tries it here"
 
     def add(self, check: Check, world_size: int) -> None:
         self._hung.setdefault((facet_of(check), world_size), []).append(check.name)
 
     def leaves_out(self, check: Check, world_size: int) -> str:
-        """Why a check is not to run at this world size; empty if it is."""
+        """The reason why a check should not run at this world size; empty if it should."""
         if self._most is None:
             return ""
         alone = "; --check with its name runs it alone"
         sizes = [size for (_, size), names in self._hung.items() if check.name in names and size != world_size]
         if sizes:
-            return f"it hung at world size {sizes[0]}, and is not waited for again{alone}"
+            return f"the check hung at world size {sizes[0]}, so it is not tried again{alone}"
         facet = facet_of(check)
         hung = len(self._hung.get((facet, world_size), ()))
         if hung and hung >= self._limit(facet, world_size):
@@ -57,13 +57,13 @@ class Hangs:
         return ""
 
     def seconds(self, check: Check, deadline: float) -> float:
-        """For how long to wait in this check for an operation of a Job."""
+        """The deadline for an operation in this check."""
         if self._most is None or not self._hung or check.family in _ABOUT_TIME:
             return deadline
         return min(deadline, max(_LEAST_SECONDS, round(deadline / _SOONER, 1)))
 
     def _limit(self, facet: str, world_size: int) -> int:
-        """How many may hang: one where the facet hung at another world size, and fewer the more facets have hung."""
+        """The number of hangs allowed: one if the facet hung at another world size, and fewer the more facets have hung."""
         assert self._most is not None
         places = list(self._hung)  # in the order in which they first hung
         if any(other == facet and size != world_size for other, size in places[: places.index((facet, world_size))]):
@@ -73,5 +73,5 @@ class Hangs:
 
 
 def facet_of(check: Check) -> str:
-    """What of an adapter a check uses: the first facet that it needs, or its family if it needs none."""
+    """The facet that a check uses: the first that it needs, or its family if it needs none."""
     return next((need.facet for need in check.needs if need.facet), check.family)

@@ -35,7 +35,7 @@ def launcher_named(name: str) -> Launcher:
 
 
 def description(name: str) -> str:
-    """What its docstring says first. ValueError as for launcher_named."""
+    """The first sentence of the launcher's docstring. ValueError as for launcher_named."""
     return sentence(_load(name))
 
 

@@ -1,4 +1,4 @@
-"""How hard to look: a profile is a number of drawn Jobs per check, and the world sizes to run at."""
+"""Profiles: the number of drawn Jobs per check, and the world sizes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from .suggestions import one_of
 class Profile:
     """effort: how many Jobs a check draws at two ranks, beside its fixed examples; a third as many at one and three, a fifth
     beyond: one rank has nobody to differ from, and with more ranks a Job costs more, after most faults have shown.
+
+    deep: checks also run their longest Jobs: the largest arrays that memory allows, and more calls than 16 bits count.
     """
 
     name: str
     effort: int
     world_sizes: tuple[int, ...]
     sentence: str
+    deep: bool = False
 
     def draws(self, world_size: int) -> int:
         return -(-self.effort // {1: 3, 2: 1, 3: 3}.get(world_size, 5))
@@ -32,6 +35,13 @@ PROFILES = {
             300,
             (1, 2, 3, 4, 5),
             "Three hundred drawn Jobs per check: over night, and before a release.",
+        ),
+        Profile(
+            "deep",
+            25,
+            (2,),
+            "Very large arrays, very many calls, very late ranks: an hour over night, with a long deadline.",
+            deep=True,
         ),
     )
 }

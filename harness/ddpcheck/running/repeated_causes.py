@@ -1,4 +1,4 @@
-"""Causes of one adapter so far, and the families of checks in which more Jobs would only show them again."""
+"""Counts causes of one adapter, and finds families of checks in which more Jobs would only repeat them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from ..verdict import Verdict
 from .failure_groups import Identity, known_by
 
 _ENOUGH = 3
-"""Once so many checks of a family have failed of one cause, the rest of the family takes one Job each."""
+"""After this many failures with one cause in a family, the family's other checks take one Job each."""
 
 
 class RepeatedCauses:
-    """Told of each verdict, at whichever world size."""
+    """Receives each verdict, at any world size."""
 
     def __init__(self) -> None:
         self._failed: dict[tuple[str, Identity], set[str]] = {}
@@ -22,7 +22,7 @@ class RepeatedCauses:
             self._failed.setdefault((verdict.family, identity), set()).add(verdict.check)
 
     def shortens(self, check: Check) -> str:
-        """Why this check takes one Job only; empty if it takes all."""
+        """The reason why this check takes one Job only; empty if it takes all."""
         for (family, _), names in tuple(self._failed.items()):
             if family == check.family and len(names - {check.name}) >= _ENOUGH:
                 return f"one Job only, as {len(names)} checks of {family} fail of one cause; --level full takes all"

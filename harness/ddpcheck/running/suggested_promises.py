@@ -22,9 +22,9 @@ from .adapter_lookup import resolve
 from .check_runner import run_check
 
 _OPEN = (None, "undefined")
-"""Values of a convention that promise nothing."""
+"""Default values of conventions, which promise nothing."""
 _LOOSENS = frozenset({"behind_loader"})
-"""Promises with which a check asks for less: suggested where they mend one that fails, and not otherwise."""
+"""Promises that make checks demand less: suggested only if a failing check then passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A candidate, with the checks that passed with it, and the check that failed with what it said. Neither: none judges it."""
+    """A candidate, with the checks that passed, and the check that failed with its message. Neither: no check judges it."""
 
     candidate: Candidate
     passed: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class Suggestion:
 
 
 def candidates(capabilities: Capabilities) -> list[Candidate]:
-    """What could be promised beside what is, of the facets that are handed out."""
+    """The promises that the adapter could still make, for the facets that it offers."""
     offered = [name for name in GROUPS if name not in FACETS or getattr(capabilities, name).offered]
     return [
         Candidate(promise.name, value)
@@ -195,7 +195,7 @@ class Suggesting:
         return frozenset(chosen)
 
     def _tried(self, together: Collection[Candidate], judges: Iterable[Check]) -> Suggestion:
-        """What the judges say of promises that are made together, the first of them named."""
+        """The verdict of the judging checks on promises that are made together, named by the first."""
         first, passed = next(iter(together)), dict[str, None]()
         try:
             for verdict in self._verdicts(_made(self.capabilities, together), judges):

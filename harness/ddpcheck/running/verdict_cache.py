@@ -20,7 +20,7 @@ from pathlib import Path
 from ..storage.files import write_whole
 from ..verdict import Verdict
 from .check_runner import Settings
-from .planning import RANKS_START, Item
+from .plan import RANKS_START, Item
 
 UNCHANGED = "it passed before, and nothing has changed since (--cache)"
 _CODE = ("*.py", "*.so")

@@ -1,4 +1,4 @@
-"""A counterexample that travels: a failing Job as a short script that needs no harness to show the fault.
+"""Stand-alone scripts: a failing Job as a short script that shows the failure without the harness.
 
     path = write_script(Path("shows_it.py"), "my_ddp.adapter:adapter", job, FailedCheck("check_...", "the law", diagnosis))
 
@@ -20,10 +20,10 @@ from ..job import Backward, Job, Operation, Rounds, Sample
 from ..launchers.base import Launcher
 from ..launchers.multiprocess import Multiprocessing
 from ..running.adapter_lookup import UnusableAdapter, resolve
-from ..running.planning import installed_checks
+from ..running.plan import installed_checks
 from ..storage.files import write_whole
 from ..verdict import Diagnosis, Verdict
-from . import collectives, repeated, samplers_and_runs, scores
+from . import collectives, repeated_calls, samplers_and_runs, scores
 from .literals import text_literal
 from .replicas import Replicas
 from .text import NoScript, Text
@@ -45,8 +45,8 @@ _WRITERS: dict[str, Callable[[Text, int, Any], None]] = {
     "score": scores.score,
     "train": samplers_and_runs.train,
     "sleep": samplers_and_runs.sleep,
-    "calls": repeated.calls,
-    "close": repeated.close,
+    "calls": repeated_calls.calls,
+    "close": repeated_calls.close,
 }
 _OF_REPLICA = (
     *("backward", "zero_grad", "clip", "step", "observe", "predict", "save", "resume"),
@@ -71,7 +71,7 @@ def write_script(path: Path, reference: str, job: Job, told: FailedCheck, launch
 
 
 def write_beside(file: Path, reference: str, verdict: Verdict, launcher: Launcher | None = None) -> Path | None:
-    """Write the script of a failure beside the file of its Job; where it lies, or None if there can be none."""
+    """Write the script of a failure beside the file of its Job; returns its path, or None if no script is possible."""
     if verdict.job is None:
         return None
     sentences = {check.name: check.sentence for check in installed_checks()}
@@ -112,7 +112,7 @@ def _fill(text: Text) -> None:
             if trained is not None and not begun:
                 trained.first()
                 begun = True
-            repeated.rounds(text, position, operation, _write_one if trained is None else trained.unjudged)
+            repeated_calls.rounds(text, position, operation, _write_one if trained is None else trained.unjudged)
         elif operation.kind in _WRITERS:
             _WRITERS[operation.kind](text, position, operation)
         elif isinstance(operation, Backward) and (operation.second or operation.interrupted):
@@ -195,8 +195,8 @@ def _program(text: Text) -> str:
 
 
 def _runtime() -> str:
-    """What every script ends with. Its imports come with it, so that a reader meets the case first."""
-    sources = [(Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("comparing.py", "starting.py")]
+    """The common end of every script, with its imports, so that the case comes first."""
+    sources = [(Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("comparison.py", "launch.py")]
     above, below = zip(*(source.split(_CUT) for source in sources), strict=True)
     found = {line for text in above for line in text.splitlines() if line.startswith(("import ", "from "))}
     imports = sorted(

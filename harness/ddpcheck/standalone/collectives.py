@@ -67,7 +67,7 @@ def broadcast(text: Text, position: int, op: Broadcast) -> None:
     given = f"{name}[rank]"
     if not shared:
         given += f" if rank == {op.root} else np.full_like({name}[rank], {poison(op.tensor.on(0))})"
-    array, remark = laid_out(f"{name}[rank]" if shared else "given", op.tensor.layout, op.tensor.shape, op.tensor.dtype)
+    array, remark = _laid_out(text, f"{name}[rank]" if shared else "given", op.tensor)
     lines = [
         f"given = {given}  # the values of the others do not matter",
         f"argument = {array}{_remark(remark)}",
@@ -118,9 +118,9 @@ def send_recv(text: Text, position: int, op: SendRecv) -> None:
     text.use("collectives")
     name, first = text.tensor(op.tensor), op.tensor
     text.comment(position, described("send and recv", first, f"by pairs {list(op.pairs)}", None))
-    array, remark = laid_out(f"{name}[rank]", first.layout, first.shape, first.dtype)
-    shown = first.layout in ("read_only", "shared")  # which nobody overwrites
-    blank = "blank" if shown else laid_out("blank", first.layout, first.shape, first.dtype)[0]
+    array, remark = _laid_out(text, f"{name}[rank]", first)
+    shown = first.layout in ("read_only", "shared", "varied")  # which nobody overwrites
+    blank = "blank" if shown else _laid_out(text, "blank", first)[0]
     value = poison(first.on(0))
     again = [f"        argument[...] = {value}  # the sender may use its array again, received or not"]
     text.add(
@@ -144,8 +144,17 @@ def described(what: str, tensor: TensorSpec, how: str, group: tuple[int, ...] | 
 
 
 def _argument(text: Text, tensor: TensorSpec, number: int | None = None) -> list[str]:
-    array, remark = laid_out(f"{text.tensor(tensor)}[rank]", tensor.layout, tensor.shape, tensor.dtype)
+    array, remark = _laid_out(text, f"{text.tensor(tensor)}[rank]", tensor)
     return [f"{_name('argument', number)} = {array}{_remark(remark)}"]
+
+
+def _laid_out(text: Text, array: str, tensor: TensorSpec) -> tuple[str, str]:
+    """As laid_out(), also where each rank has a layout of its own."""
+    if tensor.layout != "varied":
+        return laid_out(array, tensor.layout, tensor.shape, tensor.dtype)
+    layouts = [tensor.layout_on(rank) for rank in range(text.job.world_size)]
+    each = ", ".join(laid_out(array, layout, tensor.shape, tensor.dtype)[0] for layout in layouts)
+    return f"[{each}][rank]", f"by ranks: {', '.join(layouts)}"
 
 
 def _compared(text: Text, op: AllReduce | ReduceScatter, what: str, argument: str = "argument") -> list[str]:
@@ -222,7 +231,7 @@ def _bits(text: Text, op: AllReduce, position: int) -> None:
 
 
 def _moved(what: str, want: str) -> list[str]:
-    """Nothing is computed: even the sign of zero stays."""
+    """Expected values that are moved, not computed: even the sign of zero stays."""
     return [f'expect("{what}", got, {want}, bits=True)']
 
 

@@ -61,7 +61,7 @@ def tensor(text: Text, what: str, name: str, entry: ExpectedArray, switched: Abs
 
 
 def anything_goes(value: Value) -> bool:
-    """Whether rounding may have made anything of it."""
+    """Whether the bound is infinite, so that any value is allowed."""
     return value.error is not None and not np.isfinite(value.error).any()
 
 

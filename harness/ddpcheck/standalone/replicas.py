@@ -8,7 +8,7 @@ import math
 from ..contract import Determinism
 from ..job import Backward, Clip, Job, Make, Observe, Operation, Predict, Resume, Save, SetTrainable, Step, ZeroGrad
 from ..oracle import ExpectedOperation, Oracle, is_exact
-from . import expected, repeated, stepping
+from . import batch_norm_steps, expected, repeated_calls
 from .literals import bound, declaration, listed, literal, mapping, model
 from .text import NoScript, Text
 
@@ -138,8 +138,8 @@ class Replicas:
 
     def step(self, position: int, op: object) -> None:
         self.text.comment(position, "a step of the optimizer")
-        if stepping.between_looks(self.text.job, position):
-            stepping.remember(self.text)
+        if batch_norm_steps.between_looks(self.text.job, position):
+            batch_norm_steps.remember(self.text)
         self.text.add("replica.step()")
 
     def observe(self, position: int, op: Observe) -> None:
@@ -162,8 +162,8 @@ class Replicas:
                 and (self.text.capabilities.world.determinism >= Determinism.BETWEEN_RANKS)
             ):
                 self.text.add(f"expect_same_bits_on_all_ranks({what}, {json.dumps(alike)})")
-            if what == "parameters" and position and stepping.between_looks(self.text.job, position - 1):
-                stepping.compare(self.text)
+            if what == "parameters" and position and batch_norm_steps.between_looks(self.text.job, position - 1):
+                batch_norm_steps.compare(self.text)
 
     def predict(self, position: int, op: Predict) -> None:
         self.text.comment(position, "outputs in evaluation mode")
@@ -204,7 +204,7 @@ class Replicas:
 
     def make(self, position: int, op: Make) -> None:
         self.text.use("make_replica")
-        repeated.make(self.text, position, op)
+        repeated_calls.make(self.text, position, op)
 
     def switch(self, position: int, op: object) -> None:
         if not any(line.startswith("INITIAL_OF_SECOND =") for line in self.text.inputs):

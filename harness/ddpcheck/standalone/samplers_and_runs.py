@@ -10,7 +10,7 @@ from .literals import declaration, text_literal
 from .text import Text
 
 _TELLING = 8
-"""Of so many samples two random orders are hardly ever the same."""
+"""From this many samples on, two random orders are almost never equal."""
 
 
 def sample(text: Text, position: int, op: Sample) -> None:
@@ -39,7 +39,7 @@ def sample(text: Text, position: int, op: Sample) -> None:
 
 
 def _meanwhile(text: Text, op: Sample, number: int, epoch: int | None) -> list[str]:
-    """What happens between two readings, and has no part in the second."""
+    """Disturbances between two readings, which must not affect the second."""
     lines = []
     if number and op.disturbed is not None:
         after = (op.disturbed + 1) % text.job.world_size
@@ -83,7 +83,7 @@ def _shared_out(text: Text, op: Sample, shares: str) -> list[str]:
         if op.length:
             lines.append(f'expect("every sample is there", sorted(set(together)), list(range({op.length})))')
     else:
-        lines.append('expect("no sample is there twice", len(set(together)), len(together))')
+        lines.append('expect("no sample appears twice", len(set(together)), len(together))')
         lines.append(
             f'expect("so many samples are there", len(together), {low * world if rule == "drop" else op.length})'
         )

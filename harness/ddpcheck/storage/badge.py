@@ -12,7 +12,7 @@ from .files import write_whole
 
 
 def badge(verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """How many laws hold, or fail. A law counts once, whatever the number of adapters and world sizes."""
+    """The number of laws that hold, or fail. A law counts once for all adapters and world sizes."""
     failed = {verdict.check for verdict in verdicts if not verdict.ok}
     held = {verdict.check for verdict in verdicts if verdict.status == "passed"} - failed
     if failed:

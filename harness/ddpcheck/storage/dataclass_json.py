@@ -39,7 +39,7 @@ def to_plain(value: Any) -> Any:
 
 
 def _said(value: Any) -> dict[str, Any]:
-    """What is said of a registered dataclass; its parts as they are."""
+    """The fields of a registered dataclass, unconverted."""
     made = {"kind": value.kind}
     for name, default in _FIELDS[type(value)]:
         item = getattr(value, name)

@@ -62,7 +62,7 @@ def read_json(path: Path, advice: str = "") -> Any:
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a FIFO would wait for a writer
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ValueError("it is no regular file")
+                raise ValueError("it is not a regular file")
             raw = file.read(LARGEST + 1)
         if len(raw) > LARGEST:
             raise ValueError(f"it has more than {LARGEST >> 20} MiB")
@@ -70,7 +70,7 @@ def read_json(path: Path, advice: str = "") -> Any:
     except RecursionError:
         reason = "it is nested too deeply"
     except UnicodeDecodeError:
-        reason = "it is no text in UTF-8"
+        reason = "it is not UTF-8 text"
     except OSError as error:
         reason = error.strerror or str(error)
     except ValueError as error:
@@ -79,7 +79,7 @@ def read_json(path: Path, advice: str = "") -> Any:
 
 
 def _refused(constant: str) -> NoReturn:
-    raise ValueError(f"it holds {constant}, which is no number of JSON")
+    raise ValueError(f"it holds {constant}, which is not a JSON number")
 
 
 def _finite(text: str) -> float:

@@ -17,7 +17,7 @@ from ..running.adapter_lookup import UnusableAdapter
 from ..running.check_runner import CheckRunner, Settings
 from ..running.expected_failures import Expectations
 from ..running.failure_files import FailureFiles, replay_command
-from ..running.planning import Item, installed_checks, plan
+from ..running.plan import Item, installed_checks, plan
 from ..running.profiles import profile_named
 from ..running.suggestions import one_of
 from ..verdict import Verdict

@@ -1,6 +1,6 @@
 """The second door: pytest options, and tests out of `parametrize_with_checks`.
 
-This module is part of every pytest run of whoever has ddpcheck installed: it imports pytest only, and does nothing until a
+This module is part of every pytest run where ddpcheck is installed: it imports pytest only, and does nothing until a
 test is marked. Ranks are a fixture of module scope, so that they start once for an adapter and a world size, and end with
 its last check; each xdist worker has its own.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from ..audit.asserting import Audited
+    from ..audit.assertions import Audited
     from ..launchers.fork_servers import Templates
     from ..running.check_runner import CheckRunner
 
@@ -35,13 +35,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="REF",
         help="implementation to check: a known name, module:attribute, or file.py:attribute; repeatable",
     )
-    group.addoption("--ddp-world-sizes", metavar="1,2,3", help="world sizes; else those of the profile")
+    group.addoption("--ddp-world-sizes", metavar="1,2,3", help="world sizes. Default: those of the profile")
     group.addoption("--ddp-profile", default="default", metavar="NAME", help="quick, default or thorough")
     group.addoption("--ddp-level", default="standard", metavar="NAME", help="basic, standard or full")
     group.addoption("--ddp-deadline", default="10", metavar="SECONDS", help="seconds until an operation counts as hung")
     group.addoption("--ddp-seed", metavar="N", help="draw other Jobs; else every run draws the same")
     group.addoption(
-        "--ddp-failures", default="ddpcheck-failures", metavar="DIR", help="where failing Jobs are written, for replay"
+        "--ddp-failures",
+        default="ddpcheck-failures",
+        metavar="DIR",
+        help="folder for failing Jobs",
     )
 
 
@@ -94,7 +97,7 @@ def _parameters(item: pytest.Item) -> dict[str, Any]:
 @pytest.fixture
 def ddp_audit() -> Callable[..., Audited]:
     """Audits a training script: write `ddp_audit("train.py", "--epochs", "1", ranks=2).holds()` in a test."""
-    from ..audit.asserting import audit
+    from ..audit.assertions import audit
 
     return audit
 

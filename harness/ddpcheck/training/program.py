@@ -94,7 +94,7 @@ def _judge(plan: TrainingPlan, data: DataSet, trained: Trained, display: Display
     if plan.compare and isinstance(trained.model, str):
         display.say(f"not compared with a single process: {_why_not(trained)}; the law here is that replicas are equal")
     elif plan.compare and not isinstance(trained.model, str):
-        with display.busy("training again in one process, to compare"):
+        with display.busy("training again in one process, for comparison"):
             found = compare(plan, trained.model, data, trained.orders, trained.parameters)
         display.say(found.in_words(), "green" if found.verdict == "equal" else "bold red")
         equal = equal and found.verdict == "equal"

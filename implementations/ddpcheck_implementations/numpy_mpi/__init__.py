@@ -15,7 +15,7 @@ from ..data_parallel import PROMISES, EngineSettings, numpy_facets
 
 
 def connect(context: RankContext) -> Facets:
-    """MPI itself knows rank and size; the harness compares them with what the launcher said."""
+    """MPI provides rank and size; the harness compares them with the launcher's."""
     del context
     from mpi4py import MPI
 

@@ -36,7 +36,7 @@ def _propagating(function: np.ufunc) -> MPI.Op:
 
 
 class MpiCommunicator:
-    """The collectives facet; see ddpcheck.contract.adapter.Collectives for what each method promises."""
+    """The collectives facet; ddpcheck.contract.adapter.Collectives documents each method."""
 
     def __init__(self, comm: Any) -> None:
         self._comm = comm

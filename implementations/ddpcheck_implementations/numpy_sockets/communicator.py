@@ -1,4 +1,4 @@
-"""Collectives of ranks that have met: over one connection to every other rank, in memory, or both (movers.py).
+"""Collectives of ranks that have met: over one connection to every other rank, in memory, or both (transport_choice.py).
 
 Groups share connections and memory; a rank takes part in the operations of its groups in the order of its calls.
 """
@@ -16,12 +16,12 @@ from .background import Pending
 from .connections import wire_format
 from .connections.peer import Link, Peer, Traffic
 from .group import Group
-from .guard import Guard
 from .meeting.host import Hosts
-from .movers import algorithms_of
+from .operation_order import Guard
 from .shared_memory.collectives import Channel, Host
 from .shared_memory.mapping import WORTH_BYTES
 from .shared_memory.small_reductions import express_of
+from .transport_choice import algorithms_of
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -32,7 +32,7 @@ _NO_ELEMENTS = np.empty(0, np.float64)
 class Communicator:
     """The collectives facet; ddpcheck.contract.adapter.Collectives documents its methods. `traffic` counts bytes sent.
 
-    After an error it cannot be used any more (guard.py).
+    After an error it cannot be used any more (operation_order.py).
     """
 
     def __init__(

@@ -34,9 +34,9 @@ def all_reduce(tensor: Tensor, op: str = "sum") -> None:
     dist.all_reduce(tensor, OPS[op])
 
 
-def start_all_reduce(tensor: Tensor, op: str = "sum") -> dist.Work:
-    """As all_reduce, but returns at once; the tensor belongs to the network until wait() on the returned handle."""
-    work: dist.Work | None = dist.all_reduce(tensor, OPS[op], async_op=True)
+def start_all_reduce(tensor: Tensor) -> dist.Work:
+    """Begin to sum: as all_reduce, but returns at once; the tensor belongs to the network until wait() on the returned handle."""
+    work: dist.Work | None = dist.all_reduce(tensor, async_op=True)
     assert work is not None
     return work
 

@@ -7,9 +7,9 @@ import itertools
 from torch import nn
 
 
-def deep_mlp(pixels: int = 64, width: int = 64, classes: int = 10, depth: int = 16) -> nn.Module:
-    """Linear layers with ReLU between, for 8 x 8 images unless told otherwise."""
-    sizes = [pixels, *[width] * (depth - 1), classes]
+def deep_mlp(width: int = 64) -> nn.Module:
+    """Linear layers with ReLU between, from images of 8 x 8 to 10 classes."""
+    sizes = [64, *[width] * 15, 10]
     layers: list[nn.Module] = []
     for inputs, outputs in itertools.pairwise(sizes):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]

@@ -1,1 +1,1 @@
-"""What collectives must do: values, groups, handles, memory, and nothing that depends on size, layout or history."""
+"""Checks of collectives: values, groups, handles and memory, for any size, layout and history of calls."""

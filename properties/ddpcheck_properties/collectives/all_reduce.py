@@ -254,7 +254,7 @@ def _exact(session: Session, reduction: Reduction) -> None:
 
 
 def _whole_chunks(world_size: int, dtype: str, reduction: Reduction) -> Job:
-    """What fills chunks of 4 KiB and of 64 KiB to the last byte, and one element less and more."""
+    """Sizes that fill chunks of 4 KiB and of 64 KiB exactly, and one element less and more."""
     sizes = [size + more for size in (1024, 16384) for more in (-1, 0, 1)]
     made = (exact_tensor((size,), dtype, reduction, world_size, size) for size in sizes)
     return Job(world_size, tuple(AllReduce(tensor, reduction) for tensor in made))
@@ -291,6 +291,9 @@ def _not_finite(session: Session, among: tuple[Reduction, ...]) -> None:
         Job(world, (*(AllReduce(each, reduction) for each in shaped), AllReduce(tensor, reduction, everyone)))
         for reduction in among
     ]
+    large = [PAST_64_KIB, *[PAST_1_MIB] * (world == 2), *[PAST_16_MIB] * (world == 2 and session.deep)]
+    every = [TensorSpec(shape, usual_float, "nonfinite", 4, step=world) for shape in large]
+    examples += [Job(world, tuple(AllReduce(each, reduction) for each in every)) for reduction in among]
     few = [TensorSpec((2,), usual_float, "nonfinite", seed, step=world) for seed in range(12)]  # some without a NaN
     examples += [Job(world, tuple(AllReduce(tensor, each) for tensor in few)) for each in among]
     for_each(session, examples, results_hold)

@@ -1,4 +1,4 @@
-"""What collectives are given: arrays that are read, and that nobody may be able to write to."""
+"""Arguments of collectives: read-only arrays."""
 
 from __future__ import annotations
 

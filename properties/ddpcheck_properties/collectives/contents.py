@@ -1,4 +1,4 @@
-"""Arrays whose contents ask for a short cut: mostly zeros, as an embedding's gradient is, or one number again and again."""
+"""Compressible arrays: mostly zeros, as in an embedding's gradient, or mostly one number."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _ways(session: Session, holding: Kind) -> list[Make]:
 
 
 def _whatever_they_hold(job: Job, trace: Trace) -> None:
-    """A judge: results_hold, and who hangs or fails may have gone another way than the others."""
+    """A judge: results_hold; a rank that hangs or fails may have taken another path than the others."""
     try:
         results_hold(job, trace)
     except Finding as finding:

@@ -1,4 +1,4 @@
-"""Handles of all-reduces under way: one that waits late, for a rank or for its turn."""
+"""Handles of pending all-reduces: one waits for a late rank, or is waited for last."""
 
 from __future__ import annotations
 

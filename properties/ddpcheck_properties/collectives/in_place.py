@@ -1,4 +1,4 @@
-"""All-reduce into the argument itself: what training engines call on their buckets."""
+"""All-reduce in place, which training engines call on their buckets."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 from ddpcheck import expect
 from ddpcheck.causes import collectives as causes
+from ddpcheck.causes import values
 from ddpcheck.checks import law
 from ddpcheck.contract import Determinism, needs
-from ddpcheck.job import AllReduce, Job, TensorSpec
+from ddpcheck.job import AllReduce, Job, Layout, TensorSpec
 from ddpcheck.trace import Trace
+from ddpcheck.verdict import Finding
 
 from ..drawing import for_each
 from ..strategies_collectives import dtypes, exact_tensor, fitting_reductions, usual_reduction
@@ -81,6 +83,32 @@ def _in_their_place(job: Job, trace: Trace) -> None:
                 causes.EMPTY_GIVEN_TWICE(),
             )
     results_hold(job, trace)
+
+
+@law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.in_place, needs.ranks(2))
+def check_strided_arrays_are_reduced_in_place_or_refused(session: Session) -> None:
+    """All-reduce in place of an array that is not contiguous gives the exact result in that very array, or raises an error on
+    every rank.
+    """
+    world, promised = session.world_size, session.capabilities
+    dtype = dtypes(promised)[0]
+    reduction = usual_reduction(promised, dtype)
+    layouts: tuple[Layout, ...] = ("F", "strided", "columns", "reversed")
+    drawn = [
+        Job(world, (AllReduce(exact_tensor((5, 9), dtype, reduction, world, 3, layout), reduction, in_place=True),))
+        for layout in layouts
+    ]
+    for_each(session, drawn, _reduced_or_refused)
+
+
+def _reduced_or_refused(job: Job, trace: Trace) -> None:
+    if all(rank.outcome == "raised" for rank in trace.ranks):
+        return
+    try:
+        results_hold(job, trace)
+    except Finding as finding:
+        unreduced = values.NOT_REDUCED.explains(finding.diagnosis.causes)
+        raise finding.blaming(causes.COPY_REDUCED() if unreduced else None, finding.diagnosis.causes) from None
 
 
 @law(

@@ -1,4 +1,4 @@
-"""Arrays of a megabyte: every collective has a way of its own for them, and most tests know that of all_reduce's sum only."""
+"""Arrays of a megabyte, for which collectives often use another algorithm; most tests cover all_reduce's sum only."""
 
 from __future__ import annotations
 

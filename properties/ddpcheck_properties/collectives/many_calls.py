@@ -1,4 +1,4 @@
-"""More calls in a row than small counters count, all with one array: each has its own result."""
+"""More consecutive calls than small counters can count, all with one array: each has its own result."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ FEW = 20
 """Calls that show an array of which a copy was kept."""
 AFFORDABLE = 60.0
 """Seconds for so many calls of one kind."""
+DEEP = 70_000
+"""Calls of each kind in the deep profile, however long they take."""
 Kind = Literal["all_reduce", "all_reduce_async", "broadcast", "all_gather", "reduce_scatter", "send_recv"]
 _KINDS: tuple[Kind, ...] = ("all_reduce", "send_recv", "all_gather", "broadcast", "reduce_scatter")
 _EXACT = ("float32", "float64", "int32", "int64", "uint32", "uint64", "int16", "uint16")
@@ -40,7 +42,7 @@ _EXACT = ("float32", "float64", "int32", "int64", "uint32", "uint64", "int16", "
 @law("collectives", needs.collectives, needs.ranks(2, most=4))
 def check_array_reused_over_thousands_of_calls_is_correct(session: Session) -> None:
     """An array may be refilled and passed again, in any memory layout, and no counter of calls, tags or handles wraps. At two
-    ranks, each of 1,100 calls of one kind has its own result (each of 65,600 at high effort).
+    ranks, each of 1,100 calls of one kind has its own result (each of 65,600 at high effort, of 70,000 in the deep profile).
     """
     found, thorough = _offered(session.capabilities), takes_its_time(session)
     took: dict[str, float] = {}
@@ -57,7 +59,9 @@ def check_array_reused_over_thousands_of_calls_is_correct(session: Session) -> N
         return
     usual = [each for each in found if thorough or each.collective in ("all_reduce", "send_recv", "all_gather")]
     for_each(session, _jobs(session, usual, THOUSAND), timed)
-    if thorough:
+    if session.deep:
+        for_each(session, _jobs(session, found, DEEP), each_has_its_own)
+    elif thorough:
         affordable = AFFORDABLE * THOUSAND / TWO_BYTES
         cheap = [each for each in usual if took.get(each.collective, 0.0) < affordable]
         for_each(session, _jobs(session, cheap, TWO_BYTES), each_has_its_own)

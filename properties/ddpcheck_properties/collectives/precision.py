@@ -1,4 +1,4 @@
-"""Sums and means at the edges of a dtype: narrow ones that are kept wider on the way, and tiny values that must not vanish."""
+"""Sums and means at the limits of a dtype: float16 sums computed in a wider dtype, and tiny values that must not vanish."""
 
 from __future__ import annotations
 

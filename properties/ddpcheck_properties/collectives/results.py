@@ -1,4 +1,4 @@
-"""What collectives must give, computed in the driver from a Job.
+"""Expected results of collectives, computed in the driver from a Job.
 
 Sums, extremes and products of the values that strategies_collectives chooses are exact in any order, so bits are compared.
 For real values, m roundings on the way of a term give |got - exact| <= gamma_m sum|terms|:
@@ -95,7 +95,7 @@ def _total(terms: Array) -> float:
 
 
 def named(operation: Operation, position: int) -> str:
-    """An operation in a reader's words."""
+    """A description of an operation for messages."""
     begun = isinstance(operation, AllReduce) and not operation.wait
     text = f"operation {position}, {'asynchronous ' * begun}{operation.kind}"
     if isinstance(operation, Reducing):
@@ -113,7 +113,7 @@ def named(operation: Operation, position: int) -> str:
 
 
 def in_group(operation: Operation) -> str:
-    """In which group it is, to stand behind its name; nothing if it is one of all ranks, or has none."""
+    """The group of an operation, to append to its name; empty for all ranks."""
     group = getattr(operation, "group", None)
     return "" if group is None else f" in group {list(group)}"
 

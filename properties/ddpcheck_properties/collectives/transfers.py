@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import permutations, product
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ from ddpcheck.levels import Level
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from ..drawing import for_all, for_each
+from ..drawing import for_all, for_each, takes_its_time
 from ..strategies_collectives import (
     EVERY_LAYOUT,
     LAYOUTS,
@@ -58,8 +59,12 @@ A_LITTLE = 0.0005
 MANY = 258
 """More barriers than a byte counts."""
 MANY_SECONDS = 2.0
+STRAGGLES = (4.0, 12.0)
+"""Seconds by which a rank is late where the effort is large: past time limits of a few and of ten seconds."""
+NAP = 0.5
+"""Seconds at a time: a rank that sleeps longer than the deadline would be taken for one that hangs."""
 VERY_LATE = 1.2
-"""Longer than a second, which nobody may take for an end."""
+"""Longer than a second: a late rank must not count as ended."""
 
 
 @law("collectives", needs.collectives.operations("broadcast"), level=Level.BASIC)
@@ -215,7 +220,9 @@ def check_consecutive_collectives_are_independent(session: Session) -> None:
 
 @law("collectives", needs.collectives, needs.ranks(2))
 def check_late_ranks_do_not_change_results(session: Session) -> None:
-    """Collectives wait for a late rank. No timeout or retry changes a result, then or later."""
+    """Collectives wait for a late rank, by 12 seconds where the effort is large. No timeout or retry changes a result, then or
+    later, and no rank is left out for being late.
+    """
     world, promised = session.world_size, session.capabilities
     dtype = dtypes(promised)[0]
     reduction = usual_reduction(promised, dtype)
@@ -257,6 +264,14 @@ def check_late_ranks_do_not_change_results(session: Session) -> None:
         among = [one for one in apart if one.kind in promised.collectives.operations]
         drawn += [Job(world, (Sleep(0, VERY_LATE), *among))] * bool(among)
     for_each(session, drawn, _though_late)
+    if world == 2 and takes_its_time(session):
+        for seconds in STRAGGLES:
+            for_each(session, [Job(world, (*made, *straggling(1, seconds), *made))], _though_late)
+
+
+def straggling(rank: int, seconds: float) -> list[Operation]:
+    """This rank is late by so many seconds."""
+    return [Sleep(rank, NAP)] * math.ceil(seconds / NAP)
 
 
 def _though_late(job: Job, trace: Trace) -> None:
@@ -267,8 +282,11 @@ def _though_late(job: Job, trace: Trace) -> None:
         late = _late_to(job, finding.diagnosis.operation)
         if late is None or not trace.completed:
             raise
-        sure, waited = finding.diagnosis.causes, causes.LATE_RANK_MISSED(rank=late.rank, seconds=late.seconds)
-        missing = not sure or sure[0].id in _MISSING
+        seconds = sum(each.seconds for each in job.operations if isinstance(each, Sleep) and each.rank == late.rank)
+        straggled = late.seconds == NAP
+        sure = finding.diagnosis.causes
+        waited = causes.LATE_RANK_MISSED(rank=late.rank, seconds=seconds if straggled else late.seconds)
+        missing = straggled or not sure or sure[0].id in _MISSING
         raise finding.blaming(*((waited, sure) if missing else (sure, waited))) from None
 
 
@@ -276,7 +294,7 @@ _MISSING = {
     each.id
     for each in (values.ZERO, values.FLUSHED_TO_ZERO, values.NOT_REDUCED, values.PART_NOT_REDUCED, causes.RANK_LEFT_OUT)
 }
-"""Causes of which a rank that was not waited for is the likelier one."""
+"""Causes for which an unawaited rank is the likelier explanation."""
 
 
 def _late_to(job: Job, position: int) -> Sleep | None:

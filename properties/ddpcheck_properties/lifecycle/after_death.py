@@ -1,4 +1,4 @@
-"""What survivors do next, once they have noticed that a rank is dead: no later call goes through, and close() ends."""
+"""Calls after a rank's death was noticed: no later call completes, and close() returns."""
 
 from __future__ import annotations
 

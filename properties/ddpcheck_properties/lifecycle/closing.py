@@ -127,7 +127,7 @@ def _left_nothing(job: Job, trace: Trace) -> None:
 
 
 _LEFT = {"files": causes.FILES_LEFT, "memory": causes.NAMED_MEMORY_LEFT}
-"""What may be left, and the cause."""
+"""The resources that may be left, and their causes."""
 
 
 def _closed_and_left(job: Job, trace: Trace) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of the others when one rank fails: none goes on as if nothing had happened, and none waits for ever."""
+"""The other ranks after one rank fails: none continues as if nothing had happened, and none waits for ever."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What follows from where a rank is, and must not: on one host its local rank is its rank, and as many are there as in the world.
+"""Rank and local rank: on one host a rank's local rank is its rank, and the local world size is the world size.
 
-So whoever mixes up the two is right on one host, and wrong on the first cluster. Ranks are started afresh, and told of hosts
-that are not there.
+An implementation that confuses the two is right on one host, and wrong on a cluster. The ranks restart with variables that
+describe several hosts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What becomes of ranks that do not call the same: none goes on with nonsense, and every one is told."""
+"""Ranks that make different calls: none continues with wrong results, and every rank gets an error."""
 
 from __future__ import annotations
 
@@ -287,7 +287,7 @@ _ALIASES = {
     "uint32": r"\buint\b|unsigned",
     "uint64": r"\bulong\b|unsigned[ _]long",
 }
-"""What C, MPI and torch call them."""
+"""The names of the dtypes in C, MPI and torch."""
 
 
 def _message_of(rank: RankTrace) -> str:

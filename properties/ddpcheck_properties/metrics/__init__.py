@@ -1,1 +1,1 @@
-"""What aggregated metrics and scores must be: those of all samples."""
+"""Checks of aggregated metrics and scores: they are those of all samples."""

@@ -1,4 +1,4 @@
-"""Which mistake gives a wrong mean: hypotheses about aggregated metrics, likeliest first."""
+"""Hypotheses about a wrong mean of metrics, likeliest first."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from ddpcheck.job import Aggregate
 HALF = 65504.0
 """The largest number that half precision has."""
 _DECIMALS = 10
-"""Fewer than these are what people show."""
+"""Numbers of decimals that people display are smaller than this."""
 
 
 def mean_causes(made: Aggregate, got: float | None, rank: int, before: Sequence[Aggregate]) -> Iterator[Cause]:
-    """What would give this number if something specific had gone wrong, likeliest first."""
+    """Causes with the number that each would give, likeliest first."""
     world, values = len(made.values), made.values
     pairs = list(zip(values, made.counts, strict=True))
     present = [value for value, count in pairs if count]
     total = math.fsum(value * count for value, count in pairs if count)
+    if (bits := _wrapping(made, got)) is not None:
+        yield causes.COUNT_WRAPS(count=max(sum(made.counts), *made.counts), bits=bits)
     if got is None:
         yield causes.METRIC_MISSING()
         return
@@ -99,6 +101,29 @@ def mean_causes(made: Aggregate, got: float | None, rank: int, before: Sequence[
         yield causes.METRIC_WEIGHTS_CHANGED()
 
 
+def _wrapping(made: Aggregate, got: float | None) -> int | None:
+    """In how few bits counts, or their sum, are kept, if what is left of them gives this; None if in enough, or in 32."""
+    pairs = list(zip(made.values, made.counts, strict=True))
+    whole = math.fsum(value * count for value, count in pairs if count)
+    for bits in (16, 8) if sum(made.counts) < 1 << 31 else ():
+        kept = [_cut(count, bits) for count in made.counts]
+        cut = math.fsum(value * count for (value, _), count in zip(pairs, kept, strict=True) if count)
+        for total, count in ((whole, _cut(sum(made.counts), bits)), (cut, _cut(sum(kept), bits)), (whole, sum(kept))):
+            if count == sum(made.counts):
+                continue
+            if got is None or not math.isfinite(got):  # left out, or divided by none
+                if count == 0 or (got is None and count < 0):
+                    return bits
+            elif count and math.isclose(got, total / count, rel_tol=1e-6):
+                return bits
+    return None
+
+
+def _cut(count: int, bits: int) -> int:
+    """A count as a signed integer of so many bits."""
+    return (count + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
+
+
 def _of_counts(made: Aggregate, got: float, rank: int, total: float) -> Iterator[Cause]:
     """The sum over all samples is divided by another count than theirs, or the counts take part in one of the two sums only."""
     world, counts = len(made.values), made.counts
@@ -131,7 +156,7 @@ def _summed_again(calls: Sequence[Aggregate]) -> float:
 
 
 def _missing(pairs: Sequence[tuple[float, int]], got: float) -> int | None:
-    """The rank without which this is the mean, if there is one."""
+    """The rank that is missing from this mean, if there is one."""
     there = [rank for rank, (_, count) in enumerate(pairs) if count]
     for rank in (
         there if len(there) > 2 else ()

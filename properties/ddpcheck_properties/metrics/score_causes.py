@@ -1,4 +1,4 @@
-"""Which mistake gives a wrong score: hypotheses, likeliest first."""
+"""Hypotheses about a wrong score, likeliest first."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def _of_some_samples(held: SamplesByRank) -> Named:
 
 
 def _of_offsets(held: SamplesByRank) -> Named:
-    """What came of it if the ranks' samples lie one behind the other, and are cut apart at wrong places."""
+    """The score if the ranks' samples are concatenated and cut apart at wrong places."""
     sizes = [len(outputs) for outputs, _ in held.parts]
     outputs, targets = held.together(range(held.world))
     for offsets in ([0, *sizes[:-1]], [rank * sizes[0] for rank in range(held.world)]):

@@ -1,4 +1,4 @@
-"""Scores that are no means of the ranks' own: those of one process that holds the samples of all ranks."""
+"""Checks of scores, which are not means of the ranks' scores: they equal those of one process with all samples."""
 
 from __future__ import annotations
 

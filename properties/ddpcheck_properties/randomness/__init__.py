@@ -1,1 +1,1 @@
-"""What random numbers must do: differ between ranks where they should, and only there."""
+"""Checks of random numbers: they differ between ranks exactly where they should."""

@@ -1,4 +1,4 @@
-"""The same program, run again: what follows from a seed does not follow from when, or where, the program was started."""
+"""Reproducibility across runs: results depend on the seed, not on the time or place of the start."""
 
 from __future__ import annotations
 

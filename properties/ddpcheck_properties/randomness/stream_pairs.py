@@ -1,4 +1,4 @@
-"""Do two streams of random numbers depend on each other?
+"""Tests of whether two streams of random numbers depend on each other.
 
 Two independent streams of COUNT uniform float32 numbers have 2 COUNT^2 2^-24 = 1/8 numbers in common on average, x and
 1 - x counted as one, and more than SHARED of them with probability below 1e-13. Place by place their differences, and their
@@ -49,7 +49,7 @@ def all_apart(job: Job, trace: Trace) -> None:
 
 
 def _why_they_follow(*streams: Array) -> Cause:
-    """Why streams are alike place by place. 2 COUNT numbers leave out an eighth of the interval by chance with 1e-118."""
+    """The cause of streams alike in place. 2 COUNT numbers leave out an eighth of the interval by chance with 1e-118."""
     numbers = np.concatenate(streams)
     counts, _ = np.histogram(numbers, bins=8, range=(0, 1))
     if not counts.all():

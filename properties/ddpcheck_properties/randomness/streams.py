@@ -186,7 +186,7 @@ def _drawn_ahead(got: Array, should: Array) -> tuple[Cause, ...]:
 
 
 def _not_in_common(seed: int, got: Array, should: Array) -> tuple[Cause, ...]:
-    """Why common numbers of this seed are not those of rank 0."""
+    """The cause if common numbers of this seed are not those of rank 0."""
     if len(got) == len(should) and np.allclose(got, should, rtol=0, atol=1e-3):
         return (causes.COMMON_ROUNDED(),)
     return (*unlike(seed), causes.COMMON_FROM_OWN(), causes.GENERATOR_USED_BY_OTHERS())

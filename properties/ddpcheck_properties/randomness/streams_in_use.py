@@ -90,7 +90,7 @@ def _each_its_own(job: Job, trace: Trace) -> None:
 
 
 def _behind(rank: int, numbers: Array, first: Array) -> Cause:
-    """Why a rank's common numbers are not rank 0's, however they are drawn."""
+    """The cause if a rank's common numbers are never rank 0's, however they are drawn."""
     for more in range(1, FEW // 2):
         for one, other, ahead in ((first, numbers, 0), (numbers, first, rank)):
             if np.array_equal(one[:-more], other[more:]):
@@ -139,7 +139,7 @@ def _go_on_far(job: Job, trace: Trace) -> None:
 
 
 def _why_again(numbers: Array) -> Cause:
-    """Why many of these numbers, of which one call gave half, were there before."""
+    """The cause if many of these numbers were returned before; one call gave half of them."""
     same = np.flatnonzero(numbers[1:] == numbers[0]) + 1
     for period in same[:1].tolist():
         if np.array_equal(numbers[:period], numbers[period : 2 * period]):

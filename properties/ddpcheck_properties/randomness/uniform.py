@@ -1,4 +1,4 @@
-"""Are random numbers spread evenly, and in no order?
+"""Tests of whether random numbers are uniform and unordered.
 
 One of BINS equal parts of [0, 1) gets less than LEAST or more than MOST of COUNT numbers, instead of 64, with probability
 below 1e-15. The steps from one number to the next, taken as turns of a circle, have a mean longer than TURNED with

@@ -1,1 +1,1 @@
-"""What replicas must do: gradients, parameters and buffers as on one process that has the whole batch."""
+"""Checks of replicas: gradients, parameters and buffers as in one process with the whole batch."""

@@ -1,4 +1,4 @@
-"""Exceptions in the middle of a backward that the training program catches: nothing of it may be taken for the next one's."""
+"""Exceptions in the middle of a backward that the training program catches: nothing of it may affect the next backward."""
 
 from __future__ import annotations
 

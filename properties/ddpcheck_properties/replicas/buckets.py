@@ -1,4 +1,4 @@
-"""Laws that hold for any packing of gradients into buckets, and any order of arrival."""
+"""Checks for any packing of gradients into buckets, and any order of arrival."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LARGE_AND_ROUND = (*(1 << power for power in range(17, 21)), 10**6)
 """Elements of buckets as people set them: one tensor may fill one to the last element."""
 
 LONG = "a_layer_" * 9
-"""72 letters, more than some keep of a name."""
+"""72 letters: some implementations truncate names."""
 
 
 @law("buckets", needs.replica, needs.replica.model_features("scale"), level=Level.BASIC)

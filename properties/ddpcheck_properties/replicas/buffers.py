@@ -1,4 +1,4 @@
-"""Buffers during training: whether ranks go on from rank 0's, and from those that the model has now."""
+"""Buffers during training: whether ranks continue from rank 0's buffers, and from the model's present ones."""
 
 from __future__ import annotations
 

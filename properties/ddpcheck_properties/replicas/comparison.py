@@ -14,14 +14,26 @@ from ddpcheck import expect
 from ddpcheck.causes import Cause, programs, updates, values
 from ddpcheck.contract import Capabilities, Determinism
 from ddpcheck.diagnosis import Evidence
-from ddpcheck.job import Backward, Job, Resume, Step
+from ddpcheck.job import Backward, Clip, Job, Observe, Operation, Predict, Resume, Save, Step, ZeroGrad
 from ddpcheck.operations.replica import of_two_replicas
 from ddpcheck.oracle import ExpectedArray, ExpectedOperation, Oracle, is_exact
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from .hypotheses import clipped, dropped, ended, gone, just_done, lateness, loudness, meant, nowhere, whole_and_part
+from .hypotheses import (
+    clipped,
+    dropped,
+    ended,
+    gone,
+    idleness,
+    just_done,
+    lateness,
+    loudness,
+    meant,
+    nowhere,
+    whole_and_part,
+)
 
 _LISTED = 12
 _NOUNS = {"gradients": "gradient of", "parameters": "parameter", "buffers": "buffer", "averaged": "average of"}
@@ -54,7 +66,8 @@ def as_one_process(
                     loudness(job, kind),
                     meant(sure, capabilities.replica.reduction_dtype),
                 )
-                raise finding.blaming(done, sure, *around, lateness(job, position)).at(position) from None
+                found = finding.blaming(done, sure, *around, lateness(job, position))
+                raise found.blaming(found.diagnosis.causes or idleness(job, position)).at(position) from None
 
     return judge
 
@@ -99,8 +112,25 @@ def compare(moment: ExpectedOperation, job: Job, trace: Trace, *, bits: bool = T
         outputs = moment.outputs[rank]
         got = trace.values(moment.position, "outputs")[rank]
         error = np.zeros(()) if outputs.error is None else outputs.error
-        what, evidence = f"prediction ({time})", Evidence(otherwise=programs.WRONG_PREDICTION_VALUES())
+        sure = _sure_after(programs.WRONG_PREDICTION_VALUES(), job, moment.position)
+        what, evidence = f"prediction ({time})", Evidence(otherwise=sure)
         expect.within(got, outputs.exact, error, what, rank, evidence)
+
+
+_LOOK = (Observe, Predict, Save, ZeroGrad)
+"""Operations that leave parameters and running statistics as they are."""
+
+
+def _sure_after(cause: Cause, job: Job, position: int, *harmless: type[Operation]) -> Cause:
+    """The cause, likely if only such operations and those that look came before: no earlier mistake can show in it."""
+    alone = all(isinstance(operation, (*_LOOK, *harmless)) for operation in job.operations[:position])
+    return cause.but("likely" if alone else "possible")
+
+
+def _observed(job: Job, position: int) -> bool:
+    """Whether gradients were looked at since the last backward, and were right: the comparison ends with what is wrong first."""
+    telling = [operation for operation in job.operations[:position] if isinstance(operation, Observe | Backward)]
+    return bool(telling) and isinstance(telling[-1], Observe)
 
 
 def _loaded_before(job: Job, position: int) -> bool:
@@ -136,10 +166,11 @@ def _known(moment: ExpectedOperation, expected: Array, rank: int, all_got: list[
             *(programs.NEARLY_RIGHT(),) * bool(near),
             *(programs.OTHER_SAMPLE_WEIGHTS(),) * bool(moment.operation.weights),
             *(programs.STATE_INCOMPLETE(),) * _loaded_before(job, moment.position),
-            programs.WRONG_FORWARD_VALUES(),
+            _sure_after(programs.WRONG_FORWARD_VALUES(), job, moment.position, Backward, Clip),
         )
     if moment.operation.kind == "clip" and math.isfinite(got):
-        sure = ((programs.NORM_TOO_LARGE if got > expected[rank] else programs.NORM_TOO_SMALL)(),)
+        wrong = (programs.NORM_TOO_LARGE if got > expected[rank] else programs.NORM_TOO_SMALL)()
+        sure = (wrong.but("likely" if _observed(job, moment.position) else "possible"),)
         if expected[rank] < got <= math.sqrt(size) * expected[rank] * (1 + 1e-5):
             sure += (programs.NORMS_OF_SHARDS_ADDED(),)
         factor = got / expected[rank] if expected[rank] else 0.0
@@ -249,7 +280,7 @@ def _compare_one(
 
 
 def when(job: Job, position: int) -> str:
-    """Where in the training an operation stands, in a reader's words."""
+    """The place of an operation in the training, for messages."""
     until = list(of_two_replicas(job.operations[: position + 1]))
     here, _ = until[-1]
     done = [operation for replica, operation in until if replica == here]

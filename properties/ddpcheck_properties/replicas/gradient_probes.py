@@ -1,4 +1,4 @@
-"""Gradients that ranks compare by themselves: of tensors larger than any bucket, and under options at the ends of their range."""
+"""Gradients that ranks compare locally: of tensors larger than any bucket, and with options at the limits of their range."""
 
 from __future__ import annotations
 

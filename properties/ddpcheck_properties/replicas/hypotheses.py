@@ -1,4 +1,4 @@
-"""Hypotheses from a finding's place in the Job and its surroundings: they tell more than the wrong array alone."""
+"""Hypotheses from a finding's place in the Job and the operations around it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.causes import Cause, gradients, programs, values
+from ddpcheck.causes import Cause, gradients, operations, programs, values
 from ddpcheck.job import (
     Backward,
     Clip,
@@ -73,7 +73,7 @@ def gone(job: Job, position: int, causes: tuple[Cause, ...]) -> tuple[Cause, ...
 
 
 def clipped(got: Mapping[str, Any], cause: Cause | None) -> Cause | None:
-    """The cause of gradients that are all too small by one factor if they have a norm that a person would choose."""
+    """The cause of gradients that are all too small by one factor, if their norm is a plausible max_norm."""
     if cause is None or cause.id not in ONE_FACTOR:
         return None
     squares = [float(np.square(array, dtype=np.float64).sum()) for array in got.values() if array is not None]
@@ -88,7 +88,7 @@ ONE_FACTOR = {values.WRONG_FACTOR.id, values.WRONG_DIVISOR.id, values.LOSS_SCALE
 
 
 def dropped(entry: ExpectedArray) -> Cause:
-    """Why a gradient that should be there is none."""
+    """The cause of a missing gradient."""
     parts = entry.evidence(0).parts
     if parts is not None and not np.any(parts.mean(axis=0)):
         return programs.USE_TOLD_BY_VALUE()
@@ -97,7 +97,7 @@ def dropped(entry: ExpectedArray) -> Cause:
 
 
 def just_done(job: Job, position: int, kind: str) -> Cause | None:
-    """What changed a gradient between two looks, of which the first found it right."""
+    """The operations that changed a gradient after an observation that found it right."""
     looked = job.operations[position - 2] if position > 1 else None
     if not isinstance(looked, Observe) or "gradients" not in looked.what or kind != "gradients":
         return None
@@ -106,7 +106,7 @@ def just_done(job: Job, position: int, kind: str) -> Cause | None:
 
 
 def ended(job: Job, position: int, causes: tuple[Cause, ...]) -> Cause | None:
-    """What may have ended a no_sync() in which the last backward was synchronised."""
+    """The operations that may have ended no_sync() early, if its last backward was synchronised."""
     if not gradients.SYNCHRONISED_INSIDE_NO_SYNC.explains(causes):
         return None
     opened: list[int] = []
@@ -159,7 +159,7 @@ def loudness(job: Job, kind: str) -> Cause | None:
 
 
 def meant(causes: tuple[Cause, ...], promised: str) -> Cause | None:
-    """What to promise if fewer bits are no accident. promised: the dtype of reductions."""
+    """The promise to make if lower precision is intended. promised: the dtype of reductions."""
     rounded = next((cause for cause in causes if cause.id == values.ROUNDED_AS.id), None)
     narrow = rounded.get("dtype") if rounded is not None else None
     if not isinstance(narrow, str):
@@ -181,11 +181,18 @@ _DISTURBS: dict[type[Operation], str] = {
 
 
 _LATE = 8
-"""Backwards: more than any Job has by chance."""
+"""A number of backwards that only Jobs about counters reach."""
 
 
 _JUST_BEFORE = 5
 """Operations from a Resume to the first look at the parameters after a step."""
+
+
+def idleness(job: Job, position: int) -> Cause | None:
+    """A cause where a rank has had no samples: it may have left the other ranks alone in a reduction."""
+    backwards = [operation for operation in job.operations[: position + 1] if isinstance(operation, Backward)]
+    idle = {rank for backward in backwards for rank, samples in enumerate(backward.samples) if not samples}
+    return operations.IDLE_RANK_SKIPS(ranks=tuple(sorted(idle))).but("possible") if idle else None
 
 
 def lateness(job: Job, position: int) -> Cause | None:
@@ -206,4 +213,4 @@ def lateness(job: Job, position: int) -> Cause | None:
 
 
 _SEVERAL = 3
-"""Clips: a mistake in every one shows in the first."""
+"""Clips after which the first clip is no longer suspected."""

@@ -100,7 +100,7 @@ def _without_buffers(job: Job, finding: Finding) -> Finding:
 
 
 def _causes(job: Job, trace: Trace, promised: Capabilities) -> Iterator[Cause]:
-    """What else would have led to the parameters after join()."""
+    """Hypotheses about the parameters after join()."""
     join, *rest = job.operations
     assert isinstance(join, Join)
     longest = join.rounds()

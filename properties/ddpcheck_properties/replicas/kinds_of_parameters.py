@@ -1,4 +1,4 @@
-"""Models with parameters that are not like the others: of another dtype or layout, without elements, with sparse gradients.
+"""Models with unusual parameters: of another dtype or layout, without elements, with sparse gradients.
 
 Engines gather gradients in flat arrays, and know parameters by dtype, by address or by number: those get lost there first.
 """

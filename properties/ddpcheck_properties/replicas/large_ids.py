@@ -1,4 +1,4 @@
-"""Ids and labels that need more than two bytes: which row of an embedding, or which class, is no small number."""
+"""Ids and labels that need more than two bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 MANY = 70_001
-"""More ids, or classes, than two bytes tell apart."""
+"""More ids, or classes, than two bytes can distinguish."""
 BATCH = 12
 """Samples of a rank, of which some are below 2^15, some between, and some past 2^16."""
 _IDS = causes.IDS_NARROWED(what="Ids", bits=(7, 8, 15, 16))

@@ -1,4 +1,4 @@
-"""Large tensors: several buckets of several MiB, and steps that an optimizer may take piece by piece."""
+"""Large tensors: several buckets of several MiB, and optimizer steps that may be taken piece by piece."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CLIPPED = 30.0
 BUCKETED = 300_001
 """Elements of each of two tensors: 2.3 MiB in float64."""
 BACKWARDS = 9
-"""More than it takes to choose between ways by trying each a few times."""
+"""More backwards than an implementation needs to choose an algorithm by measuring."""
 
 
 @law("trajectories", needs.replica, needs.ranks(most=2))

@@ -1,9 +1,11 @@
-"""Windows of more micro-batches than a byte counts: their gradient is so many times that of one, to the last bit. And more steps
-than a byte counts: each moves the parameters as the first did.
+"""Windows of more micro-batches than a byte can count, whose gradient is exactly that many times the first one's.
+
+And more steps than a byte can count: each moves the parameters like the first.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +15,7 @@ from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.diagnosis import Evidence
-from ddpcheck.job import Backward, Job, Operation, Step, ZeroGrad
+from ddpcheck.job import Backward, Job, Operation, Rounds, Step, ZeroGrad
 from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.trace import Trace
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 COUNT = 258
+DEEP_COUNT = 65_600
+"""More steps than 16 bits count."""
 
 
 @law(
@@ -42,35 +46,39 @@ def check_accumulation_over_258_micro_batches_is_exact(session: Session) -> None
 
 @law("trajectories", needs.replica, needs.replica.optimizers("sgd"), needs.ranks(2, most=2))
 def check_258_steps_move_parameters_alike(session: Session) -> None:
-    """Of 258 equal steps of SGD on a linear loss, each moves every parameter by the same: in the end by 258 times the first."""
-    for_each(session, fitting(session, [many_steps(session.world_size)]), _moved_by_so_many)
+    """Of 258 equal steps of SGD on a linear loss (65,600 in the deep profile), each moves every parameter by the same: in the end
+    by so many times the first.
+    """
+    for count in (COUNT, DEEP_COUNT) if session.deep else (COUNT,):
+        for_each(session, fitting(session, [many_steps(session.world_size, count)]), partial(_moved_by_so_many, count))
 
 
-def many_steps(world_size: int) -> Job:
+def many_steps(world_size: int, count: int = COUNT) -> Job:
     """One step, and then the others; with the linear loss and one layer the gradient is the same in all."""
     samples = shards([1] * world_size)
     step = (ZeroGrad(), Backward(samples), Step())
-    operations: list[Operation] = [*PARAMETERS, *step, *PARAMETERS, *step * (COUNT - 1), *PARAMETERS]
+    rest = step * (count - 1) if count == COUNT else (Rounds(step, count - 1, 1),)
+    operations: list[Operation] = [*PARAMETERS, *step, *PARAMETERS, *rest, *PARAMETERS]
     return training_job(world_size, ModelSpec((Linear("fc1", 2, 3),), loss="linear", dtype="float64"), operations)
 
 
-def _moved_by_so_many(job: Job, trace: Trace) -> None:
+def _moved_by_so_many(count: int, job: Job, trace: Trace) -> None:
     expect.completed(trace)
     (_, starts), (_, ones), (_, ends) = trace.all_values("observe")
     for rank, (start, one, end) in enumerate(zip(starts, ones, ends, strict=True)):
         for name, before in start["parameters"].items():
             move = np.asarray(one["parameters"][name] - before)
             known = tuple(
-                (causes.STEPS_LOST(there=str(count), count=COUNT), np.asarray(before + move * count))
-                for count in range(COUNT)
+                (causes.STEPS_LOST(there=str(there), count=count), np.asarray(before + move * there))
+                for there in range(max(0, count - COUNT), count)
             )
             expect.same_array(
                 end["parameters"][name],
-                np.asarray(before + move * COUNT),
-                f"parameter {name}, after {COUNT} equal steps:",
+                np.asarray(before + move * count),
+                f"parameter {name}, after {count:,} equal steps:",
                 rank,
                 Evidence(
-                    alternatives=known, otherwise=causes.STEPS_LOST(there="Not all", count=COUNT), precision=False
+                    alternatives=known, otherwise=causes.STEPS_LOST(there="Not all", count=count), precision=False
                 ),
             )
 

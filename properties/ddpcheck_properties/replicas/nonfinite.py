@@ -1,4 +1,4 @@
-"""Gradients with NaN and infinities, from which a training that diverges is told."""
+"""Gradients with NaN and infinities, which show that training diverges."""
 
 from __future__ import annotations
 

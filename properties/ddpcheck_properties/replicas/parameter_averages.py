@@ -1,4 +1,4 @@
-"""Weights without gradients that training moves all the same: the average of the parameters beside them."""
+"""Moving averages of parameters."""
 
 from __future__ import annotations
 

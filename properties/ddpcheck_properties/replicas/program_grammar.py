@@ -1,4 +1,4 @@
-"""The words of random training programs: which may follow which, and the Job that they make."""
+"""The grammar of random training programs: the legal sequences of operations, and the Job that they make."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def legal(words: Iterable[Word], promised: Capabilities) -> Iterator[Word]:
 
 @dataclass
 class _Samples:
-    """Where a program has come to in its data. sizes: of one rank's batches; uneven: odd ranks have one sample more.
+    """The position of a program in its data. sizes: of one rank's batches; uneven: odd ranks have one sample more.
 
     Samples go out in the order of an epoch, and go on from its start when they run out.
     """
@@ -126,7 +126,7 @@ class _Samples:
 
 @dataclass
 class _Layers:
-    """Which layers learn. Those of `model` that can be switched, one after the other."""
+    """The layers that learn; those of `model` that can be frozen are switched one after the other."""
 
     model: ModelSpec
     frozen: list[str] = field(default_factory=list)
@@ -220,7 +220,7 @@ _PLAIN: dict[Word, Operation] = {
 
 
 def said(operations: Iterable[Operation]) -> str:
-    """A program in a reader's words, without the looks."""
+    """A description of a program, without its observations."""
     told = ((_SAID.get(type(each)) or each.kind, isinstance(each, Backward) and not each.sync) for each in operations)
     return ", ".join(word + " in no_sync" * local for word, local in told if word != Observe.kind)
 

@@ -1,4 +1,4 @@
-"""Random training programs: whatever legal sequence of operations ranks run, one process that runs it sees the same."""
+"""Random training programs: any legal sequence of operations gives the results of one process."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def check_random_training_programs_match_one_process(session: Session) -> None:
 
 
 def telling(judge: Judge) -> Judge:
-    """A judge which tells the program, too."""
+    """A judge whose findings also show the program."""
 
     def told(job: Job, trace: Trace) -> None:
         try:

@@ -198,7 +198,7 @@ def check_resumed_training_is_exact(session: Session) -> None:
 
 @st.composite
 def new_replicas(draw: DrawFn, world_size: int, capabilities: Capabilities) -> Job:
-    """Nothing but a look at a new replica."""
+    """A Job that only observes a new replica."""
     exact = draw(choice((True, False)))
     model = draw(models(capabilities, exact=exact, batch_norm=True))
     return training_job(world_size, model, [LOOK], exact=exact, seed=draw(SEEDS))

@@ -1,4 +1,4 @@
-"""Long training programs on models with many features: they show mistakes where two circumstances meet.
+"""Long training programs on models with many features, for faults that need two circumstances at once.
 
 Features, optimizers and operations are chosen by a seed, so that each pair of them meets in one of a few programs.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 ALWAYS = (95, 177, 197, 27, 156, 193, 224, 133, 62, 139, 221, 19, 167)
 """Seeds of the programs that are run before any is drawn: in these, of the first 250, the most pairs of circumstances meet."""
 TOO_LARGE = 1e6
-"""Training that has come so far diverges, and proves no more."""
+"""The size at which training counts as diverged; nothing is compared beyond it."""
 NEAR = 2.0**-24
 """A thousandth of float32's precision, and a hundred million roundings of float64."""
 

@@ -1,4 +1,4 @@
-"""Samples that do not all count the same, as the tokens of a masked batch: each rank's loss, and the weights of ranks."""
+"""Sample weights, such as token masks: the loss of each rank, and the weights of ranks."""
 
 from __future__ import annotations
 

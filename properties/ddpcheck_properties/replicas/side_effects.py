@@ -1,4 +1,4 @@
-"""Evaluating and saving leave no trace in training; and training leaves its arguments alone."""
+"""Side effects: evaluating and saving do not change training, and training does not change its arguments."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def _between(job: Job, *inserted: Operation) -> Job:
 
 
 def nothing_was_changed(job: Job, trace: Trace) -> None:
-    """States that were handed out, and batches, are what they were."""
+    """Saved states and batches have not changed."""
     expect.completed(trace)
     for rank in trace.ranks:
         for record in rank.records:

@@ -1,4 +1,4 @@
-"""Steps that are skipped, as a gradient is not finite: an overflow, or a broken sample, on one rank at first."""
+"""Steps that are skipped because a gradient is not finite: an overflow, or a broken sample, on one rank first."""
 
 from __future__ import annotations
 

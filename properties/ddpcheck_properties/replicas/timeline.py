@@ -1,4 +1,4 @@
-"""What a replica tells of its last backward: when it computed, and when each bucket was reduced. Order only, no durations."""
+"""Timelines of the last backward: when it computed, and when each bucket was reduced. Only the order is checked."""
 
 from __future__ import annotations
 

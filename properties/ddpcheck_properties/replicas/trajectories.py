@@ -1,4 +1,4 @@
-"""Training steps: parameters go where those of one process go, and all replicas go there together."""
+"""Training steps: parameters equal those of one process, on all ranks."""
 
 from __future__ import annotations
 

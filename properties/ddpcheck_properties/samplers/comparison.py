@@ -188,9 +188,18 @@ def _check_lengths(ranks: list[list[int]], length: int, rule: str, what: str, nu
                 f"{what}: all ranks together got {total} samples, but should get {length}",
                 (causes.TAIL_LOST(count=length - total),)
                 if total == low * world < length
-                else (causes.REMAINDER_PADDED(),) * (length < total == high * world),
+                else _why_filled(ranks, length),
             )
         )
+
+
+def _why_filled(ranks: list[list[int]], length: int) -> tuple[Cause, ...]:
+    """Why ranks have more samples together than there are: what is left of few samples is told apart."""
+    world, total = len(ranks), sum(map(len, ranks))
+    if not length < total == -(-length // world) * world:
+        return ()
+    starved = tuple(range(length, world))
+    return (causes.STARVED_RANKS_FILLED(ranks=starved),) if starved else (causes.REMAINDER_PADDED(),)
 
 
 def _why_other_lengths(ranks: list[list[int]], rank: int, length: int, rule: str, number: int) -> Iterator[Cause]:
@@ -198,7 +207,7 @@ def _why_other_lengths(ranks: list[list[int]], rank: int, length: int, rule: str
     world, order, total = len(ranks), ranks[rank], sum(map(len, ranks))
     low, high = length // world, -(-length // world)
     even = length % world == 0
-    if world > 1 and len(order) > high and length > world and len(set(order)) == length:
+    if world > 1 and len(order) > high and length > 1 and len(set(order)) == length:
         yield causes.WHOLE_DATA_SET(rank=rank)
     elif number and not len(order):
         yield causes.READING_EMPTY()

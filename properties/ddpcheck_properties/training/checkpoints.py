@@ -229,6 +229,17 @@ def _why_other_samples(got: list[int], whole: list[list[int]], epoch: int, first
     return training.ORDER_NOT_BY_SEED_AND_EPOCH()
 
 
+def _other_orders(trace: Trace, last: int, epoch: int, first: int) -> tuple[int, ...]:
+    """The ranks whose samples of this epoch come in another order after resuming, if rank 0's do not; else none."""
+    every = zip(trace.values(WHOLE, "indices"), trace.values(last, "indices"), strict=True)
+    orders = [
+        (list(whole[epoch]), list(resumed[epoch - first])) for whole, resumed in every if epoch - first < len(resumed)
+    ]
+    other = tuple(rank for rank, (whole, resumed) in enumerate(orders) if whole != resumed)
+    moved = all(sorted(whole) == sorted(resumed) for whole, resumed in orders)
+    return other if moved and len(orders) > 1 and 0 not in other else ()
+
+
 def _same_epochs(trace: Trace, rank: int, last: int, first: int, epochs: int) -> None:
     """last: the position of the run that was resumed, with epoch `first`."""
     whole, resumed = (trace.values(position, "indices")[rank] for position in (WHOLE, last))
@@ -243,6 +254,8 @@ def _same_epochs(trace: Trace, rank: int, last: int, first: int, epochs: int) ->
         )
     for epoch, indices in enumerate(resumed, start=first):
         cause = _why_other_samples(list(indices), list(map(list, whole)), epoch, first)
+        if first and (others := _other_orders(trace, last, epoch, first)):
+            cause = training.RANDOM_STATE_OF_RANK_0(ranks=others)
         what = f"samples of epoch {epoch} after resuming"
         expect.equal(indices.tolist(), whole[epoch].tolist(), what, rank, cause)
 

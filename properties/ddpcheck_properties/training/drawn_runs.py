@@ -142,8 +142,8 @@ def plan_of(job: Job, position: int = 0) -> Train:
     return plan
 
 
-def indices_of(trace: Trace, position: int = 0) -> Indices:
-    return list(zip(*trace.values(position, "indices"), strict=True))
+def indices_of(trace: Trace) -> Indices:
+    return list(zip(*trace.values(0, "indices"), strict=True))
 
 
 def batches(ranks: Sequence[Array], size: int) -> list[PerRank]:

@@ -11,7 +11,7 @@ from ddpcheck.operations.probes import Sent
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import CannotTell
 
-OWN_WORD = "as the implementation counts itself: what it sends does not go where the system counts"
+OWN_WORD = "by the implementation's own counters: the system cannot count this traffic"
 
 
 @dataclass(frozen=True, slots=True)

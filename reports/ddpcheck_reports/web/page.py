@@ -263,5 +263,5 @@ def _asset(name: str) -> str:
 
 
 def _digest(asset: str) -> str:
-    """What the policy of the page allows: this text, and no other."""
+    """The content security policy of the page: it allows this text only."""
     return base64.b64encode(hashlib.sha256(asset.encode()).digest()).decode()

@@ -1,4 +1,4 @@
-"""A failing Job with its ranks side by side: what each was given, operation by operation, and what became of it."""
+"""A failing Job with its ranks side by side: arguments and results, operation by operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the simulation and the formulas should agree, and where they should not.
+"""Comparison of the simulation with the formulas, where they should agree and where they should not.
 
 They agree on one switch with equal links and ranks that begin together. The formulas know no leaf switches with fewer
 links up than down, no slow link and no late rank: there the simulation says how much that costs.

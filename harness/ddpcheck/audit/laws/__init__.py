@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import accumulation, data, gradients, randomness, replicas, results, resuming, steps, world
-from .judged import Judged, Law, Status
+from .law import Judged, Law, Status
 
 __all__ = ["LAWS", "Judged", "Law", "Status"]
 

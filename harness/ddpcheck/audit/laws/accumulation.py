@@ -7,7 +7,7 @@ from collections import Counter
 from ...causes import audit
 from ..evidence import Evidence
 from ..journal import Event
-from .judged import Judged, broken, held, not_judged
+from .law import Judged, broken, held, not_judged
 
 _CLOSE = 1e-6
 _ONE_WINDOW = "each step has one backward pass"

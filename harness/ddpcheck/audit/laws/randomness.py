@@ -7,7 +7,7 @@ from collections import defaultdict
 from ...causes import audit
 from ..evidence import Evidence
 from .data import ranks_read_different_shards
-from .judged import Judged, broken, held, not_judged
+from .law import Judged, broken, held, not_judged
 
 _ELEMENTS = 8
 """A draw with fewer elements may be one for the whole step, which ranks have to make alike."""

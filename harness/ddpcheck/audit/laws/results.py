@@ -6,7 +6,7 @@ from ...causes import audit
 from ..evidence import Evidence
 from ..journal import Event
 from .data import loader_of, trained_loaders
-from .judged import Judged, broken, held, not_judged
+from .law import Judged, broken, held, not_judged
 
 _REDUCTIONS = frozenset(
     {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...causes import audit
 from ..evidence import Evidence
-from .judged import Judged, broken, held, not_judged
+from .law import Judged, broken, held, not_judged
 
 
 def resumed_runs_go_on(evidence: Evidence) -> Judged:

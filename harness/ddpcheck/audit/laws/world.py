@@ -8,7 +8,7 @@ from collections import Counter
 from ...causes import Cause, audit
 from ..evidence import Evidence
 from ..journal import Event
-from .judged import Judged, broken, held, not_judged
+from .law import Judged, broken, held, not_judged
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _LIBRARY = re.compile(r"[/\\](lib[/\\]python3|site-packages|dist-packages)|^<|ddpcheck[/\\]audit")
@@ -27,6 +27,8 @@ def ranks_form_one_world(evidence: Evidence) -> Judged:
             return not_judged("the script ended before it made a process group")
         if evidence.real.hung and not any(worlds):
             return not_judged("the ranks were ended while none had made a process group")
+        if not any(evidence.real.of(rank, "step", "backward") for rank in range(evidence.ranks)):
+            return not_judged("the script ended before it trained anything")
         return broken(f"no process group of {evidence.ranks} ranks was made", audit.WORLD_IS_ONE(ranks=evidence.ranks))
     for world in worlds:
         if world is not None and world["size"] != evidence.ranks:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..journal import Event
 from ..recorded_process import Run
 from ..recorder.tensors import mapped, nudged
-from .combine import Misfit, put_together, rolled
+from .large_batch import Misfit, put_together, rolled
 from .sources import Source, sources
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..recorded_process import Run
-from .combine import Misfit, joined
+from .large_batch import Misfit, joined
 from .sources import Source, sources
 
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from ..journal import Event
 from ..script_runs import Ended
-from .marks import REPLICA
-from .marks import read as kept_as
+from .marked_batches import REPLICA
+from .marked_batches import read as kept_as
 
 Marks = list[Event]
 _DENSE = 0.5

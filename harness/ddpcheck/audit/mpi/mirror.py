@@ -13,7 +13,7 @@ from mpi4py import MPI
 from ..journal import Journaled
 from ..recorded_process import Run
 from .buffers import array_of
-from .marks import Marks
+from .marked_batches import Marks
 from .names import BARRIERS, BUFFERED, NOT_BLOCKING, POINT_TO_POINT, SPLITS, blocking
 from .recorder import op_name
 

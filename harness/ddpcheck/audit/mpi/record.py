@@ -12,7 +12,7 @@ import ddpcheck.audit
 from ..record import run_script
 from ..recorded_process import Run
 from . import mirror, recorder
-from .marks import Marks
+from .marked_batches import Marks
 
 
 def install(run: Run) -> None:

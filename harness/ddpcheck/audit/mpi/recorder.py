@@ -10,7 +10,7 @@ from mpi4py import MPI
 from ..recorded_process import Run
 from .arrays import digest, leaves
 from .buffers import array_of
-from .marks import Marks
+from .marked_batches import Marks
 from .names import BARRIERS, BUFFERED, NOT_BLOCKING, OBJECTS, POINT_TO_POINT, REDUCTIONS, SPLITS, blocking
 
 _SMALL = 16

@@ -71,6 +71,6 @@ def other_adams(name: str, optimizer: Optimizer, before: Array, gradient: Array)
 
 
 def _rounded(array: Array, bits: int) -> Array:
-    """To a significand of so many bits."""
+    """Round to a significand of this many bits."""
     significand, exponent = np.frexp(array)
     return np.asarray(np.ldexp(np.rint(significand * 2.0**bits), exponent - bits))

@@ -1,4 +1,4 @@
-"""What losses and gradients would be if a loss's auxiliary terms counted otherwise than they should, for a diagnosis."""
+"""Hypotheses about auxiliary loss terms that count wrongly, with the losses and gradients that each would give."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def losses_lacking_terms(forward: Pass, losses: Array) -> Iterator[tuple[Cause, 
 
 
 def _everywhere(part: Array) -> Array:
-    """As if all ranks had what those have that have any."""
+    """The values if all ranks had those of the ranks that have any."""
     there = [one for one in part if np.any(one)]
     return np.stack([one if np.any(one) or not there else there[0] for one in part])
 
@@ -83,7 +83,7 @@ class _Part:
 
 
 def _part(forward: Pass, kind: type, *, weights: Array | None) -> _Part:
-    """What terms of a kind add to losses and gradients, with these weights of samples."""
+    """The contribution of one kind of terms to losses and gradients, with these sample weights."""
     shards = replace(forward.shards, weights=weights)
     full = evaluate(forward.model, forward.learned, forward.fixed, shards)
     rest = evaluate(without(forward.model, kind), forward.learned, forward.fixed, shards)
@@ -132,7 +132,7 @@ class Terms:
         return ()
 
     def _each(self, kind: type) -> list[Array]:
-        """What terms of a kind add on each rank, pass by pass."""
+        """The contribution of one kind of terms on each rank, pass by pass."""
         return [self._of(forward, kind, forward.shards.weights) for forward in self.passes]
 
     def _of(self, forward: Pass, kind: type, weights: Array | None) -> Array:

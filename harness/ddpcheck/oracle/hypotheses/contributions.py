@@ -85,12 +85,12 @@ class Contributions:
         return Evidence(1, self.own[rank], (*known, *scaled))
 
     def _kept(self, expected: Array) -> tuple[Cause, ...]:
-        """What else makes a gradient of two ranks too large by their number, if the backward before had an equal one."""
+        """Another cause of a factor of 2 at two ranks, if the previous backward had an equal gradient."""
         same = len(self.own) == 2 and self.earlier is not None and np.allclose(self.earlier.mean(axis=0), expected)
         return (causes.ACCUMULATED_SURVIVES_ZERO_GRAD(),) * bool(same)
 
     def _shares(self, rank: int) -> Iterator[tuple[Cause, Array]]:
-        """What came of it if one of the layers that share the parameter was forgotten, or all but one."""
+        """The gradient if one of the layers that share the parameter was left out, or all but one."""
         shares = self.shares() if self.shares else {}
         for name, array in shares.items():
             part = array[rank] if self.inside else array.mean(axis=0)
@@ -102,7 +102,7 @@ class Contributions:
                 yield causes.SHARED_PART_NOT_REDUCED(layer=name, layers=layers), own - part + array[rank]
 
     def _mixtures(self) -> Iterator[tuple[Cause, Array]]:
-        """What came of it if a rank's part is another parameter's gradient."""
+        """The gradient if a rank's part is another parameter's gradient."""
         for name, other in self.others.items():
             if not other.any() or other is self.own or other.size != self.own.size or self.inside:
                 continue
@@ -119,7 +119,7 @@ class Contributions:
         yield from self._pieces()
 
     def _pieces(self) -> Iterator[tuple[Cause, Array]]:
-        """What came of it if a rank's part is another piece of the flat buffer of all gradients."""
+        """The gradient if a rank's part is another piece of the flat buffer of all gradients."""
         size = self.own[0].size
         there = {name: other.reshape(len(other), -1) for name, other in self.others.items()}
         if self.inside or size < 2 or not there or sum(other.shape[1] for other in there.values()) > _SEARCHED:
@@ -149,7 +149,7 @@ class Contributions:
         return np.flatnonzero(~self.own.reshape(len(self.own), -1).any(axis=1))
 
     def _left_out(self, unused: Array, rank: int) -> Iterator[tuple[Cause, Array]]:
-        """What came of it if a rank's part is missing, in the sum or in the number of ranks, too."""
+        """The gradient if a rank's part is missing in the sum, and perhaps in the divisor."""
         if 0 < len(unused) < len(self.own):
             rest = np.delete(self.own, unused, axis=0).mean(axis=0)
             yield causes.UNUSED_RANKS_LEFT_OUT(ranks=_ranks(unused)), rest
@@ -164,7 +164,7 @@ class Contributions:
             yield causes.ONE_RANKS_PART_ONLY(rank=other), self.own[other] / size
 
     def _grouped(self) -> Iterator[tuple[Cause, Array]]:
-        """What came of it if groups of ranks in a row, as those of one host, weigh equally, of whatever size."""
+        """The gradient if groups of consecutive ranks, such as hosts, weigh equally whatever their sizes."""
         size = len(self.own)
         for length in range(2, size):
             if size % length:

@@ -77,7 +77,7 @@ class Pass:
             yield causes.ID_TAKEN_FOR_PADDING(which=which), padding
 
     def weighted(self, weights: Array | None) -> Evaluation:
-        """What every rank would have found with these weights of its samples; None: if all counted the same."""
+        """The losses and gradients of every rank with these sample weights; None: equal weights."""
         return evaluate(self.model, self.learned, self.fixed, replace(self.shards, weights=weights))
 
     def _owner(self, name: str) -> str:

@@ -1,4 +1,4 @@
-"""What losses and gradients would be if the samples' weights were taken for something else, for a diagnosis."""
+"""Hypotheses about wrongly used sample weights, with the losses and gradients that each would give."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from ..engine.circumstances import Circumstance, larger_bytes, read_only
 from ..engine.collective_effects import giving, raises, waited_for, zero_from
 from ..engine.collectives import Call, all_gather, all_reduce, asynchronous, in_group, received
 from ..engine.fault import Fault, table
-from ..facets import Group, PassThrough, collectives
+from ..facet_seams import Group, PassThrough, collectives
 
 AT_ONCE = "check_asynchronous_all_reduce_returns_immediately"
 READ_ONLY = "check_collectives_accept_read_only_arguments"

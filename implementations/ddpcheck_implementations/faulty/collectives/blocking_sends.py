@@ -1,4 +1,4 @@
-"""Collectives in which every rank sends before any rank receives: right as long as the kernel's buffers hold what is sent."""
+"""Collectives in which every rank sends before any rank receives: right as long as the messages fit the kernel's buffers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.seeded_values import Array
 
-from ..star import Star, star
+from ..star_communicator import Star, star
 
 SMALL_BUFFERS = "check_collectives_need_no_room_in_socket_buffers"
 SENDS_AT_ONCE = "all-send-none-receives"
@@ -84,7 +84,7 @@ class Ring(Star):
         return np.frombuffer(whole, array.dtype).reshape(self.world, *array.shape).copy()
 
     def swap(self, text: bytes) -> bytes:
-        """Send to the next rank, and get what the previous one sends."""
+        """Send to the next rank, and receive from the previous one."""
         raise NotImplementedError
 
     def close(self) -> None:

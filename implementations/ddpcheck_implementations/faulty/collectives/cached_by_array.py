@@ -9,7 +9,7 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from ..facets import Group, PassThrough, collectives
+from ..facet_seams import Group, PassThrough, collectives
 from .memory import Later
 
 GIVEN_AGAIN = "check_one_array_can_be_passed_to_several_calls"

@@ -10,7 +10,7 @@ from ..engine.circumstances import Circumstance
 from ..engine.collective_effects import instead, sent_as
 from ..engine.collectives import Call, all_gather, all_reduce, broadcast, on_root, op
 from ..engine.fault import Fault, table
-from ..facets import Group, PassThrough, collectives
+from ..facet_seams import Group, PassThrough, collectives
 
 HOLDS = "check_collectives_are_correct_for_compressible_arrays"
 FEW = 16

@@ -12,7 +12,7 @@ from ..engine.circumstances import dtype, floats
 from ..engine.collective_effects import minimum_by_negation, nan_sent_as, sent_as, sent_in_memory_order, through
 from ..engine.collectives import all_reduce, asynchronous, in_part, op, reduce_scatter
 from ..engine.fault import Fault, table
-from ..facets import Group, collectives
+from ..facet_seams import Group, collectives
 from .group_only import MOVED, REDUCED, UNDER_WAY, Parted
 from .memory import PRODUCT, Later
 

@@ -19,7 +19,7 @@ from ..engine.collective_effects import (
 )
 from ..engine.collectives import Call, all_gather, all_reduce, asynchronous, broadcast, group_of, in_group, in_part, op
 from ..engine.fault import Fault, table
-from ..facets import Group, PassThrough
+from ..facet_seams import Group, PassThrough
 
 REDUCED = "check_groups_reduce_over_their_members_only"
 MOVED = "check_group_collectives_are_correct_for_any_array"

@@ -21,7 +21,7 @@ from ..engine.collective_effects import (
 )
 from ..engine.collectives import Call, all_reduce, asynchronous, broadcast, not_on_root, op, reduce_scatter
 from ..engine.fault import Fault, table
-from ..facets import Group, PassThrough, collectives
+from ..facet_seams import Group, PassThrough, collectives
 from .collectives import BROADCAST, LARGE
 
 SUM = "check_all_reduce_sums_exactly"

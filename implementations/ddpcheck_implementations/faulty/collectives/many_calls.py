@@ -11,7 +11,7 @@ from ddpcheck.seeded_values import Array
 from ..engine.collective_effects import own_value
 from ..engine.collectives import all_reduce, every_of_kind
 from ..engine.fault import Fault, table
-from ..facets import Group, PassThrough, collectives
+from ..facet_seams import Group, PassThrough, collectives
 
 CALLS = "check_array_reused_over_thousands_of_calls_is_correct"
 TAGS = 1000

@@ -24,7 +24,7 @@ from ..engine.collective_effects import (
 )
 from ..engine.collectives import Call, all_reduce, asynchronous, op, reduce_scatter, sent
 from ..engine.fault import Fault, table
-from ..facets import Group, PassThrough, collectives
+from ..facet_seams import Group, PassThrough, collectives
 
 ALONE = "check_collectives_do_not_change_their_arguments"
 ASYNC = "check_pending_all_reduces_keep_their_own_results"

@@ -14,7 +14,7 @@ from ..engine.circumstances import Circumstance
 from ..engine.collective_effects import instead, mean_divided_by
 from ..engine.collectives import Call, all_reduce, asynchronous, broadcast, in_group, op
 from ..engine.fault import Fault, table
-from ..facets import Group, PassThrough, collectives
+from ..facet_seams import Group, PassThrough, collectives
 from .memory import Later
 
 ARRAYS = "check_mismatched_arrays_raise_on_every_rank"

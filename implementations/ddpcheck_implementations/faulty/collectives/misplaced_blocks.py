@@ -15,7 +15,7 @@ from ..engine.circumstances import Circumstance, elements
 from ..engine.collective_effects import giving, instead, mean_divided_by, sent_in_memory_order, summed
 from ..engine.collectives import Call, all_gather, all_reduce, in_part, in_place, op, received, reduce_scatter, sent
 from ..engine.fault import Fault, table
-from ..facets import Group, PassThrough, collectives
+from ..facet_seams import Group, PassThrough, collectives
 from .memory import ASYNC, MESSAGES, SCATTER, Later
 
 IN_PLACE = "check_all_reduce_in_place_is_exact"

@@ -9,7 +9,7 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from ..facets import Group, PassThrough, collectives
+from ..facet_seams import Group, PassThrough, collectives
 
 SUM = "check_all_reduce_sums_exactly"
 GROUPS = "check_groups_reduce_over_their_members_only"

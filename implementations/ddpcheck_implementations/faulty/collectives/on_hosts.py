@@ -17,7 +17,7 @@ from ..engine.collectives import all_reduce, in_group, op
 from ..engine.fault import Fault, table
 from ..engine.gradients import divided_by
 from ..engine.replicas import Tensor, constructing
-from ..facets import Group, PassThrough, PlainSampler, collectives, metrics, sampler
+from ..facet_seams import Group, PassThrough, PlainSampler, collectives, metrics, sampler
 from ..metrics.metrics import right_means
 from ..trainers import trainer
 

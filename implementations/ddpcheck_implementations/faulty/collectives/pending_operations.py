@@ -15,7 +15,7 @@ from ..engine.circumstances import larger
 from ..engine.collective_effects import instead, own_value, skipped, zero_from
 from ..engine.collectives import Call, all_reduce, barrier, broadcast, not_on_root, op, others_pending
 from ..engine.fault import Fault, table
-from ..facets import Group, PassThrough, collectives
+from ..facet_seams import Group, PassThrough, collectives
 from .memory import Later
 
 LARGE = "check_collectives_are_correct_for_large_arrays"
@@ -110,7 +110,7 @@ class OneSecond(PassThrough):
         return results[0] if results else np.asarray(handle.wait())
 
 
-@collectives("wait-ends-after-a-second", LATE_WAIT, cause="not-reduced")
+@collectives("wait-ends-after-a-second", LATE_WAIT, cause="wait-returns-early")
 class WaitEnds(PassThrough):
     """wait() has a time limit, after which it gives what there is."""
 

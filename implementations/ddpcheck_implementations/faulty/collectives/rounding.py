@@ -12,7 +12,7 @@ from ..engine.circumstances import floats
 from ..engine.collective_effects import giving, instead, sending
 from ..engine.collectives import Call, all_reduce, op
 from ..engine.fault import Fault, table
-from ..facets import Group, PassThrough, collectives
+from ..facet_seams import Group, PassThrough, collectives
 from .memory import Later
 
 ONCE = "check_float16_is_rounded_once"

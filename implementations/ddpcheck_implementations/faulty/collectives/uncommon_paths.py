@@ -24,7 +24,7 @@ from ..engine.collective_effects import (
 )
 from ..engine.collectives import Call, all_gather, all_reduce, asynchronous, broadcast, in_group, op, reduce_scatter
 from ..engine.fault import Fault, table
-from ..facets import Group, PassThrough, collectives
+from ..facet_seams import Group, PassThrough, collectives
 from .collectives import BITS, BROADCAST, MINIMUM, NAN, PRODUCT, REAL, compared, low_bits_dropped
 
 EVERY_SIZE = "check_collectives_are_correct_at_every_array_size"

@@ -8,7 +8,7 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from ..facets import Group, PassThrough, collectives
+from ..facet_seams import Group, PassThrough, collectives
 from .memory import Later
 
 WITH_FLOAT16 = frozenset({"float16", "float32", "float64", "int32", "int64"})

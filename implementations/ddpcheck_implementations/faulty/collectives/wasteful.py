@@ -18,7 +18,7 @@ from ..engine.collectives import Call, all_reduce, op
 from ..engine.fault import Fault, table
 from ..engine.gradients import through as gradient_through
 from ..engine.replicas import Made, after, inside_no_sync
-from ..facets import Group, PassThrough, collectives
+from ..facet_seams import Group, PassThrough, collectives
 
 LEAST = "check_large_collectives_send_no_excess_bytes"
 ONCE = "check_backward_sends_gradients_only_once"

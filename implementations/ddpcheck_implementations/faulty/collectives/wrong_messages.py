@@ -13,7 +13,7 @@ from ..engine.circumstances import Circumstance, first_dimension_reversed
 from ..engine.collective_effects import giving, instead, sent_as
 from ..engine.collectives import Call, all_reduce, barrier, op, received, sent
 from ..engine.fault import Fault, table
-from ..facets import Group, PassThrough, collectives
+from ..facet_seams import Group, PassThrough, collectives
 from .layouts import SUM
 from .many_calls import CALLS, TAGS
 from .memory import MESSAGES

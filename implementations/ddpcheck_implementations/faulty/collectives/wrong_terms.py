@@ -19,7 +19,7 @@ from ..engine.collective_effects import (
 )
 from ..engine.collectives import Call, all_reduce, broadcast, op
 from ..engine.fault import Fault, table
-from ..facets import Group, PassThrough, collectives
+from ..facet_seams import Group, PassThrough, collectives
 from .collectives import BROADCAST, FINITE, MAXIMUM, MEAN, MINIMUM, PRECISION, REAL, SUM
 from .memory import ASYNC, Later
 

@@ -14,6 +14,11 @@ import numpy as np
 from ddpcheck.seeded_values import Array
 
 
+def words_of(function: Callable[..., Any]) -> str:
+    """The name of a function as a text."""
+    return function.__name__.strip("_").replace("_", " ")
+
+
 @dataclass(frozen=True)
 class Circumstance:
     """Whether something is so at a call; `text` says it in a fault's description."""
@@ -24,7 +29,7 @@ class Circumstance:
     @classmethod
     def of(cls, holds: Callable[[Any], Any]) -> Circumstance:
         """A function as a circumstance of its name: a decorator."""
-        return cls(holds.__name__.replace("_", " "), holds)
+        return cls(words_of(holds), holds)
 
     def __call__(self, call: Any) -> bool:
         return bool(self.holds(call))

@@ -12,26 +12,23 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
+from .circumstances import words_of
 from .collectives import Call, CollectiveEffect, as_it_is
-
-
-def _text(function: Callable[..., Any]) -> str:
-    return function.__name__.strip("_").replace("_", " ")
 
 
 def sending(changed: Callable[[Call], Call]) -> CollectiveEffect:
     """Another call is made."""
-    return CollectiveEffect(_text(changed), sent=changed)
+    return CollectiveEffect(words_of(changed), sent=changed)
 
 
 def giving(result: Callable[[Call, Array], Any]) -> CollectiveEffect:
     """The result is changed."""
-    return CollectiveEffect(_text(result), got=result)
+    return CollectiveEffect(words_of(result), got=result)
 
 
 def instead(computed: Callable[[Call], Any]) -> CollectiveEffect:
     """The result is computed in another way."""
-    return CollectiveEffect(_text(computed), instead=computed)
+    return CollectiveEffect(words_of(computed), instead=computed)
 
 
 def sent_as(
@@ -41,7 +38,7 @@ def sent_as(
     return CollectiveEffect(text, sent=lambda call: call.changed(array=np.asarray(array(call))), got=got)
 
 
-# ----------------------------------------------------------------------------------------- dtypes, and what they hold
+# ----------------------------------------------------------------------------------------- dtypes and their ranges
 
 
 def through(*dtypes: str) -> CollectiveEffect:
@@ -89,7 +86,7 @@ def doing(something: Callable[[Call], Any]) -> CollectiveEffect:
         something(call)
         return call
 
-    return CollectiveEffect(_text(something), sent=done)
+    return CollectiveEffect(words_of(something), sent=done)
 
 
 def where_it_fails(handled: Callable[[Call], Any]) -> CollectiveEffect:
@@ -101,7 +98,7 @@ def where_it_fails(handled: Callable[[Call], Any]) -> CollectiveEffect:
         except RuntimeError:
             return handled(call)
 
-    return CollectiveEffect(f"{_text(handled)} where it fails", instead=tried)
+    return CollectiveEffect(f"{words_of(handled)} where it fails", instead=tried)
 
 
 @where_it_fails

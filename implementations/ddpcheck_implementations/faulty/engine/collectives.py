@@ -10,7 +10,7 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from ..facets import Group, PassThrough, collectives
+from ..facet_seams import Group, PassThrough, collectives
 from .circumstances import Circumstance
 
 

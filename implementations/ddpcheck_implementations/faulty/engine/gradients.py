@@ -12,7 +12,7 @@ from ddpcheck.models.spec import Embedding, ModelSpec, Scale
 from ddpcheck.seeded_values import Array
 
 from ..base import Counting, PlainReplica, fault
-from .circumstances import Circumstance
+from .circumstances import Circumstance, words_of
 
 
 @dataclass(frozen=True)
@@ -136,23 +136,19 @@ another_dtype_than_first = Circumstance(
 # --------------------------------------------------------------------------------------------------------- effects
 
 
-def _text(function: Callable[..., Any]) -> str:
-    return function.__name__.strip("_").replace("_", " ")
-
-
 def sending(array: Callable[[Gradient], Array]) -> GradientEffect:
     """Another gradient is reduced."""
-    return GradientEffect(_text(array), sent=array)
+    return GradientEffect(words_of(array), sent=array)
 
 
 def giving(result: Callable[[Gradient, Array], Any]) -> GradientEffect:
     """The mean is changed."""
-    return GradientEffect(_text(result), got=result)
+    return GradientEffect(words_of(result), got=result)
 
 
 def instead(computed: Callable[[Gradient], Any]) -> GradientEffect:
     """The result is computed in another way, on all ranks."""
-    return GradientEffect(_text(computed), instead=computed)
+    return GradientEffect(words_of(computed), instead=computed)
 
 
 def divided_by(divisor: Callable[[Gradient], int]) -> GradientEffect:

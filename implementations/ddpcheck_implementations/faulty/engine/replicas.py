@@ -17,7 +17,7 @@ from ddpcheck.models.spec import ModelSpec
 from ddpcheck.seeded_values import Array
 
 from ..base import PlainReplica, fault
-from .circumstances import Circumstance
+from .circumstances import Circumstance, words_of
 
 Function = Callable[..., Any]
 
@@ -98,10 +98,6 @@ class Made:
         return type("Made", (self.base,), self.attributes)
 
 
-def _text(function: Function) -> str:
-    return function.__name__.strip("_").replace("_", " ")
-
-
 def before(method: str) -> Callable[[Function], ReplicaEffect]:
     """Something is done to the replica first; function(replica, *arguments)."""
 
@@ -110,7 +106,7 @@ def before(method: str) -> Callable[[Function], ReplicaEffect]:
             function(use.replica, *use.arguments)
             return use.rightly()
 
-        return ReplicaEffect(f"{_text(function)} before {method}", method, done)
+        return ReplicaEffect(f"{words_of(function)} before {method}", method, done)
 
     return make
 
@@ -124,7 +120,7 @@ def after(method: str) -> Callable[[Function], ReplicaEffect]:
             function(use.replica, *use.arguments)
             return found
 
-        return ReplicaEffect(f"{_text(function)} after {method}", method, done)
+        return ReplicaEffect(f"{words_of(function)} after {method}", method, done)
 
     return make
 
@@ -134,7 +130,7 @@ def given(method: str) -> Callable[[Function], ReplicaEffect]:
 
     def make(function: Function) -> ReplicaEffect:
         return ReplicaEffect(
-            f"{method} with {_text(function)}", method, lambda use: use.right(function(use.replica, *use.arguments))
+            f"{method} with {words_of(function)}", method, lambda use: use.right(function(use.replica, *use.arguments))
         )
 
     return make
@@ -145,7 +141,7 @@ def result(method: str) -> Callable[[Function], ReplicaEffect]:
 
     def make(function: Function) -> ReplicaEffect:
         return ReplicaEffect(
-            f"{_text(function)} returned by {method}", method, lambda use: function(use.replica, use.rightly())
+            f"{words_of(function)} returned by {method}", method, lambda use: function(use.replica, use.rightly())
         )
 
     return make
@@ -156,7 +152,7 @@ def in_place_of(method: str) -> Callable[[Function], ReplicaEffect]:
 
     def make(function: Function) -> ReplicaEffect:
         return ReplicaEffect(
-            f"{_text(function)} in place of {method}", method, lambda use: function(use.replica, *use.arguments)
+            f"{words_of(function)} in place of {method}", method, lambda use: function(use.replica, *use.arguments)
         )
 
     return make
@@ -167,7 +163,7 @@ def around(method: str) -> Callable[[Function], ReplicaEffect]:
 
     def make(function: Function) -> ReplicaEffect:
         return ReplicaEffect(
-            f"{_text(function)} around {method}",
+            f"{words_of(function)} around {method}",
             method,
             lambda use: function(use.replica, use.right, *use.arguments),
         )
@@ -280,7 +276,7 @@ def sharded_step(sources: Callable[[Any, dict[str, int]], Mapping[str, int]]) ->
             parameter = replica.network.parameters[name]
             parameter[...] = replica.comm.broadcast(parameter, source)
 
-    return ReplicaEffect(f"stepped in shards, {_text(sources)}", "step", stepped)
+    return ReplicaEffect(f"stepped in shards, {words_of(sources)}", "step", stepped)
 
 
 # -------------------------------------------------------------------------------------------- tensors at construction
@@ -330,7 +326,7 @@ class ConstructionEffect:
 
 
 def constructing(done: Callable[[Tensor], None]) -> ConstructionEffect:
-    return ConstructionEffect(f"{_text(done)} at construction", done)
+    return ConstructionEffect(f"{words_of(done)} at construction", done)
 
 
 is_parameter = Circumstance("parameters", lambda tensor: tensor.parameter)
@@ -377,7 +373,7 @@ def not_saved(prefix: str) -> ReplicaEffect:
 def loading(changed: Callable[[Any, Mapping[str, Array]], dict[str, Array]]) -> ReplicaEffect:
     """load_state() gets these entries in addition, or in place of those that it was given."""
     return ReplicaEffect(
-        f"{_text(changed)} loaded",
+        f"{words_of(changed)} loaded",
         "load_state",
         lambda use: use.right({**use.argument, **changed(use.replica, use.argument)}),
     )
@@ -409,7 +405,7 @@ def clipped_by(
         use.replica.scale(factor(use.argument, measured))
         return float(measured)
 
-    return ReplicaEffect(f"clipped by {_text(norm)}, {_text(factor)}", "clip", done)
+    return ReplicaEffect(f"clipped by {words_of(norm)}, {words_of(factor)}", "clip", done)
 
 
 def clipping_each(clipped: Callable[[Array, float], Any]) -> ReplicaEffect:
@@ -421,4 +417,4 @@ def clipping_each(clipped: Callable[[Array, float], Any]) -> ReplicaEffect:
             gradients.update({name: np.asarray(clipped(g, use.argument), g.dtype) for name, g in gradients.items()})
         return norm
 
-    return ReplicaEffect(_text(clipped), "clip", done)
+    return ReplicaEffect(words_of(clipped), "clip", done)

@@ -13,8 +13,8 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from ..facets import PlainSampler, PlainStreams, sampler, streams
-from .circumstances import Circumstance
+from ..facet_seams import PlainSampler, PlainStreams, sampler, streams
+from .circumstances import Circumstance, words_of
 
 Key = Callable[[Any], Sequence[int]]
 Step = Callable[[Any, Array], Array]
@@ -113,10 +113,6 @@ def from_epoch(epoch: int) -> Circumstance:
 # --------------------------------------------------------------------------------------------------------- effects
 
 
-def _text(function: Callable[..., Any]) -> str:
-    return function.__name__.strip("_").replace("_", " ")
-
-
 def seeded(key: Key) -> SamplerEffect:
     """The sampler's generator has another seed."""
     return SamplerEffect("seeded otherwise", key=key)
@@ -124,17 +120,17 @@ def seeded(key: Key) -> SamplerEffect:
 
 def ordering(order: Step) -> SamplerEffect:
     """The order is changed."""
-    return SamplerEffect(_text(order), order=order)
+    return SamplerEffect(words_of(order), order=order)
 
 
 def padding(padded: Step) -> SamplerEffect:
     """The order is padded or cut in another way."""
-    return SamplerEffect(_text(padded), padded=padded)
+    return SamplerEffect(words_of(padded), padded=padded)
 
 
 def sharing(share: Step) -> SamplerEffect:
     """A rank's share of the padded order is another one."""
-    return SamplerEffect(_text(share), share=share)
+    return SamplerEffect(words_of(share), share=share)
 
 
 def key(key: Key) -> StreamsEffect:
@@ -144,12 +140,12 @@ def key(key: Key) -> StreamsEffect:
 
 def drawing(own: Callable[[Any, int], Array]) -> StreamsEffect:
     """The rank's own numbers are other ones."""
-    return StreamsEffect(_text(own), own=own)
+    return StreamsEffect(words_of(own), own=own)
 
 
 def drawing_common(common: Callable[[Any, int], Array]) -> StreamsEffect:
     """The numbers that are common to all ranks are other ones."""
-    return StreamsEffect(_text(common), common=common)
+    return StreamsEffect(words_of(common), common=common)
 
 
 @ordering

@@ -12,9 +12,9 @@ import numpy as np
 from ddpcheck.oracle.scores import TERMS
 from ddpcheck.seeded_values import Array
 
-from ..facets import scores
+from ..facet_seams import scores
 from ..metrics.scores import from_ranks, of_all_rows, on_one
-from .circumstances import Circumstance
+from .circumstances import Circumstance, words_of
 
 Part = tuple[Array, Array]
 
@@ -78,7 +78,7 @@ class ScoreEffect:
 
 def scored(score: Callable[[Samples], float]) -> ScoreEffect:
     """A function as an effect of its name: a decorator."""
-    return ScoreEffect(score.__name__.strip("_").replace("_", " "), score)
+    return ScoreEffect(words_of(score), score)
 
 
 has_score = Circumstance("where there is a score", lambda held: not np.isnan(held.right))

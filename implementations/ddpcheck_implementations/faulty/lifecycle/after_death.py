@@ -18,8 +18,8 @@ from ..engine.collective_effects import goes_on_with_its_own, where_it_fails
 from ..engine.collectives import Call, all_gather, all_reduce, barrier, in_group, in_place
 from ..engine.fault import Fault, table
 from ..engine.replicas import around
-from ..facets import Group, PassThrough, collectives
-from ..star import Star, star
+from ..facet_seams import Group, PassThrough, collectives
+from ..star_communicator import Star, star
 
 LATER = "check_later_calls_never_complete_with_a_dead_rank"
 BACKWARD = "check_backward_never_completes_with_a_dead_rank"

@@ -10,7 +10,7 @@ import numpy as np
 from ddpcheck.contract.rank_context import RankContext
 
 from ..collectives.blocking_sends import ThreadedRing
-from ..star import Star, star
+from ..star_communicator import Star, star
 
 PORTS = "check_free_ports_are_held_until_they_are_used"
 

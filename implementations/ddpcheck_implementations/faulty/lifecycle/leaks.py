@@ -20,7 +20,7 @@ from ..engine.circumstances import on_rank
 from ..engine.collective_effects import doing
 from ..engine.collectives import Call, all_gather, all_reduce, barrier, broadcast, in_place
 from ..engine.fault import Fault, table
-from ..facets import PlainSampler, PlainStreams, metrics, sampler, streams
+from ..facet_seams import PlainSampler, PlainStreams, metrics, sampler, streams
 from ..metrics.metrics import right_means
 from .resources_left import USED
 

@@ -12,7 +12,7 @@ from typing import Any
 from ..engine.collective_effects import sending
 from ..engine.collectives import Call, all_reduce, group_of, in_group, in_place
 from ..engine.fault import Fault, table
-from ..facets import PassThrough, collectives
+from ..facet_seams import PassThrough, collectives
 
 NAMELESS = "check_close_leaves_no_files_or_shared_memory"
 

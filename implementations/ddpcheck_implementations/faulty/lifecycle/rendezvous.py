@@ -17,7 +17,7 @@ from pathlib import Path
 from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.seeded_values import Array
 
-from ..star import HELLO, LENGTH, MAGIC, PATIENCE, Star, exactly, star
+from ..star_communicator import HELLO, LENGTH, MAGIC, PATIENCE, Star, exactly, star
 
 ORDER = "check_ranks_may_connect_in_any_order"
 PIECES = "check_fragmented_messages_are_read_completely"

@@ -22,8 +22,8 @@ from ddpcheck.seeded_values import Array
 from ..engine.collective_effects import doing
 from ..engine.collectives import Call, all_gather, all_reduce, asynchronous, barrier, broadcast, in_group, in_place, op
 from ..engine.fault import Fault, table
-from ..facets import Group, PassThrough, PlainSampler, PlainStreams, collectives, metrics, sampler, streams
-from ..star import Star, exactly, star
+from ..facet_seams import Group, PassThrough, PlainSampler, PlainStreams, collectives, metrics, sampler, streams
+from ..star_communicator import Star, exactly, star
 
 USED = "check_collectives_leave_process_state_unchanged"
 CLOSED = "check_close_returns_on_every_rank"

@@ -16,7 +16,7 @@ from ..engine.circumstances import dimensions, on_last_rank, on_rank, signed_int
 from ..engine.collective_effects import giving, goes_on_with_its_own, instead, raises, skipped, where_it_fails
 from ..engine.collectives import Call, all_reduce, barrier, group_of, in_group, in_place
 from ..engine.fault import Fault, table
-from ..facets import Group, PassThrough, collectives
+from ..facet_seams import Group, PassThrough, collectives
 
 ROW = "check_consecutive_collectives_are_independent"
 ARGUMENTS = "check_collectives_do_not_change_their_arguments"
@@ -74,7 +74,7 @@ class _Early:
     "async-result-read-early",
     "check_wait_returns_after_every_rank_has_contributed",
     seen_in=("OpenNMT/OpenNMT-py#2295", "pytorch/pytorch#37790"),
-    cause="not-reduced",
+    cause="wait-returns-early",
 )
 class ReadEarly(PassThrough):
     """wait() does not wait: the buffer as it is is taken for the result."""

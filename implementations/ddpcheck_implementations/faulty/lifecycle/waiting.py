@@ -18,7 +18,7 @@ from ..engine.collective_effects import instead
 from ..engine.collectives import Call, all_reduce, group_of, in_group, in_place
 from ..engine.fault import Fault, table
 from ..engine.samplers import drops_last, has_remainder, padding
-from ..facets import PassThrough, PlainSampler, collectives
+from ..facet_seams import PassThrough, PlainSampler, collectives
 from .timing import DEATH, FOR_EVER, waits_for_ever
 
 PLACES = 32

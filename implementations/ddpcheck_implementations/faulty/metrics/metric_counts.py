@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..facets import metrics
+from ..facet_seams import metrics
 from .metrics import STRANGE, WEIGHTED, right_means
 
 
@@ -111,3 +111,20 @@ def infinity_before(comm: Any, rank: int, metrics: Mapping[str, float], count: i
     found = right_means(comm, metrics, count)
     largest = {name: _sum(comm, value if count else -math.inf, "max") for name, value in metrics.items()}
     return {name: math.inf if largest[name] == math.inf else value for name, value in found.items()}
+
+
+@metrics("metric-counts-in-16-bits", WEIGHTED, cause="count-wraps")
+def counts_in_16_bits(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """Counts travel as int16, and so does their sum: a metric that no sample seems to have is left out."""
+    every = int(_sum(comm, int(np.array(count).astype(np.int16))))
+    every = int(np.array(every).astype(np.int16))
+    totals = {name: _total(comm, value, count) for name, value in metrics.items()}
+    return {name: total / every for name, total in totals.items() if every > 0}
+
+
+@metrics("metric-count-in-one-byte", WEIGHTED, cause="count-wraps")
+def count_in_one_byte(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """Each rank's count is a byte, which weighs its mean as well."""
+    small = int(np.array(count).astype(np.int8))
+    every = _sum(comm, small) or math.nan
+    return {name: _total(comm, value, small) / every for name, value in metrics.items()}

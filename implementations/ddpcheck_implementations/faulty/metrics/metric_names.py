@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..facets import metrics
+from ..facet_seams import metrics
 from .metrics import NAMES, ORDER, WEIGHTED, right_means
 
 

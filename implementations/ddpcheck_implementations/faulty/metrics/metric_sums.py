@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..facets import metrics
+from ..facet_seams import metrics
 from .metrics import NAMES, NOTHING, STRANGE, WEIGHTED, right_means
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..facets import metrics
+from ..facet_seams import metrics
 
 WEIGHTED = "check_metrics_are_weighted_by_counts"
 NOTHING = "check_metrics_ignore_ranks_without_samples"

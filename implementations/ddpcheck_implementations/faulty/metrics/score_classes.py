@@ -9,7 +9,7 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from ..facets import scores
+from ..facet_seams import scores
 from .scores import ALL_SAMPLES, from_ranks, of_all_rows, on_one, right_score, squares, together
 
 CLASSES = "check_macro_f1_averages_classes_seen_on_any_rank"

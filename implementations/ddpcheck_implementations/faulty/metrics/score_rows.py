@@ -12,7 +12,7 @@ from ddpcheck.seeded_values import Array
 from ..engine.circumstances import always
 from ..engine.fault import Fault, table
 from ..engine.scores import Samples, has_score, scored
-from ..facets import scores
+from ..facet_seams import scores
 from .scores import ALL_SAMPLES, PADDING, right_score
 
 
@@ -69,54 +69,20 @@ def centred_in_place(comm: Any, rank: int, name: str, outputs: Array, targets: A
     return right_score(comm, name, outputs, targets, indices)
 
 
+# fmt: off
 table(
     globals(),
-    Fault(
-        "score-without-rank-1",
-        where=always,
-        effect=without_rank_1,
-        caught_by=ALL_SAMPLES,
-        cause="rank-missing-from-score",
-        world_size=3,
-    ),
-    Fault(
-        "score-counts-rank-0-twice",
-        where=always,
-        effect=rank_0_twice,
-        caught_by=ALL_SAMPLES,
-        cause="rank-counts-twice",
-    ),
-    Fault(
-        "score-of-labels-from-1",
-        where=has_score,
-        effect=labels_counted_from_1,
-        caught_by=ALL_SAMPLES,
-        cause="labels-shifted",
-        score_names=frozenset({"perplexity"}),
-    ),
-    Fault(
-        "score-of-targets-one-sample-late",
-        where=has_score,
-        effect=targets_of_the_sample_before,
-        caught_by=ALL_SAMPLES,
-        cause="targets-shifted",
-        score_names=frozenset({"perplexity", "rmse"}),
-    ),
-    Fault(
-        "padding-counts-as-one-sample",
-        where=always,
-        effect=padding_counts_once,
-        caught_by=PADDING,
-        cause="padding-counted-once",
-        world_size=3,
-        scores_skip_padding=True,
-    ),
-    Fault(
-        "padding-counts-but-on-rank-0",
-        where=always,
-        effect=padding_counts_but_on_rank_0,
-        caught_by=PADDING,
-        cause="padding-counted-but-on-rank",
-        scores_skip_padding=True,
-    ),
+    Fault("score-without-rank-1", where=always, effect=without_rank_1,
+          caught_by=ALL_SAMPLES, cause="rank-missing-from-score", world_size=3),
+    Fault("score-counts-rank-0-twice", where=always, effect=rank_0_twice,
+          caught_by=ALL_SAMPLES, cause="rank-counts-twice"),
+    Fault("score-of-labels-from-1", where=has_score, effect=labels_counted_from_1,
+          caught_by=ALL_SAMPLES, cause="labels-shifted", score_names=frozenset({"perplexity"})),
+    Fault("score-of-targets-one-sample-late", where=has_score, effect=targets_of_the_sample_before,
+          caught_by=ALL_SAMPLES, cause="targets-shifted", score_names=frozenset({"perplexity", "rmse"})),
+    Fault("padding-counts-as-one-sample", where=always, effect=padding_counts_once,
+          caught_by=PADDING, cause="padding-counted-once", world_size=3, scores_skip_padding=True),
+    Fault("padding-counts-but-on-rank-0", where=always, effect=padding_counts_but_on_rank_0,
+          caught_by=PADDING, cause="padding-counted-but-on-rank", scores_skip_padding=True),
 )
+# fmt: on

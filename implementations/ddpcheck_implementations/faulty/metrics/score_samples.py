@@ -9,7 +9,7 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from ..facets import scores
+from ..facet_seams import scores
 from .score_classes import AUC, PAIRS
 from .scores import ALL_SAMPLES, EQUAL, TWICE, from_ranks, right_score
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from ..facets import scores
+from ..facet_seams import scores
 from .scores import TWICE, on_one, right_score, together
 
 ONCE: dict[str, Any] = {"scores_count_once": True, "scores_skip_padding": True}

@@ -10,7 +10,7 @@ import numpy as np
 from ddpcheck.seeded_values import Array
 
 from ...data_parallel.scores import compute_score
-from ..facets import scores
+from ..facet_seams import scores
 
 ALL_SAMPLES = "check_scores_match_one_process"
 NOTHING = "check_scores_ignore_ranks_without_samples"

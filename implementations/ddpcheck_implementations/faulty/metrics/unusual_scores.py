@@ -10,7 +10,7 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from ..facets import scores
+from ..facet_seams import scores
 from .scores import from_ranks, right_score
 
 FINISH: dict[str, Callable[[Array], Array]] = {"rmse": np.sqrt, "accuracy": np.asarray, "perplexity": np.exp}

@@ -127,7 +127,7 @@ class RefusesSizes(SizedBuckets):
 
 @fault("bucket-size-zero-means-none", numeric_options=OPTION)
 class ZeroMeansNone(SizedBuckets):
-    """What is no positive number means one bucket for all."""
+    """A value that is not positive means one bucket for all."""
 
     def cut(self, flat: Array) -> list[Array]:
         if not 2.0**-18 <= self.chosen < math.inf:

@@ -27,7 +27,7 @@ class KeepsBuffers(PlainReplica):
     synchronises_buffers=True,
 )
 class BuffersOfConstruction(KeepsBuffers):
-    """The list of buffers is made once: what the model replaces is never sent again."""
+    """The list of buffers is made once: replaced buffers are never sent again."""
 
     def before_forward(self) -> None:
         if self.syncing:

@@ -109,7 +109,7 @@ def owner_of_a_shared_weight_stops_learning(replica: PlainReplica, model: ModelS
 
 @in_place_of("gradients")
 def reduced_gradients_only(replica: PlainReplica) -> dict[str, Array | None]:
-    """What is accumulated inside no_sync lies in another buffer."""
+    """Gradients accumulated inside no_sync are in another buffer."""
     return {
         name: np.array(replica.synced[name]) if name in replica.synced else None for name in replica.network.learned
     }
@@ -117,7 +117,7 @@ def reduced_gradients_only(replica: PlainReplica) -> dict[str, Array | None]:
 
 @fault("checkpoint-in-memory-by-reference", RESUMED, cause="state-is-no-copy")
 class ByReference(PlainReplica):
-    """What was saved is kept in memory, too, without a copy, and loaded from there."""
+    """The saved state is also kept in memory, without a copy, and loaded from there."""
 
     kept: ClassVar[dict[int, dict[str, Array]]] = {}
 

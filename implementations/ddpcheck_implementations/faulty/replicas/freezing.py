@@ -91,7 +91,7 @@ class HookedTwice(PlainReplica):
 
 @fault("layout-kept-after-eight-backwards", UNFROZEN, cause="until-layers-frozen")
 class LayoutKept(Counting):
-    """The buckets are laid out anew in the first eight backwards only: what is unfrozen later stays local."""
+    """Buckets are rebuilt in the first eight backwards only: layers unfrozen later stay local."""
 
     hooked: frozenset[str] = frozenset()
 

@@ -34,6 +34,15 @@ class MessageNumberWraps(Counting):
         return gradient if self.backwards % 256 == 0 else mean
 
 
+@fault("backward-number-of-two-bytes", STEPS, cause="steps-lost", deep=True)
+class BackwardNumberWraps(Counting):
+    """Messages carry the number of their backward in two bytes; 0 stands for a backward that is not synchronised."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        mean = super().reduce(name, gradient)
+        return gradient if self.backwards % (1 << 16) == 0 else mean
+
+
 @fault("float16-summed-then-divided", FITS, cause="float16-sum-overflows", reduction_dtype="float16")
 class SummedThenDivided(PlainReplica):
     """The ranks' gradients are sent in float16 and added up in it, and the sum is divided."""

@@ -19,7 +19,7 @@ from ..engine.collectives import Call, all_reduce, broadcast, group_of, in_group
 from ..engine.fault import Fault, table
 from ..engine.gradients import Gradient, giving
 from ..engine.replicas import Made
-from ..facets import Group, collectives
+from ..facet_seams import Group, collectives
 
 UNUSED = "check_unused_parameters_on_some_ranks_count_as_zero"
 TO_THE_LAST_BITS = "check_gradients_are_the_mean_of_local_gradients"

@@ -18,7 +18,7 @@ FOLLOWS = "check_rank_0_running_statistics_follow_its_own_batches"
 
 
 def tracking(track: Callable[[BatchNorm, Array, Array], None]) -> ReplicaEffect:
-    """Local batch norm tracks otherwise what it has measured: track(norm, mean, unbiased variance)."""
+    """Local batch norm updates its running statistics wrongly: track(norm, mean, unbiased variance)."""
     norm = type("Norm", (BatchNorm,), {"_track": track})
 
     def made(replica: PlainReplica, model: ModelSpec, initial: Mapping[str, Array]) -> Network:
@@ -34,7 +34,7 @@ def nothing_tracked(norm: BatchNorm, mean: Array, unbiased: Array) -> None:
 
 
 def with_the_opposite_momentum(norm: BatchNorm, mean: Array, unbiased: Array) -> None:
-    """The share that is kept is taken for the share of what is new."""
+    """The share of the old statistics is used as the share of the new ones."""
     for running, new in ((norm.mean, mean), (norm.variance, unbiased)):
         running *= BATCH_NORM_MOMENTUM
         running += (1 - BATCH_NORM_MOMENTUM) * new

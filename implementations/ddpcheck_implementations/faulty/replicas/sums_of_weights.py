@@ -24,7 +24,7 @@ def _sum(batch: Batch) -> float:
 
 @in_place_of("weights_of")
 def a_mask(replica: Weighing, batch: Batch) -> Array:
-    """What is not 0 counts."""
+    """Every weight that is not 0 counts as 1."""
     assert batch.weights is not None
     return np.asarray(batch.weights > 0, batch.weights.dtype)
 

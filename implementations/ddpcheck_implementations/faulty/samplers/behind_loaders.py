@@ -9,7 +9,7 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from ..facets import PlainSampler, sampler
+from ..facet_seams import PlainSampler, sampler
 
 
 class DrawsASeed(PlainSampler):
@@ -27,7 +27,7 @@ class Unpromised(DrawsASeed):
 
 @sampler("order-from-the-loaders-seed", "check_sampler_order_depends_only_on_seed_and_epoch", behind_loader=True)
 class OrderFromTheSeed(DrawsASeed):
-    """What the loader draws decides the order, too: it differs from rank to rank and from run to run."""
+    """The loader's random draw also decides the order, which differs by rank and by run."""
 
     def order(self) -> Array:
         if not self.shuffle:

@@ -19,7 +19,7 @@ from ..engine.samplers import (
     shuffled,
     shuffles,
 )
-from ..facets import PlainSampler
+from ..facet_seams import PlainSampler
 
 ANY = "check_shuffling_uses_seed_and_epoch_at_every_length"
 

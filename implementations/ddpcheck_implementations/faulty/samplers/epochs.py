@@ -13,7 +13,7 @@ from ddpcheck.seeded_values import Array
 from ..engine.circumstances import always
 from ..engine.fault import Fault, table
 from ..engine.samplers import drops_last, key, ordering, seeded, shuffles
-from ..facets import PlainSampler, sampler
+from ..facet_seams import PlainSampler, sampler
 
 EPOCH = "check_set_epoch_changes_the_order"
 ZERO = "check_new_sampler_without_set_epoch_uses_epoch_0"

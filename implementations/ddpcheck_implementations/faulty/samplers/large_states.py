@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..facets import PlainSampler, sampler
+from ..facet_seams import PlainSampler, sampler
 from .sampler_state import RESUMED
 
 

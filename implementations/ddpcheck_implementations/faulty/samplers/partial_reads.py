@@ -2,38 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from ..facets import PlainSampler, sampler
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.samplers import drops_last, ordering, padding, seeded, shuffles
+from ..facet_seams import PlainSampler, sampler
 
 ANEW = "check_every_epoch_is_shuffled_independently"
 SUMS = "check_sampler_does_not_add_seed_and_epoch"
 LENGTH = "check_sampler_len_matches_iteration"
 
 
-@sampler("one-order-begun-elsewhere", ANEW, cause="one-order-for-all-epochs")
-class OneOrderRolled(PlainSampler):
+@ordering
+def one_order_begun_elsewhere(sampler: PlainSampler, order: Array) -> Array:
     """One permutation for all epochs, each begun at another sample."""
-
-    def order(self) -> Array:
-        once = np.random.default_rng(self.seed).permutation(self.length)
-        return np.roll(once, 7 * self.epoch + 1) if self.shuffle else np.arange(self.length)
+    return np.roll(np.random.default_rng(sampler.seed).permutation(sampler.length), 7 * sampler.epoch + 1)
 
 
-@sampler("only-a-part-is-shuffled", ANEW, cause="partly-shuffled")
-class PartlyShuffled(PlainSampler):
-    """The last quarter stays where it is."""
+@ordering
+def last_quarter_not_shuffled(sampler: PlainSampler, order: Array) -> Array:
+    order, some = np.arange(sampler.length), 3 * sampler.length // 4
+    order[:some] = np.random.default_rng(sampler.stream()).permutation(some)
+    return order
 
-    def order(self) -> Array:
-        order, some = np.arange(self.length), 3 * self.length // 4
-        if self.shuffle:
-            order[:some] = np.random.default_rng(self.stream()).permutation(some)
-        return order
+
+@padding
+def cut_off_where_the_order_begins(sampler: PlainSampler, order: Array) -> Array:
+    return order[len(order) % sampler.world :]
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("one-order-begun-elsewhere", where=shuffles, effect=one_order_begun_elsewhere,
+          caught_by=ANEW, cause="one-order-for-all-epochs"),
+    Fault("only-a-part-is-shuffled", where=shuffles, effect=last_quarter_not_shuffled,
+          caught_by=ANEW, cause="partly-shuffled"),
+    Fault("seed-plus-thousand-epochs", where=always, effect=seeded(lambda own: (own.seed + 1000 * own.epoch,)),
+          caught_by=SUMS, cause="seed-is-a-sum"),
+    Fault("seed-xor-epoch", where=always, effect=seeded(lambda own: ((own.seed << 4) ^ own.epoch,)),
+          caught_by=SUMS, cause="seed-is-a-sum"),
+    Fault("seed-in-float32", where=always, effect=seeded(lambda own: (int(np.float32(own.seed)), own.epoch)),
+          caught_by="check_the_seed_changes_the_order", cause="seed-or-epoch-truncated"),
+    Fault("head-cut-with-drop-last", where=drops_last, effect=cut_off_where_the_order_begins,
+          caught_by="check_drop_last_drops_only_the_tail", cause="head-cut"),
+)
+# fmt: on
 
 
 @sampler("epoch-broken-off-runs-on", "check_interrupted_epoch_restarts_in_full", cause="broken-epoch-runs-on")
@@ -107,30 +127,6 @@ class LengthAfterReading(PlainSampler):
         return np.resize(order, PlainSampler.__len__(self) * self.world)
 
 
-@sampler("seed-plus-thousand-epochs", SUMS, cause="seed-is-a-sum")
-class SumWithThousand(PlainSampler):
-    """The generator's seed is seed + 1000 epoch."""
-
-    def stream(self) -> Sequence[int]:
-        return (self.seed + 1000 * self.epoch,)
-
-
-@sampler("seed-xor-epoch", SUMS, cause="seed-is-a-sum")
-class ShiftedXor(PlainSampler):
-    """The epoch is put into the seed's lowest four bits, and runs over into the others."""
-
-    def stream(self) -> Sequence[int]:
-        return ((self.seed << 4) ^ self.epoch,)
-
-
-@sampler("seed-in-float32", "check_the_seed_changes_the_order", cause="seed-or-epoch-truncated")
-class SeedInFloat32(PlainSampler):
-    """Rank 0's seed comes to the others in float32."""
-
-    def stream(self) -> Sequence[int]:
-        return (int(np.float32(self.seed)), self.epoch)
-
-
 # ------------------------------------------------------------------------------------------------- correct, but unusual
 
 
@@ -172,11 +168,3 @@ class OrderOfALongerOne(PlainSampler):
         if len(self.kept.get(key, ())) < self.length:
             self.kept[key] = super().order()
         return self.kept[key][self.kept[key] < self.length]
-
-
-@sampler("head-cut-with-drop-last", "check_drop_last_drops_only_the_tail", cause="head-cut")
-class HeadCut(PlainSampler):
-    """The remainder is cut off where the order begins."""
-
-    def padded(self, order: Array) -> Array:
-        return order[len(order) % self.world :] if self.drop_last else super().padded(order)

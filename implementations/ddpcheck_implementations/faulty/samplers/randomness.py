@@ -13,7 +13,7 @@ from ..base import PlainReplica, fault
 from ..engine.circumstances import always
 from ..engine.fault import Fault, table
 from ..engine.samplers import StreamsEffect, drawing, drawing_common, key
-from ..facets import PlainSampler, PlainStreams, sampler, streams
+from ..facet_seams import PlainSampler, PlainStreams, sampler, streams
 
 OWN = "check_random_numbers_differ_by_seed_epoch_and_rank"
 COMMON = "check_common_random_numbers_are_equal_on_all_ranks"

@@ -11,23 +11,45 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from ..facets import PlainSampler, PlainStreams, sampler, streams
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.samplers import key, ordering, padding, shuffles
+from ..facet_seams import PlainSampler, PlainStreams, sampler, streams
 from .randomness import OWN
 from .sampler_state import RESUMED
 
 
-@sampler(
-    "seed-plus-epoch-past-32-bits",
-    "check_the_seed_changes_the_order",
-    cause="rank-raised",
-    distinct_streams=False,
-)
-class SeedPastBits(PlainSampler):
+@ordering
+def by_a_sum_past_32_bits(sampler: PlainSampler, order: Array) -> Array:
     """The generator takes the largest seed, and not with an epoch added."""
+    return np.random.RandomState(sampler.seed + sampler.epoch).permutation(sampler.length)
 
-    def order(self) -> Array:
-        generator = np.random.RandomState(self.seed + self.epoch)
-        return generator.permutation(self.length) if self.shuffle else np.arange(self.length)
+
+@padding
+def last_block_put_in_from_its_end(sampler: PlainSampler, order: Array) -> Array:
+    """Orders are made in blocks of 512."""
+    made = PlainSampler.padded(sampler, order)
+    rest = len(made) % 512
+    return np.concatenate([made[: len(made) - rest], made[:rest]]) if len(made) > 1000 else made
+
+
+@key
+def of_16_bits(streams: PlainStreams) -> Sequence[int]:
+    """Seed, epoch and rank are mixed well, and then cut to 16 bits."""
+    (mixed,) = np.random.SeedSequence(PlainStreams.key(streams)).generate_state(1)
+    return (int(mixed) & 0xFFFF,)
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("seed-plus-epoch-past-32-bits", where=shuffles, effect=by_a_sum_past_32_bits,
+          caught_by="check_the_seed_changes_the_order", cause="rank-raised", distinct_streams=False),
+    Fault("a-thousand-samples-twice", where=always, effect=last_block_put_in_from_its_end,
+          caught_by="check_shards_are_disjoint_and_complete", cause="samples-repeated-on-rank"),
+    Fault("streams-of-a-short-hash", where=always, effect=of_16_bits, caught_by=OWN, cause="seed-hash-too-short"),
+)
+# fmt: on
 
 
 @sampler("epoch-0-told-begins-anew", RESUMED, cause="position-not-restored")
@@ -120,20 +142,6 @@ class RestAgain(PlainSampler):
         return self.rest(self.share(self.padded(self.order())).tolist(), self.begin)
 
 
-@sampler(
-    "a-thousand-samples-twice",
-    "check_shards_are_disjoint_and_complete",
-    cause="samples-repeated-on-rank",
-)
-class ThousandTwice(PlainSampler):
-    """Orders are made in blocks of 512, the last of which is put in place from its end."""
-
-    def padded(self, order: Array) -> Array:
-        made = super().padded(order)
-        rest = len(made) % 512
-        return np.concatenate([made[: len(made) - rest], made[:rest]]) if len(made) > 1000 else made
-
-
 @streams(
     "streams-kept-by-seed",
     "check_random_streams_of_two_objects_are_independent",
@@ -181,12 +189,3 @@ class SeedIn31Bits(PlainStreams):
 
     def __init__(self, rank: int, seed: int) -> None:
         super().__init__(rank, seed & 0x7FFFFFFF)
-
-
-@streams("streams-of-a-short-hash", OWN, cause="seed-hash-too-short")
-class ShortHash(PlainStreams):
-    """Seed, epoch and rank are mixed well, and then cut to 16 bits."""
-
-    def key(self) -> Sequence[int]:
-        (mixed,) = np.random.SeedSequence(super().key()).generate_state(1)
-        return (int(mixed) & 0xFFFF,)

@@ -9,7 +9,7 @@ from ddpcheck.seeded_values import Array
 from ..engine.circumstances import always
 from ..engine.fault import Fault, table
 from ..engine.samplers import drops_last, natural_order, padding, seeded, sharing, shuffled
-from ..facets import PlainSampler, sampler
+from ..facet_seams import PlainSampler, sampler
 
 SHARED = "check_shards_are_disjoint_and_complete"
 EPOCH = "check_set_epoch_changes_the_order"

@@ -14,7 +14,7 @@ from ddpcheck.seeded_values import Array
 from ..engine.circumstances import always
 from ..engine.fault import Fault, table
 from ..engine.samplers import drawing, drawing_common, key, ordering, seed_0, seeded, shuffles
-from ..facets import PlainSampler, PlainStreams, sampler, streams
+from ..facet_seams import PlainSampler, PlainStreams, sampler, streams
 from .sampler_state import RESUMED
 
 SEED = "check_the_seed_changes_the_order"

@@ -9,7 +9,7 @@ from ddpcheck.seeded_values import Array
 from ..engine.circumstances import always
 from ..engine.fault import Fault, table
 from ..engine.samplers import key
-from ..facets import PlainStreams, streams
+from ..facet_seams import PlainStreams, streams
 from .randomness import OWN
 
 SPREAD = "check_random_numbers_are_uniform_on_unit_interval"

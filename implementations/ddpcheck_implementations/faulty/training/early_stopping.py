@@ -3,15 +3,73 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from ddpcheck.contract.names import ALL_TRAINER_FEATURES as FEATURES
-from ddpcheck.seeded_values import Array
 
 from ...data_parallel.trainer import Trainer
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.trainers import TrainerEffect, given, in_place_of, keeping_best, patient
 from ..trainers import trainer
 
 TOGETHER = "check_early_stopping_ends_all_ranks_together"
+BEST = "check_best_weights_have_the_lowest_global_loss"
+
+_ENOUGH = partial(in_place_of, "enough")
+
+
+def _one_more(run: Trainer, right: Callable[..., bool], losses: Sequence[float]) -> bool:
+    return len(losses) > 1 and right(losses[:-1]) and losses[-1] >= min(losses[:-1])
+
+
+def _never_better(run: Trainer, losses: Sequence[float]) -> bool:
+    latest = losses[-1 - (run.task.patience or 0) :]
+    return len(latest) > (run.task.patience or 0) and latest == sorted(latest)
+
+
+def _in_all(run: Trainer, losses: Sequence[float]) -> bool:
+    worse = sum(loss >= min(losses[:epoch], default=math.inf) for epoch, loss in enumerate(losses))
+    return worse >= (run.task.patience or 0)
+
+
+def _by_a_margin(run: Trainer, losses: Sequence[float]) -> bool:
+    lowest, since = math.inf, 0
+    for loss in losses:
+        lowest, since = (loss, 0) if loss < lowest - 1e-4 else (lowest, since + 1)
+    return since >= (run.task.patience or 0)
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("patience-of-one-more", where=patient, caught_by=TOGETHER, cause="patience-one-more",
+          effect=TrainerEffect("the count begins after the first epoch that was no better", "enough", _one_more),
+          trainer_features=FEATURES),
+    Fault("worse-than-the-epoch-before", where=patient, caught_by=TOGETHER, cause="stops-by-other-loss",
+          effect=_ENOUGH("epochs that are no better than the one before them count", _never_better),
+          trainer_features=FEATURES),
+    Fault("patience-without-end", where=patient, caught_by=TOGETHER, cause="stops-by-other-loss",
+          effect=_ENOUGH("the loss is looked at, and nothing follows", lambda run, losses: False),
+          trainer_features=FEATURES),
+    Fault("an-equal-loss-is-lower", where=patient, caught_by=TOGETHER, cause="equal-loss-counts-as-lower",
+          effect=_ENOUGH("the count begins at the last of equal losses: a run in which nothing changes goes on",
+                         lambda run, losses: losses[::-1].index(min(losses)) >= run.task.patience),
+          trainer_features=FEATURES),
+    Fault("patience-for-so-many-in-all", where=patient, caught_by=TOGETHER, cause="patience-not-consecutive",
+          effect=_ENOUGH("a better epoch does not set the count back", _in_all), trainer_features=FEATURES),
+    Fault("better-by-a-margin-only", where=patient, caught_by=TOGETHER, cause="small-improvement-ignored",
+          effect=_ENOUGH("an epoch is no better if its loss is less than 1e-4 lower", _by_a_margin),
+          trainer_features=FEATURES),
+    Fault("early-end-keeps-the-last", where=patient & keeping_best, caught_by=BEST, cause="best-is-last-of-early-stop",
+          effect=in_place_of("best", "the best weights are those at the end", lambda run: run.replica.parameters()),
+          seen_in=("keras-team/keras#20323",), trainer_features=FEATURES),
+    Fault("lowest-begins-at-a-number", where=always, caught_by=BEST, cause="lowest-starts-finite",
+          effect=given("keep_best", "the lowest loss so far is 10^6 at first",
+                       lambda run, loss: loss if loss < 1e6 else math.inf), trainer_features=FEATURES),
+)
+# fmt: on
 
 
 @trainer("each-rank-loses-its-own-patience", TOGETHER, cause="stops-by-own-loss", trainer_features=FEATURES)
@@ -24,84 +82,3 @@ class OwnPatience(Trainer):
 
     def enough(self, losses: Sequence[float]) -> bool:
         return super().enough(self.own)
-
-
-@trainer("patience-of-one-more", TOGETHER, cause="patience-one-more", trainer_features=FEATURES)
-class PatienceOfOneMore(Trainer):
-    """The count begins after the first epoch that was no better."""
-
-    def enough(self, losses: Sequence[float]) -> bool:
-        return len(losses) > 1 and super().enough(losses[:-1]) and losses[-1] >= min(losses[:-1])
-
-
-@trainer("worse-than-the-epoch-before", TOGETHER, cause="stops-by-other-loss", trainer_features=FEATURES)
-class WorseThanBefore(Trainer):
-    """Counts epochs that are no better than the one before them."""
-
-    def enough(self, losses: Sequence[float]) -> bool:
-        latest = losses[-1 - (self.task.patience or self.task.epochs) :]
-        return len(latest) > (self.task.patience or self.task.epochs) and latest == sorted(latest)
-
-
-@trainer("patience-without-end", TOGETHER, cause="stops-by-other-loss", trainer_features=FEATURES)
-class WithoutEnd(Trainer):
-    """The loss is looked at, and nothing follows."""
-
-    def enough(self, losses: Sequence[float]) -> bool:
-        return False
-
-
-@trainer("an-equal-loss-is-lower", TOGETHER, cause="equal-loss-counts-as-lower", trainer_features=FEATURES)
-class EqualIsLower(Trainer):
-    """The count begins at the last of equal losses, so that a run in which nothing changes goes on."""
-
-    def enough(self, losses: Sequence[float]) -> bool:
-        return self.task.patience is not None and list(losses)[::-1].index(min(losses)) >= self.task.patience
-
-
-@trainer("patience-for-so-many-in-all", TOGETHER, cause="patience-not-consecutive", trainer_features=FEATURES)
-class SoManyInAll(Trainer):
-    """An epoch that is better does not set the count back."""
-
-    def enough(self, losses: Sequence[float]) -> bool:
-        worse = sum(loss >= min(losses[:epoch], default=math.inf) for epoch, loss in enumerate(losses))
-        return self.task.patience is not None and worse >= self.task.patience
-
-
-@trainer("better-by-a-margin-only", TOGETHER, cause="small-improvement-ignored", trainer_features=FEATURES)
-class BetterByAMargin(Trainer):
-    """An epoch is no better if its loss is less than 1e-4 lower."""
-
-    def enough(self, losses: Sequence[float]) -> bool:
-        lowest, since = math.inf, 0
-        for loss in losses:
-            lowest, since = (loss, 0) if loss < lowest - 1e-4 else (lowest, since + 1)
-        return self.task.patience is not None and since >= self.task.patience
-
-
-BEST = "check_best_weights_have_the_lowest_global_loss"
-
-
-@trainer(
-    "early-end-keeps-the-last",
-    BEST,
-    seen_in=("keras-team/keras#20323",),
-    cause="best-is-last-of-early-stop",
-    trainer_features=FEATURES,
-)
-class EarlyEndKeepsTheLast(Trainer):
-    """Patience and the best weights do not know of each other: who stops early has the weights that made it stop."""
-
-    def best(self) -> Mapping[str, Array] | None:
-        if self.task.patience is None or not self.task.keep_best:
-            return super().best()
-        return self.replica.parameters()
-
-
-@trainer("lowest-begins-at-a-number", BEST, cause="lowest-starts-finite", trainer_features=FEATURES)
-class LowestBeginsAtANumber(Trainer):
-    """The lowest loss so far is 10^6 at first, which is high enough for any loss of the authors' models."""
-
-    def keep_best(self, loss: float) -> None:
-        if loss < 1e6:
-            super().keep_best(loss)

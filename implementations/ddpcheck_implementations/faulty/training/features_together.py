@@ -5,8 +5,9 @@ schedule and weight decay, ids and a loop for numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -16,31 +17,70 @@ from ddpcheck.seeded_values import Array
 
 from ...data_parallel.checkpoint import Checkpoint
 from ...data_parallel.trainer import Engine, Trainer, Window
+from ..engine.circumstances import Circumstance, always
+from ..engine.fault import Fault, table
+from ..engine.trainers import (
+    TrainerEffect,
+    accumulating,
+    after,
+    in_place_of,
+    left_out,
+    of_task,
+    result,
+    resumed,
+)
 from ..trainers import trainer
-from .ends import ENDS
+from .epoch_boundaries import ENDS
 from .resuming import BEST, RESUMED
 
 ACCUMULATED = "check_training_run_with_accumulation_matches_one_process"
 EARLY = "check_early_stopping_ends_all_ranks_together"
 
-
-@trainer("not-clipped-after-resume", RESUMED, cause="resume-loses-clipping", world_size=1)
-class NotClippedAfterResume(Trainer):
-    """The largest norm is an option of a run that begins."""
-
-    def resume(self) -> None:
-        super().resume()
-        if self.progress.epoch:
-            self.task = replace(self.task, max_norm=None)
+LOSSES = "check_training_run_reports_loss_over_all_samples"
 
 
-@trainer("best-not-with-micro-batches", BEST, cause="best-not-copied", world_size=1)
-class BestNotWithMicroBatches(Trainer):
-    """The loop that accumulates is another one, and does not look for the best weights."""
+def _clip_no_more(run: Trainer) -> None:
+    if run.progress.epoch:
+        run.task = replace(run.task, max_norm=None)
 
-    def keep_best(self, loss: float) -> None:
-        if self.task.micro_batches == 1:
-            super().keep_best(loss)
+
+def _short_summed(run: Any, right: Callable[..., float], rows: Sequence[int], weight: float) -> float:
+    return right(rows, weight * run.world if len(rows) < run.task.batch_size else weight)
+
+
+_with_frozen_layers = Circumstance("with frozen layers", lambda run: "frozen" in run.task.model.features())
+_with_labels = Circumstance("with labels", lambda run: run.task.model.loss == "cross_entropy")
+
+# fmt: off
+table(
+    globals(),
+    Fault("not-clipped-after-resume", where=always, caught_by=RESUMED, cause="resume-loses-clipping", world_size=1,
+          effect=after("resume", "the largest norm is an option of a run that begins", _clip_no_more)),
+    Fault("best-not-with-micro-batches", where=accumulating, caught_by=BEST, cause="best-not-copied", world_size=1,
+          effect=left_out("keep_best", "the loop does not look for the best weights")),
+    Fault("ids-as-floats", where=always, caught_by=ENDS, cause="rank-raised", world_size=1,
+          effect=of_task("data are numbers of the model's dtype",
+                         lambda task: replace(task, inputs=task.inputs.astype(task.model.dtype)))),
+    Fault("frozen-layers-accumulate-by-sums", where=_with_frozen_layers, caught_by=ACCUMULATED, world_size=1,
+          effect=result("weight", "the gradients of micro-batches are added up", lambda run, weight: 1.0),
+          cause="micro-batches-summed"),
+    Fault("losses-of-labels-by-full-batches", where=_with_labels, caught_by=LOSSES, world_size=1,
+          effect=in_place_of("summed", "the loss of a batch is multiplied by the size that batches have",
+                             lambda run, losses, window: sum(losses) * run.task.batch_size),
+          cause="epoch-loss-short-as-full"),
+    Fault("never-early-with-micro-batches", where=accumulating, caught_by=EARLY, cause="stops-by-other-loss",
+          effect=in_place_of("enough", "the loop does not look whether to end", lambda run, losses: False),
+          world_size=1, trainer_features=ALL_TRAINER_FEATURES),
+    Fault("saved-until-resumed-with-micro-batches", where=accumulating & resumed, caught_by=RESUMED, world_size=1,
+          effect=left_out("save", "the loop saves no more"), cause="epochs-trained-again"),
+    Fault("best-forgotten-with-micro-batches", where=accumulating, caught_by=RESUMED, world_size=1,
+          effect=result("checkpoint", "the checkpoint has no best weights",
+                        lambda run, made: replace(made, best={}, lowest=math.inf)), cause="best-forgotten-on-resume"),
+    Fault("short-batches-are-summed", where=always, caught_by=ENDS, cause="gradients-summed-over-ranks",
+          effect=TrainerEffect("gradients of a batch that is not full are summed over the ranks", "backward",
+                               _short_summed)),
+)
+# fmt: on
 
 
 @trainer(
@@ -80,56 +120,6 @@ class FrozenNotSaved(Trainer):
             network.parameters[name][...] = self.initial[name]
 
 
-@trainer("ids-as-floats", ENDS, cause="rank-raised", world_size=1)
-class IdsAsFloats(Trainer):
-    """Data are numbers of the model's dtype."""
-
-    def __init__(self, engine: Engine, task: TrainingTask) -> None:
-        super().__init__(engine, replace(task, inputs=task.inputs.astype(task.model.dtype)))
-
-
-@trainer(
-    "frozen-layers-accumulate-by-sums",
-    ACCUMULATED,
-    cause="micro-batches-summed",
-    world_size=1,
-)
-class FrozenAccumulateBySums(Trainer):
-    """The loop that fine-tunes, with layers that do not learn, adds up the gradients of micro-batches."""
-
-    def weight(self, rows: Sequence[int], window: Window) -> float:
-        return 1.0 if "frozen" in self.task.model.features() else super().weight(rows, window)
-
-
-@trainer(
-    "losses-of-labels-by-full-batches",
-    "check_training_run_reports_loss_over_all_samples",
-    cause="epoch-loss-short-as-full",
-    world_size=1,
-)
-class LabelsByFullBatches(Trainer):
-    """The loss of a batch of labels is multiplied by the size that batches have, and not by its own."""
-
-    def summed(self, losses: Sequence[float], window: Window) -> float:
-        if self.task.model.loss == "cross_entropy":
-            return sum(losses) * self.task.batch_size
-        return super().summed(losses, window)
-
-
-@trainer(
-    "never-early-with-micro-batches",
-    EARLY,
-    cause="stops-by-other-loss",
-    world_size=1,
-    trainer_features=ALL_TRAINER_FEATURES,
-)
-class NeverEarlyWithMicroBatches(Trainer):
-    """The loop that accumulates is another one, and does not look whether to end."""
-
-    def enough(self, losses: Sequence[float]) -> bool:
-        return self.task.micro_batches == 1 and super().enough(losses)
-
-
 @trainer(
     "ends-early-with-the-best-weights",
     EARLY,
@@ -150,29 +140,6 @@ class EndsEarlyWithTheBest(Trainer):
         run = super().run()
         early = self.task.patience is not None and not self.task.keep_best and len(run.losses) < self.task.epochs
         return replace(run, parameters=self.lowest[1]) if early else run
-
-
-@trainer("saved-until-resumed-with-micro-batches", RESUMED, cause="epochs-trained-again", world_size=1)
-class SavedUntilResumed(Trainer):
-    """The loop that accumulates, once resumed, saves no more."""
-
-    def save(self) -> None:
-        if self.task.micro_batches == 1 or not self.task.resume:
-            super().save()
-
-
-@trainer(
-    "best-forgotten-with-micro-batches",
-    RESUMED,
-    cause="best-forgotten-on-resume",
-    world_size=1,
-)
-class BestForgotten(Trainer):
-    """Where micro-batches accumulate the checkpoint has no best weights."""
-
-    def checkpoint(self) -> Checkpoint:
-        made = super().checkpoint()
-        return made if self.task.micro_batches == 1 else replace(made, best={}, lowest=math.inf)
 
 
 @trainer("saved-an-epoch-late", RESUMED, cause="last-epoch-not-saved", world_size=1)
@@ -201,12 +168,3 @@ class EveryThirdUpdate(Trainer):
         super().step()
         if not self.progress.step % 3:
             self.replica.load_state(before)
-
-
-@trainer("short-batches-are-summed", ENDS, cause="gradients-summed-over-ranks")
-class ShortBatchesSummed(Trainer):
-    """A batch that is not full takes another way, on which gradients are summed over the ranks."""
-
-    def backward(self, rows: Sequence[int], weight: float) -> float:
-        short = len(rows) < self.task.batch_size
-        return super().backward(rows, weight * self.engine.world_size if short else weight)

@@ -4,18 +4,38 @@ weights that are no copy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from ddpcheck.contract.adapter import Batch
-from ddpcheck.seeded_values import Array
 
 from ...data_parallel.trainer import Trainer, Window
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.trainers import in_place_of, keeping_best, result
 from ..trainers import trainer
 from .resuming import BEST
 from .schedules import ENDS, SCHEDULE
 from .training import LOSS
+
+
+def _full_steps(run: Trainer) -> int:
+    return run.task.epochs * max(1, run.length // (run.task.batch_size * run.task.micro_batches))
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("schedule-falls-below-zero", where=always, caught_by=SCHEDULE, cause="schedule-below-zero", world_size=1,
+          effect=in_place_of("steps", "the schedule's length is rounded down; it goes on behind its end", _full_steps)),
+    Fault("loss-told-in-float16", where=always, caught_by=LOSS, cause="epoch-loss-in-float16", world_size=1,
+          effect=result("mean", "the loss of an epoch is kept in float16", lambda run, loss: float(np.float16(loss)))),
+    Fault("best-weights-by-reference", where=keeping_best, caught_by=BEST, cause="best-not-copied", world_size=1,
+          effect=in_place_of("best", "the best weights are no copy: they go on learning",
+                             lambda run: run.replica.parameters())),
+)
+# fmt: on
 
 
 @trainer("loader-fills-its-buffer-again", ENDS, cause="buffer-refilled", world_size=1)
@@ -35,28 +55,3 @@ class OneBuffer(Trainer):
             seen = self.full[min(self.at + 2, len(self.full) - 1)]
             self.at += 1
         return self.replica.backward(Batch(self.task.inputs[seen], self.task.targets[chosen]), weight)
-
-
-@trainer("schedule-falls-below-zero", SCHEDULE, cause="schedule-below-zero", world_size=1)
-class BelowZero(Trainer):
-    """The schedule's length is rounded down, and nothing keeps it from going on behind its end."""
-
-    @property
-    def steps(self) -> int:
-        return self.task.epochs * max(1, self.length // (self.task.batch_size * self.task.micro_batches))
-
-
-@trainer("loss-told-in-float16", LOSS, cause="epoch-loss-in-float16", world_size=1)
-class LossInFloat16(Trainer):
-    """The loss of an epoch lies with the activations, in half precision."""
-
-    def mean(self, total: float, samples: int) -> float:
-        return float(np.float16(super().mean(total, samples)))
-
-
-@trainer("best-weights-by-reference", BEST, cause="best-not-copied", world_size=1)
-class ByReference(Trainer):
-    """The best weights are no copy: they go on learning."""
-
-    def best(self) -> Mapping[str, Array] | None:
-        return self.replica.parameters() if self.task.keep_best else None

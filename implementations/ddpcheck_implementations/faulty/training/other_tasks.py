@@ -4,45 +4,42 @@ epoch; that tell other losses, or leave a rank or a single sample out.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from ddpcheck.contract.adapter import Batch
-from ddpcheck.contract.trainer import TrainingRun, TrainingTask
+from ddpcheck.contract.trainer import TrainingTask
 
 from ...data_parallel.trainer import Engine, Trainer, Window
+from ..engine.circumstances import always, on_rank
+from ..engine.fault import Fault, table
+from ..engine.trainers import TrainerEffect, of_task, result
 from ..trainers import trainer
 from .resuming import BEST, RESUMED
 from .schedules import ENDS, SCHEDULE
 from .training import LOSS, SAMPLES, WINDOWS, WINDOWS_LOSS
 
-
-@trainer("seed-of-the-task-ignored", SAMPLES, cause="seed-ignored", world_size=1)
-class SeedIgnored(Trainer):
-    """The sampler has the usual seed."""
-
-    def __init__(self, engine: Engine, task: TrainingTask) -> None:
-        super().__init__(engine, replace(task, seed=0))
-
-
-@trainer("trainer-shuffles-unasked", SAMPLES, cause="shuffled-unasked", world_size=1)
-class ShufflesUnasked(Trainer):
-    """Training data are always shuffled."""
-
-    def __init__(self, engine: Engine, task: TrainingTask) -> None:
-        super().__init__(engine, replace(task, shuffle=True))
-
-
-@trainer("best-in-place-of-the-last", BEST, cause="ends-with-epoch", world_size=1)
-class BestInPlaceOfLast(Trainer):
-    """At the end the best weights are loaded, and told as those at the end."""
-
-    def run(self) -> TrainingRun:
-        run = super().run()
-        return replace(run, parameters=run.best) if run.best else run
+# fmt: off
+table(
+    globals(),
+    Fault("seed-of-the-task-ignored", where=always, caught_by=SAMPLES, cause="seed-ignored", world_size=1,
+          effect=of_task("the sampler has the usual seed", lambda task: replace(task, seed=0))),
+    Fault("trainer-shuffles-unasked", where=always, caught_by=SAMPLES, cause="shuffled-unasked", world_size=1,
+          effect=of_task("training data are shuffled", lambda task: replace(task, shuffle=True))),
+    Fault("best-in-place-of-the-last", where=always, caught_by=BEST, cause="ends-with-epoch", world_size=1,
+          effect=result("run", "at the end the best weights are loaded, and told as those at the end",
+                        lambda run, made: replace(made, parameters=made.best or made.parameters))),
+    Fault("loss-without-the-third-rank", where=on_rank(2), caught_by=LOSS, cause="epoch-loss-without-rank",
+          effect=TrainerEffect("losses are not gathered", "mean", lambda run, right, total, samples: right(total, 0)),
+          world_size=3),
+    Fault("norm-times-micro-batches", where=always, caught_by=WINDOWS, cause="max-norm-times-micro-batches",
+          effect=of_task("the largest norm allows for gradients that are added up, which are averaged here",
+                         lambda task: replace(task, max_norm=task.max_norm and task.max_norm * task.micro_batches)),
+          world_size=1),
+)
+# fmt: on
 
 
 @trainer("short-window-is-no-step", SCHEDULE, cause="schedule-skips-short-batches", world_size=1)
@@ -118,14 +115,6 @@ class LossSoFar(Trainer):
         return super().mean(self.total, self.samples)
 
 
-@trainer("loss-without-the-third-rank", LOSS, cause="epoch-loss-without-rank", world_size=3)
-class LossOfTwoRanks(Trainer):
-    """Losses are gathered from two ranks."""
-
-    def mean(self, total: float, samples: int) -> float:
-        return super().mean(total, samples if self.engine.rank < 2 else 0)
-
-
 @trainer("single-sample-left-out", ENDS, cause="single-sample-batch-ignored", world_size=1)
 class SingleSampleLeftOut(Trainer):
     """A batch of one sample has no variance to normalise by, and is left out."""
@@ -153,15 +142,6 @@ class BatchSizeOfAll(Trainer):
 
     def __init__(self, engine: Engine, task: TrainingTask) -> None:
         super().__init__(engine, replace(task, batch_size=max(1, task.batch_size // engine.world_size)))
-
-
-@trainer("norm-times-micro-batches", WINDOWS, cause="max-norm-times-micro-batches", world_size=1)
-class NormTimesMicroBatches(Trainer):
-    """The largest norm allows for gradients that are added up, which are averaged here."""
-
-    def __init__(self, engine: Engine, task: TrainingTask) -> None:
-        norm = (task.max_norm or math.inf) * task.micro_batches
-        super().__init__(engine, replace(task, max_norm=norm if task.max_norm is not None else None))
 
 
 @trainer("third-rank-not-loaded", RESUMED, cause="resume-loses-parameters", world_size=3)

@@ -5,74 +5,71 @@ and the best weights; or after the run had ended.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ddpcheck.contract.trainer import TrainingRun, TrainingTask
 
-from ...data_parallel.trainer import Engine, Trainer, Window
+from ...data_parallel.trainer import Trainer, Window
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.trainers import TrainerEffect, given, in_place_of, of_task, set_progress
 from ..trainers import trainer
-from .ends import ENDS
+from .epoch_boundaries import ENDS
 from .resuming import BEST, RESUMED
 
 USES = "check_training_run_uses_every_sample"
 ACCUMULATED = "check_training_run_with_accumulation_matches_one_process"
 
 
-@trainer("weight-decay-not-with-micro-batches", ACCUMULATED, cause="run-without-weight-decay", world_size=1)
-class NoDecayWithMicroBatches(Trainer):
-    """The optimizer that takes micro-batches is made without weight decay."""
-
-    def __init__(self, engine: Engine, task: TrainingTask) -> None:
-        decay = task.optimizer.weight_decay if task.micro_batches == 1 else 0.0
-        super().__init__(engine, replace(task, optimizer=replace(task.optimizer, weight_decay=decay)))
+def _with_nan(run: Any, loss: float) -> None:
+    if not loss >= run.progress.lowest:
+        set_progress(run, lowest=loss, best=run.replica.parameters())
 
 
-@trainer("adam-not-clipped", ACCUMULATED, cause="run-not-clipped", world_size=1)
-class AdamNotClipped(Trainer):
-    """Adam hides the scale of its gradients: they are not clipped."""
-
-    def __init__(self, engine: Engine, task: TrainingTask) -> None:
-        super().__init__(engine, replace(task, max_norm=None) if task.optimizer.name == "adam" else task)
+def _one_sample_each(run: Any, right: Callable[[], TrainingRun]) -> TrainingRun:
+    run.task.inputs[run.rank]
+    return right()
 
 
-@trainer("best-by-a-thousandth", BEST, cause="small-gain-ignored", world_size=1)
-class BestByAThousandth(Trainer):
-    """A loss is better only if it is so by more than early stopping asks for."""
-
-    def keep_best(self, loss: float) -> None:
-        if loss < self.progress.lowest - 1e-3:
-            super().keep_best(loss)
+def _seeded(run: Trainer, epoch: int) -> int:
+    np.random.RandomState(run.task.seed + epoch)
+    return epoch
 
 
-@trainer("fewer-samples-than-ranks", ENDS, cause="rank-raised", world_size=3)
-class OneSampleEach(Trainer):
-    """Every rank has a sample of its own."""
-
-    def run(self) -> TrainingRun:
-        self.task.inputs[self.engine.rank]
-        return super().run()
+def _without_decay(task: TrainingTask) -> TrainingTask:
+    return replace(task, optimizer=replace(task.optimizer, weight_decay=0.0))
 
 
-@trainer("seed-and-epoch-past-32-bits", ENDS, cause="rank-raised", world_size=1)
-class SeedPastBits(Trainer):
-    """Seed and epoch are added, and the sum is too large for a generator that takes any seed of the program."""
-
-    def order(self, epoch: int) -> Sequence[int]:
-        np.random.RandomState(self.task.seed + epoch)
-        return super().order(epoch)
-
-
-@trainer("adam-without-weight-decay", ENDS, cause="run-without-weight-decay", world_size=1)
-class AdamWithoutDecay(Trainer):
-    """Weight decay is passed on to SGD only."""
-
-    def __init__(self, engine: Engine, task: TrainingTask) -> None:
-        decay = task.optimizer.weight_decay if task.optimizer.name == "sgd" else 0.0
-        super().__init__(engine, replace(task, optimizer=replace(task.optimizer, weight_decay=decay)))
+# fmt: off
+table(
+    globals(),
+    Fault("weight-decay-not-with-micro-batches", where=always, caught_by=ACCUMULATED, cause="run-without-weight-decay",
+          effect=of_task("the optimizer that takes micro-batches is made without weight decay",
+                         lambda task: task if task.micro_batches == 1 else _without_decay(task)), world_size=1),
+    Fault("adam-not-clipped", where=always, caught_by=ACCUMULATED, cause="run-not-clipped", world_size=1,
+          effect=of_task("Adam hides the scale of its gradients: they are not clipped",
+                         lambda task: replace(task, max_norm=None) if task.optimizer.name == "adam" else task)),
+    Fault("best-by-a-thousandth", where=always, caught_by=BEST, cause="small-gain-ignored", world_size=1,
+          effect=given("keep_best", "a loss is better only if it is so by more than early stopping asks for",
+                       lambda run, loss: loss if loss < run.progress.lowest - 1e-3 else math.inf)),
+    Fault("fewer-samples-than-ranks", where=always, caught_by=ENDS, cause="rank-raised", world_size=3,
+          effect=TrainerEffect("every rank has a sample of its own", "run", _one_sample_each)),
+    Fault("seed-and-epoch-past-32-bits", where=always, caught_by=ENDS, cause="rank-raised", world_size=1,
+          effect=given("order", "the sum of seed and epoch is too large for a generator", _seeded)),
+    Fault("adam-without-weight-decay", where=always, caught_by=ENDS, cause="run-without-weight-decay", world_size=1,
+          effect=of_task("weight decay is passed on to SGD only",
+                         lambda task: task if task.optimizer.name == "sgd" else _without_decay(task))),
+    Fault("nan-is-the-best", where=always, caught_by=BEST, cause="nan-counts-as-lowest", world_size=1,
+          effect=in_place_of("keep_best", "an epoch that is not worse counts as better", _with_nan)),
+    Fault("epochs-in-the-order-of-the-third", where=always, caught_by=USES, cause="epochs-counted-round", world_size=1,
+          effect=given("order", "three orders are drawn ahead, and used round", lambda run, epoch: epoch % 3)),
+)
+# fmt: on
 
 
 @trainer("frozen-layers-decay", ENDS, cause="frozen-layer-trained", world_size=1)
@@ -119,15 +116,6 @@ class TrainedInitialValues(Trainer):
         return run
 
 
-@trainer("nan-is-the-best", BEST, cause="nan-counts-as-lowest", world_size=1)
-class NaNIsBest(Trainer):
-    """An epoch of equal loss counts as better."""
-
-    def keep_best(self, loss: float) -> None:
-        if not loss >= self.progress.lowest:
-            self.progress = replace(self.progress, lowest=loss, best=self.replica.parameters())
-
-
 @trainer("ended-once-and-for-all", RESUMED, cause="epochs-skipped", world_size=1)
 class EndedForAll(Trainer):
     """A run that came to its end has left a mark, and has no epochs more."""
@@ -150,11 +138,3 @@ class LastOfEqualIsBest(Trainer):
         if self.task.keep_best and loss == self.progress.lowest:
             self.progress = replace(self.progress, lowest=math.inf)
         super().keep_best(loss)
-
-
-@trainer("epochs-in-the-order-of-the-third", USES, cause="epochs-counted-round", world_size=1)
-class OrdersOfThree(Trainer):
-    """Three orders are drawn ahead, and used round."""
-
-    def order(self, epoch: int) -> Sequence[int]:
-        return super().order(epoch % 3)

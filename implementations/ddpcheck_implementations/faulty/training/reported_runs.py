@@ -11,13 +11,36 @@ import numpy as np
 from ddpcheck.seeded_values import Array
 
 from ...data_parallel.trainer import Trainer, Window
-from ..facets import metrics, scores
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.trainers import in_place_of, result
+from ..facet_seams import metrics, scores
 from ..metrics.metrics import WEIGHTED
 from ..metrics.score_samples import ONCE
 from ..metrics.scores import TWICE, right_score
 from ..trainers import trainer
 from .schedules import SCHEDULE
 from .training import LOSS, WINDOWS
+
+
+def _taken_apart(run: Trainer, windows: Iterator[Window]) -> Iterator[Window]:
+    *full, last = windows
+    yield from full
+    yield from ([rows] for rows in last)
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("schedule-as-long-as-batches", where=always, caught_by=SCHEDULE, cause="schedule-length-in-micro-batches",
+          effect=in_place_of("steps", "the schedule's length is that of all batches, where gradients are accumulated",
+                             lambda run: run.task.epochs * -(-run.length // run.task.batch_size)),
+          seen_in=("axolotl-ai-cloud/axolotl#1170",), world_size=1),
+    Fault("last-window-taken-apart", where=always, caught_by=WINDOWS, cause="last-window-split",
+          effect=result("windows", "at the loader's end every micro-batch of its last batch is a step", _taken_apart),
+          seen_in=("huggingface/accelerate#1847",)),
+)
+# fmt: on
 
 
 @trainer(
@@ -35,21 +58,6 @@ class FirstSynchronised(Trainer):
             with self.replica.no_sync() if number else nullcontext():
                 losses.append(self.backward(rows, self.weight(rows, window)))
         return losses
-
-
-@trainer(
-    "schedule-as-long-as-batches",
-    SCHEDULE,
-    seen_in=("axolotl-ai-cloud/axolotl#1170",),
-    cause="schedule-length-in-micro-batches",
-    world_size=1,
-)
-class LengthOfBatches(Trainer):
-    """All epochs have so many batches, and not so many steps, where gradients are accumulated."""
-
-    @property
-    def steps(self) -> int:
-        return self.task.epochs * -(-self.length // self.task.batch_size)
 
 
 @trainer(
@@ -206,13 +214,3 @@ class ResetWithin(Trainer):
             with nullcontext() if number == len(window) else self.replica.no_sync():
                 losses.append(self.backward(rows, self.weight(rows, window)))
         return losses
-
-
-@trainer("last-window-taken-apart", WINDOWS, seen_in=("huggingface/accelerate#1847",), cause="last-window-split")
-class TakenApart(Trainer):
-    """That the loader is at its end makes a step of every micro-batch of its last batch."""
-
-    def windows(self, order: Sequence[int]) -> Iterator[Window]:
-        *full, last = super().windows(order)
-        yield from full
-        yield from ([rows] for rows in last)

@@ -12,6 +12,9 @@ from ddpcheck.seeded_values import Array
 
 from ...data_parallel.checkpoint import NAME, Checkpoint, pack, read, share, unpack
 from ...data_parallel.trainer import Trainer
+from ..engine.circumstances import always, on_rank
+from ..engine.fault import Fault, table
+from ..engine.trainers import progressed, result
 from ..trainers import PROMISED, trainer
 
 RESUMED = "check_resumed_training_run_matches_one_process"
@@ -20,6 +23,30 @@ RANK_0 = "check_rank_0_checkpoint_decides_where_all_ranks_resume"
 WRITERS = "check_checkpoint_files_have_one_writer"
 FOLDER = "check_checkpoints_tolerate_a_slow_disk_on_rank_0"
 BEST = "check_best_weights_have_the_lowest_global_loss"
+
+
+def _as_text(run: Trainer, made: Checkpoint) -> Checkpoint:
+    return replace(made, state={name: _in_decimal(array) for name, array in made.state.items()})
+
+
+def _in_decimal(array: Array) -> Array:
+    return np.array([float(f"{value:.16g}") for value in array.ravel()], array.dtype).reshape(array.shape)
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("opt-hyperparams-not-broadcast", where=~on_rank(0), caught_by=RESUMED, cause="schedule-restarts",
+          effect=progressed("resume", "the learning rate starts again, as only tensors are broadcast", step=0),
+          seen_in=("horovod/horovod#526", "horovod/horovod#562")),
+    Fault("schedule-begins-anew", where=always, caught_by=RESUMED, cause="schedule-restarts",
+          effect=progressed("resume", "the schedule is not part of the checkpoint", step=0)),
+    Fault("best-forgotten-on-resume", where=always, caught_by=RESUMED, cause="best-forgotten-on-resume",
+          effect=progressed("resume", "the best loss is not part of the checkpoint", lowest=float("inf"), best={})),
+    Fault("state-as-text", where=always, caught_by=EXACT, cause="last-bits-wrong",
+          effect=result("checkpoint", "the state is saved in decimal, with the last digit missing", _as_text)),
+)
+# fmt: on
 
 
 class WithFolder(Trainer):
@@ -49,39 +76,6 @@ class LoadOnRank0Only(WithFolder):
                 self.replica.load_state(found.state)
 
 
-@trainer(
-    "opt-hyperparams-not-broadcast",
-    RESUMED,
-    seen_in=("horovod/horovod#526", "horovod/horovod#562"),
-    cause="schedule-restarts",
-)
-class HyperparametersNotBroadcast(Trainer):
-    """The optimizer's tensors reach all ranks, its learning rate only rank 0: the others go on with the initial one."""
-
-    def resume(self) -> None:
-        super().resume()
-        if self.engine.rank:
-            self.progress = replace(self.progress, step=0)
-
-
-@trainer("schedule-begins-anew", RESUMED, cause="schedule-restarts")
-class ScheduleBeginsAnew(Trainer):
-    """The schedule is not part of the checkpoint."""
-
-    def resume(self) -> None:
-        super().resume()
-        self.progress = replace(self.progress, step=0)
-
-
-@trainer("best-forgotten-on-resume", RESUMED, cause="best-forgotten-on-resume")
-class BestForgotten(Trainer):
-    """The best loss so far is not part of the checkpoint."""
-
-    def resume(self) -> None:
-        super().resume()
-        self.progress = replace(self.progress, lowest=float("inf"), best={})
-
-
 @trainer("reads-before-it-is-written", FOLDER, seen_in=("LLM360/Reasoning360#88",))
 class ReadsTooSoon(WithFolder):
     """At the end every rank reads the best weights from rank 0's file, which rank 0 may still be writing."""
@@ -89,19 +83,6 @@ class ReadsTooSoon(WithFolder):
     def best(self) -> Mapping[str, Array] | None:
         found = read(self.folder) if self.task.folder is not None and self.task.keep_best else None
         return super().best() if found is None else found.best
-
-
-@trainer("state-as-text", EXACT, cause="last-bits-wrong")
-class StateAsText(Trainer):
-    """The state is saved in decimal numbers, with the last digit missing."""
-
-    def checkpoint(self) -> Checkpoint:
-        exact = super().checkpoint()
-        return replace(exact, state={name: _as_text(array) for name, array in exact.state.items()})
-
-
-def _as_text(array: Array) -> Array:
-    return np.array([float(f"{value:.16g}") for value in array.ravel()], array.dtype).reshape(array.shape)
 
 
 @trainer(

@@ -4,57 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from ddpcheck.contract.trainer import TrainingRun
-
 from ...data_parallel.trainer import Trainer, Window
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.trainers import after, in_place_of, result, scheduled
 from ..trainers import trainer
 
 ENDS = "check_training_run_matches_one_process"
 RATES = "check_training_run_reports_its_learning_rates"
 SCHEDULE = "check_training_run_applies_its_learning_rate_schedule"
 
-
-@trainer("lr-times-world-size", ENDS, SCHEDULE, cause="rate-times-world-size")
-class RateTimesWorld(Trainer):
-    """The learning rate is scaled by the number of ranks, unasked."""
-
-    def learning_rate(self) -> float:
-        return super().learning_rate() * self.engine.world_size
+_ACCELERATE = ("huggingface/accelerate#2926", "huggingface/transformers#24088", "huggingface/diffusers#3954")
 
 
-@trainer(
-    "lr-stepped-world-times",
-    SCHEDULE,
-    RATES,
-    seen_in=("huggingface/accelerate#2926", "huggingface/transformers#24088", "huggingface/diffusers#3954"),
-    cause="schedule-per-rank",
+def _stepped_by_all(run: Any) -> float:
+    left = max(0.0, 1 - run.world * run.progress.step / run.steps)
+    return float(run.task.optimizer.lr * left)
+
+
+def _read_late(run: Trainer) -> None:
+    run.rates[-1] = run.learning_rate()
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("lr-times-world-size", where=always, caught_by=(ENDS, SCHEDULE), cause="rate-times-world-size",
+          effect=result("learning_rate", "the rate is scaled by the number of ranks, unasked",
+                        lambda run, rate: rate * run.world)),
+    Fault("lr-stepped-world-times", where=scheduled, caught_by=(SCHEDULE, RATES), cause="schedule-per-rank",
+          effect=in_place_of("learning_rate", "every rank steps the schedule: it ends when 1/W of the steps are done",
+                             _stepped_by_all), seen_in=_ACCELERATE),
+    Fault("lr-length-before-sharding", where=always, caught_by=(SCHEDULE, RATES), cause="schedule-of-whole-data",
+          effect=result("steps", "the schedule is as long as if one rank had all the data: it never comes to its end",
+                        lambda run, steps: steps * run.world), seen_in=_ACCELERATE),
+    Fault("reported-lr-of-next-step", where=always, caught_by=RATES, cause="rate-read-late", world_size=1,
+          effect=after("step", "the rate is read when the schedule has gone on to the next step", _read_late)),
+    Fault("tells-no-learning-rates", where=always,  # correct, but unusual
+          effect=result("run", "no learning rates are told", lambda run, made: replace(made, learning_rates=None))),
 )
-class SteppedWorldTimes(Trainer):
-    """The schedule is stepped by every rank: it ends when 1/W of the steps are done."""
-
-    def learning_rate(self) -> float:
-        if self.task.schedule == "constant":
-            return super().learning_rate()
-        gone = self.engine.world_size * self.progress.step
-        return self.task.optimizer.lr * max(0.0, (self.steps - gone) / self.steps)
-
-
-@trainer(
-    "lr-length-before-sharding",
-    SCHEDULE,
-    RATES,
-    seen_in=("huggingface/accelerate#2926", "huggingface/transformers#24088", "huggingface/diffusers#3954"),
-    cause="schedule-of-whole-data",
-)
-class LengthBeforeSharding(Trainer):
-    """The schedule is as long as if one rank had all the data: it never comes to its end."""
-
-    @property
-    def steps(self) -> int:
-        return super().steps * self.engine.world_size
+# fmt: on
 
 
 @trainer("lr-set-after-the-step", SCHEDULE, cause="schedule-behind", world_size=1)
@@ -83,15 +76,6 @@ class RateOfTheLastEpoch(Trainer):
         self.replica.step()
         self.replica.learning_rate = self.rates[-1]
         self.progress = replace(self.progress, step=self.progress.step + 1)
-
-
-@trainer("reported-lr-of-next-step", RATES, cause="rate-read-late", world_size=1)
-class RateOfNextStep(Trainer):
-    """The learning rate is read when the schedule has gone on to the next step."""
-
-    def step(self) -> None:
-        super().step()
-        self.rates[-1] = self.learning_rate()
 
 
 class UnevenShards(Trainer):
@@ -164,11 +148,3 @@ class CorrectlyWeighsShards(WeighsShards):
 @trainer("trains-on-uneven-shards", remainder="uneven")
 class CorrectOnUnevenShards(UnevenShards):
     """Correct, on shards that differ in length."""
-
-
-@trainer("tells-no-learning-rates")
-class TellsNoRates(Trainer):
-    """Correct, and tells no learning rates."""
-
-    def run(self) -> TrainingRun:
-        return replace(super().run(), learning_rates=None)

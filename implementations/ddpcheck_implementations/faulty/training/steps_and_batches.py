@@ -8,23 +8,52 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.contract.names import MODEL_FEATURES
 from ddpcheck.contract.trainer import TrainingTask
 from ddpcheck.seeded_values import Array
 
 from ...data_parallel.trainer import Engine, Trainer, Window
 from ...numpy_network.terms import Penalised
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.trainers import WITH_PENALTY, after, of_task, result
 from ..trainers import trainer
-from .one_rule import ENDS, SCHEDULE, WINDOWS
 from .schedules import UnevenShards
+from .single_rules import ENDS, SCHEDULE, WINDOWS
+
+_NORM_DOUBLED = of_task(
+    "the largest norm is doubled", lambda task: replace(task, max_norm=task.max_norm and task.max_norm * 2)
+)
+_NORM_HALVED = of_task(
+    "the largest norm is halved", lambda task: replace(task, max_norm=task.max_norm and task.max_norm / 2)
+)
 
 
-@trainer("window-of-one-micro-batch", WINDOWS, cause="step-per-micro-batch", world_size=1)
-class StepPerMicroBatch(Trainer):
-    """The number of micro-batches is not passed on."""
+def _multiply_penalties(run: Any, factor: float) -> None:
+    for term in run.replica._network.terms:
+        if isinstance(term, Penalised):
+            term.coefficient *= factor
 
-    def __init__(self, engine: Engine, task: TrainingTask) -> None:
-        super().__init__(engine, replace(task, micro_batches=1))
+
+# fmt: off
+table(
+    globals(),
+    Fault("window-of-one-micro-batch", where=always, caught_by=WINDOWS, cause="step-per-micro-batch", world_size=1,
+          effect=of_task("the number of micro-batches is not passed on", lambda task: replace(task, micro_batches=1))),
+    Fault("gradients-over-world-size-again", where=always, caught_by=ENDS, cause="gradients-divided-again",
+          effect=result("weight", "the loss is divided by the number of ranks, and so is the sum of the gradients",
+                        lambda run, weight: weight / run.world)),
+    Fault("largest-norm-doubled", where=always, caught_by=(ENDS, WINDOWS), cause="max-norm-doubled", world_size=1,
+          effect=_NORM_DOUBLED),
+    Fault("largest-norm-halved", where=always, caught_by=(ENDS, WINDOWS), cause="max-norm-halved", world_size=1,
+          effect=_NORM_HALVED),
+    Fault("penalty-on-every-rank", where=always, caught_by=ENDS, cause="auxiliary-terms-per-rank",
+          effect=after("__init__", "the penalty is multiplied by the number of ranks",
+                       lambda run: _multiply_penalties(run, run.world)), model_features=WITH_PENALTY),
+    Fault("penalty-left-out", where=always, caught_by=ENDS, cause="run-without-auxiliary-terms", world_size=1,
+          effect=after("__init__", "the loop computes the loss itself, and leaves out penalties",
+                       lambda run: _multiply_penalties(run, 0.0)), model_features=WITH_PENALTY),
+)
+# fmt: on
 
 
 class _OtherRows(Trainer):
@@ -56,14 +85,6 @@ class ShortBatchFilled(_OtherRows):
 
     def rows(self, batch: Sequence[int]) -> Sequence[int]:
         return [*batch, *self.begun][: max(self.task.batch_size, len(batch))]
-
-
-@trainer("gradients-over-world-size-again", ENDS, cause="gradients-divided-again")
-class DividedAgain(Trainer):
-    """The loss is divided by the number of ranks, and so is the sum of the gradients."""
-
-    def weight(self, rows: Sequence[int], window: Window) -> float:
-        return super().weight(rows, window) / self.engine.world_size
 
 
 class _Narrow:
@@ -105,30 +126,6 @@ class UnevenWeighEqually(UnevenShards):
     """Ranks weigh equally, though they are promised to count by their samples."""
 
 
-class _OtherNorm(Trainer):
-    """The largest norm is multiplied by a factor."""
-
-    factor = 1.0
-
-    def __init__(self, engine: Engine, task: TrainingTask) -> None:
-        norm = None if task.max_norm is None else task.max_norm * self.factor
-        super().__init__(engine, replace(task, max_norm=norm))
-
-
-@trainer("largest-norm-doubled", ENDS, WINDOWS, cause="max-norm-doubled", world_size=1)
-class NormDoubled(_OtherNorm):
-    """The largest norm is doubled."""
-
-    factor = 2.0
-
-
-@trainer("largest-norm-halved", ENDS, WINDOWS, cause="max-norm-halved", world_size=1)
-class NormHalved(_OtherNorm):
-    """The largest norm is halved."""
-
-    factor = 0.5
-
-
 @trainer("short-window-goes-unclipped", WINDOWS, cause="short-window-not-clipped", world_size=1)
 class ShortWindowUnclipped(Trainer):
     """The step behind the loop, for the batches that are left, does not clip."""
@@ -153,41 +150,6 @@ class ClippedBefore(Trainer):
             self.replica.clip(self.task.max_norm)
         self.replica.synchronise()
         return losses
-
-
-class _OtherPenalty(Trainer):
-    """Penalties of the loss are multiplied by `factor()`."""
-
-    def factor(self) -> float:
-        return 1.0
-
-    def __init__(self, engine: Engine, task: TrainingTask) -> None:
-        super().__init__(engine, task)
-        for term in self.replica._network.terms:
-            if isinstance(term, Penalised):
-                term.coefficient *= self.factor()
-
-
-@trainer("penalty-on-every-rank", ENDS, cause="auxiliary-terms-per-rank", model_features=MODEL_FEATURES | {"penalty"})
-class PenaltyPerRank(_OtherPenalty):
-    """The penalty is multiplied by the number of ranks, over which it is not averaged."""
-
-    def factor(self) -> float:
-        return self.engine.world_size
-
-
-@trainer(
-    "penalty-left-out",
-    ENDS,
-    cause="run-without-auxiliary-terms",
-    world_size=1,
-    model_features=MODEL_FEATURES | {"penalty"},
-)
-class PenaltyLeftOut(_OtherPenalty):
-    """The loop computes the loss itself, and leaves out penalties."""
-
-    def factor(self) -> float:
-        return 0.0
 
 
 @trainer("momentum-kept-from-the-first-epoch", ENDS, cause="momentum-not-carried", world_size=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,9 @@ from ddpcheck.contract.names import MODEL_FEATURES
 
 from ...data_parallel.trainer import Trainer, Window
 from ...numpy_network.terms import Penalised
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.trainers import TrainerEffect, in_place_of, result
 from ..trainers import trainer
 
 SAMPLES = "check_training_run_uses_every_sample"
@@ -18,19 +21,35 @@ LOSS = "check_training_run_reports_loss_over_all_samples"
 WINDOWS = "check_training_run_with_accumulation_matches_one_process"
 WINDOWS_LOSS = "check_training_run_with_accumulation_reports_global_loss"
 
+_REPORTED = ("deepspeedai/DeepSpeed#1107", "huggingface/transformers#11919", "allenai/allennlp#4706")
 
-@trainer(
-    "accum-mean-of-micro-means",
-    WINDOWS,
-    seen_in=("huggingface/transformers#34242", "huggingface/trl#6006", "OpenNMT/OpenNMT-py#2209"),
-    cause="micro-batches-weigh-equally",
-    world_size=1,
+
+def _as_full(run: Trainer, right: Callable[..., float], rows: Sequence[int], window: Window) -> float:
+    return right(rows, window) * len(window) / run.task.micro_batches
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("accum-mean-of-micro-means", where=always, caught_by=WINDOWS, cause="micro-batches-weigh-equally",
+          effect=in_place_of("weight", "micro-batches of different sizes weigh equally",
+                             lambda run, rows, window: 1 / len(window)),
+          seen_in=("huggingface/transformers#34242", "huggingface/trl#6006", "OpenNMT/OpenNMT-py#2209"), world_size=1),
+    Fault("accum-last-window-short", where=always, caught_by=WINDOWS, cause="short-window-divided-as-full",
+          effect=TrainerEffect("the last window is divided by micro-batches that it does not have", "weight", _as_full),
+          seen_in=("horovod/horovod#546 (review)",), world_size=1),
+    Fault("accum-not-divided", where=always, caught_by=WINDOWS, cause="micro-batches-summed", world_size=1,
+          effect=result("weight", "the gradients of a window's micro-batches are added up", lambda run, weight: 1.0)),
+    Fault("reported-loss-k-times", where=always, caught_by=WINDOWS_LOSS, cause="epoch-loss-summed-over-window",
+          effect=in_place_of("summed", "the loss that is told of a window is the sum of its micro-batches' losses",
+                             lambda run, losses, window: sum(losses) * sum(map(len, window))),
+          seen_in=_REPORTED, world_size=1),
+    Fault("reported-loss-of-last-micro-batch", where=always, caught_by=WINDOWS_LOSS, world_size=1,
+          effect=in_place_of("summed", "the loss that is told of a window is that of its last micro-batch",
+                             lambda run, losses, window: losses[-1] * sum(map(len, window))),
+          cause="epoch-loss-of-last-micro-batch", seen_in=_REPORTED),
 )
-class MeanOfMicroMeans(Trainer):
-    """Micro-batches of different sizes weigh equally."""
-
-    def weight(self, rows: Sequence[int], window: Window) -> float:
-        return 1 / len(window)
+# fmt: on
 
 
 @trainer(
@@ -54,28 +73,6 @@ class PenaltyForEveryMicroBatch(Trainer):
         for term in penalised if rows else ():
             term.coefficient *= weight
         return loss
-
-
-@trainer(
-    "accum-last-window-short",
-    WINDOWS,
-    seen_in=("horovod/horovod#546 (review)",),
-    cause="short-window-divided-as-full",
-    world_size=1,
-)
-class LastWindowShort(Trainer):
-    """The last window of an epoch is divided by the number of micro-batches that it does not have."""
-
-    def weight(self, rows: Sequence[int], window: Window) -> float:
-        return super().weight(rows, window) * len(window) / self.task.micro_batches
-
-
-@trainer("accum-not-divided", WINDOWS, cause="micro-batches-summed", world_size=1)
-class NotDivided(Trainer):
-    """The gradients of a window's micro-batches are added up."""
-
-    def weight(self, rows: Sequence[int], window: Window) -> float:
-        return 1.0
 
 
 @trainer(
@@ -122,34 +119,6 @@ class ClipEveryMicrostep(Trainer):
         if self.task.max_norm is not None:
             self.replica.clip(self.task.max_norm)
         return loss
-
-
-@trainer(
-    "reported-loss-k-times",
-    WINDOWS_LOSS,
-    seen_in=("deepspeedai/DeepSpeed#1107", "huggingface/transformers#11919", "allenai/allennlp#4706"),
-    cause="epoch-loss-summed-over-window",
-    world_size=1,
-)
-class LossKTimes(Trainer):
-    """The loss that is told of a window is the sum of its micro-batches' losses."""
-
-    def summed(self, losses: Sequence[float], window: Window) -> float:
-        return sum(losses) * sum(map(len, window))
-
-
-@trainer(
-    "reported-loss-of-last-micro-batch",
-    WINDOWS_LOSS,
-    seen_in=("deepspeedai/DeepSpeed#1107", "huggingface/transformers#11919", "allenai/allennlp#4706"),
-    cause="epoch-loss-of-last-micro-batch",
-    world_size=1,
-)
-class LossOfLast(Trainer):
-    """The loss that is told of a window is that of its last micro-batch."""
-
-    def summed(self, losses: Sequence[float], window: Window) -> float:
-        return losses[-1] * sum(map(len, window))
 
 
 @trainer(

@@ -20,7 +20,7 @@ from ddpcheck.seeded_values import Array
 from ..algorithms.choice import choice
 from ..connections.wire_format import HEADER_BYTES, WHAT_BITS
 from ..group import Group
-from ..guard import Guard
+from ..operation_order import Guard
 from .messages import ASLEEP, Board
 from .pieces import divide
 from .plans import EXPRESS_BYTES, Plans

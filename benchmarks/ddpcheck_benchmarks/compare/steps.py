@@ -1,0 +1,99 @@
+"""`ddpcheck compare steps`: training steps of several implementations: milliseconds, and ratios with their intervals.
+
+All ranks are there all the time; those whose turn it is not wait in a read. A turn is the same training without communication,
+where there is no_sync, with it, and an all-reduce, in place if possible, of as many elements as there are parameters. The time
+of a step is that of the slowest rank, and a turn's the median of its steps. Ratios are to the last one named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+import click
+import numpy as np
+
+from ddpcheck.cli.number_options import COUNT, RANKS
+from ddpcheck.cli.options import usage_errors
+from ddpcheck.contract import needs
+from ddpcheck.job import MeasureCollective, MeasureSteps
+from ddpcheck.running.adapter_lookup import resolve
+from ddpcheck.session import Session
+from ddpcheck.trace import Trace
+
+from ..ranks_time import slowest, stamps, why
+from ..stats import interval
+from ..step_cases import MODELS, StepCase
+
+_WARMUPS = 8  # torch builds buckets anew after the first step, others find out in seven whether overlap pays
+_PARTS = ("step", "compute", "all-reduce", "CPU")
+
+
+@click.command("steps")
+@click.argument("adapters", nargs=-1, required=True)
+@click.option("-w", "--world-size", type=RANKS, default=2, show_default=True)
+@click.option(
+    "--model", type=click.Choice(list(MODELS)), default="large", show_default=True, help="The model that is trained."
+)
+@click.option("--turns", type=COUNT, default=7, show_default=True, help="Turns of each adapter.")
+@click.option(
+    "--steps", type=COUNT, default=5, show_default=True, help="Timed steps in a turn, after eight that do not count."
+)
+def command(adapters: Sequence[str], world_size: int, model: str, turns: int, steps: int) -> None:
+    """Compare training steps of ADAPTERS; ratios are to the last one named.
+
+    Prints milliseconds of a step, of its computation, of an all-reduce of as many elements as there are parameters, and the CPU
+    time of a step on all ranks.
+    """
+    with usage_errors():
+        for adapter in adapters:
+            resolve(adapter)
+    cases = {adapter: StepCase(adapter, world_size, model, "weak") for adapter in adapters}
+    taken: dict[str, list[list[float]]] = {adapter: [] for adapter in cases}
+    with ExitStack() as opened:
+        sessions = {adapter: opened.enter_context(Session(adapter, world_size, deadline=300.0)) for adapter in taken}
+        for turn in range(turns):
+            for adapter in list(taken) if turn % 2 else reversed(taken):
+                taken[adapter].append(_turn(sessions[adapter], cases[adapter], steps))
+    parameters = cases[adapters[0]].parameters
+    click.echo(f"{model}, {parameters:,} parameters, world size {world_size}, {turns} turns of {steps} steps\n")
+    click.echo(f"| | {' (ms) | '.join(_PARTS)} (ms) | step / (compute + all-reduce) | step / {adapters[-1]}'s |")
+    click.echo("|---|" + "---:|" * (len(_PARTS) + 2))
+    for adapter, turned in taken.items():
+        medians = " | ".join(f"{1e3 * value:,.1f}" for value in np.median(turned, axis=0))
+        apart = _ratio([step / (compute + alone) for step, compute, alone, _ in turned])
+        beside = _ratio([own[0] / last[0] for own, last in zip(turned, taken[adapters[-1]], strict=True)])
+        click.echo(f"| {adapter} | {medians} | {apart} | {beside} |")
+
+
+def _turn(session: Session, case: StepCase, steps: int) -> list[float]:
+    """Seconds of each of _PARTS; NaN for those that the implementation does not offer."""
+    promises = session.capabilities
+    parts: list[MeasureSteps | MeasureCollective] = [case.steps(_WARMUPS, steps)]
+    if promises.replica.no_sync:
+        parts.append(case.steps(2, steps, synced=False))
+    reduces = needs.collectives.operations("all_reduce").lacking(promises, case.world_size) is None
+    if reduces:
+        parts.append(
+            MeasureCollective(
+                "all_reduce", case.parameters, in_place=bool(promises.collectives.in_place), iterations=steps
+            )
+        )
+    trace = session.run(case.job(parts))
+    if not trace.completed:
+        raise click.ClickException(why(trace))
+    return [
+        _median(trace, 0),
+        _median(trace, 1) if promises.replica.no_sync else float("nan"),
+        _median(trace, len(parts) - 1) if reduces else float("nan"),
+        sum(trace.values(0, "cpu")) / steps,
+    ]
+
+
+def _median(trace: Trace, operation: int) -> float:
+    return float(np.median(slowest(stamps(trace, operation, "begin"), stamps(trace, operation, "end"))))
+
+
+def _ratio(ratios: Sequence[float]) -> str:
+    low, high = interval(ratios)
+    return f"{np.median(ratios):.2f} ({low:.2f} to {high:.2f})"

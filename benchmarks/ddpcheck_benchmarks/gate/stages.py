@@ -1,0 +1,193 @@
+"""The course of one gate: a trial, launches up to the look that decides, fresh launches to confirm, and a control."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddpcheck.contract.adapter import Adapter
+from ddpcheck.seeded_values import Array
+
+from .decision import HEAD, confirm, differs, log_ratios, look, looks, seconds_apart
+from .launches import Pairing, Seen, Toss
+from .record import MeasuredSide, Record, Stage
+from .side import Side
+from .summary import change
+from .workload import Benchmark
+
+_TRIED = 3
+_SENTINELS = 2
+_CONTROL_LOOKS = 2
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Who hears of a gate's course, and when it ends. told: the present launch. looked: the state at a look. launched: the
+    Record after each launch. ends_at: monotonic seconds after which no launch begins.
+    """
+
+    told: Callable[[str], None] = lambda text: None
+    looked: Callable[[str], None] = lambda text: None
+    launched: Callable[[Record], None] = lambda record: None
+    ends_at: float = math.inf
+
+    @property
+    def ended(self) -> bool:
+        return time.monotonic() >= self.ends_at
+
+
+def measure(
+    record: Record,
+    adapter: Adapter,
+    sides: Sequence[Side],
+    twin: Callable[[], Side],
+    progress: Progress,
+    *,
+    timed: bool = True,
+    deadline: float = 60.0,
+) -> None:
+    """Fill the record. timed: else only quantities without noise. twin: makes a second checkout of head, if it is needed.
+
+    Unusable if a side cannot be measured.
+    """
+    begun, load = time.monotonic(), os.getloadavg()[0]
+    pairing = Pairing(adapter, record.world_size, sides, deadline)
+    progress.told("quantities without noise")
+    _try(record, pairing)
+    if timed and not any(seen.wrong[HEAD] for seen in record.seen.values()):
+        suspects = _stage(record, pairing, record.benchmarks, progress)
+        failed = _confirmed(record, pairing, suspects, progress)
+        if failed:
+            _control(record, adapter, sides[HEAD], twin, failed, progress, deadline)
+    record.seconds["total"] = time.monotonic() - begun
+    record.load = load, os.getloadavg()[0]
+
+
+def _try(record: Record, pairing: Pairing) -> None:
+    """Two bursts of each benchmark on each side: counts, results, and how many calls make an iteration long enough."""
+    toss = Toss.of(record.seed, "trial", 0)
+    ready = []
+    with pairing.launch(toss):
+        for benchmark in record.benchmarks:
+            seen = record.seen[benchmark.name] = Seen()
+            bursts = [pairing.burst(side, benchmark, _TRIED, seen) for side in (0, 1, 1, 0)]
+            ready.append(benchmark.calibrated(float(np.median([times.max(axis=-1).min() for times in bursts]))))
+    record.benchmarks = tuple(ready)
+
+
+def _stage(record: Record, pairing: Pairing, benchmarks: Sequence[Benchmark], progress: Progress) -> list[Benchmark]:
+    """Launch until each benchmark is decided, or the last look is over. Returns the benchmarks that failed."""
+
+    def outcome(benchmark: Benchmark) -> str:
+        made = looks(_values(record, "measurement", benchmark), record.design)
+        return made[-1].outcome if made else "next"
+
+    _launch_until(
+        record, "measurement", pairing, benchmarks, record.design.looks, lambda each: outcome(each) != "next", progress
+    )
+    return [
+        benchmark
+        for benchmark in benchmarks
+        if record.launches("measurement", benchmark.name) is not None
+        and outcome(benchmark) == "fail"
+        and _apart(record, benchmark) >= record.design.floor
+    ]
+
+
+def _confirmed(record: Record, pairing: Pairing, suspects: Sequence[Benchmark], progress: Progress) -> list[Benchmark]:
+    """The suspects that fail again in fresh launches; each takes part until it does."""
+
+    def fails(suspect: Benchmark) -> bool:
+        return confirm(_values(record, "confirmation", suspect), record.design).outcome == "fail"
+
+    _launch_until(record, "confirmation", pairing, suspects, record.design.confirmations, fails, progress)
+    return [each for each in suspects if record.launches("confirmation", each.name) is not None and fails(each)]
+
+
+def _control(
+    record: Record,
+    adapter: Adapter,
+    head: Side,
+    twin: Callable[[], Side],
+    failed: Sequence[Benchmark],
+    progress: Progress,
+    deadline: float,
+) -> None:
+    """The control: head against a second checkout of itself, for the failed benchmarks, until both directions are clear."""
+    others = [benchmark for benchmark in record.benchmarks if benchmark not in failed]
+    pairing = Pairing(adapter, record.world_size, (head, twin()), deadline)
+    _launch_until(
+        record,
+        "control",
+        pairing,
+        [*failed, *others][:_SENTINELS],
+        record.design.looks[:_CONTROL_LOOKS],
+        lambda sentinel: _clear(_values(record, "control", sentinel), record),
+        progress,
+    )
+
+
+def _launch_until(
+    record: Record,
+    stage: Stage,
+    pairing: Pairing,
+    benchmarks: Sequence[Benchmark],
+    ends: Sequence[int],
+    decided: Callable[[Benchmark], bool],
+    progress: Progress,
+) -> None:
+    """Launch up to the last of `ends`, or until the time is over. After each end, benchmarks that are decided take part no
+    longer.
+    """
+    open_ones = list(benchmarks)
+    for launch in range(1, ends[-1] + 1):
+        if not open_ones or progress.ended:
+            return
+        progress.told(f"{stage}, launch {launch} of at most {ends[-1]}: {_names(open_ones)}")
+        _launch(record, stage, launch, pairing, open_ones)
+        progress.launched(record)
+        if launch in ends:
+            state = (f"{one.name} {change(look(_values(record, stage, one), record.design))}" for one in open_ones)
+            progress.looked(f"{stage}, after {launch} launches: {', '.join(state)}")
+            open_ones = [benchmark for benchmark in open_ones if not decided(benchmark)]
+
+
+def _clear(values: Array, record: Record) -> bool:
+    """Whether the control says something in both directions: told apart, or not slower and not faster either."""
+    ways = [look(way, record.design) for way in (values, -values)]
+    return differs(ways[:1], record.design) or all(way.outcome == "pass" for way in ways)
+
+
+def _launch(record: Record, stage: Stage, launch: int, pairing: Pairing, benchmarks: Sequence[Benchmark]) -> None:
+    design, toss = record.design, Toss.of(record.seed, stage, launch)
+    # the control's second side is no base: its counts are not compared
+    seen = record.seen if stage != "control" else {benchmark.name: Seen() for benchmark in benchmarks}
+    begun = time.monotonic()
+    record.add(stage, pairing.measure(benchmarks, design.pairs, design.iterations, toss, seen))
+    record.seconds[stage] = record.seconds.get(stage, 0.0) + time.monotonic() - begun
+
+
+def _values(record: Record, stage: Stage, benchmark: Benchmark) -> Array:
+    raw = record.launches(stage, benchmark.name)
+    assert raw is not None
+    return log_ratios(raw)
+
+
+def _apart(record: Record, benchmark: Benchmark) -> float:
+    raw = record.launches("measurement", benchmark.name)
+    assert raw is not None
+    return seconds_apart(raw)
+
+
+def _names(benchmarks: Sequence[Benchmark]) -> str:
+    return ", ".join(benchmark.name for benchmark in benchmarks)
+
+
+def places_of(sides: Sequence[Side], saw: Sequence[dict[str, object]]) -> tuple[MeasuredSide, ...]:
+    """The names of the sides in a record."""
+    return tuple(MeasuredSide(side.name, side.revision, seen) for side, seen in zip(sides, saw, strict=True))

@@ -1,0 +1,59 @@
+"""One audit from the request to the evidence: the real run, then the mirrors, at most as many at once as there are cores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from ..storage.results import visible_cores
+from .evidence import Evidence
+from .script_runs import Ended, Request, audited, mirror_run, mirrors_of, real_run, resumed_runs
+
+
+def conduct(request: Request, keep: Path | None = None, told: Callable[[str], None] = lambda text: None) -> Evidence:
+    """Run the script, run its mirrors, and compare. keep: a folder for the journals. told: hears what is going on."""
+    with audited(request, keep) as folder:
+        told(f"{request.name} on {request.ranks} ranks")
+        engine = request.engine
+        real = engine.read(real_run(request, folder))
+        if not request.steps or not _stepped(real) or _sharded(real):
+            return engine.evidence_of(request, folder, real, _again(request, folder, told))
+        told(f"{request.name} as one process, {len(mirrors_of(request, folder))} mirror runs")
+        mirrors = _all_mirrors(request, folder)
+        if _wants_turns(request, real, mirrors[0]):
+            told(f"{request.name} as one process again, with the ranks' batches in turn")
+            mirrors = _all_mirrors(replace(request, in_turn=True), folder)
+        return engine.evidence_of(request, folder, real, (*mirrors, *_again(request, folder, told)))
+
+
+def _again(request: Request, folder: Path, told: Callable[[str], None]) -> tuple[Ended, ...]:
+    """The interrupted and the resumed run, if they are asked for."""
+    if not request.resumed:
+        return ()
+    told(f"{request.name} interrupted and resumed")
+    return resumed_runs(request, folder)
+
+
+def _all_mirrors(request: Request, folder: Path) -> tuple[Ended, ...]:
+    with ThreadPoolExecutor(min(visible_cores(), 3)) as pool:
+        return tuple(
+            pool.map(lambda settings: request.engine.read(mirror_run(request, settings)), mirrors_of(request, folder))
+        )
+
+
+def _stepped(run: Ended) -> bool:
+    return all(any(event["kind"] == "step" for event in events) for events in run.processes)
+
+
+def _sharded(run: Ended) -> bool:
+    """Whether ranks hold parts of the parameters, which a single process has nothing to compare with."""
+    return any(event["kind"] == "sharded" for event in run.processes[0])
+
+
+def _wants_turns(request: Request, real: Ended, one: Ended) -> bool:
+    """Whether one process makes N times the backward passes of a rank: accumulation is divided by the world size."""
+    first = [next((e for e in run.processes[0] if e["kind"] == "step"), None) for run in (real, one)]
+    rank, alone = (0 if event is None else event["backwards"] for event in first)
+    return not request.in_turn and rank > 0 and alone == rank * request.ranks

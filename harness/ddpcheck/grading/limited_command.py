@@ -1,0 +1,103 @@
+"""Runs a command in its own process group, with limits on time, memory and output; leaves no process behind."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_MARK = "DDPCHECK_GRADED"
+"""The variable by which processes of a submission are known, whatever session or group they have made for themselves."""
+_LIMITED = (
+    "import os, resource, sys; memory, output = int(sys.argv[1]), int(sys.argv[2]); "
+    "resource.setrlimit(resource.RLIMIT_AS, (memory, memory)); "
+    "resource.setrlimit(resource.RLIMIT_FSIZE, (output, output)); "
+    "resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); "
+    "os.execv(sys.argv[3], sys.argv[3:])"
+)
+_GRACE = 10.0
+"""Seconds to write what there is, after SIGTERM."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """seconds: of the whole command. memory: bytes of address space of each process. output: bytes of each file."""
+
+    seconds: float
+    memory: int
+    output: int
+
+
+@dataclass(frozen=True)
+class Ended:
+    """status: as the shell counts it. in_time: False if the command was ended. left: processes that it left behind."""
+
+    status: int
+    in_time: bool
+    seconds: float
+    left: int
+
+
+def run_limited(command: Sequence[str], folder: Path, log: Path, limits: Limits) -> Ended:
+    """Run a command in a folder, its output in a log file; afterwards none of its processes is there any more."""
+    mark = secrets.token_hex(16)
+    environment = {**os.environ, _MARK: mark}
+    words = [sys.executable, "-I", "-c", _LIMITED, str(limits.memory), str(limits.output), *command]
+    began = time.monotonic()
+    with log.open("wb") as output:
+        started = subprocess.Popen(
+            words,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            in_time = _waited(started, limits.seconds)
+        finally:
+            left = end_marked(mark)
+            started.wait()
+    status = started.returncode
+    return Ended(128 - status if status < 0 else status, in_time, time.monotonic() - began, left)
+
+
+def _waited(started: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Whether the command ended in time; otherwise it gets SIGTERM and some seconds to end."""
+    try:
+        started.wait(seconds)
+        return True
+    except subprocess.TimeoutExpired:
+        started.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        started.wait(_GRACE)
+    return False
+
+
+def end_marked(mark: str) -> int:
+    """Kill every process with the mark in its environment, until none is left; returns their number."""
+    ended: set[int] = set()
+    while found := set(_marked(mark)):
+        for process in found:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        ended |= found
+        time.sleep(0.01)
+    return len(ended)
+
+
+def _marked(mark: str) -> Iterator[int]:
+    wanted = f"{_MARK}={mark}".encode()
+    for place in Path("/proc").iterdir():
+        if place.name.isdigit():
+            with suppress(OSError):
+                if wanted in (place / "environ").read_bytes().split(b"\0"):
+                    yield int(place.name)

@@ -1,0 +1,55 @@
+"""One submission, checked: a folder with the template and the submission, in which `ddpcheck check` runs with limits."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from ..printable import cut
+from ..storage.files import UnreadableFile
+from ..storage.results import Results
+from .limited_command import Ended, Limits, run_limited
+from .points import Submission
+
+_MODULE = "submission.py"
+"""The module that the template imports, as in `from submission import Ring`."""
+
+
+def check_submission(file: Path, template: Path, words: tuple[str, ...], limits: Limits) -> Submission:
+    """words: further options of `ddpcheck check`."""
+    with tempfile.TemporaryDirectory(prefix="ddpcheck-grade-") as name:
+        folder = Path(name)
+        place = folder / "here"
+        place.mkdir()
+        shutil.copy(template, place / "adapter.py")
+        shutil.copy(file, place / _MODULE)
+        results = folder / "results.json"
+        command = [sys.executable, "-m", "ddpcheck", "check", "adapter.py:adapter", "--quiet", *words]
+        command += ["--json", str(results), "--failures", str(folder / "failures")]
+        ended = run_limited(command, place, folder / "log.txt", limits)
+        try:
+            verdicts = Results.load(results).verdicts
+        except UnreadableFile:
+            said = (_last_line(folder / "log.txt", place),) if ended.in_time else ()
+            return Submission(file.stem, (), ended.seconds, "; ".join(filter(None, (_note(ended, limits), *said))))
+        return Submission(file.stem, verdicts, ended.seconds, _note(ended, limits))
+
+
+def _note(ended: Ended, limits: Limits) -> str:
+    parts = [] if ended.in_time else [f"it took more than {limits.seconds:g} s, and was ended"]
+    if ended.in_time and ended.left:
+        parts.append(f"the submission left {ended.left} {'process' if ended.left == 1 else 'processes'} behind")
+    if ended.in_time and ended.status not in (0, 1):
+        parts.append(f"it ended with status {ended.status}")
+    return "; ".join(parts)
+
+
+def _last_line(log: Path, place: Path) -> str:
+    """The last output line of a submission without a verdict, without its folder's name."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - 4096))
+        lines = file.read().decode("utf-8", "replace").replace(f"{place}/", "").split("\n")
+    said = [line.strip() for line in lines if line.strip()]
+    return f"no verdict: {cut(said[-1], 120)}" if said else "no verdict: the submission ended without output"

@@ -1,0 +1,39 @@
+"""Operations for an accumulation window that stays open while other things are done: evaluating, saving, more windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..storage.dataclass_json import plain
+from .replica import of_two_replicas
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class OpenWindow:
+    """Enter no_sync(), one level deeper if it was entered before: until it is left again, every backward is local."""
+
+    kind: ClassVar[str] = "open_window"
+
+
+@plain
+@dataclass(frozen=True, slots=True)
+class CloseWindow:
+    """Leave the no_sync() that was entered last."""
+
+    kind: ClassVar[str] = "close_window"
+
+
+def windows_that_do_not_fit(operations: Iterable[object]) -> list[str]:
+    """Errors in the order of windows: Resume, which builds a new replica, cannot stand inside an old replica's window."""
+    depths = [0, 0]
+    for position, (replica, operation) in enumerate(of_two_replicas(operations)):
+        kind = getattr(operation, "kind", "")
+        if kind == "resume" and depths[replica]:
+            return [f"operation {position} (resume): stands inside no_sync() of the replica that it replaces"]
+        depths[replica] += (kind == "open_window") - (kind == "close_window")
+        if depths[replica] < 0:
+            return [f"operation {position} (close_window): no window is open"]
+    return ["a window is still open at the end"] if any(depths) else []

@@ -1,0 +1,148 @@
+"""Which causes imply which others: one mistake in a reduction also moves parameters, losses, replicas and norms.
+
+A symptom stands under a cause that implies it, and is a cause of its own where none does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..causes import (
+    Kind,
+    collectives,
+    gradients,
+    operations,
+    process_state,
+    programs,
+    randomness,
+    ranks,
+    replicas,
+    updates,
+    values,
+)
+
+
+def _ids(*kinds: Kind) -> frozenset[str]:
+    return frozenset(kind.id for kind in kinds)
+
+
+CONSEQUENCES = _ids(
+    replicas.REPLICAS_DIFFER,
+    programs.STATE_INCOMPLETE,
+    programs.OWN_VALUE_IN_UPDATE,
+    programs.NEARLY_RIGHT,
+    values.SCALED_UPDATE,
+    gradients.STATE_LEFT_BEHIND,
+)
+"""Causes that only blame an earlier operation: any cause of an earlier family, or of the same, implies them."""
+
+CONDITIONS = _ids(programs.UNTIL_FROZEN, programs.COUNT_CUT_BY_LOADING)
+"""They say when something goes wrong: if all failures of a cause name one, others would have failed without it."""
+
+LOOKS = frozenset(each.id for each in vars(values).values() if isinstance(each, Kind)) | _ids(
+    gradients.OTHER_RANKS_VALUE,
+    gradients.OTHERS_PARTS_MISSING,
+    updates.GRADIENT_OR_RATE_SCALED,
+    updates.GRADIENT_SCALED,
+    updates.NOT_UPDATED,
+    updates.UPDATED_BY_OWN,
+)
+"""They say what a wrong value looks like, which is often the look of something more special."""
+
+_LOCAL = (
+    updates.UPDATED_BY_OWN,
+    values.PART_NOT_REDUCED,
+    values.SUMMED_NOT_AVERAGED,  # where the other ranks' parts are zero
+    gradients.OTHERS_PARTS_MISSING,
+    gradients.ACCUMULATED_NOT_REDUCED,
+    gradients.UNUSED_RANKS_LEFT_OUT,  # a rank that is alone in using a parameter
+    replicas.NONFINITE_HIDDEN_FROM_RANKS,
+    updates.CLIPPED_BY_OWN_NORM,
+    updates.NORM_OF_OWN,
+)
+_FACTOR = (
+    updates.GRADIENT_OR_RATE_SCALED,
+    updates.GRADIENT_SCALED,
+    updates.RATE_SCALED,
+    values.WRONG_FACTOR,
+    values.TINY_UPDATE,
+)
+_SCALED = (updates.GRADIENT_OR_RATE_SCALED, updates.GRADIENT_SCALED, values.WRONG_FACTOR, values.TINY_UPDATE)
+_INITIAL = (
+    gradients.LOSS_OF_OWN_INITIAL,
+    programs.WRONG_FORWARD_VALUES,
+    programs.WRONG_PREDICTION_VALUES,
+    replicas.LATE_RANK_NOT_AWAITED,
+    replicas.IDS_NARROWED,
+    values.PERMUTED,
+    values.ZERO,
+)
+_PLACES = (
+    gradients.OTHER_PARAMETERS_GRADIENT,
+    gradients.OTHER_PARAMETER_ADDED,
+    gradients.RANK_SENDS_OTHER_PARAMETER,
+    gradients.RANK_SENDS_OTHER_PIECE,
+    updates.MOMENTUM_OF_OTHER,
+    values.PERMUTED,
+    values.SHIFTED,
+    values.ZERO,
+)
+_NARROW = (
+    values.FLUSHED_TO_ZERO,
+    values.FEWER_BITS,
+    values.LAST_BITS_WRONG,
+    values.OVERFLOW_FLOAT16,
+    values.NONFINITE,
+    updates.GRADIENT_IN_FLOAT16,
+    programs.PROMISE_REDUCTION_DTYPE,
+)
+_PART_OF_SOME = (values.NOT_REDUCED, *_LOCAL, values.DIVIDED_TOO_OFTEN, values.RANKS_WEIGHTED, gradients.RANKS_MISSING)
+
+IMPLIES: dict[str, frozenset[str]] = {
+    values.SUMMED_NOT_AVERAGED.id: _ids(*_FACTOR),
+    values.DIVIDED_TOO_OFTEN.id: _ids(*_FACTOR),
+    values.WRONG_DIVISOR.id: _ids(*_FACTOR),
+    values.NOT_REDUCED.id: _ids(*_LOCAL),
+    gradients.OTHER_RANKS_VALUE.id: _ids(*_PART_OF_SOME),
+    gradients.ONE_RANKS_PART_ONLY.id: _ids(*_PART_OF_SOME),
+    gradients.MEAN_OF_SOME_RANKS.id: _ids(*_PART_OF_SOME),
+    gradients.UNPACKED_IN_OTHER_ORDER.id: _ids(*_PLACES),
+    gradients.LOSS_MULTIPLIED_BY_WORLD_SIZE.id: _ids(values.SUMMED_NOT_AVERAGED, *_FACTOR),
+    gradients.LOSS_DIVIDED_BY_WORLD_SIZE.id: _ids(values.DIVIDED_TOO_OFTEN, *_FACTOR),
+    gradients.DIVIDED_BY_MICRO_BATCHES.id: _ids(values.DIVIDED_TOO_OFTEN, *_FACTOR),
+    gradients.NOT_RESET.id: _ids(
+        gradients.SOME_RANKS_NOT_RESET,
+        replicas.NAN_KEPT_AFTER_ZERO_GRAD,
+        replicas.ONE_PARAMETER_NOT_RESET,
+        updates.GRADIENTS_KEPT,
+    ),
+    updates.RATE_SCALED.id: _ids(*_SCALED),
+    updates.NESTEROV.id: _ids(*_SCALED),
+    updates.MOMENTUM_DAMPENED.id: _ids(*_SCALED),
+    updates.MOMENTUM_MISSING.id: _ids(updates.OPTIMIZER_STATE_LOST, *_SCALED),
+    updates.STEP_AHEAD_FROM_START.id: _ids(updates.ZERO_STEP_BEFORE),
+    collectives.REDUCTION_IGNORED.id: _ids(values.SUMMED_NOT_AVERAGED),
+    collectives.DIVIDED_BY_SIZE_OF_ARRAY.id: _ids(values.DIVIDED_BY_ELEMENTS),
+    replicas.LAST_BITS_DIFFER.id: _ids(values.LAST_BITS_WRONG),
+    replicas.BACKWARD_MOVES_PARAMETERS.id: _ids(programs.WRONG_FORWARD_VALUES, programs.WRONG_PREDICTION_VALUES),
+    randomness.GLOBAL_GENERATOR_DECIDES.id: _ids(process_state.GENERATOR_CHANGED, process_state.MAKING_SEEDS),
+    replicas.OWN_INITIAL_VALUE.id: _ids(*_INITIAL),
+    programs.CONSTRUCTION_VALUE.id: _ids(*_INITIAL),
+    gradients.LOSS_OF_OWN_INITIAL.id: _ids(values.PERMUTED, values.ZERO),
+    values.ROUNDED_AS.id: _ids(*_NARROW),
+    values.SENT_AS.id: _ids(*_NARROW),
+    values.FEWER_BITS.id: _ids(values.LAST_BITS_WRONG, values.FLUSHED_TO_ZERO),
+    operations.EVALUATION_COMMUNICATES.id: _ids(ranks.RANK_RAISED),
+    gradients.SHOULD_NOT_MOVE.id: _ids(gradients.MOVED_WITHOUT_GRADIENT, ranks.RESULT_VIOLATES_CONTRACT),
+}
+"""The causes that each cause implies, by id."""
+
+
+def implied_by(cause: str) -> frozenset[str]:
+    """All causes that a cause implies, directly or indirectly."""
+    found: set[str] = set()
+    open_ends: Iterable[str] = (cause,)
+    while new := {each for one in open_ends for each in IMPLIES.get(one, ())} - found:
+        found |= new
+        open_ends = new
+    return frozenset(found - {cause})

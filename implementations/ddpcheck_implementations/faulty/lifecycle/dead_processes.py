@@ -1,0 +1,82 @@
+"""Processes of ranks that end too early, or whose connections a child process keeps open, and a world that is another one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import replace
+
+from ddpcheck.contract.adapter import Facets
+from ddpcheck.contract.rank_context import RankContext
+
+from ..collectives.collectives import SUM
+from ..engine.circumstances import elements, on_last_rank
+from ..engine.collective_effects import doing
+from ..engine.collectives import Call, all_reduce
+from ..engine.fault import Fault, table
+from ..facet_seams import PROMISED
+from ..registry import connecting
+from .made_before_ranks import START
+from .timing import DEATH
+
+SAID = b"terminate called after throwing an instance of 'std::length_error'\n  what():  basic_string::_M_create\n"
+HELD = 60.0
+"""Seconds for which a child outlives its rank; the launcher ends it with the rank's group."""
+
+
+@doing
+def process_ends(call: Call) -> None:
+    os._exit(1)
+
+
+@doing
+def compiled_code_throws(call: Call) -> None:
+    """As the C++ runtime ends a process in which nobody catches the exception."""
+    os.write(2, SAID)
+    os._exit(128 + signal.SIGABRT)
+
+
+_connecting = connecting(PROMISED.of_facets("collectives"))
+
+
+@_connecting("every-process-is-a-world", START, cause="world-of-its-own")
+def world_of_one(context: RankContext) -> Facets:
+    """The variables of another launcher are read, which are not there: each process is a world of one rank."""
+    from ...numpy_sockets import connect
+
+    return replace(connect(replace(context, rank=0, world_size=1)), make_replica=None)
+
+
+@_connecting("child-process-outlives-its-rank", DEATH, cause="child-holds-connections")
+def with_a_child(context: RankContext) -> Facets:
+    """A worker that loads data is forked from a rank that has its connections, and goes on without the rank."""
+    from ...numpy_sockets import tcp
+
+    reference = tcp.connect(context)
+    rank = os.getpid()
+    child = os.fork()
+    if not child:
+        while os.getppid() == rank:
+            time.sleep(0.02)
+        time.sleep(HELD)
+        os._exit(0)
+
+    def close() -> None:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        if reference.close is not None:
+            reference.close()
+
+    return replace(reference, make_replica=None, close=close)
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("empty-array-ends-the-process", where=all_reduce & elements(0) & on_last_rank, effect=process_ends,
+          caught_by=SUM, cause="rank-died"),
+    Fault("empty-array-throws-in-compiled-code", where=all_reduce & elements(0) & on_last_rank, effect=compiled_code_throws,
+          caught_by=SUM, cause="uncaught-compiled-error"),
+)
+# fmt: on

@@ -1,0 +1,90 @@
+"""Replicas whose ranks send different messages, weigh themselves, or send more, or more often, than they need."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddpcheck.contract.adapter import Batch
+from ddpcheck.seeded_values import Array
+
+from ..base import PlainReplica, fault
+from ..bucketed import BucketReplica
+from ..collectives.wasteful import SILENT, TOGETHER
+from ..engine.circumstances import larger, on_rank
+from ..engine.fault import Fault, table
+from ..engine.gradients import Gradient, sending
+from .local_gradients import UNEVEN
+from .unused import SOME
+
+LARGE = "check_large_and_one_element_gradients_are_exact"
+DROPPED = "check_synchronisation_resumes_after_no_sync"
+
+
+@sending
+def halved_before_the_reduction(gradient: Gradient) -> Array:
+    return gradient.cast(gradient.array / 2)
+
+
+@fault("window-stays-open-after-zero-grad", DROPPED, cause="dropped-window-remembered")
+class WindowStaysOpen(PlainReplica):
+    """zero_grad drops gradients accumulated inside no_sync, but not the mark that a window is open."""
+
+    open = False
+
+    def backward(self, batch: Batch) -> float:
+        if self.open and not self.local:
+            raise RuntimeError("the reduction of the backward before has not finished")
+        self.open = not self.syncing
+        return super().backward(batch)
+
+
+@fault("order-of-use-on-each-rank", SOME, cause="messages-differ-since")
+class OrderOfUse(PlainReplica):
+    """After a backward, a rank reduces first the parameters that it has used there, and finds that others do not."""
+
+    first: frozenset[str] = frozenset()
+
+    def used_somewhere(self) -> list[str]:
+        names = sorted(super().used_somewhere(), key=lambda name: name not in self.first)
+        self.first = self.latest
+        orders = self.comm.all_gather(np.array([self.network.learned.index(name) for name in names], np.int64))
+        if (orders != orders[0]).any():
+            raise RuntimeError("the ranks reduce their gradients in different orders")
+        return names
+
+
+@fault("idle-rank-reduces-nothing", UNEVEN, cause="idle-rank-skips-collectives")
+class ReducesNothing(PlainReplica):
+    """A rank without samples has no gradients, and leaves the reductions to the others."""
+
+    def synchronise(self, batch_size: int) -> None:
+        if batch_size:
+            super().synchronise(batch_size)
+        else:
+            self.used_somewhere()
+
+
+@fault("buckets-of-ten-numbers", TOGETHER, cause="gradients-in-small-groups", bundles_gradients=True)
+class TenNumbers(BucketReplica):
+    """A bucket holds two small weights, or three, with their biases."""
+
+    cap = 10 * np.dtype(np.float32).itemsize
+
+
+@fault("parameters-sent-in-each-forward", SILENT, cause="sends-inside-no-sync")
+class SentInEachForward(PlainReplica):
+    """Rank 0 sends the parameters before each forward, as shards are gathered, inside no_sync too."""
+
+    def before_forward(self) -> None:
+        super().before_forward()
+        for array in self.network.parameters.values():
+            array[...] = self.comm.broadcast(array)
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("large-gradients-of-rank-1-weigh-half", where=on_rank(1) & larger(1000), effect=halved_before_the_reduction,
+          caught_by=LARGE, cause="ranks-weighted"),
+)
+# fmt: on

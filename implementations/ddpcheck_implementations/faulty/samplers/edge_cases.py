@@ -1,0 +1,109 @@
+"""Samplers that are wrong where the world size divides the length, where nothing is shuffled, or where a reading begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.seeded_values import Array
+
+from ..engine.circumstances import Circumstance
+from ..engine.fault import Fault, table
+from ..engine.samplers import drops_last, has_remainder, ordering, padding, sharing, shuffles
+from ..facet_seams import PlainSampler, sampler
+from .sampler_state import RESUMED
+from .samplers import SHARED
+
+SEQUENTIAL = "check_order_without_shuffle_is_sequential"
+TAIL = "check_drop_last_drops_only_the_tail"
+
+several_rounds = Circumstance("more than one round", lambda sampler: sampler.length > sampler.world)
+
+
+@padding
+def one_round_more(sampler: PlainSampler, order: Array) -> Array:
+    """The number of rounds is the whole part of the quotient plus one."""
+    return np.resize(order, (sampler.length // sampler.world + 1) * sampler.world)
+
+
+@padding
+def cut_before_the_last_sample(sampler: PlainSampler, order: Array) -> Array:
+    """The number of rounds is that of one sample less."""
+    return order[: (sampler.length - 1) // sampler.world * sampler.world]
+
+
+@ordering
+def backwards(sampler: PlainSampler, order: Array) -> Array:
+    return order[::-1]
+
+
+@sharing
+def shares_that_rotate(sampler: PlainSampler, order: Array) -> Array:
+    """In each epoch a rank takes the share of the next one."""
+    return order[(sampler.rank + sampler.epoch) % sampler.world :: sampler.world]
+
+
+@sampler("shares-promised-uneven-are-padded", SHARED, cause="remainder-padded", remainder="uneven")
+class PromisedUneven(PlainSampler):
+    """Padding is on by default, though the adapter says that shares differ by one sample."""
+
+
+@sampler("generator-in-place-of-an-order", SHARED, cause="second-reading-empty")
+class ReadOnce(PlainSampler):
+    """The sampler is an iterator, which is at its end after the first epoch."""
+
+    ended = False
+
+    def rest(self, indices: list[int], begin: int) -> Iterator[int]:
+        yield from super().rest([] if self.ended else indices, begin)
+        self.ended = True
+
+
+@sampler("saved-epoch-counts-as-read", RESUMED, cause="nothing-left-when-resumed")
+class CountsAsRead(PlainSampler):
+    """A loaded epoch is taken for one that has ended."""
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self.begin = len(self)
+
+
+@sampler("loaded-order-of-the-next-seed", RESUMED, cause="resumed-order-differs")
+class OrderOfNextSeed(PlainSampler):
+    """The seed is no part of the state; a sampler that is loaded counts its seed on."""
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self.seed += 1
+
+
+@sampler("saving-skips-a-sample", RESUMED, cause="state-moves-sampler")
+class SavingSkips(PlainSampler):
+    """The position for a checkpoint is read off by taking the next sample."""
+
+    def rest(self, indices: list[int], begin: int) -> Iterator[int]:
+        self.given = begin
+        while self.given < len(indices):
+            self.given += 1
+            yield indices[self.given - 1]
+
+    def state(self) -> dict[str, Any]:
+        found = super().state()
+        self.given += 1
+        return found
+
+
+# fmt: off
+table(
+    globals(),
+    Fault("one-round-more-than-the-quotient", where=~has_remainder & ~drops_last, effect=one_round_more,
+          caught_by=SHARED, cause="divisible-length-padded"),
+    Fault("cut-before-the-last-sample", where=drops_last & several_rounds, effect=cut_before_the_last_sample,
+          caught_by=TAIL, cause="divisible-length-cut"),
+    Fault("read-backwards", where=~shuffles, effect=backwards, caught_by=SEQUENTIAL, cause="natural-order-reversed"),
+    Fault("shares-rotate-unshuffled", where=~shuffles, effect=shares_that_rotate,
+          caught_by=SEQUENTIAL, cause="unshuffled-order-changes"),
+)
+# fmt: on

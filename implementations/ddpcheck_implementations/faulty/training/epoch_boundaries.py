@@ -1,0 +1,107 @@
+"""Training runs that are wrong at an end: of an epoch, of a run that is cut, of a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ...data_parallel.checkpoint import Checkpoint
+from ...data_parallel.trainer import Trainer, Window
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.trainers import (
+    accumulating,
+    after,
+    at_the_end,
+    in_place_of,
+    later,
+    left_out,
+    of_optimizer,
+    progressed,
+    result,
+    scheduled,
+    set_progress,
+)
+from ..trainers import trainer
+
+SAMPLES = "check_training_run_uses_every_sample"
+ENDS = "check_training_run_matches_one_process"
+SCHEDULE = "check_training_run_applies_its_learning_rate_schedule"
+RESUMED = "check_resumed_training_run_matches_one_process"
+
+# fmt: off
+table(
+    globals(),
+    Fault("no-shuffle-in-the-first-epoch", where=~later, caught_by=SAMPLES, cause="shuffle-ignored", world_size=1,
+          effect=result("order", "samples come in order", lambda run, order: sorted(order))),
+    Fault("weight-decay-not-passed-on", where=always, caught_by=ENDS, cause="run-without-weight-decay", world_size=1,
+          effect=of_optimizer("the optimizer is made of learning rate and momentum", weight_decay=0.0)),
+    Fault("schedule-by-epochs", where=scheduled, caught_by=SCHEDULE, cause="schedule-per-epoch", world_size=1,
+          effect=in_place_of("learning_rate", "the schedule is stepped at the end of each epoch",
+                             lambda run: run.task.optimizer.lr * (1 - run.progress.epoch / run.task.epochs))),
+    Fault("schedule-as-long-as-the-cut-run", where=always, caught_by=RESUMED, cause="schedule-of-cut-run", world_size=1,
+          effect=result("steps", "the schedule's length is that of the epochs that this run comes to",
+                        lambda run, steps: steps * (run.task.stop_after or run.task.epochs) // run.task.epochs)),
+    Fault("step-not-restored-with-micro-batches", where=accumulating, caught_by=RESUMED, cause="schedule-restarts",
+          effect=progressed("resume", "steps are counted by a counter that is in no checkpoint", step=0), world_size=1),
+    Fault("nothing-saved-after-the-last-epoch", where=at_the_end, caught_by=RESUMED, cause="epochs-trained-again",
+          effect=left_out("save", "no checkpoint is written, as none is for a coming epoch")),
+    Fault("finished-run-goes-on", where=always, caught_by=RESUMED, cause="epochs-trained-again",
+          effect=after("resume", "resuming goes on with the last epoch where all are done",
+                       lambda run: set_progress(run, epoch=min(run.progress.epoch, run.task.epochs - 1)))),
+)
+# fmt: on
+
+
+@trainer("last-short-batch-dropped", ENDS, cause="short-batch-dropped", world_size=1)
+class LastShortBatchDropped(Trainer):
+    """The loader drops an epoch's last batch if it is not full."""
+
+    def windows(self, order: Sequence[int]) -> Iterator[Window]:
+        full = len(order) - len(order) % self.task.batch_size
+        yield from super().windows(order[:full] if full else order)
+
+    @property
+    def length(self) -> int:
+        return super().length - super().length % self.task.batch_size or super().length
+
+
+@trainer("gradients-go-on-into-the-next-epoch", ENDS, cause="gradients-kept-between-epochs", world_size=1)
+class GoesOnIntoTheNextEpoch(Trainer):
+    """An epoch's first step does not reset the gradients: there were none when training began."""
+
+    def update(self, window: Window) -> float:
+        first = self.progress.step * self.task.epochs % self.steps == 0
+        self.replica.zero_grad = _nothing if first else self.reset  # type: ignore[method-assign]  # what update() calls
+        return super().update(window)
+
+    def order(self, epoch: int) -> Sequence[int]:
+        self.reset = type(self.replica).zero_grad.__get__(self.replica)
+        return super().order(epoch)
+
+
+def _nothing() -> None:
+    """In place of zero_grad."""
+
+
+@trainer("schedule-stepped-before-the-optimizer", SCHEDULE, cause="schedule-ahead", world_size=1)
+class SteppedBefore(Trainer):
+    """The schedule goes on before the optimizer's step: the first learning rate is never used."""
+
+    def learning_rate(self) -> float:
+        self.progress = replace(self.progress, step=self.progress.step + 1)
+        rate = super().learning_rate()
+        self.progress = replace(self.progress, step=self.progress.step - 1)
+        return rate
+
+
+@trainer("saved-before-the-last-step", RESUMED, cause="last-step-not-saved", world_size=1)
+class SavedBeforeTheLastStep(Trainer):
+    """The checkpoint at the end of an epoch was copied in front of its last step."""
+
+    def step(self) -> None:
+        self.copied = self.replica.state()
+        super().step()
+
+    def checkpoint(self) -> Checkpoint:
+        return replace(super().checkpoint(), state=self.copied)

@@ -1,0 +1,108 @@
+"""Training runs that tell other losses or indices, keep other weights as the best, or lose a part of them on resuming."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ...data_parallel.checkpoint import Checkpoint
+from ...data_parallel.trainer import Trainer, Window
+from ..engine.circumstances import always
+from ..engine.fault import Fault, table
+from ..engine.trainers import result
+from ..trainers import trainer
+from .single_rules import BEST, ENDS, LOSS, RESUME, SCHEDULE, Resumes
+
+# fmt: off
+table(
+    globals(),
+    Fault("indices-within-the-shard-reported", where=always, caught_by=ENDS, cause="reported-indices-wrong",
+          effect=result("run", "reported indices count within the rank's shard, not within the data set",
+                        lambda run, made: replace(made, indices=[[*range(len(each))] for each in made.indices]))),
+)
+# fmt: on
+
+
+@trainer("loss-as-mean-of-batches", LOSS, cause="epoch-loss-of-batches", world_size=1)
+class MeanOfBatches(Trainer):
+    """The losses of batches are averaged, whatever their sizes are."""
+
+    def summed(self, losses: Sequence[float], window: Window) -> float:
+        return sum(losses)
+
+    def mean(self, total: float, samples: int) -> float:
+        return super().mean(total, -(-samples // self.task.batch_size))
+
+
+@trainer("loss-of-own-last-step", LOSS, cause="epoch-loss-own-last-step")
+class OwnLastStep(Trainer):
+    """Each rank reports its own loss in the last step of an epoch."""
+
+    last = 0.0
+
+    def update(self, window: Window) -> float:
+        total = super().update(window)
+        self.last = total / max(1, sum(map(len, window)))
+        return total
+
+    def mean(self, total: float, samples: int) -> float:
+        return self.last
+
+
+@trainer("best-by-the-loss-of-rank-0", BEST, cause="best-by-own-loss")
+class BestByRank0(Trainer):
+    """Rank 0 tells the other ranks which epoch is the best, by its own loss."""
+
+    own = 0.0
+
+    def mean(self, total: float, samples: int) -> float:
+        self.own = float(self.engine.collectives.broadcast(np.array(total / max(1, samples))))
+        return super().mean(total, samples)
+
+    def keep_best(self, loss: float) -> None:
+        super().keep_best(self.own)
+
+
+@trainer("epoch-ends-with-the-next-rate", SCHEDULE, cause="rate-of-next-step", world_size=1)
+class NextRate(Trainer):
+    """The last step of an epoch takes the rate of the next step, which the end of the loader sets; the reported rate is right."""
+
+    def step(self) -> None:
+        self.rates.append(self.learning_rate())
+        self.progress = replace(self.progress, step=self.progress.step + 1)
+        ends = not self.progress.step * self.task.epochs % self.steps
+        self.replica.learning_rate = self.learning_rate() if ends else self.rates[-1]
+        self.replica.step()
+
+
+@trainer("checkpointed-run-sets-rates-late", RESUME, cause="schedule-behind-after-resume", world_size=1)
+class RatesLate(Trainer):
+    """In a run with checkpoints a step ends with setting the rate, after its use; a resumed run begins with the first."""
+
+    def step(self) -> None:
+        if self.task.folder is None:
+            super().step()
+            return
+        self.rates.append(self.learning_rate())
+        self.replica.step()
+        self.replica.learning_rate = self.rates[-1]
+        self.progress = replace(self.progress, step=self.progress.step + 1)
+
+
+@trainer("optimizer-and-schedule-not-loaded", RESUME, cause="resume-loses-optimizer-and-schedule", world_size=1)
+class ParametersOnly(Resumes):
+    """A resumed run has the parameters and the number of the epoch, with a new optimizer and schedule."""
+
+    def resumed(self, found: Checkpoint) -> None:
+        state = {name: array for name, array in found.state.items() if not name.startswith("optimizer.")}
+        super().resumed(replace(found, state=state, step=0))
+
+
+@trainer("nothing-loaded-but-the-epoch", RESUME, cause="resume-loads-epoch-only", world_size=1)
+class EpochOnly(Resumes):
+    """A resumed run goes on with the number of the epoch, and with all else anew."""
+
+    def resumed(self, found: Checkpoint) -> None:
+        self.progress = replace(found, step=0)

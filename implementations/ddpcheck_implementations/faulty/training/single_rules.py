@@ -1,0 +1,254 @@
+"""Training runs in which one rule of the loop is another: of rates, gradients, batches, losses, the end, or a resume."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from ddpcheck.contract.adapter import Batch
+from ddpcheck.contract.names import ALL_TRAINER_FEATURES
+from ddpcheck.contract.trainer import TrainingRun
+
+from ...data_parallel.checkpoint import Checkpoint, read, share
+from ...data_parallel.trainer import Trainer, Window
+from ..engine.circumstances import always, on_rank
+from ..engine.fault import Fault, table
+from ..engine.trainers import TrainerEffect, after, given, in_place_of, later, of_optimizer, patient, result, scheduled
+from ..trainers import trainer
+
+ENDS = "check_training_run_matches_one_process"
+EVERY = "check_training_run_uses_every_sample"
+LOSS = "check_training_run_reports_loss_over_all_samples"
+RATES = "check_training_run_reports_its_learning_rates"
+SCHEDULE = "check_training_run_applies_its_learning_rate_schedule"
+WINDOWS = "check_training_run_with_accumulation_matches_one_process"
+RESUME = "check_resumed_training_run_matches_one_process"
+TOGETHER = "check_early_stopping_ends_all_ranks_together"
+BEST = "check_best_weights_have_the_lowest_global_loss"
+
+
+def _short_schedule(run: Trainer) -> float:
+    last = max(1, run.steps - 1)
+    return run.task.optimizer.lr * (last - run.progress.step) / last
+
+
+def _by_batch_size(run: Trainer, right: Callable[..., float], rows: Sequence[int], window: Window) -> float:
+    return right(rows, window) * len(rows) / run.task.batch_size
+
+
+def _everything(run: Trainer, epoch: int) -> Sequence[int]:
+    found: list[int] = np.random.default_rng(epoch).permutation(len(run.task.inputs)).tolist()
+    return found
+
+
+def _in_float16(run: Trainer, made: TrainingRun) -> TrainingRun:
+    narrow = {name: array.astype(np.float16).astype(array.dtype) for name, array in made.parameters.items()}
+    return replace(made, parameters=narrow)
+
+
+_WEIGHT = partial(result, "weight")
+_RATE = partial(result, "learning_rate")
+
+# fmt: off
+table(
+    globals(),
+    Fault("lr-divided-by-world-size", where=always, caught_by=ENDS, cause="rate-over-world-size",
+          effect=_RATE("the rate is divided by the number of ranks, unasked", lambda run, rate: rate / run.world)),
+    Fault("first-step-warms-up", where=always, caught_by=ENDS, cause="rate-warms-up", world_size=1,
+          effect=_RATE("the first step takes half the learning rate, unasked",
+                       lambda run, rate: rate if run.progress.step else rate / 2)),
+    Fault("schedule-never-stepped", where=always, caught_by=(SCHEDULE, RATES), cause="schedule-ignored", world_size=1,
+          effect=_RATE("the schedule is made, and never stepped", lambda run, rate: run.task.optimizer.lr)),
+    Fault("schedule-one-step-short", where=scheduled, caught_by=(SCHEDULE, RATES), cause="schedule-ends-early",
+          world_size=1, effect=in_place_of("learning_rate", "the rate reaches 0 with the last step", _short_schedule)),
+    Fault("every-step-taken-twice", where=always, caught_by=ENDS, cause="every-step-twice", world_size=1,
+          effect=after("step", "the optimizer steps in the loop and in a hook", lambda run: run.replica.step())),
+    Fault("rank-1-contributes-first-epoch-only", where=later & on_rank(1), caught_by=ENDS,
+          cause="gradient-of-rank-missing", effect=_WEIGHT("the gradient is zero", lambda run, weight: 0.0)),
+    Fault("rank-1-counts-twice", where=later & on_rank(1), caught_by=ENDS, cause="gradient-of-rank-twice",
+          effect=_WEIGHT("the gradient counts twice", lambda run, weight: 2 * weight)),
+    Fault("gradients-doubled-after-first-epoch", where=later, caught_by=ENDS, cause="gradients-doubled", world_size=3,
+          effect=_WEIGHT("gradients are doubled", lambda run, weight: 2 * weight)),
+    Fault("gradients-zero-after-first-epoch", where=later, caught_by=ENDS, cause="gradients-zero", world_size=1,
+          effect=_WEIGHT("gradients are zero; momentum and weight decay go on", lambda run, weight: 0.0)),
+    Fault("rank-0-weighs-micro-batches-equally", where=on_rank(0), caught_by=WINDOWS,
+          cause="micro-batches-equal-on-rank",
+          effect=in_place_of("weight", "micro-batches weigh equally", lambda run, rows, window: 1 / len(window))),
+    Fault("rank-1-sums-micro-batches", where=on_rank(1), caught_by=WINDOWS, cause="micro-batches-summed-on-rank",
+          effect=_WEIGHT("the gradients of micro-batches are summed", lambda run, weight: 1.0)),
+    Fault("short-batch-divided-by-batch-size", where=always, caught_by=ENDS, cause="short-batch-divided-as-full",
+          effect=TrainerEffect("the loss is summed over the batch and divided by batch_size", "weight", _by_batch_size),
+          world_size=1),
+    Fault("last-sample-of-a-batch-dropped", where=always, caught_by=ENDS, cause="last-sample-of-batch-left-out",
+          effect=given("backward", "a slice ends one sample early", lambda run, rows: rows[:-1] or rows), world_size=1),
+    Fault("momentum-not-passed-on", where=always, caught_by=ENDS, cause="run-without-momentum", world_size=1,
+          effect=of_optimizer("the optimizer is made without the task's momentum", momentum=0.0)),
+    Fault("momentum-of-nine-tenths", where=always, caught_by=ENDS, cause="momentum-usual", world_size=1,
+          effect=of_optimizer("momentum is 0.9 for every task", momentum=0.9)),
+    Fault("adam-with-usual-betas", where=always, caught_by=ENDS, cause="usual-betas", world_size=1,
+          effect=of_optimizer("Adam has its defaults for every task", betas=(0.9, 0.999), eps=1e-8)),
+    Fault("parameters-end-in-float16", where=always, caught_by=ENDS, cause="run-in-float16", world_size=1,
+          effect=result("run", "the run hands out its parameters in half precision", _in_float16)),
+    Fault("loss-of-own-samples", where=always, caught_by=LOSS, cause="epoch-loss-not-aggregated",
+          effect=in_place_of("mean", "each rank reports the mean over its own samples",
+                             lambda run, total, samples: total / max(1, samples))),
+    Fault("patience-of-one-less", where=patient, caught_by=TOGETHER, cause="patience-one-less", world_size=1,
+          effect=in_place_of("enough", "the epoch with the lowest loss counts as one without improvement",
+                             lambda run, losses: len(losses) - losses.index(min(losses)) >= run.task.patience),
+          trainer_features=ALL_TRAINER_FEATURES),
+    Fault("every-rank-trains-on-all", where=always, caught_by=EVERY, cause="run-not-sharded",
+          effect=in_place_of("order", "the sampler is made for a world of one rank", _everything)),
+)
+# fmt: on
+
+
+class _OtherRateLater(Trainer):
+    """A step after the first epoch takes the rate times a factor; the reported rate is right."""
+
+    factor = 1.0
+
+    def step(self) -> None:
+        self.rates.append(self.learning_rate())
+        self.replica.learning_rate = self.rates[-1] * (self.factor if self.progress.epoch else 1.0)
+        self.replica.step()
+        self.progress = replace(self.progress, step=self.progress.step + 1)
+
+
+@trainer("step-doubled-after-first-epoch", ENDS, cause="step-twice-as-long", world_size=1)
+class DoubledLater(_OtherRateLater):
+    """After the first epoch each step is twice as long."""
+
+    factor = 2.0
+
+
+@trainer("step-halved-after-first-epoch", ENDS, cause="step-half-as-long", world_size=1)
+class HalvedLater(_OtherRateLater):
+    """After the first epoch each step is half as long."""
+
+    factor = 0.5
+
+
+@trainer("inputs-through-float16", ENDS, LOSS, cause="inputs-rounded", world_size=1)
+class RoundedInputs(Trainer):
+    """The loader hands out inputs in float16."""
+
+    def backward(self, rows: Sequence[int], weight: float) -> float:
+        inputs = self.task.inputs[list(rows)]
+        narrow = inputs.astype(np.float16).astype(inputs.dtype) if inputs.dtype.kind == "f" else inputs
+        return self.replica.backward(Batch(narrow, self.task.targets[list(rows)]), weight)
+
+
+@trainer("targets-shifted-by-one", ENDS, cause="targets-of-sample-before", world_size=1)
+class ShiftedTargets(Trainer):
+    """Inputs and targets of a batch come from two buffers that are one sample apart."""
+
+    def backward(self, rows: Sequence[int], weight: float) -> float:
+        chosen = list(rows)
+        return self.replica.backward(
+            Batch(self.task.inputs[chosen], self.task.targets[chosen[-1:] + chosen[:-1]]), weight
+        )
+
+
+@trainer("loss-of-last-step", LOSS, cause="epoch-loss-of-last-step", world_size=1)
+class LossOfLastStep(Trainer):
+    """The loop's variable holds the loss of the last step, and is reported."""
+
+    last = (0.0, 1)
+
+    def update(self, window: Window) -> float:
+        total = super().update(window)
+        self.last = total, sum(map(len, window))
+        return total
+
+    def mean(self, total: float, samples: int) -> float:
+        return super().mean(*self.last)
+
+
+@trainer("rank-1-keeps-the-last-as-best", BEST, cause="best-differs-between-ranks")
+class LastOnRank1(Trainer):
+    """Rank 1 keeps the weights of every epoch as the best."""
+
+    def keep_best(self, loss: float) -> None:
+        super().keep_best(-np.inf if self.engine.rank == 1 else loss)
+        if self.engine.rank == 1:
+            self.progress = replace(self.progress, lowest=np.inf)
+
+
+class Resumes(Trainer):
+    """All ranks resume from rank 0's checkpoint, as `resumed` says."""
+
+    def resumed(self, found: Checkpoint) -> None:
+        self.replica.load_state(found.state)
+        self.progress = found
+
+    def resume(self) -> None:
+        assert self.task.folder is not None
+        found = share(self.engine.collectives, read(Path(self.task.folder)) if self.engine.rank == 0 else None)
+        if found is not None:
+            self.resumed(found)
+
+
+@trainer("epoch-number-not-loaded", RESUME, cause="epoch-not-restored", world_size=1)
+class EpochNotLoaded(Resumes):
+    """A resumed run trains all epochs."""
+
+    def resumed(self, found: Checkpoint) -> None:
+        super().resumed(replace(found, epoch=0))
+
+
+@trainer("resumed-epochs-count-from-zero", RESUME, cause="epochs-from-zero", world_size=1)
+class CountsFromZero(Resumes):
+    """After a resume the sampler is told epoch 0, 1, ... again."""
+
+    first = 0
+
+    def resumed(self, found: Checkpoint) -> None:
+        super().resumed(found)
+        self.first = found.epoch
+
+    def order(self, epoch: int) -> Sequence[int]:
+        return super().order(epoch - self.first)
+
+
+@trainer("resumed-epoch-begins-in-the-middle", RESUME, cause="position-kept-on-resume", world_size=1)
+class BeginsInTheMiddle(Resumes):
+    """The position in the epoch that had ended is applied to the first epoch after the resume."""
+
+    skipped = 0
+
+    def resumed(self, found: Checkpoint) -> None:
+        super().resumed(found)
+        self.skipped = 1
+
+    def order(self, epoch: int) -> Sequence[int]:
+        skipped, self.skipped = self.skipped, 0
+        return super().order(epoch)[skipped:]
+
+
+@trainer("resumed-order-is-another", RESUME, cause="order-not-by-seed-and-epoch", world_size=1)
+class AnotherOrder(Resumes):
+    """The order depends on how many epochs this process has shuffled."""
+
+    begun = False
+
+    def resumed(self, found: Checkpoint) -> None:
+        super().resumed(found)
+        self.begun = True
+
+    def order(self, epoch: int) -> Sequence[int]:
+        order = super().order(epoch)
+        return order[::-1] if self.begun else order
+
+
+@trainer("checkpoint-folder-not-made", RESUME, cause="checkpoint-not-there-yet", world_size=1)
+class FolderNotMade(Trainer):
+    """The folder for checkpoints is taken to be there."""
+
+    def save(self) -> None:
+        assert self.task.folder is not None
+        (Path(self.task.folder) / "begun").write_text("")
+        super().save()

@@ -1,0 +1,99 @@
+"""What became of the trials: a table of injection by outcome, and the problems."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from chaos.commands import DEADLINE
+
+SECONDS = DEADLINE + 15
+"""A command ends within so many after the injection, besides the time that it takes of itself."""
+OF_ITSELF = 60
+"""On a machine that has nothing else to do; on a busy one as much longer as processes wait for a processor."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """words: the command. happened: whether the injection found a victim. seconds: from it to the end. problems: empty if all is
+    well.
+    """
+
+    injection: str
+    words: tuple[str, ...]
+    happened: bool
+    status: int | None
+    seconds: float
+    problems: tuple[str, ...]
+
+
+def recorded(path: Path) -> list[Trial]:
+    """The trials of a record."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [
+        Trial(**{**one, "words": tuple(one["words"]), "problems": tuple(one["problems"])})
+        for one in map(json.loads, lines)
+    ]
+
+
+def table(trials: Sequence[Trial]) -> str:
+    """Injection by outcome, as markdown."""
+    lines = [
+        "| injection | trials | happened | status 0 | 1 | 2, 3 | by the signal | late | left behind | false verdict | other |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    each: dict[str, list[Trial]] = defaultdict(list)
+    for one in trials:
+        each[one.injection].append(one)
+    for name, own in each.items():
+        statuses = [one.status for one in own]
+        problems = [problem for one in own for problem in one.problems]
+        late = sum(problem.startswith("still runs") for problem in problems)
+        left = sum(" left: " in problem for problem in problems)
+        false = sum(problem.startswith("false verdict") for problem in problems)
+        counts = (
+            len(own),
+            sum(one.happened for one in own),
+            statuses.count(0),
+            statuses.count(1),
+            statuses.count(2) + statuses.count(3),
+            sum(status is not None and status not in (0, 1, 2, 3) for status in statuses),
+            late,
+            left,
+            false,
+            len(problems) - late - left - false,
+        )
+        lines.append(f"| {name} | {' | '.join(map(str, counts))} |")
+    return "\n".join(lines)
+
+
+def page(trials: Sequence[Trial]) -> str:
+    """The report."""
+    cores = len(os.sched_getaffinity(0))
+    bad = [one for one in trials if one.problems]
+    lines = [
+        "# Chaos",
+        "",
+        "Something happens to a drawn command (check, train, bench, gate, audit; 1 to 8 ranks; every launcher) at a drawn",
+        f"moment. The command must end with a documented status within {SECONDS} s, besides the time that it takes of itself. It",
+        "must leave no process, temporary file, shared memory or torn file behind. A right adapter must not fail by it, and the",
+        f"next Job must be right. For a command's own time {OF_ITSELF} s are allowed, on a busy machine as often as the load",
+        "exceeds the cores.",
+        "",
+        "The driver of `gate` is not killed: its worktrees stay until the next run. Clocks are set in the rank's `time.time`.",
+        "",
+        f"`python tests/chaos/run.py --record trials.jsonl --page reports/chaos.md`, with several seeds, on {cores} cores,",
+        f"{platform.system()}, Python {platform.python_version()}: {len(trials)} trials, {len(bad)} with problems.",
+        f"The longest wait for an end was {max((one.seconds for one in trials), default=0.0):.0f} s.",
+        "",
+        table(trials),
+    ]
+    if bad:
+        lines += ["", "## Problems", ""]
+        lines += [f"- {one.injection}, `{' '.join(one.words)}`: {one.problems[0].splitlines()[0][:200]}" for one in bad]
+    return "\n".join(lines) + "\n"

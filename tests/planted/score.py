@@ -1,0 +1,98 @@
+"""The score of planted faults: which causes a run tells first, beside those that were planted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ddpcheck.running.failure_groups import alike, known_by
+from ddpcheck.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Combination:
+    """Faults that were planted together, by their names, with their causes and the verdicts that failed."""
+
+    seed: int
+    names: tuple[str, ...]
+    causes: tuple[str, ...]
+    failed: tuple[Verdict, ...]
+    seconds: float
+
+    @property
+    def headlines(self) -> tuple[str, ...]:
+        """The ids of the causes that the run tells, in their order; a failure without a known cause is "?"."""
+        return tuple("".join(known_by(group.first)[:1]) or "?" for group in alike(self.failed))
+
+    @property
+    def right(self) -> bool:
+        """Whether the first headlines, as many as there are faults, are the planted causes."""
+        return set(self.headlines[: len(self.causes)]) == set(self.causes)
+
+    @property
+    def alone(self) -> bool:
+        """Whether nothing else is told."""
+        return self.right and len(self.headlines) == len(self.causes)
+
+    def line(self) -> str:
+        mark = "=" if self.alone else "+" if self.right else "-"
+        return f"{mark} {self.seconds:5.1f} s {' '.join(self.causes)} | {' '.join(self.headlines[:8])}"
+
+    def to_plain(self) -> dict[str, Any]:
+        """JSON."""
+        failed = [{**each.to_plain(), "subject": each.diagnosis and each.diagnosis.subject} for each in self.failed]
+        return {**vars(self), "failed": failed}
+
+    @staticmethod
+    def from_plain(data: Mapping[str, Any]) -> Combination:
+        """Inverse of to_plain."""
+        failed = tuple(map(_verdict, data["failed"]))
+        return Combination(data["seed"], tuple(data["names"]), tuple(data["causes"]), failed, data["seconds"])
+
+
+def _verdict(data: Mapping[str, Any]) -> Verdict:
+    """A verdict with the subject of its diagnosis, which result files leave out."""
+    subject = data["subject"]
+    made = Verdict.from_plain({name: value for name, value in data.items() if name != "subject"})
+    if subject is None or made.diagnosis is None:
+        return made
+    return replace(made, diagnosis=replace(made.diagnosis, subject=(subject[0], subject[1])))
+
+
+HEAD = """\
+# Planted faults
+
+Does a run tell the causes first, if there are several? Registered faults are planted together, drawn by seed {seed}. A single
+fault is any that is registered with a cause. Pairs and triples are replicas with faults of different modules. The quick profile
+judges each combination. It is right if the first headlines, as many as there are faults, are the planted causes. It is
+right and alone if nothing else is told.
+
+    python tests/planted/run.py planted.jsonl --seed {seed} --page reports/planted-faults.md
+
+| faults | combinations | the first headlines are the causes | and nothing else is told | share |
+| --- | --- | --- | --- | --- |
+"""
+
+
+def page(ones: Sequence[Combination], seed: int) -> str:
+    """The report in markdown."""
+    rows, tables = [], []
+    for together in sorted({len(one.causes) for one in ones}):
+        these = [one for one in ones if len(one.causes) == together]
+        right, alone = sum(one.right for one in these), sum(one.alone for one in these)
+        share = alone if together == 1 else right
+        rows.append(f"| {together} | {len(these)} | {right} | {alone} | {100 * share / len(these):.0f} % |")
+        tables += [f"## Planted: {together}", "", "| planted | told | right |", "| --- | --- | --- |"]
+        tables += [_row(one) for one in these]
+        tables.append("")
+    return HEAD.format(seed=seed) + "\n".join([*rows, "", *_SHARES, "", *tables]).rstrip() + "\n"
+
+
+_SHARES = ("The share counts singles that are told alone, and pairs and triples that are told first.",)
+
+
+def _row(one: Combination) -> str:
+    told, more = one.headlines[:6], len(one.headlines[6:])
+    words = ", ".join(told) + f", and {more} more" * bool(more)
+    return f"| {', '.join(one.causes)} | {words} | {'alone' if one.alone else 'first' if one.right else 'no'} |"
