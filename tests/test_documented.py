@@ -13,7 +13,7 @@ from documented import ROOT, commands, fences, fits, normalised, written_anew
 from ddpcheck_benchmarks.hosts.network import unavailable
 
 PAGES = sorted([*(ROOT / "docs" / "tutorial").glob("*.md"), *(ROOT / "docs" / "how-to").glob("*.md")])
-NEED_TORCH = {"hooks", "audit", "plug-in"}
+NEED_TORCH = {"hooks", "audit", "plug-in", "teach"}
 SLOW = bool(os.environ.get("DDPCHECK_EVERY_FAULT"))
 
 

@@ -211,7 +211,7 @@ def show_causes(console: Console, verdicts: Iterable[Verdict], failures: Path) -
         if group.symptoms:
             told = "; ".join(dict.fromkeys(symptom.text for symptom in group.symptoms[:_SYMPTOMS]))
             more = len(group.explained) - len(group.checks)
-            checks = "1 more check" if more == 1 else f"{more} more checks"
+            checks = {0: "the same checks", 1: "1 more check"}.get(more, f"{more} more checks")
             console.print(f"      symptoms in {checks}: {escape(told)}", style="dim", soft_wrap=True)
     if left := found[_CAUSES:]:
         checks = _some(list(dict.fromkeys(name for group in left for name in group.checks)))

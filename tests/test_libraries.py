@@ -1,0 +1,64 @@
+"""Adapters of libraries, judged by what they promise: those that are right pass, and findings in the others are found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ddpcheck import check_adapter
+
+pytest.importorskip("torch")
+
+PACKAGE = "ddpcheck_implementations.libraries"
+
+
+def verdicts(adapter: str, *checks: str) -> dict[str, str]:
+    found = check_adapter(f"{PACKAGE}.{adapter}", [2], list(checks), profile="quick")
+    return {verdict.check: verdict.status for verdict in found if verdict.check != "check_ranks_start"}
+
+
+@pytest.mark.parametrize(
+    ("adapter", "needed"),
+    [
+        ("torch_comm_hooks:fp16", "torch"),
+        ("torch_comm_hooks:power_sgd_warm_up", "torch"),
+        ("accelerate_prepare:adapter", "accelerate"),
+        ("ignite_auto_model:adapter", "ignite"),
+    ],
+)
+def test_a_library_averages_gradients_and_broadcasts_values(adapter: str, needed: str) -> None:
+    pytest.importorskip(needed)
+    found = verdicts(
+        adapter, "check_construction_broadcasts_parameters_from_rank_0", "check_gradients_equal_the_large_batch"
+    )
+    assert found["check_construction_broadcasts_parameters_from_rank_0"] == "passed"
+    assert set(found.values()) <= {"passed", "skipped"}
+
+
+def test_replicate_broadcasts_in_the_first_forward_only() -> None:
+    name = "check_construction_broadcasts_parameters_from_rank_0"
+    assert verdicts("torch_replicate:adapter", name) == {name: "failed"}
+
+
+def test_power_sgd_gives_gradients_of_low_rank() -> None:
+    name = "check_gradients_equal_the_large_batch_exactly"
+    (verdict,) = (
+        verdict
+        for verdict in check_adapter(f"{PACKAGE}.torch_comm_hooks:power_sgd", [2], [name], profile="quick")
+        if verdict.check == name
+    )
+    assert verdict.diagnosis is not None
+    assert "low-rank" in {cause.id for cause in verdict.diagnosis.causes}
+
+
+def test_every_module_has_a_row_in_the_table() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "libraries.md").read_text(encoding="utf-8")
+    for stem in (
+        "torch_ddp_fp16",
+        "power_sgd_warm_up",
+        "torch_comm_hooks:power_sgd",
+        "torch_replicate",
+        "accelerate_prepare",
+    ):
+        assert stem in page
