@@ -187,8 +187,11 @@ if hasattr(torch, "accelerator"):
     assert torch.accelerator.current_accelerator().type == "cuda"
     torch.accelerator.set_device_index(local)
 device = torch.device("cuda", local)
+assert device.type == "cuda" and torch.zeros(1, device=device).device.type == "cpu"
+assert isinstance(torch.Generator(device=device), torch.Generator)
 dist.init_process_group("nccl")
 torch.manual_seed(0)
+torch.nn.DataParallel(nn.Linear(4, 1)).cuda()(torch.zeros(2, 4, device="cuda"))
 data = TensorDataset(torch.rand(32, 4))
 sampler = DistributedSampler(data)
 loader = DataLoader(data, 4, sampler=sampler, pin_memory=True)

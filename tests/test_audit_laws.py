@@ -82,6 +82,17 @@ def test_a_script_that_ends_before_it_trains_is_not_judged() -> None:
     assert cause(world.ranks_form_one_world(evidence(alone, alone))) == "world-is-one"
 
 
+def test_parts_of_parameters_are_not_compared() -> None:
+    sharded = {"kind": "sharded", "optimizer": 0, "line": "train.py:4"}
+    ranks = [[sharded, state(0, **{"0.0": part}), step(grads=[part])] for part in "ab"]
+    seen = evidence(*ranks)
+    for law in (replicas.ranks_start_from_the_same_parameters, replicas.replicas_stay_equal,
+                gradients.gradients_are_synchronised, gradients.gradients_equal_those_of_one_process):  # fmt: skip
+        judged = law(seen)
+        assert judged.status == "not judged"
+        assert "train.py:4" in judged.note
+
+
 def test_a_crashed_law_is_unknown() -> None:
     verdicts = verdicts_of(evidence([{"kind": "step"}], [{"kind": "step"}]))
     assert "unknown" in {verdict.status for verdict in verdicts}

@@ -37,6 +37,7 @@ EXAMPLES = {
 
 
 BY_TESTS = {
+    "undefined-gradient-in-torch": ("test_expect.py", "operations.UNDEFINED_IN_TORCH("),
     "imports-modules": ("test_expect.py", "ranks.IMPORTS_MODULES("),
     "dtype-not-handled": ("test_expect.py", "operations.NEW_DTYPE("),
 }

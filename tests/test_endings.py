@@ -7,7 +7,6 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +30,7 @@ def connect(context):
 adapter = replace(right, name="ends its driver", connect=connect)
 """
 QUICK = ("-w", "1", "--profile", "quick", "-c", "sampler")
-
-
-@pytest.fixture(autouse=True)
-def heard() -> Iterator[None]:
-    """Processes hear SIGHUP, also where the tests run under nohup."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
+pytestmark = pytest.mark.usefixtures("heard")
 
 
 def ddpcheck(folder: Path, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -105,10 +97,14 @@ def test_doctor_tells_of_an_adapter_that_ends_the_process(tmp_path: Path) -> Non
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"])
-def test_ranks_that_train_end_with_their_command(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "words", [("train", "numpy_sockets", "--epochs", "100000", "--no-compare"), ("audit", "endless.py")]
+)
+def test_ranks_that_train_end_with_their_command(tmp_path: Path, words: tuple[str, ...], name: str) -> None:
     number: signal.Signals = getattr(signal, name)
-    words = [sys.executable, "-m", "ddpcheck", "train", "numpy_sockets", "--epochs", "100000", "--no-compare"]
-    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+    (tmp_path / "endless.py").write_text("while True:\n    pass\n")
+    command = [sys.executable, "-m", "ddpcheck", *words]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
         handles = [os.pidfd_open(rank) for rank in _ranks_below(running)]
         running.send_signal(number)
         running.wait(60)
@@ -124,7 +120,8 @@ def _ranks_below(running: subprocess.Popen[bytes]) -> list[int]:
     children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
     while running.poll() is None:
         ranks = [int(child) for child in children.read_text().split()]
-        known = [rank for rank in ranks if "ddpcheck.training" in Path(f"/proc/{rank}/cmdline").read_text()]
+        programs = ("ddpcheck.training", "ddpcheck.audit.record")
+        known = [rank for rank in ranks if any(name in Path(f"/proc/{rank}/cmdline").read_text() for name in programs)]
         if len(known) == 2:
             return known
     raise AssertionError("the command ended by itself")

@@ -11,7 +11,8 @@ import pytest
 from ddpcheck import expect
 from ddpcheck.causes import Cause, Elements, collectives, operations, ranks, values
 from ddpcheck.diagnosis import Evidence, likely_causes
-from ddpcheck.job import AllReduce, Barrier, Job, ReduceScatter, Sleep, TensorSpec
+from ddpcheck.job import AllReduce, Backward, Barrier, DataSpec, Job, ReduceScatter, Sleep, TensorSpec
+from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.trace import RankTrace, Record, Trace, WrongForm
 from ddpcheck.verdict import Diagnosis, Finding
 from ddpcheck_properties.error_causes import explained
@@ -140,6 +141,17 @@ def test_only_an_error_that_speaks_of_time_is_one_of_a_time_limit(error: str, to
     trace = Trace((raised, RankTrace(1, "hung", (Record(1, "all_reduce", 0.0, None, {}),))))
     gave_up = operations.GAVE_UP_WAITING(rank=0, late=1, seconds=0.1)
     assert (found_in(job, trace).cause == gave_up) == told
+
+
+def test_error_that_torch_calls_its_own_bug_blames_torch() -> None:
+    error = (
+        "RuntimeError: Encountered gradient which is undefined, but still allreduced by DDP reducer. This indicates a bug in "
+        "DDP implementation, please report a bug with a repro to PyTorch."
+    )
+    raised = RankTrace(0, "raised", (Record(0, "backward", 0.0, None, {}),), error, failed_at=1.0)
+    job = Job(2, (Backward(((0,), (1,))),), ModelSpec((Linear("fc1", 1, 1),)), data=DataSpec(2))
+    trace = Trace((raised, RankTrace(1, "hung", (Record(0, "backward", 0.0, None, {}),))))
+    assert found_in(job, trace).cause == operations.UNDEFINED_IN_TORCH()
 
 
 def test_death_precedes_errors_of_other_ranks() -> None:

@@ -35,7 +35,7 @@ def name_of(found: Registered) -> str:
 
 
 def session_of(found: Registered, effort: int = 2) -> Session:
-    patience = 1.5 if found.family != "wasteful" else 20.0  # these send much, and never hang
+    patience = 1.5 if found.family != "collectives.wasteful" else 20.0  # these send much, and never hang
     return sessions.session(
         found.adapter, found.world_size, deadline=patience, grace=0.3, effort=effort, deep=found.deep
     )

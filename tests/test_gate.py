@@ -153,14 +153,6 @@ def test_an_adapter_from_elsewhere_is_not_compared_with_itself(repository: Path)
     assert "both sides would be the same code" in " ".join(shown.output.split())
 
 
-@pytest.fixture
-def heard() -> Iterator[None]:
-    """Processes hear SIGHUP, also where the tests run under nohup."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.usefixtures("heard")
 def test_interrupted_it_leaves_nothing(repository: Path, number: signal.Signals) -> None:

@@ -78,7 +78,7 @@ def test_what_is_no_regular_file_is_not_waited_for(reading: Any, tmp_path: Path)
             reading(path)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.data())
 def test_a_changed_failure_is_a_job_that_fits_or_is_refused(tmp_path: Path, data: st.DataObject) -> None:
     path = tmp_path / "failure.json"
@@ -91,7 +91,7 @@ def test_a_changed_failure_is_a_job_that_fits_or_is_refused(tmp_path: Path, data
     assert Job.from_plain(json.loads(json.dumps(found.job.to_plain()))) == found.job
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.data())
 def test_changed_results_are_results_or_are_refused(tmp_path: Path, data: st.DataObject) -> None:
     path = tmp_path / "results.json"

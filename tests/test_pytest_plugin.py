@@ -49,6 +49,26 @@ def test_a_level_leaves_checks_out(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["SKIPPED*left out at --level basic; it runs at standard*"])
 
 
+def test_a_seed_and_a_deadline_reach_the_ranks(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        "from ddpcheck import parametrize_with_checks\n"
+        f"@parametrize_with_checks(['{MINIMAL}:adapter'], world_sizes=[1], checks=['all_reduce_sums'])\n"
+        "def test_mine(check):\n"
+        "    assert (check.place.settings.deadline, check.place.settings.random_seed) == (33.5, 7)\n"
+        "    check()\n"
+    )
+    result = pytester.runpytest("--ddp-profile=quick", "--ddp-deadline=33.5", "--ddp-seed=7")
+    assert result.ret == 0
+
+
+@pytest.mark.parametrize("option", ["--ddp-deadline=soon", "--ddp-deadline=0", "--ddp-seed=-1", "--ddp-seed=x"])
+def test_values_of_options_that_mean_nothing_are_errors(pytester: pytest.Pytester, option: str) -> None:
+    write(pytester, f"['{MINIMAL}:adapter'], world_sizes=[1]")
+    result = pytester.runpytest(option)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([f"*{option.partition('=')[0]} '*' should be *"])
+
+
 def test_failure_shows_the_diagnosis_and_no_traceback(pytester: pytest.Pytester, sums: str) -> None:
     write(pytester, f"['{MINIMAL}:forgetful'], world_sizes=[2], checks=['{sums}']")
     result = pytester.runpytest("--ddp-profile=quick")

@@ -21,6 +21,7 @@ from ddpcheck.storage.dataclass_json import to_plain
 from ddpcheck.storage.json_schema import document
 from ddpcheck.storage.results import Failure, Results
 from ddpcheck_properties import strategies
+from ddpcheck_reports.reading import read
 
 ROOT = Path(__file__).parents[1]
 STORED = Path(__file__).parent / "stored"
@@ -129,6 +130,19 @@ def test_stored_failures_are_read() -> None:
     assert Failure.load(STORED / "failure-1.json").job == JOB
     validate(json.loads((STORED / "failure-1.json").read_text(encoding="utf-8")), "failure-1")
     validate(json.loads((STORED / "results-2.json").read_text(encoding="utf-8")), "results-2")
+
+
+def test_stored_measurements_are_read() -> None:
+    """Nobody's files of an earlier version become unreadable by a later one."""
+    validate(json.loads((STORED / "bench-1.json").read_text(encoding="utf-8")), "bench-1")
+    measured = read([STORED / "bench-1.json"])
+    assert [(entry.info["kind"], entry.info["adapter"], entry.info["world_size"]) for entry in measured.entries] == [
+        ("collective", "numpy_sockets", 2),
+        ("collective", "numpy_sockets", 2),
+        ("startup", "numpy_sockets", 2),
+    ]
+    assert measured.entries[0].linked
+    assert [run["schema"] for run in measured.runs] == ["ddpcheck.bench/1"]
 
 
 def test_types_that_no_file_holds_are_an_error() -> None:

@@ -11,23 +11,17 @@ import click
 import numpy as np
 import pytest
 from training_data import write_idx
+from training_in_threads import PROMISES, small_digits
 
 from ddpcheck.contract import TYPICAL
-from ddpcheck.training.datasets import DataError, DataSet, Samples, digits, load, mnist
+from ddpcheck.training.datasets import DataError, DataSet, digits, load, mnist
 from ddpcheck.training.options import arguments_of, plan_of, plan_options
 from ddpcheck.training.plan import TrainingPlan, UnusablePlan, windows
-from ddpcheck_implementations.numpy_sockets import adapter as numpy_sockets
-
-PROMISES = numpy_sockets.capabilities
-PLAN = TrainingPlan(model="64-16-10", epochs=2, batch_size=40, dtype="float64")
 
 
 @pytest.fixture(scope="module")
 def data() -> DataSet:
-    """A fifth of digits."""
-    pytest.importorskip("sklearn", reason="digits come with scikit-learn")
-    found = digits("float64")
-    return DataSet("digits", Samples(found.train.inputs[:301], found.train.labels[:301]), found.test)
+    return small_digits()
 
 
 # ----------------------------------------------------------------------------------------------------------------- data

@@ -24,6 +24,7 @@ PLAN = TrainingPlan(model="64-16-10", epochs=2, batch_size=40, dtype="float64")
 
 
 def small_digits() -> DataSet:
+    """A fifth of digits."""
     pytest.importorskip("sklearn", reason="digits come with scikit-learn")
     found = digits("float64")
     return DataSet("digits", Samples(found.train.inputs[:301], found.train.labels[:301]), found.test)

@@ -39,6 +39,8 @@ _OF_A_MESSAGE = re.compile(
     r"(?i)trunca|size|shape|bytes|length|frame|header|message|expected|match|unpack|broadcast together|too (large|small)"
 )
 """Words of an error about another message than the expected one."""
+_OF_TORCH = re.compile(r"gradient which is undefined, but still allreduced by DDP reducer")
+"""Words by which torch says that its DistributedDataParallel is at fault."""
 _OF_TIME = re.compile(r"(?<!run)time")
 """Words of an error about a time limit, in lower case; every RuntimeError has the word in its name."""
 
@@ -87,6 +89,8 @@ def _causes(culprit: RankTrace, job: Job, trace: Trace) -> Iterator[tuple[Cause,
     """Its causes, the likeliest first; causes told together are alternatives."""
     operation, before = _failed_in(culprit, job), job.operations[: _position(culprit)]
     raised = culprit.outcome == "raised"
+    if raised and _OF_TORCH.search(culprit.error):
+        yield (causes.UNDEFINED_IN_TORCH(),)
     if culprit.outcome == "invalid":
         yield from _why_invalid(culprit, job)
     if isinstance(operation, Broadcast) and operation.group and _OF_A_ROOT.search(culprit.error):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,21 +34,34 @@ def lines(path: Path, panels: Mapping[str, Series], axes: Mapping[str, Any]) -> 
 
     axes: x and y (labels), x_base (logarithmic to that base), y_log, ideal (a level), edge (a vertical line: x, label).
     """
+
+    def curve(place: Axes, position: int, points: Any) -> Any:
+        x, y, low, high = zip(*points, strict=True)
+        spread = ([a - b for a, b in zip(y, low, strict=True)], [b - a for a, b in zip(y, high, strict=True)])
+        return place.errorbar(
+            x, y, yerr=spread, color=colour(position), marker=_MARKERS[position % 7], ms=5, lw=1.5, capsize=2
+        )
+
+    _in_panels(path, panels, 4.1, curve, lambda place, title: _dress(place, title, axes))
+
+
+def _in_panels(
+    path: Path,
+    panels: Mapping[str, Mapping[str, Any]],
+    height: float,
+    curve: Callable[[Axes, int, Any], Any],
+    dress: Callable[[Axes, str], None],
+) -> None:
+    """One panel beside the other, and one legend. curve: draws the data of a label, whose position gives its colour."""
     with mpl.rc_context(_STYLE):
-        canvas = Canvas(figsize=(max(6.4, 4.6 * len(panels) + 0.6), 4.1), layout="constrained")
+        canvas = Canvas(figsize=(max(6.4, 4.6 * len(panels) + 0.6), height), layout="constrained")
         every = list(dict.fromkeys(label for panel in panels.values() for label in panel))
         handles: dict[str, Any] = {}
-        for place, (title, panel) in zip(
-            canvas.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
-        ):
-            for label, points in panel.items():
-                position = every.index(label)
-                x, y, low, high = zip(*points, strict=True)
-                spread = ([a - b for a, b in zip(y, low, strict=True)], [b - a for a, b in zip(y, high, strict=True)])
-                handles[label] = place.errorbar(
-                    x, y, yerr=spread, color=colour(position), marker=_MARKERS[position % 7], ms=5, lw=1.5, capsize=2
-                )
-            _dress(place, title, axes)
+        places = canvas.subplots(1, len(panels), squeeze=False)[0]
+        for place, (title, panel) in zip(places, panels.items(), strict=True):
+            for label, data in panel.items():
+                handles[label] = curve(place, every.index(label), data)
+            dress(place, title)
         canvas.legend(
             [handles[label] for label in every],
             list(map(_literal, every)),
@@ -83,28 +96,17 @@ def _dress(place: Axes, title: str, axes: Mapping[str, Any]) -> None:
 
 def ecdf(path: Path, panels: Mapping[str, Mapping[str, Sequence[float]]], unit: str) -> None:
     """One panel beside the other: the share of values, in ascending order, up to each; logarithmic, for the tails."""
-    with mpl.rc_context(_STYLE):
-        canvas = Canvas(figsize=(max(6.4, 4.6 * len(panels) + 0.6), 3.9), layout="constrained")
-        every = list(dict.fromkeys(label for panel in panels.values() for label in panel))
-        handles: dict[str, Any] = {}
-        for place, (title, panel) in zip(
-            canvas.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
-        ):
-            for label, values in panel.items():
-                handles[label] = place.ecdf(values, color=colour(every.index(label)), lw=1.5)
-            _dress(place, title, {"x": unit, "y": "share of steps", "y_top": 1.02})
-            place.set_xscale("log")
-            place.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            place.xaxis.set_major_formatter("{x:g}")
-            place.xaxis.set_minor_formatter("")
-        canvas.legend(
-            [handles[label] for label in every],
-            list(map(_literal, every)),
-            loc="outside lower center",
-            ncols=1 + len(panels),
-            frameon=False,
-        )
-        _save(canvas, path)
+
+    def dress(place: Axes, title: str) -> None:
+        _dress(place, title, {"x": unit, "y": "share of steps", "y_top": 1.02})
+        place.set_xscale("log")
+        place.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        place.xaxis.set_major_formatter("{x:g}")
+        place.xaxis.set_minor_formatter("")
+
+    _in_panels(
+        path, panels, 3.9, lambda place, position, values: place.ecdf(values, color=colour(position), lw=1.5), dress
+    )
 
 
 def stacked(path: Path, names: Sequence[str], parts: Mapping[str, Sequence[float]], unit: str) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
-
+from ddpcheck.storage.archives import read_arrays
 from ddpcheck.storage.files import UnreadableFile, read_json
 
 from .entries import checked, checked_run
 
 BENCH = "ddpcheck.bench/"
+_ADVICE = "ddpcheck bench --json FILE writes one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +89,17 @@ def read(paths: Iterable[Path]) -> Measured:
 
 
 def _samples(archive: Path) -> dict[str, list[float]]:
+    """The seconds of each step, from the raw times. UnreadableFile if they are none."""
     found: dict[str, list[float]] = {}
-    with np.load(archive) as arrays:
-        for key in sorted(arrays.files):
+    arrays = read_arrays(archive, _ADVICE)
+    try:
+        for key in sorted(arrays):
             name, launch, stamp = key.rsplit("/", 2)
             if name.startswith("step[") and stamp == "begin":
                 longest = (arrays[f"{name}/{launch}/end"] - arrays[key]).max(axis=0)
                 found.setdefault(name, []).extend(map(float, longest))
+    except (ValueError, KeyError, TypeError) as error:
+        raise UnreadableFile(f"{archive} holds no raw times: {error}; {_ADVICE}") from error
     return found
 
 

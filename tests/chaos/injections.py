@@ -27,7 +27,7 @@ class Injection:
     """kind: to what processes it happens; empty for all, from the start. strike: does it. limit: before the command starts.
 
     judged: whether a verdict may be a failure afterwards. statuses: how the command may end. around: what it finds around it.
-    adapter: whose ranks do it themselves. user: as whom the command runs.
+    adapter: whose ranks do it themselves.
     """
 
     name: str
@@ -38,7 +38,6 @@ class Injection:
     statuses: frozenset[int] = frozenset({0, 1, 2, 3})
     around: Surroundings | None = None
     adapter: str = ""
-    user: int = 0
 
 
 def _send(number: signal.Signals) -> Callable[[int], None]:
@@ -69,13 +68,7 @@ def _little_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
 
 
-def _few_processes() -> None:
-    resource.setrlimit(resource.RLIMIT_NPROC, (24, 24))
-
-
 _WELL = frozenset({0, 1, 2, 3})
-_NOBODY = 65_534
-"""Whose processes are limited; those of root are not."""
 INJECTIONS = (
     *(
         Injection(f"{name} to {'an' if kind == 'engine' else 'a'} {kind}", kind, _send(number))
@@ -92,7 +85,7 @@ INJECTIONS = (
     Injection("pause of the driver", "driver", _pause, judged=False, statuses=frozenset({0})),
     Injection("64 descriptors", limit=_few_files, judged=False),
     Injection("1 GiB of address space", limit=_little_memory, judged=False),
-    Injection("24 processes", limit=_few_processes, user=_NOBODY, judged=False),
+    Injection("24 processes", around=surroundings.FEW_PROCESSES, judged=False),
     Injection("/dev/shm of 64 KiB", around=surroundings.SMALL_SHARED_MEMORY, judged=False),
     Injection("full /dev/shm", around=surroundings.FULL_SHARED_MEMORY, judged=False),
     Injection("read-only /dev/shm", around=surroundings.READ_ONLY_SHARED_MEMORY, judged=False),

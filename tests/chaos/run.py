@@ -49,9 +49,6 @@ def trial(injection: Injection, drawn: random.Random, templates: Templates | Non
         folder.mkdir()
         temporary.mkdir()
         prepare(folder, words)
-        if injection.user:
-            for path in (Path(made), temporary, folder, *folder.rglob("*")):
-                os.chown(path, injection.user, injection.user)
         before = shared_memory()
         command = [sys.executable, "-m", "ddpcheck", *words]
         if injection.around is not None:
@@ -66,9 +63,6 @@ def trial(injection: Injection, drawn: random.Random, templates: Templates | Non
                 stderr=said,
                 start_new_session=True,
                 preexec_fn=injection.limit,  # this program has one thread
-                user=injection.user or None,
-                group=injection.user or None,
-                extra_groups=[] if injection.user else None,
             )
             victim = struck(injection, drawn, mark, running)
             since = time.monotonic()
@@ -115,7 +109,7 @@ def _next_job(templates: Templates | None) -> Iterable[str]:
 
 def usable(injection: Injection) -> bool:
     """Whether this can happen here."""
-    return possible() or not (injection.around or injection.user)
+    return injection.around is None or possible(injection.around)
 
 
 def campaign(minutes: float, seed: int, names: Sequence[str] = (), record: Path | None = None) -> list[Trial]:

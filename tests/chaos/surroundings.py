@@ -34,7 +34,7 @@ for name in null zero full random urandom tty; do
     mount --bind "/dev/$name" "$devices/$name"
 done
 ln -s /proc/self/fd "$devices/fd"
-mount --bind "$devices" /dev
+mount --rbind "$devices" /dev
 mount -t tmpfs none "$TMPDIR"
 """
 SMALL_SHARED_MEMORY = Surroundings(("-m",), "mount -t tmpfs -o size=64k none /dev/shm")
@@ -52,12 +52,20 @@ FULL_DISK = Surroundings(
     f"mkdir kept; mount -t tmpfs -o size=8k none {OUT}",
     f'status=0; "$@" || status=$?; cp -a {OUT}/. kept/; exit $status',
 )
+_GROUPS = "/sys/fs/cgroup/pids"
+FEW_PROCESSES = Surroundings(
+    ("-m",),
+    f"own={_GROUPS}/ddpcheck-chaos-$$; mkdir $own; echo 24 >$own/pids.max; echo $$ >$own/cgroup.procs",
+    f'status=0; "$@" || status=$?; echo $$ >{_GROUPS}/cgroup.procs; rmdir $own || true; exit $status',
+)
 OWN_NETWORK = Surroundings(("-n",), "ip link set lo up")
 
 
 @cache
-def possible() -> bool:
-    """Whether namespaces can be made here."""
+def possible(around: Surroundings | None = None) -> bool:
+    """Whether namespaces can be made here, and the group of processes."""
+    if around is FEW_PROCESSES and not os.access(f"{_GROUPS}/cgroup.procs", os.W_OK):
+        return False
     return (
         os.geteuid() == 0
         and all(shutil.which(name) for name in ("unshare", "nsenter", "ip", "tc"))

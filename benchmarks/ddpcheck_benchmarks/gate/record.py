@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from ddpcheck.seeded_values import Array
+from ddpcheck.storage.archives import read_arrays
 from ddpcheck.storage.files import UnreadableFile, whole
 from ddpcheck.storage.results import Environment
 
@@ -84,15 +84,15 @@ class Record:
     @staticmethod
     def load_from(path: Path) -> Record:
         """Inverse of save. UnreadableFile if it is no such file."""
+        advice = "ddpcheck gate --json DIR writes one"
         try:
-            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-                about = json.loads(str(file["about"]))
-                arrays = {name: file[name] for name in file.files if name != "about"}
+            arrays = read_arrays(path, advice)
+            about = json.loads(str(arrays.pop("about")))
             if about["schema"] != SCHEMA:
                 raise UnreadableFile(f"{path} has schema {about['schema']!r}, but should have {SCHEMA!r}")
             return _made(about, arrays)
-        except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
-            raise UnreadableFile(f"{path} cannot be read: {error}; ddpcheck gate --json DIR writes one") from error
+        except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise UnreadableFile(f"{path} cannot be read: {error}; {advice}") from error
 
 
 _PLAIN = ("adapter", "world_size", "seed", "sends_least", "least", "seconds", "load", "command")

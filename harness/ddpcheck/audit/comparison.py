@@ -12,6 +12,7 @@ from ..seeded_values import Array
 from . import gradient_weights
 from .evidence import Evidence, RunSeen, StepSeen
 from .journal import Event, Journaled
+from .mirror_misfits import ended_before, misfit, misfits
 from .script_runs import Ended, Request
 
 Gradients = dict[str, Array]
@@ -19,17 +20,13 @@ Gradients = dict[str, Array]
 
 def evidence_of(request: Request, folder: Path, real: Ended, mirrors: Sequence[Ended]) -> Evidence:
     """What the laws judge, of runs whose journals lie in `folder`."""
-    seen = {ended.name: _seen(ended) for ended in (real, *mirrors)}
+    seen = {ended.name: ended.seen() for ended in (real, *mirrors)}
     made = Evidence(request.script, request.ranks, request.steps, request.far, seen.pop("real"), seen)
     if "one" not in made.mirrors:
         return made
     count = min(request.steps, made.steps_seen)
     compared = tuple(_compared(made, folder, step) for step in range(count))
     return Evidence(made.script, made.ranks, made.steps, made.far, made.real, made.mirrors, compared)
-
-
-def _seen(ended: Ended) -> RunSeen:
-    return RunSeen(ended.processes, ended.stacks, ended.output, ended.hung, round(ended.seconds, 3))
 
 
 def _compared(evidence: Evidence, folder: Path, step: int) -> StepSeen:
@@ -43,7 +40,7 @@ def _compared(evidence: Evidence, folder: Path, step: int) -> StepSeen:
     if not reason and not noise and evidence.mirrors["noise"].failed:
         reason = "the mirror run that measures rounding ended before"
     whole = _synced(one) if not reason else {}
-    rounding = _synced(noise) if whole and not _misfits(evidence.mirrors["noise"], step) else {}
+    rounding = _synced(noise) if whole and not misfits(evidence.mirrors["noise"], range(step, step + 1)) else {}
     tolerance, relative = gradient_weights.tolerances(whole, rounding, local or synced, event["precision"] or "float32")
     v = [gradient_weights.fit(each, local) for each in synced]
     by_parameter = {}
@@ -62,11 +59,11 @@ def _compared(evidence: Evidence, folder: Path, step: int) -> StepSeen:
     if reason:
         return StepSeen(step, optimizer, reason, **made)
     off_one = gradient_weights.distances(synced[0], whole)
-    factor_one, factor_one_off = _factor(synced[0], whole, tolerance)
+    factor_one, factor_one_off = gradient_weights.factor(synced[0], whole, tolerance)
     weights, w_off = _weights(ranks, one, tolerance)
     made |= {
         "off_one": {name: value for name, value in _in(off_one, tolerance).items() if value > 1},
-        "relative_off": _relative(off_one, whole),
+        "relative_off": gradient_weights.relative(off_one, whole),
         "factor_one": factor_one,
         "factor_one_off": factor_one_off,
         "w": weights,
@@ -74,7 +71,7 @@ def _compared(evidence: Evidence, folder: Path, step: int) -> StepSeen:
     }
     if every:
         off_all = gradient_weights.distances(synced[0], _synced(every))
-        factor_all, factor_all_off = _factor(synced[0], _synced(every), tolerance)
+        factor_all, factor_all_off = gradient_weights.factor(synced[0], _synced(every), tolerance)
         made |= {
             "off_all": {name: value for name, value in _in(off_all, tolerance).items() if value > 1},
             "factor_all": factor_all,
@@ -88,17 +85,11 @@ def _not_comparable(evidence: Evidence, event: Event, step: int) -> str:
     one = evidence.mirrors["one"]
     steps = one.of(0, "step")
     if len(steps) <= step:
-        end = one.end(0)
-        error = end.get("error", "")
-        return f"the mirror run ended before: {error or end['why'] or 'it was ended'}"
+        return ended_before(one)
     if steps[step]["optimizer"] != event["optimizer"]:
         return "the mirror run stepped another optimizer"
-    misfits = _misfits(one, step)
-    if misfits:
-        first = misfits[0]
-        what = {"draw": "random results do not fit", "batch": "batches do not fit", "state": "the states do not fit"}
-        text = f"{what.get(first['what'], first['what'])} together: {first.get('why', first.get('names', ''))}"
-        return f"{text} ({first['line']})"
+    if reason := misfit(one, range(step, step + 1)):
+        return reason
     if any(each["step"] == step and each["point"] for each in evidence.real.of(0, "collective")):
         return "it uses point-to-point calls, which have no meaning between identical ranks"
     real, mirrored = event["backwards"], steps[step]["backwards"]
@@ -113,10 +104,6 @@ def _not_comparable(evidence: Evidence, event: Event, step: int) -> str:
     if before[1] not in (before[0], before[0] * evidence.ranks if _in_turn(one) else before[0]):
         return f"one process made {before[1]} backward passes before this step, a rank made {before[0]}"
     return ""
-
-
-def _misfits(run: RunSeen, step: int) -> list[Event]:
-    return [each for each in run.of(0, "misfit") if each["step"] == step]
 
 
 def _in_turn(run: RunSeen) -> bool:
@@ -160,18 +147,6 @@ def _weights(
         found.append(made.weights)
         off = max(off, gradient_weights.worst(made.off, tolerance)[1])
     return tuple(found), off
-
-
-def _factor(got: Gradients, wanted: Gradients, tolerance: dict[str, float]) -> tuple[float, float]:
-    """The factor in got = factor * wanted, and the worst distance that is left."""
-    made = gradient_weights.fit(got, [wanted])
-    factor = made.weights[0]
-    return factor, gradient_weights.worst(made.off, tolerance)[1] / max(abs(factor), 1.0)
-
-
-def _relative(off: dict[str, float], whole: Gradients) -> float:
-    norm = float(np.sqrt(sum(float(np.vdot(each, each)) for each in whole.values())))
-    return float(np.sqrt(sum(value * value for value in off.values()))) / norm if norm else 0.0
 
 
 def _in(off: Any, tolerance: dict[str, float]) -> dict[str, float]:

@@ -29,6 +29,8 @@ class _OnCpu(TorchFunctionMode):
     """Maps devices in the arguments of every function of torch."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.device:  # the script may ask for its type; what is made on it is mapped
+            return func(*args, **(kwargs or {}))
         kwargs = {name: _mapped(value) for name, value in (kwargs or {}).items()}
         if isinstance(kwargs.get("device"), int):
             kwargs["device"] = _CPU
@@ -51,6 +53,7 @@ def install(count: int) -> None:
     _answer_queries(count)
     _replace_modules_methods()
     _replace_mixed_precision()
+    _replace_generators()
     _replace_ddp()
     _replace_sync_batch_norm()
     mode: Any = _OnCpu()
@@ -93,6 +96,7 @@ def _answer_queries(count: int) -> None:
         "memory_summary": lambda *args, **kwargs: "",
         "current_stream": lambda device=None: _Stream(),
         "default_stream": lambda device=None: _Stream(),
+        "is_current_stream_capturing": lambda: False,
         "stream": lambda stream: contextlib.nullcontext(),
         "device": lambda device=None: contextlib.nullcontext(),
         "Stream": _Stream,
@@ -144,6 +148,9 @@ class _Stream:
 
     def wait_event(self, event: Any) -> None:
         pass
+
+    def is_capturing(self) -> bool:
+        return False
 
     def record_event(self, event: Any = None) -> Any:
         return event or _Event()
@@ -228,6 +235,23 @@ def _replace_mixed_precision() -> None:
     torch.cuda.amp.GradScaler = lambda *args, **kwargs: torch.amp.GradScaler("cuda")  # type: ignore[misc, assignment]
 
 
+def _replace_generators() -> None:
+    """The default device and generators are made in C, which no mode sees."""
+    generator: Any = torch.Generator
+    set_default_device = torch.set_default_device
+
+    class Named(type):
+        def __instancecheck__(cls, value: object) -> bool:
+            return isinstance(value, generator)
+
+    class Generator(metaclass=Named):
+        def __new__(cls, device: Any = "cpu") -> Any:
+            return generator(_CPU if isinstance(device, int) else _mapped(device))
+
+    torch.Generator = Generator  # type: ignore[misc]
+    torch.set_default_device = lambda device: set_default_device(_mapped(device))
+
+
 def _replace_ddp() -> None:
     wrapper = torch.nn.parallel.DistributedDataParallel
     original = wrapper.__init__
@@ -238,6 +262,12 @@ def _replace_ddp() -> None:
         original(self, module, None, None, *args, **kwargs)
 
     wrapper.__init__ = wrap  # type: ignore[method-assign]
+
+    def wrap_alone(self: Any, module: Any, *args: Any, **kwargs: Any) -> None:
+        torch.nn.Module.__init__(self)
+        self.module, self.device_ids = module, []  # without devices, it calls the module
+
+    torch.nn.DataParallel.__init__ = wrap_alone  # type: ignore[method-assign]
 
 
 def _replace_sync_batch_norm() -> None:

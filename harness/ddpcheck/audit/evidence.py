@@ -107,6 +107,12 @@ class Evidence:
         optimizer, _, number = key.partition(".")
         return f"parameter {number} of optimizer {optimizer}" if optimizer.isdigit() else number
 
+    @property
+    def sharded(self) -> str:
+        """Why parameters and gradients of ranks are not compared: each rank holds a part of them. Empty if they are whole."""
+        found = self.real.of(0, "sharded")
+        return f"each rank holds a part of the parameters of the optimizer made at {found[0]['line']}" if found else ""
+
     def each_rank(self, *kinds: str) -> list[list[Event]]:
         """The events of these kinds, rank by rank."""
         return [self.real.of(rank, *kinds) for rank in range(self.ranks)]

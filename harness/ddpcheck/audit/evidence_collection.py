@@ -18,7 +18,7 @@ def conduct(request: Request, keep: Path | None = None, told: Callable[[str], No
         told(f"{request.name} on {request.ranks} ranks")
         engine = request.engine
         real = engine.read(real_run(request, folder))
-        if not request.steps or not _stepped(real):
+        if not request.steps or not _stepped(real) or _sharded(real):
             return engine.evidence_of(request, folder, real, _again(request, folder, told))
         told(f"{request.name} as one process, {len(mirrors_of(request, folder))} mirror runs")
         mirrors = _all_mirrors(request, folder)
@@ -45,6 +45,11 @@ def _all_mirrors(request: Request, folder: Path) -> tuple[Ended, ...]:
 
 def _stepped(run: Ended) -> bool:
     return all(any(event["kind"] == "step" for event in events) for events in run.processes)
+
+
+def _sharded(run: Ended) -> bool:
+    """Whether ranks hold parts of the parameters, which a single process has nothing to compare with."""
+    return any(event["kind"] == "sharded" for event in run.processes[0])
 
 
 def _wants_turns(request: Request, real: Ended, one: Ended) -> bool:

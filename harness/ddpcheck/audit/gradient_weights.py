@@ -115,6 +115,21 @@ def worst(off: Mapping[str, float], tolerance: Mapping[str, float]) -> tuple[str
     return name, ratios[name]
 
 
+def factor(
+    got: Mapping[str, Array], wanted: Mapping[str, Array], tolerance: Mapping[str, float]
+) -> tuple[float, float]:
+    """The factor in got = factor * wanted, and the worst distance that is left, in tolerances."""
+    made = fit(got, [wanted])
+    found = made.weights[0]
+    return found, worst(made.off, tolerance)[1] / max(abs(found), 1.0)
+
+
+def relative(off: Mapping[str, float], whole: Mapping[str, Array]) -> float:
+    """The norm of all distances over the norm of all values."""
+    norm = float(np.sqrt(sum(float(np.vdot(each, each)) for each in whole.values())))
+    return float(np.sqrt(sum(value * value for value in off.values()))) / norm if norm else 0.0
+
+
 def beyond(off: Mapping[str, float], tolerance: Mapping[str, float]) -> list[str]:
     """Parameters that are off by more than the tolerance, in order."""
     return [name for name, value in off.items() if not value <= tolerance.get(name, 1e-30)]

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ..launchers.process_handles import DRIVER, end_with_parent
 from .recorded_process import Run, RunSettings
 
 _INTENTIONS = ("no_sync", "SyncBatchNorm", "set_epoch", "DistributedSampler", "init_process_group")
@@ -22,6 +23,8 @@ _INTENTIONS = ("no_sync", "SyncBatchNorm", "set_epoch", "DistributedSampler", "i
 
 def run_script(words: list[str], rank: int, install: Callable[[Run], None]) -> None:
     """Run the script that the words name, as `python` would, with what `install` puts in place."""
+    if driver := os.environ.pop(DRIVER, ""):
+        end_with_parent(int(driver))
     settings = RunSettings.here()
     module = words[0] == "-m"
     root = str(Path.cwd()) if module else str(Path(words[0]).resolve().parent)

@@ -15,9 +15,11 @@ from functools import cached_property
 from pathlib import Path
 
 from ..launchers.base import Launched
+from ..launchers.process_handles import DRIVER
 from ..launchers.processes import Children, Processes
 from ..trace import IMPORTING
 from .engines import Engine, engine_of
+from .evidence import RunSeen
 from .journal import Event, Journaled
 from .recorded_process import RunSettings
 
@@ -65,6 +67,10 @@ class Ended:
     hung: bool
     seconds: float
     folder: Path = field(compare=False)
+
+    def seen(self) -> RunSeen:
+        """The part that laws judge."""
+        return RunSeen(self.processes, self.stacks, self.output, self.hung, round(self.seconds, 3))
 
 
 @contextmanager
@@ -148,10 +154,11 @@ def _run(request: Request, settings: RunSettings, processes: int, variables: Map
     }
     began = time.monotonic()
     launcher = Processes() if settings.mirror_size else request.engine.launcher()
+    driver = {DRIVER: str(os.getpid())} if isinstance(launcher, Processes) else {}  # whose ranks are its children
     launched = launcher.start(
         command,
         processes,
-        {"PYTHONPATH": path, **torchrun, **threads, **settings.variables(), **variables},
+        {"PYTHONPATH": path, **torchrun, **threads, **driver, **settings.variables(), **variables},
     )
     try:
         stacks = _hang(launched, folder, processes, request.deadline)

@@ -69,7 +69,7 @@ SHARDS_OVERLAP = Kind(
     "shards-overlap",
     "{count} of {size} samples of an epoch go to more than one rank.",
     because="{how}",
-    look="the sampler of the loader made at {line}",
+    look="the split and the sampler behind the loader made at {line}",
     count=int,
     size=int,
     how=str,

@@ -160,6 +160,11 @@ ROWS_IN_WRONG_ORDER = Kind(
 ONE_ROW_FOR_ALL = Kind(
     "one-row-for-all", "Every row is the array of rank {rank}: one array is used for all rows.", rank=int
 )
+WAIT_RETURNS_EARLY = Kind(
+    "wait-returns-early",
+    "wait() returns this rank's own array: it does not wait for the result, or nothing is reduced.",
+    look="what wait() waits for, and its time limit",
+)
 COPY_REDUCED = Kind(
     "copy-reduced-in-place",
     "A contiguous copy of the array is reduced and thrown away: the array itself stays as it was.",

@@ -70,6 +70,12 @@ UNUSED_LEFT_OUT = Kind(
     "unused-left-out-of-message",
     "A parameter without gradient is left out of the message; the ranks use different parameters here.",
 )
+UNDEFINED_IN_TORCH = Kind(
+    "undefined-gradient-in-torch",
+    "torch's DistributedDataParallel reduces a gradient that it has not got: the error is torch's own.",
+    because="It marks a parameter as used that has no gradient, after a window that was thrown away for example.",
+    look="whether plain DistributedDataParallel raises the same: then no code around it is at fault",
+)
 GAVE_UP_WAITING = Kind(
     "gave-up-waiting",
     "Rank {rank} gave up waiting for rank {late}, which was {seconds:g} s late.",

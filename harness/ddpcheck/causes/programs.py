@@ -164,7 +164,7 @@ CALL_CHANGES_BATCH = Kind(
 )
 EVALUATION_MOVES_STATISTICS = Kind(
     "evaluation-moves-statistics",
-    "The evaluation moves the statistic: it runs in training mode.",
+    "The evaluation moves the statistic, as a forward pass in training mode does.",
     look="whether eval() reaches the module",
 )
 EVALUATION_USES_OTHER_VALUES = Kind(

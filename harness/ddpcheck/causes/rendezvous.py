@@ -43,3 +43,9 @@ LISTENS_EVERYWHERE = Kind("listens-everywhere", "The socket listens on every int
 ORDER_BY_ARRIVAL = Kind(
     "order-by-arrival", "The order of additions depends on the ranks' arrival or processes: no two runs agree."
 )
+ORDER_FROM_A_FILE = Kind(
+    "order-from-a-file",
+    "The order of additions comes from a file that an earlier run made.",
+    because="The temporary folder of this run was empty: a table of measured times, for example, was made anew.",
+    certainty="possible",
+)

@@ -127,7 +127,9 @@ JOIN_WRONG_DIVISOR = Kind(
 )
 JOIN_STALE = Kind("join-stale-gradient", "A rank without batches sends its last gradient again, not zeros.")
 JOIN_STEPS_MISSING = Kind(
-    "join-steps-missing", "A rank without batches misses the other ranks' steps, and their final parameters."
+    "join-steps-missing",
+    "A rank without batches does not follow the other ranks' steps to their final parameters.",
+    because="Steps do not reach it, or its optimizer's state is another one.",
 )
 IDS_NARROWED = Kind(
     "ids-narrowed",

@@ -134,8 +134,9 @@ NOT_SHUFFLED_AT_LENGTH = Kind(
 )
 IGNORED_AT_LENGTH = Kind(
     "seed-or-epoch-ignored-at-length",
-    "The {part} has no effect on {length} samples, with drop_last={drop_last}.",
-    because="Other lengths depend on it. These epochs or seeds may matter as well.",
+    "The {part} has no effect: epoch {epochs}, {length} samples, drop_last={drop_last}.",
+    because="Elsewhere the order depends on it: one of these conditions, or the seed, decides.",
+    epochs=tuple[int, ...],
     part=str,
     length=int,
     drop_last=bool,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -23,8 +23,9 @@ from ..running.failure_groups import alike
 from ..running.launcher_lookup import installed_launchers, launcher_named
 from ..running.plan import Item, installed_checks, plan
 from ..running.profiles import PROFILES, profile_named
+from ..running.verdict_cache import VerdictCache
 from ..storage.badge import save_badge
-from ..storage.files import write_whole
+from ..storage.files import UnwritableFile, write_whole
 from ..storage.results import Results, save_junit
 from ..verdict import Verdict
 from .exit_status import ExitStatus, status_of
@@ -119,6 +120,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     type=click.Choice(sorted(installed_launchers())),
     help="The launcher. Default: the adapter's own.",
 )
+@click.option(
+    "--cache",
+    "cache_folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Run no check again that has passed, while code, versions and settings are the same. Verdicts are kept here.",
+)
 @click.option("--attach", metavar="HOST:PORT", help="Wait at this address for ranks that you start yourself.")
 @click.option(
     "--start",
@@ -144,6 +151,7 @@ def command(
     badge_file: Path | None,
     failures: Path,
     launcher_name: str | None,
+    cache_folder: Path | None,
     attach: str | None,
     start: str | None,
     listen: str | None,
@@ -173,14 +181,22 @@ def command(
         items, unusable = _planned(adapters, lambda name: plan(name, sizes, chosen, launcher, level))
         _told_apart(items, len(adapters) - len(unusable))
         _promise_something(items)
+        cache = VerdictCache(cache_folder, settings) if cache_folder is not None else None
+        known = cache.known(items) if cache is not None else {}
     began = time.monotonic()
-    verdicts: list[Verdict] = []
+    verdicts: list[Verdict] = [expectations.applied(verdict) for verdict in known.values()]
     ended: ExitStatus | None = None
     try:
-        run_shown(out, items, settings, expectations, failures, verdicts, exitfirst=exitfirst, quiet=quiet)
+        run_shown(out, items, settings, expectations, failures, verdicts, known, exitfirst=exitfirst, quiet=quiet)
     except KeyboardInterrupt as interrupt:
         ended = status_of(interrupt)  # what ran until here is kept, shown and saved all the same
+    if cache is not None:
+        _keep(cache, items, verdicts, known)
     show_all(out, verdicts, time.monotonic() - began, failures, quiet=quiet)
+    if known:
+        out.print(
+            f"{len(known)} of them did not run: they passed before, and nothing has changed since", soft_wrap=True
+        )
     described = {
         "profile": how.name,
         "effort": how.effort,
@@ -217,21 +233,23 @@ def run_shown(
     expectations: Expectations,
     failures: Path,
     verdicts: list[Verdict],
+    known: Container[str] = (),
     *,
     exitfirst: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Run the items; show how far it is, and each failure as it comes.
+    """Run the items that are not `known`; show how far it is, and each failure as it comes.
 
     Verdicts are appended as they come, and stand in the order of the items in the end.
     """
     every = list(items)
+    unknown = [item for item in every if item.name not in known]
     told, files = Failures(out, quiet=quiet), FailureFiles(failures)
     references = {item.adapter.name: item.reference for item in every}
     with (
         _in_order(verdicts, every),
-        Display(out, every, quiet=quiet) as display,
-        closing(run_items(every, settings, expectations, display.begin)) as running,
+        Display(out, unknown, quiet=quiet) as display,
+        closing(run_items(unknown, settings, expectations, display.begin)) as running,
     ):
         for verdict in running:
             display.add(verdict)
@@ -274,6 +292,18 @@ def show_all(out: Console, verdicts: list[Verdict], seconds: float, failures: Pa
         told = "\nImplementations were judged, and no training script; this judges one: ddpcheck audit train.py"
         out.print(told, style="dim", soft_wrap=True)
     out.print(f"\n[bold]{summary(verdicts, seconds)}[/]", soft_wrap=True)
+
+
+def _keep(cache: VerdictCache, items: Iterable[Item], verdicts: Iterable[Verdict], known: Container[str]) -> None:
+    """Remember what has passed. ClickException if the folder cannot be written: CI would run all again, and never say so."""
+    places = {(item.adapter.name, item.world_size, item.check.name): item for item in items}
+    try:
+        for verdict in verdicts:
+            item = places[verdict.adapter, verdict.world_size, verdict.check]
+            if item.name not in known:
+                cache.keep(item, verdict)
+    except (OSError, UnwritableFile) as error:
+        raise click.ClickException(f"--cache cannot keep verdicts: {error}") from error
 
 
 def exit_code(out: Console, verdicts: list[Verdict]) -> int:

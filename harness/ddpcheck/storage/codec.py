@@ -6,6 +6,7 @@ Arrays keep dtype, shape and every bit (NaN payloads included); they come back C
 from __future__ import annotations
 
 import json
+import math
 import struct
 from typing import Any
 
@@ -54,13 +55,20 @@ def decode(raw: bytes | memoryview) -> Any:
     body = memoryview(raw)[start:]
 
     def revive(mapping: dict[str, Any]) -> Any:
-        if _MARK not in mapping:
-            return mapping
-        dtype, shape, offset = mapping[_MARK]
-        count = 1
-        for length in shape:
-            count *= length
-        array: Array = np.frombuffer(body, dtype, count, offset).reshape(shape)
-        return array
+        return _array(body, *mapping[_MARK]) if _MARK in mapping else mapping
 
-    return json.loads(bytes(raw[_HEADER.size : start]), object_hook=revive)
+    try:
+        return json.loads(bytes(raw[_HEADER.size : start]), object_hook=revive)
+    except (TypeError, RecursionError, OverflowError) as error:
+        raise ValueError(f"these bytes are no encoded value: {error}") from error
+
+
+def _array(body: memoryview, dtype: Any, shape: Any, offset: Any) -> Array:
+    """A part of `body`. ValueError, TypeError or OverflowError if there is no such part."""
+    found = np.dtype(dtype) if isinstance(dtype, str) else None
+    if found is None or found.kind not in _ALLOWED_KINDS:
+        raise ValueError(f"{dtype!r} is no dtype of numbers")
+    if not isinstance(shape, list) or not all(type(length) is int and length >= 0 for length in shape):
+        raise ValueError(f"{shape!r} is no shape")
+    array: Array = np.frombuffer(body, found, math.prod(shape), offset).reshape(shape)
+    return array

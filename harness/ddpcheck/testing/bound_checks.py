@@ -89,6 +89,8 @@ def bound_checks(
     profile = profile_named(str(config.getoption("--ddp-profile")))
     level = LEVELS[one_of(str(config.getoption("--ddp-level")), LEVELS, "level")]
     sizes = list(world_sizes or _sizes(config.getoption("--ddp-world-sizes")) or profile.world_sizes)
+    deadline, seed = _seconds(str(config.getoption("--ddp-deadline"))), _seed(config.getoption("--ddp-seed"))
+    settings = Settings(profile, deadline, seed, level=level)
     every = installed_checks()
     expected = Expectations(expected_failures, every)
     failures = config.rootpath / str(config.getoption("--ddp-failures"))
@@ -101,7 +103,7 @@ def bound_checks(
         except UnusableAdapter as error:
             raise ValueError(str(error)) from error
         for item in items:
-            fresh = CheckTarget(item.adapter.name, item.reference, item.world_size, Settings(profile, level=level))
+            fresh = CheckTarget(item.adapter.name, item.reference, item.world_size, settings)
             place = places.setdefault((item.reference, item.world_size), fresh)
             marks = [pytest.mark.skip(reason=item.skip)] if item.skip else []
             cases.append(pytest.param(place, BoundCheck(item, place, expected, failures), id=item.name, marks=marks))
@@ -113,3 +115,19 @@ def _sizes(text: str | None) -> list[int]:
         return [int(part) for part in text.split(",")] if text else []
     except ValueError:
         raise ValueError(f"--ddp-world-sizes {text!r} should be world sizes such as 1,2,3") from None
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e6:
+        raise ValueError(f"--ddp-deadline {text!r} should be seconds, such as 10 or 0.5")
+    return seconds
+
+
+def _seed(text: str | None) -> int | None:
+    if text is not None and not text.isdecimal():
+        raise ValueError(f"--ddp-seed {text!r} should be a whole number, such as 7")
+    return None if text is None else int(text)

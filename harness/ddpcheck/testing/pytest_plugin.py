@@ -38,6 +38,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--ddp-world-sizes", metavar="1,2,3", help="world sizes. Default: those of the profile")
     group.addoption("--ddp-profile", default="default", metavar="NAME", help="quick, default or thorough")
     group.addoption("--ddp-level", default="standard", metavar="NAME", help="basic, standard or full")
+    group.addoption("--ddp-deadline", default="10", metavar="SECONDS", help="seconds until an operation counts as hung")
+    group.addoption("--ddp-seed", metavar="N", help="draw other Jobs; else every run draws the same")
     group.addoption(
         "--ddp-failures",
         default="ddpcheck-failures",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..seeded_values import Array
+from ..storage.archives import read_arrays
+from ..storage.files import UnreadableFile
 from .plan import TrainingPlan
 from .ranks import TrainingFailed
 
@@ -62,18 +63,18 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
 def load(path: Path) -> Checkpoint:
     """What save() wrote. TrainingFailed if there is no such file, or if it is something else."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            about = json.loads(str(file["about"]))
-            if about["format"] != _FORMAT:
-                raise TrainingFailed(f"{path} has format {about['format']}, this program reads {_FORMAT}; train anew")
-            plan = about["plan"] | {"options": tuple(map(tuple, about["plan"]["options"]))}
-            state = {name.removeprefix(_STATE): file[name] for name in file.files if name.startswith(_STATE)}
-            return Checkpoint(TrainingPlan(**plan), about["world_size"], about["epoch"], state)
+        arrays = read_arrays(path)
+        about = json.loads(str(arrays["about"]))
+        if about["format"] != _FORMAT:
+            raise TrainingFailed(f"{path} has format {about['format']}, this program reads {_FORMAT}; train anew")
+        plan = about["plan"] | {"options": tuple(map(tuple, about["plan"]["options"]))}
+        state = {name.removeprefix(_STATE): array for name, array in arrays.items() if name.startswith(_STATE)}
+        return Checkpoint(TrainingPlan(**plan), about["world_size"], about["epoch"], state)
     except FileNotFoundError:
         raise TrainingFailed(
             f"there is no checkpoint {path} on this host; train without --resume first, or share the folder between hosts"
         ) from None
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+    except (UnreadableFile, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise TrainingFailed(f"{path} is no checkpoint of this program ({error}); train without --resume") from None
 
 

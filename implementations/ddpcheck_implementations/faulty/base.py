@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 
 from ddpcheck.contract import TYPICAL
-from ddpcheck.contract.adapter import Adapter, Batch, Facets
+from ddpcheck.contract.adapter import Batch, Facets
 from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.job import OptimizerSpec
-from ddpcheck.launchers.base import Launcher
 from ddpcheck.models.spec import ModelSpec
 from ddpcheck.seeded_values import Array
 
 from ..numpy_network import Network, make_optimizer
-from .registry import SeenIn, invented, register
+from .registry import Registering
 
 PROMISED = TYPICAL.of_facets("replica").but(
     unused_parameters="synchronised", clipping=True, checkpoint=True, unfreezing=True, zeroes_gradients=True
@@ -177,26 +176,6 @@ def _keep(found: dict[str, Array]) -> Callable[[str, Array | None], None]:
     return keep
 
 
-def fault(
-    name: str,
-    *caught_by: str,
-    cause: str = "",
-    seen_in: SeenIn = invented,
-    world_size: int = 2,
-    launcher: Launcher | None = None,
-    deep: bool = False,
-    **promises: Any,
-) -> Callable[[type[PlainReplica]], Adapter]:
-    """Register a class as a fault and make an adapter of it. promises: Capabilities other than PROMISED's."""
-
-    def make(replica: type[PlainReplica]) -> Adapter:
-        promised = PROMISED.but(**promises)
-        connect = _Connect(replica)
-        return register(name, caught_by, cause, seen_in, world_size, replica, connect, promised, launcher, deep=deep)
-
-    return make
-
-
 @dataclass(frozen=True)
 class _Connect:
     """An Adapter's connect(): the sockets reference with another replica."""
@@ -208,6 +187,9 @@ class _Connect:
 
         reference = tcp.connect(context)
         return facets(self.replica, reference.collectives, context.rank, context.world_size, reference.close)
+
+
+fault: Registering[type[PlainReplica]] = Registering(_Connect, PROMISED)
 
 
 def facets(

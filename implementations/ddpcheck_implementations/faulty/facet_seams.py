@@ -1,11 +1,8 @@
-"""Seams for faults of collectives, samplers, metrics and scores, and the adapters made of them.
-
-The decorators register a class or function as a fault, or as unusual but correct (no `caught_by`), and make an adapter of it.
-"""
+"""Seams for faults of collectives, samplers, metrics and scores, and the adapters made of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -13,12 +10,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from ddpcheck.contract import TYPICAL
-from ddpcheck.contract.adapter import Adapter, Facets
+from ddpcheck.contract.adapter import Facets
 from ddpcheck.contract.rank_context import RankContext
-from ddpcheck.launchers.base import Launcher
 from ddpcheck.seeded_values import Array
 
-from .registry import SeenIn, invented, register
+from .registry import Registering
 
 Group = Sequence[int] | None
 PROMISED = TYPICAL.of_facets("replica").but(
@@ -173,67 +169,12 @@ class _Connect:
         return Facets(rank=rank, world_size=world, aggregate_metrics=aggregate, close=close)
 
 
-def collectives(
-    name: str,
-    *caught_by: str,
-    cause: str = "",
-    seen_in: SeenIn = invented,
-    world_size: int = 2,
-    deep: bool = False,
-    **promises: Any,
-) -> Callable[[type[PassThrough]], Adapter]:
-    """Register collectives."""
-    return register_facet("collectives", name, caught_by, cause, seen_in, world_size, promises, deep=deep)
+def _registering(facet: str) -> Registering[Any]:
+    return Registering(partial(_Connect, facet), PROMISED.of_facets(facet))
 
 
-def sampler(
-    name: str, *caught_by: str, cause: str = "", seen_in: SeenIn = invented, world_size: int = 2, **promises: Any
-) -> Callable[[type[PlainSampler]], Adapter]:
-    """Register a sampler."""
-    return register_facet("sampler", name, caught_by, cause, seen_in, world_size, promises)
-
-
-def streams(
-    name: str, *caught_by: str, cause: str = "", seen_in: SeenIn = invented, world_size: int = 2, **promises: Any
-) -> Callable[[type[PlainStreams]], Adapter]:
-    """Register random numbers."""
-    return register_facet("randomness", name, caught_by, cause, seen_in, world_size, promises)
-
-
-def metrics(
-    name: str, *caught_by: str, cause: str = "", seen_in: SeenIn = invented, world_size: int = 2, **promises: Any
-) -> Callable[[Aggregate], Adapter]:
-    """Register a function that aggregates metrics."""
-    return register_facet("metrics", name, caught_by, cause, seen_in, world_size, promises)
-
-
-def scores(
-    name: str, *caught_by: str, cause: str = "", seen_in: SeenIn = invented, world_size: int = 2, **promises: Any
-) -> Callable[[ComputeScore], Adapter]:
-    """Register a function that computes scores."""
-    return register_facet("scores", name, caught_by, cause, seen_in, world_size, promises)
-
-
-def register_facet(
-    facet: str,
-    name: str,
-    caught_by: tuple[str, ...],
-    cause: str,
-    seen_in: SeenIn,
-    world_size: int,
-    promises: Mapping[str, Any],
-    launcher: Launcher | None = None,
-    requires: tuple[str, ...] = (),
-    *,
-    deep: bool = False,
-) -> Callable[[Any], Adapter]:
-    """The decorator for one facet."""
-
-    def make(made: Any) -> Adapter:
-        promised = PROMISED.of_facets(facet).but(**promises)
-        connect = _Connect(facet, made)
-        return register(
-            name, caught_by, cause, seen_in, world_size, made, connect, promised, launcher, requires, deep=deep
-        )
-
-    return make
+collectives: Registering[type[PassThrough]] = _registering("collectives")
+sampler: Registering[type[PlainSampler]] = _registering("sampler")
+streams: Registering[type[PlainStreams]] = _registering("randomness")
+metrics: Registering[Aggregate] = _registering("metrics")
+scores: Registering[ComputeScore] = _registering("scores")

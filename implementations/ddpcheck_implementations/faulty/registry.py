@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ddpcheck.contract import Capabilities
 from ddpcheck.contract.adapter import Adapter, Facets
@@ -12,6 +12,8 @@ from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.launchers.base import Launcher
 from ddpcheck.launchers.processes import Processes
 
+Connect = Callable[[RankContext], Facets]
+Made = TypeVar("Made")
 SeenIn = tuple[str, ...]
 """Threads, such as "pytorch/pytorch#58224", or files of real code."""
 invented: SeenIn = ()
@@ -50,23 +52,40 @@ class Registered:
 REGISTERED: list[Registered] = []
 
 
-def register(
-    name: str,
-    caught_by: tuple[str, ...],
-    cause: str,
-    seen_in: SeenIn,
-    world_size: int,
-    made: Any,
-    connect: Callable[[RankContext], Facets],
-    promises: Capabilities,
-    launcher: Launcher | None = None,
-    requires: tuple[str, ...] = (),
-    *,
-    deep: bool = False,
-) -> Adapter:
-    """Register a fault or an unusual adapter; returns its adapter, which its module gives a name."""
-    title = f"{'faulty' if caught_by else 'unusual'} {name}"
-    description = (made.__doc__ or name).partition("\n")[0]
-    adapter = Adapter(title, connect, promises, launcher or Processes(), requires, description)
-    REGISTERED.append(Registered(name, caught_by, cause, seen_in, adapter, world_size, made, deep))
-    return adapter
+@dataclass(frozen=True)
+class Registering(Generic[Made]):
+    """A decorator that registers a class or function as a fault, or as unusual but correct (no `caught_by`), and makes an
+    adapter of it.
+
+    connect: makes the adapter's connect() of it. promised: Capabilities, but for the promises that a fault gives.
+    """
+
+    connect: Callable[[Made], Connect]
+    promised: Capabilities
+
+    def __call__(
+        self,
+        name: str,
+        *caught_by: str,
+        cause: str = "",
+        seen_in: SeenIn = invented,
+        world_size: int = 2,
+        launcher: Launcher | None = None,
+        requires: tuple[str, ...] = (),
+        deep: bool = False,
+        **promises: Any,
+    ) -> Callable[[Made], Adapter]:
+        def make(made: Made) -> Adapter:
+            title = f"{'faulty' if caught_by else 'unusual'} {name}"
+            description = (made.__doc__ or name).partition("\n")[0]
+            promised = self.promised.but(**promises)
+            adapter = Adapter(title, self.connect(made), promised, launcher or Processes(), requires, description)
+            REGISTERED.append(Registered(name, caught_by, cause, seen_in, adapter, world_size, made, deep))
+            return adapter
+
+        return make
+
+
+def connecting(promised: Capabilities) -> Registering[Connect]:
+    """Register a connect()."""
+    return Registering(lambda connect: connect, promised)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ddpcheck.contract import TYPICAL
-from ddpcheck.contract.adapter import Adapter, Facets
+from ddpcheck.contract.adapter import Facets
 from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.seeded_values import Array
 
 from ..numpy_sockets.meeting.accepting import accept_declared
-from .registry import SeenIn, invented, register
+from .registry import Registering
 
 LENGTH = struct.Struct("!Q")
 HELLO = struct.Struct("!4sI")  # magic, rank
@@ -121,18 +120,6 @@ def exactly(link: socket.socket, size: int) -> bytes:
     return bytes(got)
 
 
-def star(
-    name: str, *caught_by: str, cause: str = "", seen_in: SeenIn = invented, world_size: int = 2, **promises: Any
-) -> Callable[[type[Star]], Adapter]:
-    """Register a Star."""
-
-    def make(made: type[Star]) -> Adapter:
-        promised = PROMISED.but(**promises)
-        return register(name, caught_by, cause, seen_in, world_size, made, _Connect(made), promised)
-
-    return make
-
-
 @dataclass(frozen=True)
 class _Connect:
     made: type[Star]
@@ -140,3 +127,6 @@ class _Connect:
     def __call__(self, context: RankContext) -> Facets:
         made = self.made(context)
         return Facets(rank=context.rank, world_size=context.world_size, collectives=made, close=made.close)
+
+
+star: Registering[type[Star]] = Registering(_Connect, PROMISED)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ddpcheck.contract import TYPICAL
-from ddpcheck.contract.adapter import Adapter, Facets
+from ddpcheck.contract.adapter import Facets
 from ddpcheck.contract.names import TRAINER_FEATURES
 from ddpcheck.contract.rank_context import RankContext
 
 from ..data_parallel import numpy_facets
 from ..data_parallel.trainer import Trainer
-from .registry import SeenIn, invented, register
+from .registry import Registering
 
 PROMISED = TYPICAL.of_facets("trainer").but(
     unused_parameters="synchronised", clipping=True, trainer_features=TRAINER_FEATURES
@@ -39,13 +39,4 @@ class _Connect:
         return facets(self.made, reference.collectives, context.rank, context.world_size, reference.close)
 
 
-def trainer(
-    name: str, *caught_by: str, cause: str = "", seen_in: SeenIn = invented, world_size: int = 2, **promises: Any
-) -> Callable[[type[Trainer]], Adapter]:
-    """Register a trainer as a fault, or as unusual but correct (no `caught_by`), and make an adapter of it."""
-
-    def make(made: type[Trainer]) -> Adapter:
-        promised = PROMISED.but(**promises)
-        return register(name, caught_by, cause, seen_in, world_size, made, _Connect(made), promised)
-
-    return make
+trainer: Registering[type[Trainer]] = Registering(_Connect, PROMISED)

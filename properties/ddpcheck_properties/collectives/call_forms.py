@@ -34,7 +34,7 @@ from ..strategies_collectives import (
     subsets,
     usual_reduction,
 )
-from .comparison import arguments_are_left_alone, can_be_written_to, results_hold
+from .comparison import can_be_written_to, results_hold, results_hold_and_arguments_stay
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -206,13 +206,8 @@ def check_group_collectives_are_correct_for_any_array(session: Session) -> None:
     for kind in kinds:
         kinds[kind] += [replace(each, tensor=replace(each.tensor, seed=8)) for each in kinds[kind][-1:]]
 
-    def judge(job: Job, trace: Trace) -> None:
-        results_hold(job, trace)
-        arguments_are_left_alone(job, trace)
-
-    for_each(
-        session, [Job(world, tuple(kinds[kind])) for kind in kinds if kind in promised.collectives.operations], judge
-    )
+    of_kinds = [Job(world, tuple(kinds[kind])) for kind in kinds if kind in promised.collectives.operations]
+    for_each(session, of_kinds, results_hold_and_arguments_stay)
 
 
 def _in_a_group(dtype: str, reduction: Reduction, group: tuple[int, ...]) -> AllReduce:

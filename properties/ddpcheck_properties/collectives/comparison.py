@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ddpcheck import expect
-from ddpcheck.causes import Cause
+from ddpcheck.causes import Cause, values
 from ddpcheck.causes import collectives as causes
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import AllGather, AllReduce, Barrier, Broadcast, Job, SendRecv, Wait
@@ -49,6 +49,9 @@ def results_hold(job: Job, trace: Trace) -> None:
                     finding = finding.noting(f"on rank {', '.join(map(str, right))} it is right")
                 if isinstance(collective, AllReduce) and collective.reduction == "prod":
                     finding = of_a_product(finding, got, [collective.tensor.on(each) for each in members])
+                if isinstance(collective, AllReduce) and not collective.wait:
+                    early = values.NOT_REDUCED.explains(finding.diagnosis.causes)
+                    finding = finding.blaming(causes.WAIT_RETURNS_EARLY() if early else None, finding.diagnosis.causes)
                 raise finding.at(position) from None
 
 
@@ -84,6 +87,11 @@ def arguments_are_left_alone(job: Job, trace: Trace) -> None:
                 causes.RESULT_ALIASES_ARGUMENT(),
             )
             _kept(seen, what)
+
+
+def results_hold_and_arguments_stay(job: Job, trace: Trace) -> None:
+    results_hold(job, trace)
+    arguments_are_left_alone(job, trace)
 
 
 def can_be_written_to(job: Job, trace: Trace) -> None:

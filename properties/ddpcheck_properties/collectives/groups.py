@@ -25,7 +25,6 @@ from ddpcheck.job import (
     Start,
     Wait,
 )
-from ddpcheck.trace import Trace
 
 from ..drawing import for_all, for_each
 from ..strategies import choice
@@ -46,7 +45,7 @@ from ..strategies_collectives import (
     usual_reduction,
 )
 from .all_reduce import PAST_64_KIB
-from .comparison import arguments_are_left_alone, results_hold
+from .comparison import results_hold, results_hold_and_arguments_stay
 from .transfers import LATE
 
 if TYPE_CHECKING:
@@ -217,11 +216,7 @@ def check_pending_all_reduces_keep_their_own_results(session: Session) -> None:
         pieces = [started[start : start + _UNDER_WAY] for start in range(0, len(started), _UNDER_WAY)]
         examples += [_under_way(world, piece, order) for piece in pieces for order in ORDERS[::2]]
 
-    def judge(job: Job, trace: Trace) -> None:
-        results_hold(job, trace)
-        arguments_are_left_alone(job, trace)
-
-    for_all(session, under_way(world, promised), judge, examples=examples, share=0.5)
+    for_all(session, under_way(world, promised), results_hold_and_arguments_stay, examples=examples, share=0.5)
 
 
 def _with_others_between(world: int, promised: Capabilities, started: AllReduce) -> list[Job]:

@@ -43,6 +43,10 @@ def suspects(job: Job, collective: Collective, rank: int, members: tuple[int, ..
             total = wants(replace(collective, reduction="sum"), members)[rank].value
             yield causes.REDUCTION_IGNORED(), total
         yield from _other_blocks(collective, members, members.index(rank))
+        if tensor.dtype == "float64" and collective.reduction in ("sum", "mean"):
+            block = _narrowed_block(collective, members, rank)
+            if not np.isfinite(block).all():  # else lost_precision says more
+                yield causes.SUM_AS_FLOAT32(), block
         for other, want in wants(collective, members).items():
             if other != rank:
                 yield causes.OTHER_RANKS_BLOCK(rank=other), want.value
@@ -66,6 +70,14 @@ def suspects(job: Job, collective: Collective, rank: int, members: tuple[int, ..
             yield from _as_other_bits(tensor, made, position, ranks)
     if isinstance(collective, Reducing) and collective.reduction != "sum":
         yield from _other_folds(collective, members, rank)
+
+
+def _narrowed_block(collective: ReduceScatter, members: tuple[int, ...], rank: int) -> Array:
+    """A rank's block of narrowed parts: large ones become infinite, and their sums NaN."""
+    with np.errstate(all="ignore"):
+        total = np.stack([collective.tensor.on(each).astype(np.float32) for each in members]).sum(axis=0)
+        whole = (total / (len(members) if collective.reduction == "mean" else 1)).astype(np.float64)
+    return np.asarray(np.split(whole, len(members))[members.index(rank)])
 
 
 def _stacked_otherwise(tensor: TensorSpec, members: tuple[int, ...]) -> Iterator[tuple[Cause, Array]]:

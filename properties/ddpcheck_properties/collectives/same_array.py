@@ -20,13 +20,12 @@ from ddpcheck.job import (
     TensorSpec,
     Wait,
 )
-from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
 from ..drawing import for_each
 from ..strategies_collectives import Reduction, exact_tensor, fitting_reductions
 from .call_forms import large_rows, usual
-from .comparison import arguments_are_left_alone, results_hold
+from .comparison import results_hold_and_arguments_stay
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -61,7 +60,7 @@ def check_one_array_can_be_passed_to_several_calls(session: Session) -> None:
     if promised.collectives.asynchronous and reduced:
         drawn += [_at_once(world, *each) for each in ((reduced, others, 1), (reduced, [], -1), (of_large, [], -1))]
     try:
-        for_each(session, drawn, _each_its_own)
+        for_each(session, drawn, results_hold_and_arguments_stay)
     except Finding as finding:
         job = finding.job
         if job is None or not _right_with_an_array_for_each(session, job):
@@ -85,15 +84,10 @@ def _at_once(world: int, reduced: list[AllReduce], others: list[Operation], orde
     return Job(world, (*begun, *reduced, *others, *waits[::order]))
 
 
-def _each_its_own(job: Job, trace: Trace) -> None:
-    results_hold(job, trace)
-    arguments_are_left_alone(job, trace)
-
-
 def _right_with_an_array_for_each(session: Session, job: Job) -> bool:
     apart = replace(job, operations=tuple(map(_with_its_own, job.operations)))
     try:
-        _each_its_own(apart, session.run(apart))
+        results_hold_and_arguments_stay(apart, session.run(apart))
     except Finding:
         return False
     return True

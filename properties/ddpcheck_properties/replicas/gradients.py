@@ -18,11 +18,12 @@ from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, Determinism, needs
 from ddpcheck.diagnosis import Evidence
-from ddpcheck.job import Backward, Job, Observe, Operation, ZeroGrad
+from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.levels import Level
-from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale
-from ddpcheck.numerics import gamma, reduction_bound
+from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
+from ddpcheck.numerics import reduction_bound
 from ddpcheck.oracle import Contributions
+from ddpcheck.oracle.divided_losses import of_divided_losses
 from ddpcheck.oracle.hypotheses.auxiliary_terms import terms_of
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
@@ -31,7 +32,7 @@ from ddpcheck.verdict import Finding
 from .. import explicit_examples
 from ..drawing import Judge, for_all, for_each
 from ..explicit_examples import fitting
-from ..strategies import GRADIENTS, models, training_jobs
+from ..strategies import GRADIENTS, PARAMETERS, models, shards, training_job, training_jobs
 from .comparison import as_one_process, when
 
 if TYPE_CHECKING:
@@ -76,8 +77,8 @@ def check_gradients_are_the_mean_of_local_gradients(session: Session) -> None:
 
     The local gradients are the implementation's, taken inside no_sync, so no error but the reduction's is left:
     W - 1 additions and at most two roundings for the division, gamma_(W + 1) sum|local| / W. Where each rank divides its
-    loss instead, every product of backward is rounded anew, and a gradient in which large terms cancel is off by a part of
-    these: gamma_(W + 1) times the model's largest gradient is allowed beside. It holds for every model, batch norm included.
+    loss instead, by no power of two, every product of backward is rounded anew: the bound on that is derived in
+    ddpcheck.oracle.divided_losses. It holds for every model; with batch norm, at world sizes that are powers of two.
     """
     world, promised = session.world_size, session.capabilities
     drawn = training_jobs(
@@ -108,7 +109,8 @@ def check_gradients_are_bitwise_equal_on_all_ranks(session: Session) -> None:
 def check_uneven_batches_count_equally_per_rank(session: Session) -> None:
     """When batch sizes differ between ranks, the gradient is the mean of the ranks' local means, each with equal weight.
 
-    A rank without samples has loss 0, and counts with a gradient of zeros; it takes part in all that ranks do together.
+    A rank without samples has loss 0, and counts with a gradient of zeros; it takes part in all that ranks do together, steps
+    included.
     """
     _uneven(session)
 
@@ -159,10 +161,20 @@ def _uneven(session: Session) -> None:
     examples = [explicit_examples.uneven(world, exact=exact, batches=batches) for batches in ((), *nobody)]
     ids = ModelSpec((Embedding("embedding", 5, 3), Scale("scalar", 0), Linear("fc1", 3, 4)), loss="cross_entropy")
     examples.append(explicit_examples.uneven(world, exact=False, batches=nobody[0], model=ids))
+    examples += [_uneven_steps(world, sizes) for sizes in (nobody[0], [70] + [3] * (world - 1))]
     buffered = ModelSpec((Linear("fc1", 2, 3), Scale("scale", 3, buffer=True), Linear("fc2", 3, 1)), loss="linear")
     examples.append(explicit_examples.uneven(world, exact=False, batches=nobody[0], model=buffered))
     for_all(session, training_jobs(world, promised, uneven=True), judge, examples=fitting(session, examples), share=0.5)
     for_all(session, training_jobs(world, promised, exact=False, uneven=True), judge, share=0.5)
+
+
+def _uneven_steps(world_size: int, batches: list[int]) -> Job:
+    """Two steps; the second with the batch sizes of the ranks in reverse."""
+    operations: list[Operation] = []
+    for number, sizes in enumerate((batches, batches[::-1])):
+        backward = Backward(shards(sizes, number * sum(batches)))
+        operations += [ZeroGrad(), backward, *GRADIENTS, Step(), *PARAMETERS]
+    return training_job(world_size, mlp((2, 3, 1)), operations, OptimizerSpec(lr=0.05), exact=False)
 
 
 def _looking_after_zero_grad(job: Job) -> Job:
@@ -220,15 +232,18 @@ def reduction_is_tight(promised: Capabilities) -> Judge:
             )
         own = {name: np.stack([seen["gradients"][name] for seen in local]) for name in local[0]["gradients"]}
         wide = {name: parts.astype(np.float64) for name, parts in own.items()}
-        largest = max((float(abs(parts).max(initial=0.0)) for parts in wide.values()), default=0.0)
+        weighted = promised.replica.uneven_batches == "weighted"
+        backward = next(op for op in job.operations if isinstance(op, Backward))
+        # by a power of two the loss is divided without rounding
+        divided = of_divided_losses(job, backward, promised) if weighted or world & (world - 1) else {}
         for name, parts in wide.items():
             exact, size = _mean(list(own[name]), counts.tolist(), promised)
             dtype = promised.replica.dtype_of_reduction(str(own[name].dtype))
             size = size + 2 * _penalty(job, name) * (world if promised.replica.gradient == "sum" else 1)
             bound = reduction_bound(size * world, world, dtype, world + 2) / world
-            weighted = promised.replica.uneven_batches == "weighted"
-            if weighted or world & (world - 1):  # by a power of two the loss is divided without rounding
-                bound = bound + largest * gamma(world + 2, str(own[name].dtype))
+            if name in divided:
+                finite = np.isfinite(divided[name]).all()
+                bound = bound + (_mean(list(divided[name]), counts.tolist(), promised)[1] if finite else np.inf)
             made_of = Contributions(
                 parts, parts, parts, None, 1, counts, inside=False, weighted=weighted, others=wide, earlier=parts
             )

@@ -241,7 +241,10 @@ def _random_and_its_own(job: Job, trace: Trace) -> None:
                     order != before or (seed != read.seed and other != epoch),  # whether both add up is another check's
                     f"{what}: got the order of epoch {other} of seed {seed} on every rank, but should be another one",
                     causes.IGNORED_AT_LENGTH(
-                        part="epoch" if seed == read.seed else "seed", length=read.length, drop_last=read.drop_last
+                        part="epoch" if seed == read.seed else "seed",
+                        epochs=tuple(sorted({each for each in (epoch, other) if each is not None})),
+                        length=read.length,
+                        drop_last=read.drop_last,
                     ),
                 )
             found[read.seed, epoch] = order

@@ -144,6 +144,9 @@ def _overlap(evidence: Evidence, key: str, passed: int, ranks: list[list[Event]]
     how = "The ranks' samplers choose samples that are not disjoint."
     if len(set(seeds)) > 1:
         how = f"The samplers have different seeds: {', '.join(map(str, seeds))}. All ranks need the same one."
+    subsets = [loader_of(evidence, key, rank).get("subset") for rank in range(evidence.ranks)]
+    if any(states) and any(subset != subsets[0] for subset in subsets):
+        how = "Each rank split the data set in its own way, as random_split does without a common seed."
     count = len(set.union(*used))
     return broken(
         f"{len(common)} samples go to several ranks in pass {passed}",

@@ -62,6 +62,8 @@ def _why_uncovered(evidence: Evidence, step: Event, number: int, status: str) ->
 def gradients_are_synchronised(evidence: Evidence) -> Judged:
     if evidence.ranks == 1:
         return not_judged("there is one rank")
+    if evidence.sharded:
+        return not_judged(evidence.sharded)
     seen = 0
     for together in evidence.aligned("step"):
         seen += 1
@@ -110,6 +112,8 @@ def _why_unsynchronised(evidence: Evidence, together: tuple[Event, ...], paramet
 def gradients_equal_those_of_one_process(evidence: Evidence) -> Judged:
     """G against the mirror M = 1, in the steps in which replicas are equal and the mirror got the same samples and draws."""
     compared = evidence.compared
+    if evidence.sharded:
+        return not_judged(evidence.sharded)
     if not compared:
         return not_judged("no step was compared with a mirror run")
     limit = min(equal_until(evidence), buffers_equal_until(evidence))
@@ -276,6 +280,8 @@ def clipping_comes_last(evidence: Evidence) -> Judged:
     clips = evidence.each_rank("clip")
     if not any(clips):
         return not_judged("the script does not clip by torch.nn.utils")
+    if evidence.sharded:
+        return not_judged(evidence.sharded)
     for step in range(evidence.steps_seen):
         own = [[event for event in events if event["step"] == step] for events in clips]
         numbers = {event["number"] for event in own[0]}

@@ -56,6 +56,8 @@ def buffers_equal_until(evidence: Evidence) -> int:
 
 
 def ranks_start_from_the_same_parameters(evidence: Evidence) -> Judged:
+    if evidence.sharded:
+        return not_judged(evidence.sharded)
     first = next((each for each in states(evidence) if any(n[0].isdigit() for n in each[0]["digests"])), None)
     if first is None:
         return not_judged("no forward with an optimizer was seen")
@@ -73,6 +75,8 @@ def ranks_start_from_the_same_parameters(evidence: Evidence) -> Judged:
 
 
 def replicas_stay_equal(evidence: Evidence) -> Judged:
+    if evidence.sharded:
+        return not_judged(evidence.sharded)
     if ranks_start_from_the_same_parameters(evidence).status != "held":
         return not_judged("the ranks do not start equal")
     seen = 0

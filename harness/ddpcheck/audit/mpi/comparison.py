@@ -13,6 +13,7 @@ import numpy as np
 from ...seeded_values import Array
 from .. import gradient_weights
 from ..evidence import Evidence, RunSeen, StepSeen
+from ..mirror_misfits import ended_before, misfit
 from ..script_runs import Ended, Request
 from .marked_batches import REPLICA
 from .marked_batches import read as kept_as
@@ -26,7 +27,7 @@ _ROUNDED = 4
 
 def evidence_of(request: Request, folder: Path, real: Ended, mirrors: Sequence[Ended]) -> Evidence:
     """What the laws judge, of runs whose journals lie in `folder`."""
-    seen = {ended.name: _seen(ended) for ended in (real, *mirrors)}
+    seen = {ended.name: ended.seen() for ended in (real, *mirrors)}
     made = Evidence(request.script, request.ranks, request.steps, request.far, seen.pop("real"), seen)
     if "one" not in made.mirrors:
         return made
@@ -49,10 +50,6 @@ def _as_in_the_first(step: StepSeen, first: StepSeen) -> StepSeen:
     if step.not_comparable or first.not_comparable or step.off_all or first.factor_one_off > 1 or not step.off_one:
         return step
     return replace(step, factor_one=first.factor_one, factor_one_off=0.0, v=first.v, rate=first.rate)
-
-
-def _seen(ended: Ended) -> RunSeen:
-    return RunSeen(ended.processes, ended.stacks, ended.output, ended.hung, round(ended.seconds, 3))
 
 
 def _starts(run: RunSeen) -> list[dict[str, Any]]:
@@ -92,7 +89,7 @@ def _compared(evidence: Evidence, folder: Path, paths: Sequence[str], step: int,
         "w": (w,) if w else (),
         "w_off": gradient_weights.worst(fitted.off, allowed)[1] if fitted is not None else 0.0,
         "off_one": {name: value / tolerance[name] for name, value in off.items() if value > tolerance[name]},
-        "relative_off": _relative(off, one),
+        "relative_off": gradient_weights.relative(off, one),
         "rate": _rate(evidence, factor, factor_off) or _rate_alone(real, one, tolerance, evidence.ranks),
         "factor_one": factor,
         "factor_one_off": factor_off,
@@ -100,7 +97,7 @@ def _compared(evidence: Evidence, folder: Path, paths: Sequence[str], step: int,
     if every:
         off_all = gradient_weights.distances(real, every)
         made["off_all"] = {n: value / tolerance[n] for n, value in off_all.items() if value > tolerance[n]}
-        made["factor_all"], made["factor_all_off"] = _factor(real, every, tolerance)
+        made["factor_all"], made["factor_all_off"] = gradient_weights.factor(real, every, tolerance)
     return StepSeen(step, 0, "", **made)
 
 
@@ -108,13 +105,8 @@ def _not_comparable(evidence: Evidence, step: int, start: int, end: int) -> str:
     one = evidence.mirrors["one"]
     given = [event["number"] for event in one.of(0, "batch")]
     if end not in given and len(given) <= end:
-        over = one.end(0)
-        return f"the mirror run ended before: {over.get('error') or over['why'] or 'it was ended'}"
-    for event in one.of(0, "misfit"):
-        if start <= event["step"] < end:
-            what = {"batch": "batches do not fit together", "state": "the states do not fit"}
-            return f"{what.get(event['what'], event['what'])}: {event.get('why', event.get('names', ''))} ({event['line']})"
-    return ""
+        return ended_before(one)
+    return misfit(one, range(start, end))
 
 
 def _update(folder: Path, run: str, paths: Sequence[str], start: int, end: int) -> Arrays:
@@ -155,7 +147,7 @@ def scale_of(got: Arrays, wanted: Arrays, tolerance: dict[str, float], ranks: in
     clean = _clean(got, wanted, tolerance)
     if any(_near(f, ranks) for f in clean.values()) and any(_near(f, ranks**2) for f in clean.values()):
         return float(ranks), 0.0
-    return _factor(got, wanted, tolerance)
+    return gradient_weights.factor(got, wanted, tolerance)
 
 
 def _rate_alone(got: Arrays, wanted: Arrays, tolerance: dict[str, float], ranks: int) -> str:
@@ -185,7 +177,11 @@ def _clean(got: Arrays, wanted: Arrays, tolerance: dict[str, float]) -> dict[str
     """The factor of each array that is a multiple of one process's."""
     found = {}
     for name, values in wanted.items():
-        factor, off = _factor({name: got[name]}, {name: values}, tolerance) if name in got else (0.0, float("inf"))
+        factor, off = (
+            gradient_weights.factor({name: got[name]}, {name: values}, tolerance)
+            if name in got
+            else (0.0, float("inf"))
+        )
         if off <= 1:
             found[name] = factor
     return found
@@ -193,15 +189,3 @@ def _clean(got: Arrays, wanted: Arrays, tolerance: dict[str, float]) -> dict[str
 
 def _near(a: float, b: float) -> bool:
     return abs(a - b) <= _CLOSE * abs(b)
-
-
-def _factor(got: Arrays, wanted: Arrays, tolerance: dict[str, float]) -> tuple[float, float]:
-    """The factor in got = factor * wanted, and the worst distance that is left."""
-    made = gradient_weights.fit(got, [wanted])
-    factor = made.weights[0]
-    return factor, gradient_weights.worst(made.off, tolerance)[1] / max(abs(factor), 1.0)
-
-
-def _relative(off: dict[str, float], whole: Arrays) -> float:
-    norm = float(np.sqrt(sum(float(np.vdot(each, each)) for each in whole.values())))
-    return float(np.sqrt(sum(value * value for value in off.values()))) / norm if norm else 0.0

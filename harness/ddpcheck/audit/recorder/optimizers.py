@@ -11,7 +11,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from ..recorded_process import Run
 from . import gradients, scalers
 from .patching import replace
-from .tensors import digest, sample
+from .tensors import digest, is_sharded, sample
 
 _NOT_A_HYPERPARAMETER = frozenset({"params", "foreach", "fused", "capturable", "differentiable", "maximize"})
 
@@ -46,6 +46,8 @@ class Optimizers:
             run.note(
                 "group", optimizer=place, name=type(optimizer).__name__, count=count, step=run.step, line=run.line()
             )
+            if any(is_sharded(each) for each in parameters_of(optimizer)):
+                run.note("sharded", optimizer=place, line=run.line())
             from . import models
 
             models.of(run).stale = True

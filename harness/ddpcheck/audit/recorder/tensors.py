@@ -24,6 +24,12 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
     return made
 
 
+def is_sharded(tensor: torch.Tensor) -> bool:
+    """Whether this rank holds a part only: a DTensor that is split, or a parameter that FullyShardedDataParallel flattened."""
+    placements: Any = getattr(tensor, "placements", ())
+    return any(each.is_shard() for each in placements) or hasattr(tensor, "_fsdp_flattened")
+
+
 def digest(tensor: torch.Tensor) -> str:
     """Of shape, dtype and bits."""
     values = plain(tensor).contiguous()

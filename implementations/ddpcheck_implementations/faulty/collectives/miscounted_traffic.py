@@ -9,29 +9,18 @@ from typing import Any
 import numpy as np
 
 from ddpcheck.contract import TYPICAL
-from ddpcheck.contract.adapter import Adapter, Facets
+from ddpcheck.contract.adapter import Facets
 from ddpcheck.contract.rank_context import RankContext
 
-from ..registry import register
+from ..registry import connecting
 
 ALONE = "check_traffic_counters_of_a_single_rank_are_zero"
 TOLD = "check_traffic_counters_match_bytes_sent"
-_Connect = Callable[[RankContext], Facets]
+
+_miscounting = connecting(TYPICAL.of_facets("collectives").but(counts_traffic=True))
 
 
-def _miscounting(
-    name: str, *, cause: str, check: str = TOLD, world_size: int = 2, **promises: Any
-) -> Callable[[_Connect], Adapter]:
-    """Register a connect() and make an adapter of it. promises: beside the collectives that are counted."""
-
-    def make(connect: _Connect) -> Adapter:
-        promised = TYPICAL.of_facets("collectives").but(counts_traffic=True, **promises)
-        return register(name, (check,), cause, (), world_size, connect, connect, promised)
-
-    return make
-
-
-@_miscounting("elements-counted-as-bytes", cause="counts-scaled")
+@_miscounting("elements-counted-as-bytes", TOLD, cause="counts-scaled")
 def elements_for_bytes(context: RankContext) -> Facets:
     """Elements are counted where bytes should be."""
     from ...numpy_sockets import tcp
@@ -45,7 +34,7 @@ def elements_for_bytes(context: RankContext) -> Facets:
     return replace(reference, counts=counts)
 
 
-@_miscounting("calls-counted-for-messages", cause="counts-from-nonzero", check=ALONE, world_size=1)
+@_miscounting("calls-counted-for-messages", ALONE, cause="counts-from-nonzero", world_size=1)
 def calls_counted(context: RankContext) -> Facets:
     """Each collective counts for a message, though a rank is alone."""
     from ...numpy_sockets import tcp
@@ -106,6 +95,7 @@ def _not_counting(reference: Facets, method: str, of: str = "bytes", hides: Call
 
 @_miscounting(
     "reductions-in-place-not-counted",
+    TOLD,
     cause="sending-not-counted",
     in_place=True,
 )
@@ -116,7 +106,7 @@ def in_place_uncounted(context: RankContext) -> Facets:
     return _not_counting(connect(context), "all_reduce_in_place")
 
 
-@_miscounting("broadcasts-not-counted", cause="sending-not-counted")
+@_miscounting("broadcasts-not-counted", TOLD, cause="sending-not-counted")
 def broadcasts_uncounted(context: RankContext) -> Facets:
     """A broadcast is passed on as it comes, beside the counters."""
     from ...numpy_sockets import tcp
@@ -124,7 +114,7 @@ def broadcasts_uncounted(context: RankContext) -> Facets:
     return _not_counting(tcp.connect(context), "broadcast")
 
 
-@_miscounting("groups-not-counted", cause="sending-not-counted", subgroups=True)
+@_miscounting("groups-not-counted", TOLD, cause="sending-not-counted", subgroups=True)
 def groups_uncounted(context: RankContext) -> Facets:
     """Groups have connections of their own, which have no counters."""
     from ...numpy_sockets import tcp
@@ -134,7 +124,7 @@ def groups_uncounted(context: RankContext) -> Facets:
     )
 
 
-@_miscounting("small-reductions-not-counted", cause="sending-not-counted", world_size=3)
+@_miscounting("small-reductions-not-counted", TOLD, cause="sending-not-counted", world_size=3)
 def small_uncounted(context: RankContext) -> Facets:
     """Small arrays go a way of their own, which has no counters."""
     from ...numpy_sockets import connect
@@ -144,6 +134,7 @@ def small_uncounted(context: RankContext) -> Facets:
 
 @_miscounting(
     "messages-of-rings-not-counted",
+    TOLD,
     cause="messages-not-counted",
 )
 def messages_uncounted(context: RankContext) -> Facets:
@@ -153,7 +144,7 @@ def messages_uncounted(context: RankContext) -> Facets:
     return _not_counting(tcp.connect(context), "all_reduce", "messages", lambda array, *_, **__: array.nbytes > 1 << 16)
 
 
-@_miscounting("asynchronous-ones-not-counted", cause="call-not-counted", asynchronous=True)
+@_miscounting("asynchronous-ones-not-counted", TOLD, cause="call-not-counted", asynchronous=True)
 def asynchronous_uncounted(context: RankContext) -> Facets:
     """Only the calls that wait for their result count for collectives."""
     from ...numpy_sockets import connect
@@ -161,7 +152,7 @@ def asynchronous_uncounted(context: RankContext) -> Facets:
     return _not_counting(connect(context), "all_reduce_async", "collectives")
 
 
-@_miscounting("reductions-in-place-counted-in-part", cause="sending-partly-counted", in_place=True)
+@_miscounting("reductions-in-place-counted-in-part", TOLD, cause="sending-partly-counted", in_place=True)
 def in_place_partly_counted(context: RankContext) -> Facets:
     """Of a reduction in place only every fourth byte is counted, as of a message in four parts only the first."""
     from ...numpy_sockets import connect

@@ -110,7 +110,7 @@ class OneSecond(PassThrough):
         return results[0] if results else np.asarray(handle.wait())
 
 
-@collectives("wait-ends-after-a-second", LATE_WAIT, cause="not-reduced")
+@collectives("wait-ends-after-a-second", LATE_WAIT, cause="wait-returns-early")
 class WaitEnds(PassThrough):
     """wait() has a time limit, after which it gives what there is."""
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import mmap
 import os
 import time
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from ddpcheck.contract import TYPICAL
-from ddpcheck.contract.adapter import Adapter, Facets
+from ddpcheck.contract.adapter import Facets
 from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.seeded_values import Array
 
-from ..registry import register
+from ..registry import Registering
 
 PROMISED = TYPICAL.of_facets("collectives").but(
     operations=frozenset({"all_gather", "all_reduce", "barrier", "broadcast"}),
@@ -76,16 +76,15 @@ class Slots:
         self.barrier()
 
 
-def slots(name: str, *caught_by: str) -> Callable[[type[Slots]], Adapter]:
-    """Register such a communicator."""
+@dataclass(frozen=True)
+class _Connect:
+    kind: type[Slots]
 
-    def make(kind: type[Slots]) -> Adapter:
-        def connect(context: RankContext) -> Facets:
-            return Facets(rank=context.rank, world_size=context.world_size, collectives=kind(context))
+    def __call__(self, context: RankContext) -> Facets:
+        return Facets(rank=context.rank, world_size=context.world_size, collectives=self.kind(context))
 
-        return register(name, caught_by, "", (), 2, kind, connect, PROMISED)
 
-    return make
+slots: Registering[type[Slots]] = Registering(_Connect, PROMISED)
 
 
 @slots("slots-in-shared-memory")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,8 +47,19 @@ class BegunByAScatter(Parted):
 @instead
 def summed_in_an_order_of_the_process(call: Call) -> Array:
     """The first rank in the sum of an element follows from a process's number: alike on all ranks, in no two runs."""
-    process = int(call.comm.broadcast(np.array([os.getpid()]))[0])
-    first = np.random.default_rng(process).integers(0, call.world, call.array.shape)
+    return summed_in_order_of(call, os.getpid())
+
+
+@instead
+def summed_in_an_order_kept_in_a_file(call: Call) -> Array:
+    """As if by a table of measured times, which the first run leaves in the temporary folder: the folder stands for it."""
+    return summed_in_order_of(call, Path(tempfile.gettempdir()).stat().st_ino)
+
+
+def summed_in_order_of(call: Call, number: int) -> Array:
+    """The first rank in the sum of an element follows from a number of rank 0."""
+    number = int(call.comm.broadcast(np.array([number]))[0])
+    first = np.random.default_rng(number).integers(0, call.world, call.array.shape)
     rows = call.gathered()
     ranks = (np.asarray((first + turn) % call.world) for turn in range(call.world))
     total = sum(np.take_along_axis(rows, rank[None], axis=0)[0] for rank in ranks)
@@ -101,6 +114,10 @@ table(
           caught_by=LARGE, cause="part-not-reduced"),
     Fault("order-of-additions-by-process", where=all_reduce & op("sum") & ~in_group, effect=summed_in_an_order_of_the_process,
           caught_by="check_ranks_may_connect_in_any_order", cause="order-by-arrival",
+          world_size=3, determinism=Determinism.BETWEEN_RUNS),
+    Fault("order-of-additions-kept-in-a-file", where=all_reduce & op("sum") & ~in_group,
+          effect=summed_in_an_order_kept_in_a_file,
+          caught_by="check_ranks_may_connect_in_any_order", cause="order-from-a-file",
           world_size=3, determinism=Determinism.BETWEEN_RUNS),
     Fault("scattered-in-groups-as-sums-meanwhile", where=reduce_scatter & others_pending & in_part, effect=summed,
           caught_by=UNDER_WAY, cause="reduction-ignored", world_size=3),

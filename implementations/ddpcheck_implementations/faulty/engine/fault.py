@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from ddpcheck.contract.adapter import Adapter
@@ -24,7 +24,9 @@ class Effect(Protocol):
 
 
 class Fault:
-    """One row. promises: Capabilities other than the seam's."""
+    """One row. promises: Capabilities other than the seam's. in_torch: the same fault in a torch engine: its id, effect and
+    sources.
+    """
 
     def __init__(
         self,
@@ -36,11 +38,21 @@ class Fault:
         cause: str = "",
         seen_in: SeenIn = invented,
         world_size: int = 2,
+        in_torch: tuple[str, Effect, SeenIn] | None = None,
         **promises: Any,
     ) -> None:
         self.name, self.where, self.effect = name, where, effect
         self.caught_by = (caught_by,) if isinstance(caught_by, str) else caught_by
         self.about: dict[str, Any] = {"cause": cause, "seen_in": seen_in, "world_size": world_size, **promises}
+        self.twins = [in_torch] if in_torch is not None else []
+
+    def in_every_engine(self) -> Iterator[Fault]:
+        """This row, and the same fault in torch if there is one: the same circumstance, checks and cause."""
+        yield self
+        for name, effect, seen_in in self.twins:
+            yield Fault(
+                name, where=self.where, effect=effect, caught_by=self.caught_by, **self.about | {"seen_in": seen_in}
+            )
 
     @property
     def attribute(self) -> str:
@@ -58,6 +70,6 @@ class Fault:
 
 def table(module: dict[str, Any], *faults: Fault) -> None:
     """Register the faults, and put their adapters into a module's globals, where ranks find them."""
-    for fault in faults:
+    for fault in (each for row in faults for each in row.in_every_engine()):
         assert fault.attribute not in module, f"{module['__name__']} has a {fault.attribute} already"
         module[fault.attribute] = fault.adapter(module["__name__"])

@@ -15,7 +15,7 @@ from ddpcheck.contract.adapter import Adapter
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.pytorch.adapter import TORCH_PROMISES, torch_adapter
 
-from ..registry import SeenIn, invented, register
+from ..registry import Registering, SeenIn, invented
 from .circumstances import Circumstance
 
 
@@ -36,10 +36,16 @@ def torch_fault(
         made = torch_adapter(
             name, wrap, capabilities=promised, after_backward=_synchronise, no_sync=_no_sync, optimizer=optimizer
         )
-        connect, launcher = made.connect, made.launcher
-        return register(
-            name, caught_by, cause, seen_in, world_size, wrap, connect, made.capabilities, launcher, made.requires
-        )
+        registering: Registering[Any] = Registering(lambda wrap: made.connect, made.capabilities)
+        return registering(
+            name,
+            *caught_by,
+            cause=cause,
+            seen_in=seen_in,
+            world_size=world_size,
+            launcher=made.launcher,
+            requires=made.requires,
+        )(wrap)
 
     return make
 
@@ -80,6 +86,14 @@ _HERE = __name__.partition(".")[0]
 
 def wrapped_by(name: str) -> ModuleEffect:
     return ModuleEffect(name, lambda module: imported(name)(module))
+
+
+def _inner_module(module: Any) -> Any:
+    ddp(module)
+    return module
+
+
+inner_module = ModuleEffect("the module inside DistributedDataParallel", _inner_module)
 
 
 def hook(name: str) -> ModuleEffect:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ddpcheck.pytorch.adapter import TORCH_PROMISES, torch_adapter
 
-from ..registry import register
+from ..registry import Registering
 
 PROMISES = TORCH_PROMISES.but(
     model_features=TORCH_PROMISES.replica.model_features - {"scale"}, no_sync=False, predicts_alone=False
@@ -17,9 +17,8 @@ PROMISES = TORCH_PROMISES.but(
 def _register(name: str, caught_by: str, cause: str, wrap: Callable[[Any], Any], **ways: Any) -> Any:
     wrap.__dict__["between_processes"] = True
     made = torch_adapter(name, wrap, capabilities=PROMISES, **ways)
-    return register(
-        name, (caught_by,), cause, (), 2, wrap, made.connect, made.capabilities, made.launcher, made.requires
-    )
+    registering: Registering[Any] = Registering(lambda wrap: made.connect, made.capabilities)
+    return registering(name, caught_by, cause=cause, launcher=made.launcher, requires=made.requires)(wrap)
 
 
 def _broadcast_and_split(module: Any) -> Any:

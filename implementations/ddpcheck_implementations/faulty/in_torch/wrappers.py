@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..engine.circumstances import always
 from ..engine.fault import Fault, table
-from ..engine.modules import ModuleEffect, ddp, hook, wrapped_by
+from ..engine.modules import hook, wrapped_by
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
-
-
-def _inner_module(module: Any) -> Any:
-    ddp(module)
-    return module
-
-
-past_the_hooks = ModuleEffect("the module inside DistributedDataParallel", _inner_module)
 
 
 # fmt: off
@@ -33,10 +23,6 @@ table(
     Fault("flat-buffer-not-cleared", where=always, effect=wrapped_by("torch_mistakes:BufferNotCleared"),
           caught_by="check_unused_parameters_on_some_ranks_count_as_zero", cause="unused-rank-sends-old-mean",
           seen_in=("NVIDIA/Megatron-LM#6565",), unused_parameters="synchronised", unused_gradient="zero"),
-    Fault("forward-of-the-inner-module", where=always, effect=past_the_hooks,
-          caught_by=EXACT, cause="not-reduced", seen_in=("jingyaogong/minimind#853",)),
-    Fault("comm-hook-sums", where=always, effect=hook("torch_mistakes:summed"),
-          caught_by=EXACT, cause="summed-not-averaged"),
     Fault("comm-hook-divides-twice", where=always, effect=hook("torch_mistakes:divided_twice"),
           caught_by=EXACT, cause="divided-too-often"),
     Fault("comm-hook-sees-the-last-bucket", where=always, effect=hook("torch_mistakes:last_bucket_only"),

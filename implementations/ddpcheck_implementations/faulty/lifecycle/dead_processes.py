@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
-from ddpcheck.contract.adapter import Adapter, Facets
+from ddpcheck.contract.adapter import Facets
 from ddpcheck.contract.rank_context import RankContext
 
 from ..collectives.collectives import SUM
@@ -18,7 +16,7 @@ from ..engine.collective_effects import doing
 from ..engine.collectives import Call, all_reduce
 from ..engine.fault import Fault, table
 from ..facet_seams import PROMISED
-from ..registry import register
+from ..registry import connecting
 from .made_before_ranks import START
 from .timing import DEATH
 
@@ -39,16 +37,7 @@ def compiled_code_throws(call: Call) -> None:
     os._exit(128 + signal.SIGABRT)
 
 
-def _connecting(
-    name: str, *caught_by: str, cause: str, **promises: Any
-) -> Callable[[Callable[[RankContext], Facets]], Adapter]:
-    """Register a connect()."""
-
-    def make(connect: Callable[[RankContext], Facets]) -> Adapter:
-        promised = PROMISED.of_facets("collectives").but(**promises)
-        return register(name, caught_by, cause, (), 2, connect, connect, promised)
-
-    return make
+_connecting = connecting(PROMISED.of_facets("collectives"))
 
 
 @_connecting("every-process-is-a-world", START, cause="world-of-its-own")

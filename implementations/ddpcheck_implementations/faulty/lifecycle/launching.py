@@ -13,7 +13,7 @@ from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.launchers.base import Launched
 from ddpcheck.launchers.processes import Processes
 
-from ..registry import SeenIn, invented, register
+from ..registry import Registering
 
 REPORTED = "check_launcher_reports_the_first_failed_rank"
 
@@ -45,12 +45,12 @@ def _connect(context: RankContext) -> Any:
     return replace(adapter.connect(context), make_replica=None)
 
 
-def launcher(name: str, *, cause: str, seen_in: SeenIn = invented) -> Callable[[type[WatchedWrongly]], Adapter]:
+def launcher(name: str, **about: Any) -> Callable[[type[WatchedWrongly]], Adapter]:
     """Register a way to watch processes as a fault."""
 
     def make(watch: type[WatchedWrongly]) -> Adapter:
-        promised = TYPICAL.of_facets("collectives")
-        return register(name, (REPORTED,), cause, seen_in, 2, watch, _connect, promised, _Launcher(watch=watch))
+        registering: Registering[Any] = Registering(lambda watch: _connect, TYPICAL.of_facets("collectives"))
+        return registering(name, REPORTED, launcher=_Launcher(watch=watch), **about)(watch)
 
     return make
 

@@ -22,8 +22,8 @@ from ddpcheck.launchers.multiprocess import Method, Multiprocessing
 from ddpcheck.seeded_values import Array
 
 from ..base import PlainReplica, fault
-from ..facet_seams import PROMISED, Group, PassThrough, PlainSampler, PlainStreams, register_facet
-from ..registry import SeenIn, invented, register
+from ..facet_seams import PROMISED, Group, PassThrough, PlainSampler, PlainStreams, collectives, sampler, streams
+from ..registry import Connect, Registering, connecting
 
 ALL_GATHER = "check_all_gather_stacks_in_rank_order"
 BARRIER = "check_barrier_waits_for_every_rank"
@@ -42,19 +42,13 @@ def _held() -> ModuleType:
 
 
 def _started(
-    method: Method,
-    facet: str,
-    name: str,
-    *caught_by: str,
-    cause: str = "",
-    seen_in: SeenIn = invented,
-    **promises: Any,
+    method: Method, facet: Registering[Any], name: str, *caught_by: str, **about: Any
 ) -> Callable[[Any], Adapter]:
     """Register an implementation whose ranks are started by this method."""
-    return register_facet(facet, name, caught_by, cause, seen_in, 2, promises, Multiprocessing(method), (_HELD,))
+    return facet(name, *caught_by, launcher=Multiprocessing(method), requires=(_HELD,), **about)
 
 
-@_started("fork", "randomness", "forked-random-state", OWN, seen_in=("pytorch/pytorch#5059",), cause="rank-not-in-seed")
+@_started("fork", streams, "forked-random-state", OWN, seen_in=("pytorch/pytorch#5059",), cause="rank-not-in-seed")
 class SaltDrawnAtImport(PlainStreams):
     """What tells the ranks' streams apart was drawn from NumPy's generator at import: forked ranks have the same."""
 
@@ -62,7 +56,7 @@ class SaltDrawnAtImport(PlainStreams):
         return (self.seed, self.epoch, _held().NUMBER)
 
 
-@_started("fork", "sampler", "rank-read-at-import", EACH_ONCE, cause="same-share-on-every-rank")
+@_started("fork", sampler, "rank-read-at-import", EACH_ONCE, cause="same-share-on-every-rank")
 class RankReadAtImport(PlainSampler):
     """The rank is that of the environment at import, when there was none: all ranks take themselves for rank 0."""
 
@@ -70,7 +64,7 @@ class RankReadAtImport(PlainSampler):
         return order[_held().RANK :: self.world]
 
 
-@_started("spawn", "sampler", "rank-read-at-import-when-spawned", EACH_ONCE, cause="same-share-on-every-rank")
+@_started("spawn", sampler, "rank-read-at-import-when-spawned", EACH_ONCE, cause="same-share-on-every-rank")
 class RankReadAtImportOfEach(PlainSampler):
     """A spawned rank imports the module again, and it too before it is told its rank."""
 
@@ -78,7 +72,7 @@ class RankReadAtImportOfEach(PlainSampler):
         return order[_held().RANK :: self.world]
 
 
-@_started("fork", "collectives", "file-named-at-import", ALL_GATHER, cause="one-row-for-all")
+@_started("fork", collectives, "file-named-at-import", ALL_GATHER, cause="one-row-for-all")
 class FileNamedAtImport(PassThrough):
     """Arrays are handed over in files, named by the process's number at import: forked ranks write to one."""
 
@@ -127,7 +121,7 @@ class Mailboxes(PassThrough):
 
 @_started(
     "fork",
-    "collectives",
+    collectives,
     "mailbox-opened-at-import",
     BARRIER,
     subgroups=False,
@@ -139,7 +133,7 @@ class MailboxOpenedAtImport(Mailboxes):
     """
 
 
-@_started("fork", "collectives", "mailbox-opened-after-fork", subgroups=False)
+@_started("fork", collectives, "mailbox-opened-after-fork", subgroups=False)
 class MailboxOpenedAfterFork(Mailboxes):
     """The mailbox of a process that has inherited another's is its own."""
 
@@ -148,7 +142,7 @@ class MailboxOpenedAfterFork(Mailboxes):
         return made
 
 
-@_started("fork", "collectives", "threads-started-at-import", ALL_GATHER, cause="all-wait-in-one-operation")
+@_started("fork", collectives, "threads-started-at-import", ALL_GATHER, cause="all-wait-in-one-operation")
 class ThreadsStartedAtImport(PassThrough):
     """A pool of threads was started at import: a forked rank inherits the pool without its threads, and waits for them."""
 
@@ -156,7 +150,7 @@ class ThreadsStartedAtImport(PassThrough):
         return np.asarray(_held().POOL.submit(self.comm.all_gather, array, group=group).result())
 
 
-@_started("spawn", "collectives", "set-up-in-the-parent", MEAN, cause="summed-not-averaged")
+@_started("spawn", collectives, "set-up-in-the-parent", MEAN, cause="summed-not-averaged")
 class SetUpInTheParent(PassThrough):
     """The mean is set up under `if __name__ == "__main__"`: spawned ranks lack it, and sum."""
 
@@ -180,17 +174,10 @@ class SetOrderOfSpawned(PlainReplica):
         return list(set(super().used_somewhere()))
 
 
-def _does_not_start(
-    method: Method, name: str, module: str, *, cause: str
-) -> Callable[[Callable[[RankContext], Facets]], Adapter]:
+def _does_not_start(method: Method, name: str, module: str, *, cause: str) -> Callable[[Connect], Adapter]:
     """Register a connect() that fails where this module was imported before there were ranks."""
-
-    def make(connect: Callable[[RankContext], Facets]) -> Adapter:
-        promised = PROMISED.of_facets("collectives")
-        launcher = Multiprocessing(method)
-        return register(name, (START,), cause, (), 2, connect, connect, promised, launcher, (module,))
-
-    return make
+    registering = connecting(PROMISED.of_facets("collectives"))
+    return registering(name, START, cause=cause, launcher=Multiprocessing(method), requires=(module,))
 
 
 @_does_not_start("fork", "tells-the-rank-of-its-import", _HELD, cause="rank-read-at-import")
@@ -210,7 +197,7 @@ def port_taken_at_import(context: RankContext) -> Facets:
     return replace(connect(context), close=listening.SERVER.close)
 
 
-@_started("spawn", "randomness", "cannot-be-pickled")
+@_started("spawn", streams, "cannot-be-pickled")
 class CannotBePickled(PlainStreams):
     """Defined where no pickle finds it; ranks import their adapter, and are sent none."""
 

@@ -74,7 +74,7 @@ class _Early:
     "async-result-read-early",
     "check_wait_returns_after_every_rank_has_contributed",
     seen_in=("OpenNMT/OpenNMT-py#2295", "pytorch/pytorch#37790"),
-    cause="not-reduced",
+    cause="wait-returns-early",
 )
 class ReadEarly(PassThrough):
     """wait() does not wait: the buffer as it is is taken for the result."""

@@ -13,7 +13,7 @@ from ddpcheck.seeded_values import Array
 from ..facet_seams import PlainSampler, PlainStreams, metrics, sampler, scores, streams
 from ..samplers.sampler_state import RESUMED
 from .metrics import NAMES, WEIGHTED
-from .scores import ALL_SAMPLES, of_all_rows
+from .scores import ALL_SAMPLES, TWICE, of_all_rows, together
 
 SHARED_OUT = "check_shards_are_disjoint_and_complete"
 
@@ -133,6 +133,19 @@ def cut_apart(comm: Any, rank: int, name: str, outputs: Array, targets: Array, i
         return np.concatenate([row[at : at + size] for at, size in zip([0, *sizes[:-1]], sizes, strict=True)])
 
     return of_all_rows(name, gathered(outputs), gathered(targets))
+
+
+@scores(
+    "padding-of-ranks-merged",
+    TWICE,
+    seen_in=("roboflow/rf-detr#1507",),
+    cause="duplicates-counted",
+    scores_count_once=True,
+)
+def padding_merged(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """All ranks' rows are put together, those that the sampler repeats with them."""
+    rows, truth, which = together(comm, outputs, targets, indices)
+    return of_all_rows(name, rows[which >= 0], truth[which >= 0])
 
 
 @streams(

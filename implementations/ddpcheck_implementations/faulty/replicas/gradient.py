@@ -29,14 +29,15 @@ from ..engine.gradients import (
     world_of,
     zeros,
 )
+from ..engine.modules import hook, inner_module
 from ..engine.replicas import Made, after, around, in_place_of, local_gradients_dropped, weighted_by_batch_size
+from ..registry import invented
 
 EXACT = "check_gradients_equal_the_large_batch_exactly"
 REAL = "check_gradients_equal_the_large_batch_within_rounding"
 TIGHT = "check_gradients_are_the_mean_of_local_gradients"
 BITS = "check_gradients_are_bitwise_equal_on_all_ranks"
 LARGE = "check_large_and_one_element_gradients_are_exact"
-
 
 some_small_sizes = Circumstance("28 to 33 elements", lambda gradient: gradient.array.size in {28, 29, 30, 31, 33})
 several_parameters = Circumstance("several parameters", lambda gradient: len(gradient.replica.network.learned) > 1)
@@ -123,14 +124,16 @@ table(
     Fault("grad-sum-not-mean", where=always, effect=summed,
           caught_by=(EXACT, REAL, TIGHT, "check_parameters_after_sgd_steps_are_exact", "check_sgd_matches_one_process",
                      "check_adam_matches_one_process"),  # which hides nearly all of it
-          cause="summed-not-averaged", seen_in=("horovod/horovod#843", "tensorflow/benchmarks#466", "k2-fsa/icefall#226")),
+          cause="summed-not-averaged", seen_in=("horovod/horovod#843", "tensorflow/benchmarks#466", "k2-fsa/icefall#226"),
+          in_torch=("comm-hook-sums", hook("torch_mistakes:summed"), invented)),
     Fault("grad-double-average-small-only", where=some_small_sizes, effect=divided_twice,
           caught_by=(EXACT, TIGHT), cause="divided-too-often", seen_in=("intel/torch-xpu-ops#3020",)),
     Fault("avg-divides-by-numel", where=always, effect=divided_by(lambda gradient: gradient.array.size),
           caught_by=(EXACT, TIGHT), cause="divided-by-elements", seen_in=("meta-pytorch/torchcomms#287",)),
     Fault("inner-module-bypass", where=always, effect=own_value,
           caught_by=(EXACT, TIGHT, BITS, "check_replicas_stay_in_sync_bitwise", "check_predictions_are_equal_on_all_ranks"),
-          cause="not-reduced", seen_in=("jingyaogong/minimind#853", "Lightning-AI/pytorch-lightning#17424")),
+          cause="not-reduced", seen_in=("jingyaogong/minimind#853", "Lightning-AI/pytorch-lightning#17424"),
+          in_torch=("forward-of-the-inner-module", inner_module, ("jingyaogong/minimind#853",))),
     Fault("last-partial-bucket-not-flushed", where=several_parameters & odd_number_of_parameters & last_parameter,
           effect=own_value, caught_by=(EXACT, TIGHT), cause="not-reduced", seen_in=("deepspeedai/DeepSpeed#4879",)),
     Fault("unfused-path-wrong", where=larger(1 << 18), effect=own_value,

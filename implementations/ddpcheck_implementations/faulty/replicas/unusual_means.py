@@ -51,3 +51,36 @@ class SharedLoss(PlainReplica):
         self.latest = frozenset(found)
         self.synchronise(len(batch.inputs))
         return loss
+
+
+class _GlobalBatch(PlainReplica):
+    """Each rank divides the sum of its samples' losses by the number of all samples; gradients are added up."""
+
+    def synchronise(self, batch_size: int) -> None:
+        self.part = batch_size / max(1, self.all_samples(batch_size))
+        super().synchronise(batch_size)
+
+    def all_samples(self, batch_size: int) -> int:
+        return int(self.comm.all_reduce(np.array(batch_size, np.int64)))
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        share = np.asarray(gradient * self.part, gradient.dtype)
+        return np.asarray(self.comm.all_reduce(share), gradient.dtype)
+
+
+divided_by_the_global_batch = fault(
+    "divided-by-the-global-batch", uneven_batches="weighted", no_sync=False, unfreezing=False
+)(_GlobalBatch)
+
+
+@fault(
+    "global-batch-taken-for-the-own-times-the-ranks",
+    "check_uneven_batches_are_weighted_by_size",
+    uneven_batches="weighted",
+    no_sync=False,
+)
+class OwnBatchTimesRanks(_GlobalBatch):
+    """The global batch is not asked for: it is taken to be the world size times this rank's own."""
+
+    def all_samples(self, batch_size: int) -> int:
+        return batch_size * self.world

@@ -160,8 +160,10 @@ def _introduce(meeting: Meeting, connection: socket.socket, port: int) -> tuple[
     body = receive_exactly(connection, length)
     if not welcome:
         raise RendezvousError(0, f"rank {rank} was turned away: {body.decode(errors='replace')}")
+    if length != _SECRET_BYTES + _ENTRY.size * size:
+        raise RendezvousError(0, f"rank 0 at {meeting} has another number of ranks: check WORLD_SIZE")
     entries = _ENTRY.iter_unpack(body[_SECRET_BYTES:])
-    return body[:_SECRET_BYTES], [(address.rstrip(b"\0").decode(), port) for address, port in entries]
+    return body[:_SECRET_BYTES], [(address.rstrip(b"\0").decode(errors="replace"), port) for address, port in entries]
 
 
 def _greet(meeting: Meeting, lower: int, place: _Address, secret: bytes, deadline: float) -> socket.socket:

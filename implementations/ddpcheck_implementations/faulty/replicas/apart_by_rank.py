@@ -1,0 +1,73 @@
+"""Ranks that do otherwise than the others for a reason that each has alone: no samples, no gradients, many samples."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddpcheck.contract.adapter import Batch
+from ddpcheck.seeded_values import Array
+
+from ..base import PlainReplica, fault
+
+UNEVEN = "check_uneven_batches_count_equally_per_rank"
+SAVED = "check_resumed_training_matches_one_process"
+
+
+@fault("rank-without-gradients-does-not-step", UNEVEN, cause="not-updated")
+class DoesNotStep(PlainReplica):
+    """A rank whose own gradients are zero, or none, skips the step, though the mean has others."""
+
+    found = False
+
+    def synchronise(self, batch_size: int) -> None:
+        self.found = self.found or any(gradient.any() for gradient in self.local.values())
+        super().synchronise(batch_size)
+
+    def step(self) -> None:
+        if self.found:
+            super().step()
+        self.found = False
+
+
+@fault("rank-without-samples-does-not-step", UNEVEN, cause="not-updated")
+class WithoutSamplesDoesNotStep(PlainReplica):
+    """A rank whose batch is empty takes no step."""
+
+    samples = 0
+
+    def backward(self, batch: Batch) -> float:
+        self.samples += len(batch.inputs)
+        return super().backward(batch)
+
+    def step(self) -> None:
+        if self.samples:
+            super().step()
+        self.samples = 0
+
+
+@fault("large-local-batch-reduces-in-one-message", UNEVEN)
+class LargeBatchInOneMessage(PlainReplica):
+    """A rank with more than 16 samples sends all gradients in one message, as others do where every rank has as many."""
+
+    def synchronise(self, batch_size: int) -> None:
+        if batch_size <= 16:
+            super().synchronise(batch_size)
+            return
+        names = self.used_somewhere()
+        rows = [self.mine(name) for name in names]
+        flat = np.concatenate([row.reshape(-1) for row in rows]) if rows else np.zeros(0)
+        mean = np.asarray(self.comm.all_reduce(flat) / self.world, flat.dtype)
+        parts = np.split(mean, np.cumsum([row.size for row in rows])[:-1])
+        self.synced = {**self.synced, **{n: p.reshape(r.shape) for n, p, r in zip(names, parts, rows, strict=True)}}
+        self.local = {}
+
+
+@fault("optimizer-state-merged-by-sum", SAVED)
+class StateMergedBySum(PlainReplica):
+    """What each rank holds of the optimizer's state is added up for the checkpoint, as if each had a part of it."""
+
+    def state(self) -> dict[str, Array]:
+        found = super().state()
+        merged = {name: value for name, value in found.items() if name.startswith("optimizer.")}
+        added = {name: np.asarray(self.comm.all_reduce(value), value.dtype) for name, value in merged.items()}
+        return {**found, **added}

@@ -1,0 +1,74 @@
+"""Replicas of this year's reports: a norm that is reduced twice, a group of one rank, and steps or backwards that ranks skip."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ddpcheck.contract.adapter import Batch
+from ddpcheck.seeded_values import Array
+
+from ..base import PlainReplica, fault
+from .clipping import CLIPPED
+from .nonfinite import SKIPPED, LossScaling
+
+EXACT = "check_gradients_equal_the_large_batch_exactly"
+
+
+@fault("reduced-in-a-group-of-one", EXACT, seen_in=("ByteDance-Seed/VeOmni#1115",), cause="not-reduced")
+class GroupOfOne(PlainReplica):
+    """The group for gradients leaves out a dimension of the mesh, and has one rank: the reduction does nothing."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        return np.asarray(self.comm.all_reduce(gradient, group=[self.rank]), gradient.dtype)
+
+
+@fault(
+    "norm-of-synchronised-gradients-reduced",
+    CLIPPED,
+    seen_in=("modelscope/twinkle#290",),
+    cause="norm-summed-over-ranks",
+)
+class NormReducedAgain(PlainReplica):
+    """The squares are summed over the ranks, as those of shards must be, although each rank has all gradients."""
+
+    def clip(self, max_norm: float) -> float:
+        own = sum(float(np.sum(np.square(g, dtype=np.float64))) for g in self._shown().values())
+        norm = math.sqrt(float(self.comm.all_reduce(np.array([own]))[0]))
+        self.scale(min(1.0, max_norm / norm) if norm else 1.0)
+        return norm
+
+
+@fault(
+    "rank-0-looks-for-nan",
+    SKIPPED,
+    seen_in=("ecmwf/WeatherGenerator#2724",),
+    cause="nonfinite-step-taken",
+    skips_nonfinite=True,
+)
+class RankZeroDecides(LossScaling):
+    """Rank 0 looks at its own loss, and tells the others whether to skip."""
+
+    fits = True
+
+    def backward(self, batch: Batch) -> float:
+        loss = super().backward(batch)
+        self.fits = bool(self.comm.broadcast(np.array([float(np.isfinite(loss))]))[0])
+        return loss
+
+    def finite(self) -> bool:
+        return self.fits
+
+
+@fault(
+    "rank-without-samples-goes-on",
+    "check_uneven_batches_count_equally_per_rank",
+    seen_in=("NVIDIA-NeMo/Automodel#2468",),
+    cause="idle-rank-skips-collectives",
+)
+class GoesOnAlone(PlainReplica):
+    """A rank whose batch has nothing to learn from goes on to the next, without the reduction."""
+
+    def backward(self, batch: Batch) -> float:
+        return super().backward(batch) if len(batch.inputs) else 0.0

@@ -1,0 +1,67 @@
+"""Samplers of this year's reports: what rank 0 alone saves, what counting changes, and ranks that no sample is left for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ddpcheck.seeded_values import Array
+
+from ..facet_seams import PlainSampler, sampler
+from .sampler_state import RESUMED
+
+SHARED_OUT = "check_shards_are_disjoint_and_complete"
+
+
+@sampler("state-of-rank-0-only", RESUMED, seen_in=("bghira/SimpleTuner#2986",), cause="resumed-order-differs")
+class SavedByRankZero(PlainSampler):
+    """Only rank 0 has saved a state; the other ranks find none, and share out another order from its start."""
+
+    lacking = False
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        if self.rank == 0:
+            super().load_state(state)
+        else:
+            self.epoch, self.lacking = state["epoch"], True
+
+    def stream(self) -> Sequence[int]:
+        return (self.seed + self.lacking, self.epoch)
+
+
+@sampler("counting-shards-again", SHARED_OUT, seen_in=("scverse/annbatch#278",), cause="sharded-twice")
+class ShardedByCounting(PlainSampler):
+    """Counting sets this rank's share in the sampler beneath, whose reading is shared out once more."""
+
+    counted = False
+
+    def __len__(self) -> int:
+        self.counted = True
+        return super().__len__()
+
+    def share(self, order: Array) -> Array:
+        own = super().share(order)
+        return own[self.rank :: self.world] if self.counted else own
+
+
+@sampler(
+    "starved-rank-takes-all",
+    SHARED_OUT,
+    seen_in=("ByteDance-Seed/VeOmni#1075",),
+    cause="starved-ranks-filled",
+    remainder="uneven",
+)
+class StarvedTakesAll(PlainSampler):
+    """A rank that no sample is left for reads all of them."""
+
+    def __len__(self) -> int:
+        return len(self.share(self.padded(np.arange(self.length))))
+
+    def padded(self, order: Array) -> Array:
+        return order[: self.length // self.world * self.world] if self.drop_last else order
+
+    def share(self, order: Array) -> Array:
+        own = super().share(order)
+        return own if len(own) else order

@@ -1,0 +1,35 @@
+"""Readers of what comes from outside refuse, in the way that they declare, all that has ever broken one (tests/fuzz)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fuzz.run import KEPT
+from fuzz.seeds import seeds
+from fuzz.targets import TARGETS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+FOUND = [(name, path) for name in TARGETS for path in sorted((KEPT / name).glob("*"))]
+
+
+@pytest.mark.parametrize(("name", "path"), FOUND, ids=[f"{name}-{path.name}" for name, path in FOUND])
+def test_what_broke_a_reader_breaks_it_no_more(name: str, path: Path) -> None:
+    TARGETS[name](path.read_bytes())
+
+
+@pytest.mark.parametrize("name", sorted(TARGETS))
+def test_every_target_reads_its_seeds(name: str) -> None:
+    for data in seeds()[name]:
+        TARGETS[name](data)
+
+
+@pytest.mark.parametrize("name", sorted(TARGETS))
+@settings(deadline=None)  # on a busy machine a file may take its time
+@given(data=st.data())
+def test_damaged_seeds_are_read_or_refused(name: str, data: st.DataObject) -> None:
+    seed = data.draw(st.sampled_from(seeds()[name]))
+    at = data.draw(st.integers(0, len(seed)))
+    to = data.draw(st.integers(at, min(len(seed), at + 20)))
+    TARGETS[name](seed[:at] + data.draw(st.binary(max_size=20)) + seed[to:])
