@@ -35,7 +35,7 @@ COUNT_OVERFLOWS = Kind("count-overflows", "A count needs more than 32 bits and o
 COUNT_WRAPS = Kind(
     "count-wraps",
     "A count of {count} overflows: it is kept in {bits} bits, or fewer.",
-    because="The mean is divided by what is left of the count, or left out where nothing is.",
+    because="The mean is divided by the remaining bits of the count, or left out if they are all zero.",
     look="the dtype of counts, and of their sum over ranks",
     count=int,
     bits=int,
