@@ -236,7 +236,7 @@ def test_collectives() -> None:
     assert found.causes[0].get("ranks") == (0,)
 
 
-def test_a_hang_names_who_waits_where() -> None:
+def test_hang_names_ranks_and_operations() -> None:
     frames = ('File "/x/site-packages/torch/a.py", line 3 in wait', 'File "/home/me/train.py", line 12 in main')
     stack = "\n  ".join(("Thread 0x1 (most recent call first):", *frames))
     real = RunSeen(((), ({"kind": "end", "why": "finished"},)), (stack, ""), hung=True)

@@ -133,7 +133,7 @@ for step in range(8):
     audit(str(script)).holds()
 
 
-def test_the_tour_says_what_its_audit_needs(
+def test_tour_names_requirements_of_its_audit(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from rich.console import Console

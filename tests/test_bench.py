@@ -147,7 +147,7 @@ def test_sizes_are_read_as_written(text: str, expected: tuple[int, ...]) -> None
 
 
 @pytest.mark.parametrize("text", ["", "four", "0B", "2MiB..1MiB", "4 parsecs", "64K", "-4B", "0.5B", "1..2.5"])
-def test_what_is_no_size_is_told(text: str) -> None:
+def test_invalid_size_is_reported(text: str) -> None:
     with pytest.raises(ValueError, match="size"):
         sizes(text)
 
@@ -217,7 +217,7 @@ def test_wrong_elements_have_an_exit_status_of_their_own(tmp_path: Path) -> None
     assert any(line.split()[-1] == "3" for line in next(iter(tables(results.sorted()))).splitlines())
 
 
-def test_an_interruption_keeps_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interruption_keeps_measurements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ddpcheck_benchmarks.sweep import _Sweep
 
     sessions = []

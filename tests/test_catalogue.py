@@ -109,7 +109,7 @@ def test_a_cause_of_some_elements_says_which() -> None:
         (Elements(2, 17, 4, 9), "2 of 17 elements (first 4, last 9)"),
     ],
 )
-def test_elements_are_told_by_where_they_lie(elements: Elements, words: str) -> None:
+def test_wrong_elements_are_described_by_their_place(elements: Elements, words: str) -> None:
     assert str(elements) == words
 
 

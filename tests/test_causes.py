@@ -123,7 +123,7 @@ def test_elements_are_cut_off_only_where_nothing_is_larger() -> None:
     assert first(alike, np.array([3.0, 3.0, 1.0]), Evidence()).id != "clamped"
 
 
-def test_parts_that_are_cut_off_are_told_by_one_limit_that_explains_all_or_that_people_choose() -> None:
+def test_clamped_parts_need_one_plausible_limit() -> None:
     own = np.array([[-132.0, 40.0, 300.0], [-8.0, -250.0, 7.0]])
     for limit in (100.0, 91.0):
         cause = _cause(np.clip(own, -limit, limit).mean(axis=0), own.mean(axis=0), own)
@@ -133,7 +133,7 @@ def test_parts_that_are_cut_off_are_told_by_one_limit_that_explains_all_or_that_
     assert _cause(np.clip(one, -91, 91).mean(axis=0), one.mean(axis=0), one).id != "parts-clamped"
 
 
-def test_what_some_ranks_did_not_reset_is_told() -> None:
+def test_gradient_not_reset_on_some_ranks_is_recognised() -> None:
     before = np.array([[3.0, -1.0], [3.0, -1.0], [3.0, -1.0]])
     own = np.array([[8.0, 5.0], [-4.0, 16.0], [2.0, -9.0]])
     made = Contributions(own, own, own, before, 1, np.ones(3), False, False)
@@ -142,7 +142,7 @@ def test_what_some_ranks_did_not_reset_is_told() -> None:
     assert cause == gradients.SOME_RANKS_NOT_RESET(count=1, world_size=3)
 
 
-def test_an_explanation_may_be_off_by_what_rounding_allows_but_zeros_explain_nothing() -> None:
+def test_explanation_allows_rounding_but_zeros_explain_nothing() -> None:
     expected = np.array([1.0, 2.0])
     decay, lost = Cause("decay"), Cause("lost")
     known = Evidence(alternatives=((decay, expected + 1e-6), (lost, np.zeros(2))), bound=np.full(2, 1e-8))
@@ -169,7 +169,7 @@ def test_a_variance_of_all_samples_is_unbiased_by_their_number() -> None:
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_fewer_bits_are_told_by_the_bits_and_not_by_the_size_of_the_error(name: str, dtype: str) -> None:
+def test_lost_precision_is_recognised_by_bits_not_by_error_size(name: str, dtype: str) -> None:
     rounded = as_float16 if name == "float16" else as_bfloat16
     parts = np.array([[0.7071, -1.3333, 3.1415], [2.7182, 0.1234, -0.5772]])
     expected = parts.mean(axis=0)
@@ -199,7 +199,7 @@ def test_one_element_may_agree_with_one_of_many_pieces_by_chance() -> None:
     assert first(got, expected, Evidence(2, alternatives=pieces)) == piece.among(Elements(3, 40, 3, 5))
 
 
-def test_a_gradient_of_fewer_dimensions_is_told_where_it_is_what_the_right_one_has_there() -> None:
+def test_low_rank_gradient_is_recognised_as_a_projection() -> None:
     expected = np.random.default_rng(0).random((4, 3))
     left, sizes, right = np.linalg.svd(expected)
     near = left[:, :2] * sizes[:2] @ right[:2]
@@ -223,7 +223,7 @@ def test_an_update_that_went_a_tiny_part_of_its_way_is_not_taken_for_none(scale:
     assert (cause == none) == (scale == 1 << 30)
 
 
-def test_what_is_off_by_one_number_everywhere_has_no_fewer_bits() -> None:
+def test_constant_offset_is_not_lost_precision() -> None:
     expected = np.array([16388.0, 4096.0, -8192.0, 20480.0])
     assert first((expected + 1).astype(np.float32), expected, Evidence(3)) == values.CONSTANT_ADDED(offset=1.0)
     assert first(expected + np.array([1, 1, 1, 2]), expected, Evidence(3)).id != "constant-added"
@@ -231,14 +231,14 @@ def test_what_is_off_by_one_number_everywhere_has_no_fewer_bits() -> None:
 
 
 @pytest.mark.parametrize("begins", [256, 100])
-def test_a_tail_that_nothing_else_explains_is_told_by_where_it_begins(begins: int) -> None:
+def test_unexplained_tail_is_described_by_its_first_element(begins: int) -> None:
     expected = np.random.default_rng(0).random(400)
     got = expected.copy()
     got[begins:] = np.random.default_rng(1).random(400 - begins)
     assert first(got, expected, Evidence(2)) == values.TAIL_WRONG(first=begins, byte=8 * begins)
 
 
-def test_one_zero_is_not_told_to_be_somebodys_share() -> None:
+def test_one_zero_is_not_attributed_to_a_rank() -> None:
     own = np.array([[0.0], [2.0]])
     assert _cause(np.zeros(1), np.ones(1), own) == values.ZERO().among(Elements(1, 1, 0, 0))
 

@@ -133,7 +133,7 @@ def test_a_log_with_colours_has_no_bar_that_moves(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.usefixtures("here")
-def test_many_failures_of_one_cause_are_told_once_and_last() -> None:
+def test_failures_of_one_cause_are_shown_once_at_the_end() -> None:
     result = check(f"{MINIMAL}:forgetful", "-w", "2,3")
     assert re.search(
         r"^✗ forgetful, [23] ranks: check_\w+ \(collectives\): the same cause$", result.output, re.MULTILINE
@@ -148,7 +148,7 @@ def test_many_failures_of_one_cause_are_told_once_and_last() -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_what_failed_with_forked_ranks_is_replayed_with_forked_ranks() -> None:
+def test_failure_of_forked_ranks_is_replayed_with_forked_ranks() -> None:
     result = check(f"{MINIMAL}:forgetful", "-w", "2", "--launcher", "fork", "--failures", "bad")
     assert result.exit_code == 1, result.output
     command = re.search(r"run again: ddpcheck replay (bad/.*\.json) --adapter (\S+)", result.output)

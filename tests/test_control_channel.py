@@ -111,7 +111,7 @@ def test_no_words_of_a_stranger_disturb_a_rank(said: list[bytes]) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.binary(max_size=40), max_size=4), st.binary(max_size=100))
-def test_frames_come_out_as_they_went_in_however_they_are_cut(frames: list[bytes], rest: bytes) -> None:
+def test_frames_survive_any_fragmentation(frames: list[bytes], rest: bytes) -> None:
     here, there = socket.socketpair()
     with closing(Channel(here)) as channel, there:
         there.sendall(b"".join(struct.pack("!Q", len(frame)) + frame for frame in frames) + rest)

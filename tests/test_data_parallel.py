@@ -149,7 +149,7 @@ def test_a_parameter_used_on_some_ranks_is_shared_and_one_used_on_none_stays_non
         assert np.array_equal(after["c.weight"], initial["c.weight"])
 
 
-def test_what_only_a_silent_micro_batch_used_is_reduced_too() -> None:
+def test_parameter_used_only_inside_no_sync_is_reduced() -> None:
     def program(replica: DataParallel, comm: Communicator) -> Any:
         with replica.no_sync():
             replica.backward(batch(BRANCHES, comm.rank, 0, ("b",)))
@@ -224,7 +224,7 @@ def test_a_loaded_state_continues_the_same_training(name: str) -> None:
         assert same(straight, resumed)
 
 
-def test_what_is_read_is_a_copy_and_predicting_needs_no_other_rank() -> None:
+def test_reads_are_copies_and_predict_is_local() -> None:
     def program(replica: DataParallel, comm: Communicator) -> Any:
         replica.backward(batch(TYPICAL, comm.rank))
         for read in (replica.gradients, replica.parameters, replica.buffers, replica.state):

@@ -122,14 +122,14 @@ def test_an_odd_shape_is_not_blamed_alone_where_its_dtype_is_new() -> None:
         ("float32", (2, 2), ranks.RESULT_VIOLATES_CONTRACT(operation="all_reduce")),
     ],
 )
-def test_a_wrong_form_tells_where_a_result_comes_from(dtype: str, shape: tuple[int, ...], cause: Cause) -> None:
+def test_wrong_form_names_the_source_of_a_result(dtype: str, shape: tuple[int, ...], cause: Cause) -> None:
     job = Job(1, (AllReduce(TensorSpec((5,))), AllReduce(TensorSpec((3, 2)))))
     form = WrongForm(dtype, shape, "float32", (3, 2))
     invalid = RankTrace(0, "invalid", (Record(1, "all_reduce", 0.0, None, {}),), "no", wrong_form=form)
     assert found_in(job, Trace.from_plain(Trace((invalid,)).to_plain())).cause == cause
 
 
-def test_a_block_that_is_cut_at_the_rank_is_told_by_its_form() -> None:
+def test_block_cut_at_rank_is_recognised_by_its_shape() -> None:
     job = Job(3, (ReduceScatter(TensorSpec((4,)), "sum", (1, 2)),))
     form = WrongForm("float32", (0,), "float32", (2,))
     invalid = RankTrace(2, "invalid", (Record(0, "reduce_scatter", 0.0, None, {}),), "no", wrong_form=form)
@@ -153,7 +153,7 @@ def test_only_an_error_that_speaks_of_time_is_one_of_a_time_limit(error: str, to
     assert (found_in(job, trace).cause == gave_up) == told
 
 
-def test_an_error_that_torch_calls_its_own_bug_is_torchs() -> None:
+def test_error_that_torch_calls_its_own_bug_blames_torch() -> None:
     error = (
         "RuntimeError: Encountered gradient which is undefined, but still allreduced by DDP reducer. This indicates a bug in "
         "DDP implementation, please report a bug with a repro to PyTorch."
@@ -164,7 +164,7 @@ def test_an_error_that_torch_calls_its_own_bug_is_torchs() -> None:
     assert found_in(job, trace).cause == operations.UNDEFINED_IN_TORCH()
 
 
-def test_a_death_goes_before_what_others_say_of_it() -> None:
+def test_death_precedes_errors_of_other_ranks() -> None:
     raised = RankTrace(0, "raised", (), "connection closed by peer", failed_at=5.0)
     died = RankTrace(1, "died", (), "rank 1 was killed by SIGSEGV", failed_at=5.1)
     with pytest.raises(Finding, match=r"rank 1 died in .* was killed by SIGSEGV"):
@@ -182,9 +182,7 @@ def test_a_death_goes_before_what_others_say_of_it() -> None:
         ([[3.4e38, np.inf], [0.0, 0.0]], values.ZERO().among(Elements(1, 4, 3, 3))),
     ],
 )
-def test_what_is_moved_is_not_taken_for_rounded_beside_the_largest_numbers(
-    got: list[list[float]], cause: Cause
-) -> None:
+def test_moved_data_is_not_mistaken_for_rounded(got: list[list[float]], cause: Cause) -> None:
     expected = np.array([[3.4e38, np.inf], [0.0, 1.0]], np.float32)
     other = np.array([[1.0, 2.0], [3.0, np.nan]], np.float32)
     evidence = Evidence(2, alternatives=((OTHER, other),), moved=True)
@@ -198,7 +196,7 @@ def test_a_factor_is_seen_beside_infinities() -> None:
     assert likely_causes(np.array([3.0, 1.0, 6.0, np.nan]), expected, Evidence(3)) == ()
 
 
-def test_what_compiled_code_says_before_it_aborts_a_rank_is_the_cause() -> None:
+def test_message_of_aborting_compiled_code_is_the_cause() -> None:
     said = "  what():  [enforce fail at /gloo/pair.cc:456] length <= size. 20 vs 8. Received data size doesn't match"
     died = RankTrace(
         1, "died", (), f"terminate called\n{said}\nFatal Python error: Aborted\nrank 1 was killed by SIGABRT"
@@ -210,7 +208,7 @@ def test_what_compiled_code_says_before_it_aborts_a_rank_is_the_cause() -> None:
     assert found.value.diagnosis.causes == (ranks.UNCAUGHT_COMPILED_ERROR(message=message),)
 
 
-def test_an_error_of_many_lines_is_told_by_its_first() -> None:
+def test_long_error_is_shown_by_its_first_line() -> None:
     error = 'Traceback:\n  File "a.py", line 1, in f\n    g()\nValueError: no device\nThere are two.\nAsk for another.'
     with pytest.raises(Finding, match=r"in start-up: ValueError: no device\n"):
         expect.completed(Trace((RankTrace(0, "raised", (), error),)))

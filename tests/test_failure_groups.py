@@ -134,7 +134,7 @@ def test_a_symptom_without_its_cause_is_a_cause() -> None:
     assert group.symptoms == ()
 
 
-def test_the_order_of_failures_does_not_decide_what_is_the_cause() -> None:
+def test_cause_does_not_depend_on_order_of_failures() -> None:
     both = [failed("a", "gradients", OWN_UPDATE), failed("b", "gradients", NOT_REDUCED)]
     assert [group.text for group in alike(both)] == [NOT_REDUCED.headline]
 

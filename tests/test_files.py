@@ -15,7 +15,7 @@ from ddpcheck_implementations.numpy_sockets import adapter
 from ddpcheck_properties.training.checkpoints import check_checkpoint_files_have_one_writer
 
 
-def test_what_is_opened_for_writing_is_seen_by_its_path_in_the_folder(tmp_path: Path) -> None:
+def test_files_opened_for_writing_are_seen_by_path(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     with watched(str(folder)) as written:
         (folder / "deep").mkdir(parents=True)

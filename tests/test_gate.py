@@ -107,20 +107,20 @@ def test_wrong_results_come_first(repository: Path) -> None:
     ],
 )
 @pytest.mark.usefixtures("repository")
-def test_what_cannot_be_measured_is_told(words: tuple[str, ...], says: str) -> None:
+def test_unmeasurable_case_is_reported(words: tuple[str, ...], says: str) -> None:
     shown = gate(*words)
     assert shown.exit_code == 2
     assert says in " ".join(shown.output.split()).replace("│ ", "")
 
 
-def test_a_base_without_the_adapter_is_told(repository: Path) -> None:
+def test_base_without_the_adapter_is_reported(repository: Path) -> None:
     (repository / "src" / "newer.py").write_text(PLANTED.format("plain"))
     shown = gate("newer:adapter", "--base", "main", "--counts-only")
     assert shown.exit_code == 2
     assert "no module 'newer'" in shown.output
 
 
-def test_a_base_with_an_older_harness_is_told(repository: Path) -> None:
+def test_base_with_an_older_harness_is_reported(repository: Path) -> None:
     """Its own ddpcheck, which goes before ours, has no measuring operations."""
     import ddpcheck
 

@@ -122,7 +122,7 @@ class Clockwork(Pairing):
         return {each.name: np.full((pairs, 2, iterations, 2), 1e-3) for each in benchmarks}
 
 
-def test_every_look_is_told_and_every_launch_kept() -> None:
+def test_every_look_is_reported_and_every_launch_kept() -> None:
     record, looked, launches = recorded(1.0, measured=0), list[str](), list[int]()
     (one,) = record.benchmarks
     heard = Progress(
@@ -155,7 +155,7 @@ def test_sides_are_stored_as_pytest_benchmark_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"no zip", b"PK\x03\x04 broken"])
-def test_a_file_that_is_no_record_is_told(content: bytes, tmp_path: Path) -> None:
+def test_invalid_record_is_reported(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "gate.npz").write_bytes(content)
     with pytest.raises(UnreadableFile, match="cannot be read"):
         Record.load_from(tmp_path / "gate.npz")
@@ -242,7 +242,7 @@ def _nothing() -> object:
         (TYPICAL.of_facets("sampler"), []),
     ],
 )
-def test_what_is_measured_if_nobody_says(promised: Capabilities, names: list[str]) -> None:
+def test_default_measurements(promised: Capabilities, names: list[str]) -> None:
     assert [one.name for one in usual(promised)] == names
 
 

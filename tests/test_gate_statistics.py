@@ -146,7 +146,7 @@ def test_faster_is_said_and_harmless() -> None:
     assert not decide(np.random.default_rng(0).normal(0, 0.01, 12), None, 0.0, DESIGN).faster
 
 
-def test_a_control_is_told_apart_in_either_direction() -> None:
+def test_control_is_noisy_in_either_direction() -> None:
     assert not differs([look(np.random.default_rng(0).normal(0, 0.05, 12), DESIGN)], DESIGN)
     assert all(differs([look(np.full(12, shift), DESIGN)], DESIGN) for shift in (0.2, -0.2))
 
@@ -194,7 +194,7 @@ def test_a_design_survives_a_file() -> None:
     assert Design.from_plain(design.to_plain()) == design
 
 
-def test_gates_drawn_from_recorded_launches_find_what_is_planted() -> None:
+def test_resampled_gates_find_planted_regressions() -> None:
     recorded = launches_like_ours(np.random.default_rng(4), 100, 0.0)
     assert share(replayed("step", recorded, 0.0, 200, DESIGN, 1), "fail") == 0
     slower = replayed("step", recorded, 0.25, 200, DESIGN, 1)
@@ -209,7 +209,7 @@ def test_intervals_of_shares_are_those_of_the_tables(hits: int, of: int, interva
     assert clopper_pearson(hits, of) == pytest.approx(interval, abs=1e-4)
 
 
-def test_real_gates_are_kept_one_by_one_and_told_on_a_page(tmp_path: Path) -> None:
+def test_real_gates_are_kept_and_shown_on_a_page(tmp_path: Path) -> None:
     file, page = tmp_path / "live.jsonl", tmp_path / "gate.md"
     trials = [Trial("step", 0.25, seed, "fail", 28, 0.223, 61.0, 0.5, (0.2, 0.3)) for seed in range(3)]
     trials += [Trial("step", 0.0, 0, "pass", 12), Trial("step", 0.0, 1, NOT_MEASURED, reason="rank 1 did not start")]

@@ -125,7 +125,7 @@ def test_fabrics_are_read_as_written() -> None:
         Fabric.of("fast", 1)
 
 
-def test_who_cannot_go_to_emulated_hosts_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launcher_without_emulated_hosts_gives_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cannot_carry(Torchrun()) == "its ranks are started by torchrun, which knows nothing of emulated hosts"
     monkeypatch.setattr(launcher, "find_mpi", lambda: Mpi("mpiexec", "openmpi", "Open MPI 5.0"))
     assert "use MPICH" in str(cannot_carry(Mpiexec()))
@@ -166,7 +166,7 @@ def test_a_delay_waits_in_both_directions_and_changes_nothing(engine: str, monke
         np.testing.assert_array_equal(got[name], gradient)
 
 
-def test_what_can_be_hidden_is_the_smaller_of_backward_and_communication() -> None:
+def test_hideable_time_is_the_smaller_of_backward_and_communication() -> None:
     case = StepCase("x", 2, "emulated", "weak")
     forward = case.delays[0]
     launches = {"compute": [1.0], "compute_backward": [forward + 0.25], "comm_alone": [0.5], "optimizer": [0.0]}

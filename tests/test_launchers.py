@@ -117,7 +117,7 @@ def test_a_world_of_one_is_noticed() -> None:
     assert failed.value.causes == (lifecycle.WORLD_OF_ITS_OWN(),)
 
 
-def test_an_engine_that_is_missing_is_told_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_engine_is_reported_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mpi, "find_mpi", lambda: None)
     with pytest.raises(StartFailed, match="pip install mpich"):
         Session(MISBEHAVING, 2, launcher=Mpiexec()).start()
@@ -173,7 +173,7 @@ def test_mpiexec_starts_ranks(world_size: int) -> None:
 
 
 @needs_mpi
-def test_a_rank_that_dies_under_mpiexec_is_told() -> None:
+def test_death_under_mpiexec_is_reported() -> None:
     with Session("numpy_mpi", 2, deadline=30.0) as session:
         trace = session.run(Job(2, (Kill(1), Barrier())))
         with pytest.raises(Finding, match="died in operation 0"):

@@ -102,7 +102,7 @@ def test_a_rank_that_is_gone_is_named_by_those_of_its_host_and_of_others(lost: i
 
 
 @pytest.mark.parametrize("odd", [0, 1, 3])
-def test_ranks_that_disagree_are_told_so_wherever_they_are(odd: int) -> None:
+def test_disagreeing_ranks_are_reported_anywhere(odd: int) -> None:
     outcomes = outcomes_of(4, lambda comm: comm.all_reduce(np.ones(LARGE + (comm.rank == odd))), hosts="2")
     assert all(isinstance(outcome, CommunicationError) for outcome in outcomes), outcomes
     told = [str(outcome) for outcome in outcomes if isinstance(outcome, Mismatch)]
@@ -148,7 +148,7 @@ def by_hosts(comm: Communicator, odd: Callable[[Communicator], object]) -> None:
         (lambda comm: comm.broadcast(np.ones(140), 6), "broadcast(root 6)"),
     ],
 )
-def test_ranks_that_part_are_told_how_whoever_waits_for_whom(odd: Callable[[Communicator], object], words: str) -> None:
+def test_mismatch_is_explained_whichever_rank_waits(odd: Callable[[Communicator], object], words: str) -> None:
     outcomes = outcomes_of(7, lambda comm: by_hosts(comm, odd), hosts="2", timeout=10.0, **HIERARCHICAL)
     assert all(isinstance(outcome, CommunicationError) for outcome in outcomes), outcomes
     told = [str(outcome) for outcome in outcomes if isinstance(outcome, Mismatch)]

@@ -111,7 +111,7 @@ def test_rows_of_an_embedding_that_are_lost_are_told() -> None:
         assert found.id == cause.id
 
 
-def test_what_the_result_does_not_depend_on_has_no_gradient() -> None:
+def test_unused_input_has_no_gradient() -> None:
     weights = np.array([3.0])
     assert gradients(lambda x: (weights, weights), {"a": np.ones(1)}) == {}
     assert gradients(lambda x: (x["a"] ** 2, weights), {"a": np.ones(1), "b": np.ones(1)}) == {"a": [6.0]}
@@ -132,7 +132,7 @@ def test_derivatives_of_fused_nodes_are_those_of_numerical_differences() -> None
         check_grads(function, modes=["rev"], order=1)(x)
 
 
-def test_majorants_grow_at_least_as_fast_as_what_they_cover() -> None:
+def test_majorants_grow_at_least_as_fast_as_their_functions() -> None:
     """No second derivative of tanh is larger than 4 / 3^1.5."""
     x = np.linspace(0, 3, 31).reshape(1, 1, -1)
     slope = gradients(lambda of: (tanh_majorant(of["x"]), np.ones_like(x)), {"x": x})["x"]
@@ -191,7 +191,7 @@ def test_accumulation_adds_up_and_is_local_inside_no_sync() -> None:
 
 
 @pytest.mark.parametrize(("promise", "expected"), [("none", "none"), ("zero", "there")])
-def test_presence_of_a_gradient_that_nobody_used(promise: str, expected: str) -> None:
+def test_presence_of_a_gradient_of_an_unused_parameter(promise: str, expected: str) -> None:
     job = one_backward(branching(2, "ab"), [2, 2], branches=(("a",), ()))
     entries = moments(job, TYPICAL.of_facets("replica").but(unused_gradient=promise))[-1].arrays["gradients"]  # type: ignore[arg-type]
     assert entries["branch_a.weight"].presence == ("there", "there")

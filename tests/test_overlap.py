@@ -125,7 +125,7 @@ def test_a_bucket_is_reduced_while_backward_goes_on() -> None:
 
 
 @pytest.mark.parametrize("overlap", ["on", "off"])
-def test_timeline_tells_of_the_last_backward_only(overlap: Any) -> None:
+def test_timeline_covers_the_last_backward_only(overlap: Any) -> None:
     def program(comm: Communicator) -> Any:
         replica = replica_of(comm, DEEP, EngineSettings(bucket_cap_mb=25, overlap=overlap))
         told = [spans_of(replica)]
@@ -184,7 +184,7 @@ def test_an_error_during_overlap_is_raised_by_backward_on_every_rank() -> None:
     assert "gradients" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_when_backward_itself_fails_what_has_not_begun_is_dropped() -> None:
+def test_failed_backward_drops_pending_reductions() -> None:
     done: list[int] = []
     entered, leave = threading.Event(), threading.Event()
 

@@ -202,7 +202,7 @@ def test_step_times_of_one_rank_give_compute_and_lateness(tmp_path: Path, write:
     assert "comes from 4 step times of one rank: too small for 64 ranks" in " ".join(result.output.split())
 
 
-def test_of_algorithms_that_cannot_be_told_apart_the_extremes_are_shown(tmp_path: Path) -> None:
+def test_indistinguishable_algorithms_show_their_extremes(tmp_path: Path) -> None:
     file = tmp_path / "two.json"
     file.write_text(json.dumps({"benchmarks": [benchmark(2, size, [ring(2, size)]) for size in SIZES]}))
     out = tmp_path / "p.json"

@@ -113,7 +113,7 @@ def test_nonnegative_least_squares_is_the_best_of_all_subsets(seed: int) -> None
     assert np.linalg.norm(matrix @ found - target) == pytest.approx(best, rel=1e-9)
 
 
-def test_nonnegative_least_squares_gives_up_what_helped_at_first() -> None:
+def test_nonnegative_least_squares_drops_columns_that_helped_first() -> None:
     """The first column is the best alone, and worse than nothing beside the two others."""
     matrix = np.array([[1.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 0.2, 0.2]])
     target = np.array([1.0, 1.0, 0.5])

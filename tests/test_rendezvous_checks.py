@@ -117,7 +117,7 @@ def test_every_way_to_read_a_socket_is_cut_short() -> None:
     assert socket.socket.recv.__qualname__ == "socket.recv"
 
 
-def test_strangers_call_whoever_listens_once_and_see_what_is_loaded() -> None:
+def test_foreign_clients_call_each_listener_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, Strangers() as strangers:
         place = listener.getsockname()
         assert place in set(listening(os.getpid()))
@@ -130,14 +130,14 @@ def test_strangers_call_whoever_listens_once_and_see_what_is_loaded() -> None:
         assert not strangers.ran
 
 
-def test_a_trace_keeps_what_was_seen_at_the_start(tmp_path: Path) -> None:
+def test_trace_keeps_observations_of_the_start(tmp_path: Path) -> None:
     report = StartReport((("127.0.0.1:5",), ()), 7, ran=True)
     trace = Trace((RankTrace(0, "done", ()), RankTrace(1, "done", ())), 1.0, report)
     trace.save(tmp_path / "trace")
     assert Trace.load(tmp_path / "trace") == trace
 
 
-def test_what_fails_after_a_quiet_start_too_has_its_own_cause() -> None:
+def test_failure_after_undisturbed_start_keeps_its_own_cause() -> None:
     with sessions.session(collectives.__dict__["GatheredInOwnOrder"], 2) as session, pytest.raises(Finding) as caught:
         rendezvous.check_ranks_may_connect_in_any_order(session)
     assert "the ranks came in the order" not in str(caught.value)

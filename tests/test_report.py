@@ -156,7 +156,7 @@ def test_the_verdict_comes_first(made: Path) -> None:
     assert "exact results" in lines[3]
 
 
-def test_efficiency_is_not_told_where_ranks_share_cores(made: Path) -> None:
+def test_efficiency_is_omitted_if_ranks_share_cores(made: Path) -> None:
     lines = (made / "scaling.md").read_text().splitlines()
     weak = [line for line in lines if line.startswith("| a ") and "%" in line and "[10.0, 10.0]" in line]
     assert "100 %" in weak[0]
@@ -231,7 +231,7 @@ def test_perfetto_can_read_the_timeline(made: Path) -> None:
     assert trace_events([])["traceEvents"] == []
 
 
-def test_violated_rules_caveats_and_the_command_are_told(made: Path) -> None:
+def test_violated_rules_caveats_and_command_are_shown(made: Path) -> None:
     text = (made / "scaling.md").read_text()
     assert "broadcast ≤ all_reduce" in text
     assert "x 3.00" in text

@@ -126,7 +126,7 @@ def test_report_shows_every_verdict_once() -> None:
     assert "| profile | quick |" in page
 
 
-def test_replay_describes_what_each_rank_saw() -> None:
+def test_replay_describes_results_of_each_rank() -> None:
     same = Record(0, "all_reduce", 0.0, 1.0, {"result": np.array([1.5, 2.0, -3.0], np.float32), "argument": None})
     stuck = Record(1, "backward", 1.0, None, {})
     both = (

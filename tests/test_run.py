@@ -100,13 +100,13 @@ def test_failure_has_diagnosis_and_job() -> None:
     assert verdict.job == Job(2, (AllReduce(TensorSpec((1,))),))
 
 
-def test_who_has_metrics_alone_is_asked_for_nothing_else() -> None:
+def test_metrics_only_adapter_needs_no_other_facet() -> None:
     verdicts = check_adapter(minimal_adapter.metrics_alone, [3], ["metrics", "rendezvous"], profile="quick")
     assert "metrics" in {verdict.family for verdict in verdicts if verdict.status == "passed"}
     assert all(verdict.ok for verdict in verdicts), [verdict for verdict in verdicts if not verdict.ok]
 
 
-def test_who_has_some_scores_alone_is_asked_for_no_others() -> None:
+def test_scores_only_adapter_needs_no_other_scores() -> None:
     verdicts = check_adapter(minimal_adapter.scores_alone, [2], ["scores"])
     assert all(verdict.ok for verdict in verdicts), [verdict for verdict in verdicts if not verdict.ok]
     skipped = {verdict.check for verdict in verdicts if verdict.status == "skipped"}
@@ -137,7 +137,7 @@ def test_after_many_hangs_the_other_checks_are_skipped() -> None:
     assert "hung before it" in verdicts[-1].reason
 
 
-def test_who_is_stuck_at_the_start_is_not_waited_for_at_every_world_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_start_hang_is_not_repeated_at_every_world_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ddpcheck.ranks.attaching._PATIENCE", 0.5)
     items = plan(minimal_adapter.stuck, (2, 3), OWN[:1])
     verdicts = list(run_items(items, QUICK, NOTHING_EXPECTED))
@@ -166,7 +166,7 @@ def test_ranks_that_do_not_start_are_one_failure_and_the_reason_of_all_skips() -
         (minimal_adapter.alone, "runs at world size 1 only"),
     ],
 )
-def test_what_cannot_run_is_skipped_with_the_reason(adapter: Adapter, reason: str) -> None:
+def test_unrunnable_check_is_skipped_with_the_reason(adapter: Adapter, reason: str) -> None:
     assert {verdict.reason for verdict in run(adapter).values()} == {reason}
     assert {verdict.status for verdict in run(adapter).values()} == {"skipped"}
 

@@ -159,7 +159,7 @@ def test_a_facet_without_scores_is_no_promise() -> None:
     assert needs.scores.score_names("rmse").lacking(TYPICAL.of_facets("replica"), 2) == "facet scores is not promised"
 
 
-def test_what_comes_back_is_validated_and_arguments_are_looked_at() -> None:
+def test_results_and_arguments_are_validated() -> None:
     def changing(name: str, outputs: Array, targets: Array, indices: Array) -> Any:
         outputs[...] = 0
         return 0.5 if name == "accuracy" else "0.5 or so"

@@ -99,14 +99,14 @@ def test_many_calls_in_one_operation_may_take_long(session: Session) -> None:
 
 
 @pytest.mark.parametrize(("patience", "outcome"), [(60.0, "done"), (0.0, "hung")])
-def test_who_imports_a_module_is_not_hung_yet(patience: float, outcome: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_that_imports_a_module_is_not_hung(patience: float, outcome: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hang_detection, "_TO_IMPORT", patience)
     with Session(MISBEHAVING.replace(":adapter", ":importing"), 2, deadline=0.5) as running:
         assert {rank.outcome for rank in running.run(reduce_by("sum")).ranks} == {outcome}
 
 
 @pytest.mark.parametrize(("share", "outcome"), [(1.0, "done"), (0.5, "hung")])
-def test_who_gets_no_processor_is_not_hung_yet(share: float, outcome: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_without_processor_time_is_not_hung(share: float, outcome: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the time is what busy waiting for each other costs, on too few processors, and no excuse."""
     monkeypatch.setattr(RankLink, "queued", lambda _: {1: share * time.monotonic()})
     with Session(MISBEHAVING, 2, deadline=0.5) as running:
@@ -114,7 +114,7 @@ def test_who_gets_no_processor_is_not_hung_yet(share: float, outcome: str, monke
         assert {rank.outcome for rank in running.run(Job(2, (Sleep(0, 1.2), Sleep(1, 1.2)))).ranks} == {outcome}
 
 
-def test_a_stopped_process_is_told_from_one_that_waits(session: Session) -> None:
+def test_stopped_process_differs_from_waiting_process(session: Session) -> None:
     trace = session.run(reduce_by("min"))
     assert trace.ranks[1].outcome == "hung"
     assert "does not answer" in trace.ranks[1].stack
@@ -129,7 +129,7 @@ def test_a_crash_is_named_with_signal_operation_and_stack(session: Session) -> N
     assert "string_at" in text
 
 
-def test_a_killed_rank_is_told_from_the_others(session: Session) -> None:
+def test_killed_rank_is_distinguished_from_the_others(session: Session) -> None:
     trace = session.run(Job(2, (AllReduce(TensorSpec(())), Kill(1))))
     assert "rank 1 died in operation 1 (kill): rank 1 was killed by SIGKILL" in text_of(trace)
 
@@ -140,7 +140,7 @@ def test_an_exception_on_one_rank_is_its_own(session: Session) -> None:
     assert text_of(trace).startswith("rank 0 raised an error in operation 0 (raise): RuntimeError: out of memory")
 
 
-def test_a_broken_contract_is_told(session: Session) -> None:
+def test_broken_contract_is_reported(session: Session) -> None:
     trace = session.run(reduce_by("mean"))
     assert "all_reduce() must return a NumPy array, got str" in text_of(trace)
 
@@ -151,7 +151,7 @@ def test_after_a_failure_fresh_ranks_run_the_next_job(session: Session) -> None:
     assert session.starts == 3
 
 
-def test_jobs_that_nobody_waits_for_do_not_disturb_the_next(session: Session) -> None:
+def test_abandoned_jobs_do_not_disturb_the_next(session: Session) -> None:
     traces = session.run_many([reduce_by("sum")] * 20)
     next(traces)
     traces.close()
@@ -159,7 +159,7 @@ def test_jobs_that_nobody_waits_for_do_not_disturb_the_next(session: Session) ->
     assert session.run(job).values(0, "result")[0] == job.operations[0].tensor.on(0)
 
 
-def test_a_hanging_job_that_nobody_waits_for_costs_no_deadline() -> None:
+def test_abandoned_hanging_job_costs_no_deadline() -> None:
     with Session(MISBEHAVING, 2, deadline=1000.0, grace=0.3) as session:
         traces = session.run_many([reduce_by("sum"), Job(2, (Sleep(0, 2000.0),))])
         assert next(traces).completed
@@ -167,7 +167,7 @@ def test_a_hanging_job_that_nobody_waits_for_costs_no_deadline() -> None:
         assert session.run(reduce_by("sum")).completed
 
 
-def test_two_uses_of_a_session_at_once_are_told(session: Session) -> None:
+def test_concurrent_use_of_a_session_is_an_error(session: Session) -> None:
     traces = session.run_many([reduce_by("sum")] * 2)
     next(traces)
     with pytest.raises(RuntimeError, match="still under way"):
@@ -176,7 +176,7 @@ def test_two_uses_of_a_session_at_once_are_told(session: Session) -> None:
     assert session.run(reduce_by("sum")).completed
 
 
-def test_a_rank_that_ends_its_program_is_told_with_the_place() -> None:
+def test_rank_that_exits_is_reported_with_its_line() -> None:
     with sessions.session(f"{HERE / 'misbehaving.py'}:leaving", 2) as session:
         trace = session.run(reduce_by("sum"))
     assert [rank.outcome for rank in trace.ranks] == ["died", "died"]
@@ -202,7 +202,7 @@ def test_ranks_that_do_not_start_say_why(attribute: str, says: str) -> None:
     assert session.pids == []
 
 
-def test_a_rank_that_is_stopped_in_connect_is_told_without_a_wait() -> None:
+def test_rank_stopped_in_connect_is_reported_at_once() -> None:
     session = sessions.session(f"{HERE / 'misbehaving.py'}:stopping", 2, start_deadline=10_000.0)
     with pytest.raises(StartFailed) as caught:
         session.start()
@@ -210,7 +210,7 @@ def test_a_rank_that_is_stopped_in_connect_is_told_without_a_wait() -> None:
     assert "it does not answer: it is stopped" in caught.value.words[0]
 
 
-def test_a_rank_that_is_stopped_before_it_reaches_the_harness_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_stopped_before_attaching_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     started = Processes.start
 
     def stopped(launcher: Processes, *arguments: Any, **options: Any) -> Any:
@@ -223,7 +223,7 @@ def test_a_rank_that_is_stopped_before_it_reaches_the_harness_is_told(monkeypatc
         Session(MISBEHAVING, 2, start_deadline=10_000.0).start()
 
 
-def test_who_does_not_come_out_of_connect_is_told_before_the_start_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_stuck_in_connect_is_reported_before_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ddpcheck.ranks.attaching._PATIENCE", 0.5)
     session = sessions.session(f"{HERE / 'misbehaving.py'}:hanging", 2, start_deadline=120.0)
     with pytest.raises(StartFailed) as caught:
@@ -235,7 +235,7 @@ def test_who_does_not_come_out_of_connect_is_told_before_the_start_is_given_up(m
     )  # nothing above it
 
 
-def test_what_several_ranks_say_alike_is_told_once() -> None:
+def test_equal_messages_of_ranks_are_shown_once() -> None:
     texts = ["rank 1: no card", "rank 0: no card", "rank 2: no cable", "the launcher ended"]
     assert told_together(texts) == ["rank 0, 1: no card", "rank 2: no cable", "the launcher ended"]
 

@@ -102,7 +102,7 @@ def test_only_who_shares_its_host_has_company(adapter: str, most: int) -> None:
     assert max(together) == most
 
 
-def test_what_hangs_ends_when_nobody_wants_more() -> None:
+def test_hanging_work_ends_when_results_are_not_needed() -> None:
     items = plan(f"{__file__}:sleepy", (1, 2), SUMS)
     asleep = threading.Semaphore(0)
 

@@ -112,7 +112,7 @@ def test_the_command_prints_what_to_paste(own: Path) -> None:
     assert "    shuffles=True,\n" in done.output
 
 
-def test_an_adapter_without_a_facet_is_told_to_give_one(own: Path) -> None:
+def test_adapter_without_facets_gets_advice(own: Path) -> None:
     done = CliRunner().invoke(main, ["suggest", f"{own}:nothing"])
     assert done.exit_code == 2
     assert "hands out no facet" in done.output

@@ -103,7 +103,7 @@ def test_steps_are_timed_in_their_parts(synced: bool) -> None:
         (MeasureCollective("broadcast", 4, in_place=True), "no broadcast in place"),
     ],
 )
-def test_what_cannot_be_measured_is_told(operation: MeasureCollective, says: str) -> None:
+def test_unmeasurable_case_is_reported(operation: MeasureCollective, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Job(2, (operation,))
 

@@ -160,7 +160,7 @@ def test_no_sync_leaves_the_explicit_synchronisation_out() -> None:
     assert calls == ["synchronised"]
 
 
-def test_an_optimizer_whose_parameters_the_module_has_lost_is_told_of() -> None:
+def test_optimizer_with_replaced_parameters_is_reported() -> None:
     model = spec(Linear("fc", 3, 2))
     replica = replica_of(model, initial_of(model))
     layer = replica._module.get_submodule("fc") if hasattr(replica._module, "fc") else next(replica._module.children())

@@ -130,7 +130,7 @@ def test_a_run_with_all_features_is_a_file_that_can_be_replayed() -> None:
     assert Job.from_plain(job.to_plain()) == job
 
 
-def test_features_that_do_not_exist_are_told_before_anything_starts() -> None:
+def test_unknown_features_are_reported_before_the_start() -> None:
     strange = Adapter(
         "strange", lambda context: None, TYPICAL.of_facets("trainer").but(trainer_features=frozenset({"warp"}))
     )

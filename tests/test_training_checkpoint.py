@@ -112,7 +112,7 @@ def test_numbers_are_gathered_through_metrics() -> None:
     assert results == [[[0, 0, 59999], [1, 1000, 59999], [2, 2000, 59999]]] * 3
 
 
-def test_what_rank_0_answers_is_known_to_all_and_so_is_that_it_cannot() -> None:
+def test_rank_0_answer_or_failure_reaches_all_ranks() -> None:
     assert on_ranks(2, lambda c, rank: ranks_of(c, rank, 2).from_rank_zero(lambda: 1)) == [1, 1]
 
     def failing() -> int:

@@ -110,7 +110,7 @@ def test_windows_hold_every_sample_once_in_equal_micro_batches(length: int, batc
         assert 0 < parts[0].stop - parts[0].start <= batch_size
 
 
-def test_the_learning_rate_rises_to_what_the_world_size_makes_of_it() -> None:
+def test_learning_rate_warms_up_to_its_scaled_value() -> None:
     plan = TrainingPlan(lr=0.1, scale_lr=True, warmup_epochs=3)
     assert [plan.learning_rate(epoch, 4) for epoch in range(5)] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4])
     assert TrainingPlan(lr=0.1).learning_rate(0, 4) == 0.1

@@ -150,7 +150,7 @@ def test_one_rank_needs_no_launcher() -> None:
         (("no_such_adapter",), "not a known adapter"),
     ],
 )
-def test_what_cannot_be_trained_is_a_usage_error(arguments: tuple[str, ...], message: str) -> None:
+def test_untrainable_request_is_a_usage_error(arguments: tuple[str, ...], message: str) -> None:
     done = CliRunner().invoke(ddpcheck, ["train", *arguments])
     assert done.exit_code == 2
     assert message in done.output
@@ -204,7 +204,7 @@ def test_terminals_get_a_line_for_each_process() -> None:
         (("no_such_adapter",), "not a known adapter"),
     ],
 )
-def test_what_cannot_be_launched_is_a_usage_error(arguments: tuple[str, ...], message: str) -> None:
+def test_unlaunchable_request_is_a_usage_error(arguments: tuple[str, ...], message: str) -> None:
     done = CliRunner().invoke(ddpcheck, ["launch", *arguments])
     assert done.exit_code == 2
     assert message in " ".join(done.output.replace("│", " ").split())

@@ -104,6 +104,6 @@ def test_a_rank_of_the_import_and_a_world_of_its_own_have_causes() -> None:
         ({"collectives": Alone}, "Facets.collectives is the class Alone, but should be an object of it"),
     ],
 )
-def test_facets_that_do_not_fit_are_told(facets: dict[str, Any], problem: str) -> None:
+def test_facets_that_do_not_fit_are_reported(facets: dict[str, Any], problem: str) -> None:
     problems = problems_of_facets(replace(connect(PLACE), **facets), PROMISED, PLACE)
     assert any(problem in found for found in problems), problems

@@ -99,7 +99,7 @@ def test_an_all_reduce_for_each_share_may_have_the_headers_of_them_all() -> None
         ("reduce_scatter", [3] * 4, "whole-array-to-all"),
     ],
 )
-def test_too_much_is_told_with_its_cause(kind: str, sent: list[float], cause: str) -> None:
+def test_excess_traffic_names_its_cause(kind: str, sent: list[float], cause: str) -> None:
     with pytest.raises(Finding, match=rf"\[{cause}\]"):
         judged(kind, sent)
 
@@ -177,7 +177,7 @@ def test_waste_over_mpi_is_seen(fault: str, world_size: int, check: str, cause: 
 @pytest.mark.parametrize(
     ("adapter", "told"), [(wasteful.ReducedTwice, "2.0 x the least bytes"), (wasteful.FlushesEveryGradient, "1.0 x")]
 )
-def test_what_a_step_sends_is_told_without_a_promise(adapter: Adapter, told: str) -> None:
+def test_traffic_of_a_step_is_observed_without_a_promise(adapter: Adapter, told: str) -> None:
     with Session(adapter, 2) as session:
         verdict = run_check(session, WIRE["check_traffic_does_not_grow_from_step_to_step"])
     assert (verdict.status, verdict.reason) == ("passed", "")

@@ -202,7 +202,8 @@ def pytest_plugin_page() -> str:
         "\n\n".join(
             [
                 "# pytest",
-                "ddpcheck brings a pytest plugin. [Adapters and doors](../plugging-in.md#three-doors) shows its use.",
+                "ddpcheck brings a pytest plugin. "
+                "[Adapters, pytest and Python](../plugging-in.md#command-line-pytest-and-python) shows its use.",
                 "## Options",
                 _table(("option", "default", "meaning"), options.rows),
                 "## Fixtures",

@@ -103,7 +103,7 @@ def test_third_door(installed: Installed) -> None:
     assert installed.run("python", "-c", code).split() == ["True", "True", "False"]
 
 
-def test_what_is_missing_is_said(installed: Installed) -> None:
+def test_missing_parts_are_reported(installed: Installed) -> None:
     shown = installed.run("ddpcheck", "doctor")
     assert "pip install 'ddpcheck[torch]'" in shown
     shown = installed.run("ddpcheck", "check", "torch_ddp", "-w", "1", status=2)
