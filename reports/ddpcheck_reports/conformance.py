@@ -80,7 +80,7 @@ def _family_table(adapters: Sequence[str], verdicts: Sequence[Verdict]) -> str:
 
 
 def _causes(verdicts: Iterable[Verdict]) -> list[str]:
-    """The fewest causes that explain all failures, the one to begin with in front, and what follows from each."""
+    """The fewest causes that explain all failures, the most fundamental first, with the symptoms of each."""
     rows = [
         [in_markdown(group.first.adapter), in_markdown(group.text), _named(group.checks), _symptoms(group)]
         for group in alike(verdicts)
