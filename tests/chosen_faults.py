@@ -17,12 +17,14 @@ ONE_IN = 10
 
 
 def chosen(registered: Sequence[Registered]) -> list[Registered]:
-    """For each check the first fault that names it, and some of the others."""
+    """For each check the first fault that names it, and some of the others; none that takes minutes, in the deep profile."""
     if os.environ.get(EVERY):
         return list(registered)
     known: set[str] = set()
     found: list[Registered] = []
     for number, fault in enumerate(registered):
+        if fault.deep:
+            continue
         if number % ONE_IN == 0 or not known.issuperset(fault.caught_by):
             found.append(fault)
         known.update(fault.caught_by)
