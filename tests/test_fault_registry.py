@@ -31,7 +31,7 @@ def test_the_readme_counts_what_was_seen_and_what_was_invented() -> None:
     text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     assert f"runs {len(faults()):,} adapters that are wrong on purpose" in text
     assert f"Real code has shipped {seen} of these faults" in text
-    assert f"the other {len(faults()) - seen} are invented" in text
+    assert f"the other {len(faults()) - seen:,} are invented" in text
 
 
 def test_ranks_find_every_adapter_by_its_reference() -> None:
