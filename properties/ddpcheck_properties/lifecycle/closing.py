@@ -136,7 +136,8 @@ def _closed_and_left(job: Job, trace: Trace) -> None:
         next(at for at, op in enumerate(job.operations) if isinstance(op, kind)) for kind in (Sleep, Close)
     )
     for rank in trace.ranks:
-        if rank.outcome == "died" and rank.last is None:  # only memory that is shared with the driver outlives a rank
+        # only memory that is shared with the driver outlives a rank
+        if rank.outcome == "died" and all(each.last is None for each in trace.ranks):
             raise CannotTell(
                 "the ranks are on other hosts: the driver cannot see in which operation a process has ended"
             )
