@@ -18,7 +18,7 @@ from ddpcheck.causes import (
     values,
 )
 from ddpcheck.checks import Check
-from ddpcheck.running.failure_groups import alike, known_by
+from ddpcheck.running.failure_groups import group_failures, identity_of
 from ddpcheck.running.implied_causes import IMPLIES, implied_by
 from ddpcheck.running.repeated_causes import RepeatedCauses
 from ddpcheck.verdict import Diagnosis, Status, Verdict
@@ -38,23 +38,23 @@ def failed(
 
 def test_a_cause_is_one_at_every_world_size_and_with_every_further_cause() -> None:
     identities = {
-        known_by(failed("a", "gradients", SUMMED)),
-        known_by(failed("b", "gradients", Cause("summed-not-averaged", (("factor", 3.0),)), at=3)),
-        known_by(failed("c", "gradients", SUMMED, GUESS)),
+        identity_of(failed("a", "gradients", SUMMED)),
+        identity_of(failed("b", "gradients", Cause("summed-not-averaged", (("factor", 3.0),)), at=3)),
+        identity_of(failed("c", "gradients", SUMMED, GUESS)),
     }
     assert identities == {("summed-not-averaged",)}
 
 
 def test_an_error_is_one_if_its_type_and_its_place_are() -> None:
     here, there = (ranks.RANK_RAISED(error="TypeError", at=f"mine.py:{line} in all_reduce") for line in (41, 52))
-    assert known_by(failed("a", "collectives", here)) == known_by(failed("b", "gradients", here, at=3))
-    assert known_by(failed("a", "collectives", here)) != known_by(failed("a", "collectives", there))
+    assert identity_of(failed("a", "collectives", here)) == identity_of(failed("b", "gradients", here, at=3))
+    assert identity_of(failed("a", "collectives", here)) != identity_of(failed("a", "collectives", there))
 
 
 def test_without_a_cause_each_check_stands_alone() -> None:
     verdicts = [failed("a", "gradients"), failed("a", "gradients", at=3), failed("b", "gradients")]
-    assert [group.checks for group in alike(verdicts)] == [("a",), ("b",)]
-    assert alike(verdicts)[0].world_sizes == (2, 3)
+    assert [group.checks for group in group_failures(verdicts)] == [("a",), ("b",)]
+    assert group_failures(verdicts)[0].world_sizes == (2, 3)
 
 
 def test_what_others_rest_on_stands_in_front() -> None:
@@ -63,7 +63,7 @@ def test_what_others_rest_on_stands_in_front() -> None:
         failed("runs", "trainer", NAN),
         *(failed(f"sums_{number}", "collectives", TAIL) for number in range(2)),
     ]
-    assert [group.text for group in alike(verdicts)] == [TAIL.headline, SUMMED.headline, NAN.headline]
+    assert [group.text for group in group_failures(verdicts)] == [TAIL.headline, SUMMED.headline, NAN.headline]
 
 
 def test_a_guess_stands_behind_what_is_sure() -> None:
@@ -72,26 +72,26 @@ def test_a_guess_stands_behind_what_is_sure() -> None:
         failed("updates", "gradients", GUESS),
         failed("runs", "programs", TAIL),
     ]
-    assert [group.checks for group in alike(verdicts)] == [("runs",), ("sums",), ("updates",)]
+    assert [group.checks for group in group_failures(verdicts)] == [("runs",), ("sums",), ("updates",)]
 
 
 def test_a_rare_failure_does_not_hide_what_fails_everywhere() -> None:
     verdicts = [failed("nan", "collectives", NAN)]
     verdicts += [failed(f"gradients_{number}", "gradients", SUMMED) for number in range(5)]
-    assert [group.text for group in alike(verdicts)] == [SUMMED.headline, NAN.headline]
+    assert [group.text for group in group_failures(verdicts)] == [SUMMED.headline, NAN.headline]
 
 
 def test_hangs_are_one_whatever_they_may_come_from_and_what_passed_is_in_no_group() -> None:
     here = failed("a", "collectives", ranks.LEFT_COLLECTIVE_EARLY(ranks=(1,)), status="hung")
     there = failed("a", "collectives", ranks.LEFT_COLLECTIVE_EARLY(ranks=(1, 2)), status="hung", at=3)
     fine = Verdict("mine", 2, "c", "collectives", "passed")
-    (group,) = alike([here, there, fine])
+    (group,) = group_failures([here, there, fine])
     assert group.verdicts == (here, there)
 
 
 def test_adapters_are_kept_apart_and_a_check_that_crashed_is_told() -> None:
     crashed = Verdict("other", 2, "d", "gradients", "unknown", reason="Traceback\n  ...\nZeroDivisionError: by zero")
-    first, second = alike([failed("a", "gradients", SUMMED), crashed])
+    first, second = group_failures([failed("a", "gradients", SUMMED), crashed])
     assert (first.first.adapter, second.first.adapter) == ("mine", "other")
     assert second.text == "the check itself crashed: ZeroDivisionError: by zero"
 
@@ -108,7 +108,7 @@ def test_a_symptom_stands_under_the_cause_that_implies_it() -> None:
         failed("programs", "programs"),
         failed("late", "replica_sync", GUESS),
     ]
-    (group,) = alike(verdicts)
+    (group,) = group_failures(verdicts)
     assert group.text == NOT_REDUCED.headline
     assert {name for symptom in group.symptoms for name in symptom.checks} == {"steps", "sync", "programs", "late"}
     assert group.to_plain()["symptoms"][0]["cause"] == OWN_UPDATE.id
@@ -117,7 +117,7 @@ def test_a_symptom_stands_under_the_cause_that_implies_it() -> None:
 
 def test_two_mistakes_are_two_causes() -> None:
     verdicts = [failed("gradients", "gradients", NOT_REDUCED), failed("clip", "trajectories", NAN)]
-    assert [group.text for group in alike(verdicts)] == [NOT_REDUCED.headline, NAN.headline]
+    assert [group.text for group in group_failures(verdicts)] == [NOT_REDUCED.headline, NAN.headline]
 
 
 def test_a_cause_explains_nothing_of_a_family_that_does_not_rest_on_its_own() -> None:
@@ -126,17 +126,17 @@ def test_a_cause_explains_nothing_of_a_family_that_does_not_rest_on_its_own() ->
         failed("orders", "sampler"),
         failed("sums", "collectives"),
     ]
-    assert len(alike(verdicts)) == 3
+    assert len(group_failures(verdicts)) == 3
 
 
 def test_a_symptom_without_its_cause_is_a_cause() -> None:
-    (group,) = alike([failed("sync", "replica_sync", replicas.REPLICAS_DIFFER())])
+    (group,) = group_failures([failed("sync", "replica_sync", replicas.REPLICAS_DIFFER())])
     assert group.symptoms == ()
 
 
 def test_cause_does_not_depend_on_order_of_failures() -> None:
     both = [failed("a", "gradients", OWN_UPDATE), failed("b", "gradients", NOT_REDUCED)]
-    assert [group.text for group in alike(both)] == [NOT_REDUCED.headline]
+    assert [group.text for group in group_failures(both)] == [NOT_REDUCED.headline]
 
 
 def test_a_consequence_is_told_by_the_one_of_its_causes_that_explains_other_failures() -> None:
@@ -146,7 +146,7 @@ def test_a_consequence_is_told_by_the_one_of_its_causes_that_explains_other_fail
         failed("updates", "replica_sync", programs.OWN_VALUE_IN_UPDATE(), drawn),
         failed("state", "replica_sync", process_state.GENERATOR_CHANGED(generators=("random",))),
     ]
-    first, second = alike(verdicts)
+    first, second = group_failures(verdicts)
     assert (first.text, second.text) == (drawn.headline, NAN.headline)
     assert [symptom.checks for symptom in first.symptoms] == [("state",)]
 
@@ -154,8 +154,8 @@ def test_a_consequence_is_told_by_the_one_of_its_causes_that_explains_other_fail
 def test_a_look_is_told_by_the_condition_that_all_its_failures_name() -> None:
     frozen = programs.UNTIL_FROZEN(count=9)
     both = [failed("unfrozen", "trajectories", NOT_REDUCED, frozen), failed("long", "programs", NOT_REDUCED, frozen)]
-    assert [group.text for group in alike(both)] == [frozen.headline]
-    assert alike([*both, failed("gradients", "gradients", NOT_REDUCED)])[0].text == NOT_REDUCED.headline
+    assert [group.text for group in group_failures(both)] == [frozen.headline]
+    assert group_failures([*both, failed("gradients", "gradients", NOT_REDUCED)])[0].text == NOT_REDUCED.headline
 
 
 def test_a_cause_that_most_failures_of_another_allow_explains_them() -> None:
@@ -166,16 +166,16 @@ def test_a_cause_that_most_failures_of_another_allow_explains_them() -> None:
         failed("resumed", "accumulation", often, windows),
         failed("window", "accumulation", windows),
     ]
-    assert [group.text for group in alike(verdicts)] == [windows.headline]
+    assert [group.text for group in group_failures(verdicts)] == [windows.headline]
 
 
 def test_a_look_of_one_parameter_stands_under_the_mechanism_in_it() -> None:
     padding = gradients.ID_TAKEN_FOR_PADDING(which="first")
     mechanism = [about(failed(name, "gradients", padding), "embedding.weight") for name in ("exact", "rounded")]
     still = about(failed("steps", "trajectories", updates.NOT_UPDATED()), "embedding.weight")
-    (group,) = alike([*mechanism, still])
+    (group,) = group_failures([*mechanism, still])
     assert (group.text, group.explained) == (padding.headline, ("exact", "rounded", "steps"))
-    assert len(alike([*mechanism, about(still, "fc1.weight")])) == 2
+    assert len(group_failures([*mechanism, about(still, "fc1.weight")])) == 2
 
 
 def test_one_slip_of_a_program_is_one_cause_under_all_circumstances() -> None:
@@ -185,8 +185,8 @@ def test_one_slip_of_a_program_is_one_cause_under_all_circumstances() -> None:
         failed("scalars", "collectives", operations.ZERO_DIMENSIONS(), slip),
         failed("sums", "collectives", slip),
     ]
-    assert [group.text for group in alike(verdicts)] == [slip.headline]
-    assert alike(verdicts[:1])[0].text == operations.EMPTY_ARRAY().headline
+    assert [group.text for group in group_failures(verdicts)] == [slip.headline]
+    assert group_failures(verdicts[:1])[0].text == operations.EMPTY_ARRAY().headline
 
 
 def about(verdict: Verdict, name: str) -> Verdict:

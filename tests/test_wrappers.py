@@ -12,7 +12,7 @@ from chosen_faults import EVERY
 
 from ddpcheck.levels import Level
 from ddpcheck.running.check_runner import Settings, run_checks
-from ddpcheck.running.failure_groups import alike, known_by
+from ddpcheck.running.failure_groups import group_failures, identity_of
 from ddpcheck.running.profiles import Profile
 from ddpcheck.verdict import Verdict
 
@@ -54,5 +54,5 @@ def test_a_right_wrapper_passes(name: str) -> None:
 @pytest.mark.parametrize("name", list(WRONG) if os.environ.get(EVERY) else list(WRONG)[:USUAL])
 def test_a_wrong_wrapper_has_one_headline(name: str) -> None:
     level = Level.STANDARD if name in AT_STANDARD else Level.BASIC
-    groups = alike(verdicts_of(f"wrappers.wrong:{name}", level))
-    assert [known_by(group.first)[:1] for group in groups] == [(WRONG[name],)]
+    groups = group_failures(verdicts_of(f"wrappers.wrong:{name}", level))
+    assert [identity_of(group.first)[:1] for group in groups] == [(WRONG[name],)]

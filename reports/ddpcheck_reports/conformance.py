@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ddpcheck.printable import fenced, in_markdown
-from ddpcheck.running.failure_groups import Alike, alike
+from ddpcheck.running.failure_groups import FailureGroup, group_failures
 from ddpcheck.storage.results import Results
 from ddpcheck.verdict import SYMBOLS, Status, Verdict
 
@@ -83,12 +83,12 @@ def _causes(verdicts: Iterable[Verdict]) -> list[str]:
     """The fewest causes that explain all failures, the most fundamental first, with the symptoms of each."""
     rows = [
         [in_markdown(group.first.adapter), in_markdown(group.text), _named(group.checks), _symptoms(group)]
-        for group in alike(verdicts)
+        for group in group_failures(verdicts)
     ]
     return ["## What went wrong", table(["implementation", "cause", "checks", "from it follow"], rows)] if rows else []
 
 
-def _symptoms(group: Alike) -> str:
+def _symptoms(group: FailureGroup) -> str:
     return "<br>".join(f"{in_markdown(each.text)} {_named(each.checks)}" for each in group.symptoms)
 
 

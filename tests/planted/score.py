@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ddpcheck.running.failure_groups import alike, known_by
+from ddpcheck.running.failure_groups import group_failures, identity_of
 from ddpcheck.verdict import Verdict
 
 
@@ -23,7 +23,7 @@ class Combination:
     @property
     def headlines(self) -> tuple[str, ...]:
         """The ids of the causes that the run tells, in their order; a failure without a known cause is "?"."""
-        return tuple("".join(known_by(group.first)[:1]) or "?" for group in alike(self.failed))
+        return tuple("".join(identity_of(group.first)[:1]) or "?" for group in group_failures(self.failed))
 
     @property
     def right(self) -> bool:

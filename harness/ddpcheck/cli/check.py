@@ -19,7 +19,7 @@ from ..running.adapter_lookup import UnusableAdapter, known_adapters
 from ..running.check_runner import Settings, run_items
 from ..running.expected_failures import Expectations
 from ..running.failure_files import FailureFiles
-from ..running.failure_groups import alike
+from ..running.failure_groups import group_failures
 from ..running.launcher_lookup import installed_launchers, launcher_named
 from ..running.plan import Item, installed_checks, plan
 from ..running.profiles import PROFILES, profile_named
@@ -208,7 +208,7 @@ def command(
     results = Results(tuple(verdicts), described)
     files = AskedFiles()
     if json_file is not None:
-        causes = [group.to_plain() for group in alike(verdicts)]
+        causes = [group.to_plain() for group in group_failures(verdicts)]
         files.write(lambda: results.save(json_file, causes=causes))
     if junit_file is not None:
         files.write(lambda: save_junit(verdicts, junit_file))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ..running.failure_groups import implies, known_by, said
+from ..running.failure_groups import headline_of, identity_of, implies
 from ..verdict import Verdict
 from .verdict_output import show_briefly, show_failure
 
@@ -29,7 +29,7 @@ class Failures:
         self._in_full: list[Verdict] = []
 
     def show(self, verdict: Verdict, file: Path | None, script: Path | None) -> None:
-        cause = verdict.adapter, known_by(verdict) or (verdict.check, str(verdict.world_size))
+        cause = verdict.adapter, identity_of(verdict) or (verdict.check, str(verdict.world_size))
         before = self._seen[cause]
         self._seen[cause] += 1
         if before > (0 if self._quiet else _SAME):
@@ -39,9 +39,9 @@ class Failures:
         elif before:
             show_briefly(self._console, verdict, "the same cause")
         elif cause_of_it := next((each for each in self._in_full if implies(each, verdict)), None):
-            show_briefly(self._console, verdict, f"follows from a cause shown above: {said(cause_of_it)}")
+            show_briefly(self._console, verdict, f"follows from a cause shown above: {headline_of(cause_of_it)}")
         elif sum(each.adapter == verdict.adapter for each in self._in_full) < _IN_FULL:
             self._in_full.append(verdict)
             show_failure(self._console, verdict, file, script)
         else:
-            show_briefly(self._console, verdict, said(verdict))
+            show_briefly(self._console, verdict, headline_of(verdict))

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..running.failure_files import replay_command
-from ..running.failure_groups import alike
+from ..running.failure_groups import group_failures
 from ..storage.results import failure_file, visible_cores
 from ..verdict import SYMBOLS, Diagnosis, Verdict
 
@@ -194,7 +194,7 @@ def show_observations(console: Console, verdicts: Iterable[Verdict]) -> None:
 def show_causes(console: Console, verdicts: Iterable[Verdict], failures: Path) -> None:
     """Show failures grouped by cause, most fundamental first, and the command that repeats the first."""
     verdicts = list(verdicts)
-    found = alike(verdicts)
+    found = group_failures(verdicts)
     if not found:
         return
     several = len({verdict.adapter for verdict in verdicts}) > 1

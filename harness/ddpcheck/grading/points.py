@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ..running.failure_groups import alike
+from ..running.failure_groups import group_failures
 from ..storage.files import UnreadableFile
 from ..verdict import Verdict
 
@@ -83,7 +83,7 @@ def _share(checks: Mapping[str, set[int]], passed: set[tuple[str, int]]) -> floa
 
 def _hint(submission: Submission, hints: Hints) -> str:
     """The hint for a submission: nothing, the family of the failed check, or the cause's headline."""
-    groups = alike(submission.verdicts)
+    groups = group_failures(submission.verdicts)
     if hints == "none" or not groups:
         return ""
     first = groups[0].first

@@ -27,7 +27,7 @@ class Case:
             inputs, targets = job.data.arrays(job.model)
             self.data = (inputs.astype(np.float64) if inputs.dtype.kind == "f" else inputs), targets
 
-    def alike(self, name: str) -> bool:
+    def equal_on_ranks(self, name: str) -> bool:
         """Whether construction gives every rank the parameters and buffers of rank 0."""
         buffer = self.described[name].role == "buffer"
         return self.promised.replica.broadcasts_buffers if buffer else self.promised.replica.broadcasts_parameters
@@ -42,7 +42,7 @@ class Case:
         """The tensors of a new replica on every rank."""
         made = {}
         for name, given in self.given().items():
-            array = from_rank_zero(given) if self.alike(name) else given
+            array = from_rank_zero(given) if self.equal_on_ranks(name) else given
             made[name] = Value(array, np.zeros_like(array) if bounds else None)
         return made
 

@@ -46,6 +46,6 @@ def tensors_shown(
     for name, value in values.items():
         moved = apart and ".running_" in name
         ranks = (0,) if moved else case.everyone
-        dtype, alike = case.described[name].dtype, case.alike(name) and not moved
+        dtype, alike = case.described[name].dtype, case.equal_on_ranks(name) and not moved
         shown[name] = ExpectedArray(value, dtype, (there,) * len(case.everyone), ranks, alike, origins.get(name))
     return shown

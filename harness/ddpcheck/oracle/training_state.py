@@ -109,7 +109,7 @@ class Weights:
         for key, value in self.averages.items():
             self.averaged[key] = Loading(key, self._case.job, value.exact, self.averaged.get(key))
         self.tensors, self.averages = (
-            {key: value.of_rank_zero() if self._case.alike(key) else value for key, value in of.items()}
+            {key: value.of_rank_zero() if self._case.equal_on_ranks(key) else value for key, value in of.items()}
             for of in (tensors, averages)
         )
         alike = self._case.promised.replica.broadcasts_parameters

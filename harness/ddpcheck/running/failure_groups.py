@@ -41,14 +41,14 @@ _MANY = 3
 
 
 @dataclass(frozen=True)
-class Alike:
+class FailureGroup:
     """Verdicts of one adapter that seem to have one cause, in the order of the run; the first is the simplest.
 
     symptoms: failures that this cause implies, grouped by their own causes.
     """
 
     verdicts: tuple[Verdict, ...]
-    symptoms: tuple[Alike, ...] = ()
+    symptoms: tuple[FailureGroup, ...] = ()
 
     @property
     def first(self) -> Verdict:
@@ -63,7 +63,7 @@ class Alike:
     @property
     def text(self) -> str:
         """The cause's headline, or that of the failure."""
-        return said(self.first)
+        return headline_of(self.first)
 
     @property
     def checks(self) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ class Alike:
 
     def to_plain(self) -> dict[str, Any]:
         """JSON: the adapter, the cause's id (null if none is known), the sentence, its checks, and its symptoms."""
-        identity = known_by(self.first)
+        identity = identity_of(self.first)
         return {
             "adapter": self.first.adapter,
             "cause": identity[0] if identity else None,
@@ -91,7 +91,7 @@ class Alike:
         return tuple(sorted({verdict.world_size for verdict in self.verdicts}))
 
 
-def said(verdict: Verdict) -> str:
+def headline_of(verdict: Verdict) -> str:
     """A failure in one line: its likeliest cause, or its headline."""
     if verdict.diagnosis is None:
         return f"the check itself crashed: {verdict.reason.strip().rpartition(chr(10))[2]}"
@@ -102,7 +102,7 @@ Identity = tuple[str, ...]
 """The key of a group: the id of the likeliest cause; for an exception, its type and line too."""
 
 
-def known_by(verdict: Verdict) -> Identity:
+def identity_of(verdict: Verdict) -> Identity:
     """The key that failures of the same cause share; empty if no cause is known."""
     cause = verdict.diagnosis.cause if verdict.diagnosis is not None else None
     if cause is None:
@@ -114,7 +114,7 @@ _BY_PARAMETERS = {ranks.RANK_RAISED.id, ranks.RESULT_VIOLATES_CONTRACT.id, ranks
 """Causes that are the same mistake only if their parameters agree."""
 
 
-def alike(verdicts: Iterable[Verdict]) -> list[Alike]:
+def group_failures(verdicts: Iterable[Verdict]) -> list[FailureGroup]:
     """The failures, grouped by cause, with symptoms under their causes; the most fundamental cause is first."""
     failed = [verdict for verdict in verdicts if not verdict.ok]
     shared = [_sharing_a_cause(verdict, failed) for verdict in failed]
@@ -125,16 +125,16 @@ def alike(verdicts: Iterable[Verdict]) -> list[Alike]:
 
 def _standing(verdict: Verdict) -> tuple[bool, bool, int]:
     """What is sure stands before a guess, a cause before an error, of which the place is known, and foundations in front."""
-    identity = known_by(verdict)
+    identity = identity_of(verdict)
     return _is_a_guess(verdict), bool(identity) and identity[0] == ranks.RANK_RAISED.id, _depth(verdict)
 
 
-def _by_identity(verdicts: Iterable[Verdict]) -> list[Alike]:
+def _by_identity(verdicts: Iterable[Verdict]) -> list[FailureGroup]:
     groups: dict[tuple[str, Identity, str], list[Verdict]] = {}
     for verdict in verdicts:
-        identity = known_by(verdict)
+        identity = identity_of(verdict)
         groups.setdefault((verdict.adapter, identity, "" if identity else verdict.check), []).append(verdict)
-    return [Alike(tuple(group)) for group in groups.values()]
+    return [FailureGroup(tuple(group)) for group in groups.values()]
 
 
 def _sharing_a_cause(verdict: Verdict, failed: Sequence[Verdict]) -> Verdict:
@@ -142,11 +142,11 @@ def _sharing_a_cause(verdict: Verdict, failed: Sequence[Verdict]) -> Verdict:
     if verdict.diagnosis is None:
         return verdict
     if slip := next((cause for cause in verdict.diagnosis.causes if _is_a_slip(cause)), None):
-        first = {known_by(other) for other in failed if other.adapter == verdict.adapter and slip in _causes(other)}
+        first = {identity_of(other) for other in failed if other.adapter == verdict.adapter and slip in _causes(other)}
         return _told_by(verdict, slip) if len(first) > 1 else verdict
     if not _tells_little(verdict):
         return verdict
-    others = {known_by(other)[0] for other in failed if other.adapter == verdict.adapter and known_by(other)}
+    others = {identity_of(other)[0] for other in failed if other.adapter == verdict.adapter and identity_of(other)}
     for cause in verdict.diagnosis.causes[1:]:
         if implied_by(cause.id) & others:
             return _told_by(verdict, cause, "likely")
@@ -164,9 +164,9 @@ _SLIPS = frozenset(
 )
 
 
-def _under_its_condition(group: Alike) -> Alike:
+def _under_its_condition(group: FailureGroup) -> FailureGroup:
     """The group, led by the condition that all its failures name, if their cause only describes the wrong value."""
-    known = known_by(group.first)
+    known = identity_of(group.first)
     if not known or known[0] not in LOOKS:
         return group
     named = [{cause.id for cause in verdict.diagnosis.causes} for verdict in group.verdicts if verdict.diagnosis]
@@ -189,11 +189,11 @@ def _told_by(verdict: Verdict, cause: Cause, certainty: Certainty | None = None)
     )
 
 
-def _with_symptoms(groups: Sequence[Alike]) -> list[Alike]:
+def _with_symptoms(groups: Sequence[FailureGroup]) -> list[FailureGroup]:
     """The groups that no other group explains, each with the groups that it explains."""
     parents = {place: _explaining(groups, place) for place in range(len(groups))}
     roots = [place for place, found in parents.items() if not found]
-    under: dict[int, list[Alike]] = {place: [] for place in roots}
+    under: dict[int, list[FailureGroup]] = {place: [] for place in roots}
     for place, found in parents.items():
         if found:
             under[_root(parents, found)].append(groups[place])
@@ -206,7 +206,7 @@ def _root(parents: dict[int, list[int]], found: list[int]) -> int:
     return found[0]
 
 
-def _explaining(groups: Sequence[Alike], place: int) -> list[int]:
+def _explaining(groups: Sequence[FailureGroup], place: int) -> list[int]:
     """The groups that explain this one, the one of most checks first. None explains another that explains it."""
     found = [
         other
@@ -218,17 +218,17 @@ def _explaining(groups: Sequence[Alike], place: int) -> list[int]:
     return sorted(found, key=lambda other: (_depth(groups[other].first), -len(groups[other].checks)))
 
 
-def _larger(groups: Sequence[Alike], one: int, other: int) -> bool:
+def _larger(groups: Sequence[FailureGroup], one: int, other: int) -> bool:
     """Whether it has more checks, or as many and comes first."""
     sizes = len(groups[one].checks), len(groups[other].checks)
     return sizes[0] > sizes[1] or (sizes[0] == sizes[1] and one < other)
 
 
-def _explains(cause: Alike, symptom: Alike) -> bool:
+def _explains(cause: FailureGroup, symptom: FailureGroup) -> bool:
     """Whether it implies the other, is a possible cause of most of its failures, or happens in one parameter, of whose values
     the other says what they look like.
     """
-    known, told = known_by(cause.first), known_by(symptom.first)
+    known, told = identity_of(cause.first), identity_of(symptom.first)
     if implies(cause.first, symptom.first):
         return True
     if not known or not told or cause.first.adapter != symptom.first.adapter or _is_a_guess(cause.first):
@@ -242,7 +242,7 @@ def _explains(cause: Alike, symptom: Alike) -> bool:
 
 def implies(cause: Verdict, symptom: Verdict) -> bool:
     """Whether the cause of one failure explains another failure."""
-    identity, told = known_by(cause), known_by(symptom)
+    identity, told = identity_of(cause), identity_of(symptom)
     if not identity or cause.adapter != symptom.adapter or identity == told:
         return False
     if told and told[0] in implied_by(identity[0]):
@@ -263,7 +263,7 @@ def _tells_little(verdict: Verdict) -> bool:
     """Whether the failure has no cause, only a guess, or a cause that blames an earlier operation."""
     if verdict.diagnosis is None or verdict.status == "hung":
         return False
-    identity = known_by(verdict)
+    identity = identity_of(verdict)
     return _is_a_guess(verdict) or identity[0] in CONSEQUENCES
 
 

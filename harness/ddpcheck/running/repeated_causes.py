@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..checks import Check
 from ..verdict import Verdict
-from .failure_groups import Identity, known_by
+from .failure_groups import Identity, identity_of
 
 _ENOUGH = 3
 """After this many failures with one cause in a family, the family's other checks take one Job each."""
@@ -17,7 +17,7 @@ class RepeatedCauses:
         self._failed: dict[tuple[str, Identity], set[str]] = {}
 
     def add(self, verdict: Verdict) -> None:
-        identity = known_by(verdict)
+        identity = identity_of(verdict)
         if not verdict.ok and identity:
             self._failed.setdefault((verdict.family, identity), set()).add(verdict.check)
 

@@ -219,7 +219,7 @@ _PLAIN: dict[Word, Operation] = {
 }
 
 
-def said(operations: Iterable[Operation]) -> str:
+def program_text(operations: Iterable[Operation]) -> str:
     """A description of a program, without its observations."""
     told = ((_SAID.get(type(each)) or each.kind, isinstance(each, Backward) and not each.sync) for each in operations)
     return ", ".join(word + " in no_sync" * local for word, local in told if word != Observe.kind)

@@ -19,7 +19,7 @@ from ..drawing import Judge, fewer, for_all, within_promises
 from ..explicit_examples import fitting
 from ..strategies import ADAM, SEEDS, adam, branching, branching_models, choice, models, sgd
 from .comparison import as_one_process
-from .program_grammar import WORDS, Word, said, training_program
+from .program_grammar import WORDS, Word, program_text, training_program
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -67,7 +67,7 @@ def telling(judge: Judge) -> Judge:
         try:
             judge(job, trace)
         except Finding as finding:
-            raise finding.noting(f"shown by: {said(job.operations)}") from None
+            raise finding.noting(f"shown by: {program_text(job.operations)}") from None
 
     return told
 

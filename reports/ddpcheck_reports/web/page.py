@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from importlib.resources import files
 
-from ddpcheck.running.failure_groups import Alike, alike
+from ddpcheck.running.failure_groups import FailureGroup, group_failures
 from ddpcheck.storage.results import Results
 from ddpcheck.verdict import SYMBOLS, Verdict
 
@@ -101,7 +101,7 @@ def _verdict(verdicts: Sequence[Verdict]) -> Html:
 
 
 def _what_went_wrong(verdicts: Sequence[Verdict]) -> list[Html]:
-    groups = alike(verdicts)
+    groups = group_failures(verdicts)
     if not groups:
         return []
     return [
@@ -114,7 +114,7 @@ def _what_went_wrong(verdicts: Sequence[Verdict]) -> list[Html]:
     ]
 
 
-def _cause(group: Alike, number: int, groups: int) -> Html:
+def _cause(group: FailureGroup, number: int, groups: int) -> Html:
     diagnosis = group.first.diagnosis
     cause = diagnosis.cause if diagnosis else None
     begin = tag("span", "begin here", class_="begin") if number == 0 and groups > 1 else Html("")
