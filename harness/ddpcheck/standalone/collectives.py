@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ..contract import Determinism
-from ..job import AllGather, AllReduce, Barrier, Broadcast, ReduceScatter, Rounds, SendRecv, TensorSpec, Wait
+from ..job import AllGather, AllReduce, Barrier, Broadcast, Layout, ReduceScatter, Rounds, SendRecv, TensorSpec, Wait
 from ..numerics import gamma
 from .literals import bound
 from .text import Text, laid_out, poison
@@ -152,7 +152,7 @@ def _laid_out(text: Text, array: str, tensor: TensorSpec) -> tuple[str, str]:
     """As laid_out(), also where each rank has a layout of its own."""
     if tensor.layout != "varied":
         return laid_out(array, tensor.layout, tensor.shape, tensor.dtype)
-    layouts = [tensor.layout_on(rank) for rank in range(text.job.world_size)]
+    layouts: list[Layout] = [tensor.layout_on(rank) for rank in range(text.job.world_size)]
     each = ", ".join(laid_out(array, layout, tensor.shape, tensor.dtype)[0] for layout in layouts)
     return f"[{each}][rank]", f"by ranks: {', '.join(layouts)}"
 

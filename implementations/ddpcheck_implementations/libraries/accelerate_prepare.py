@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def _wrap(module: nn.Module) -> nn.Module:
-    from accelerate import Accelerator
+    from accelerate import Accelerator  # pyright: ignore[reportMissingImports]  # an extra
 
     made: nn.Module = Accelerator(cpu=True).prepare(module)
     return made

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 def _start(context: RankContext) -> None:
     del context  # ignite reads RANK, WORLD_SIZE and so on, as torch does
-    from ignite import distributed as idist
+    from ignite import distributed as idist  # pyright: ignore[reportMissingImports]  # an extra
 
     idist.initialize("gloo")
 
 
 def _wrap(module: nn.Module) -> nn.Module:
-    from ignite import distributed as idist
+    from ignite import distributed as idist  # pyright: ignore[reportMissingImports]  # an extra
 
     made: nn.Module = idist.auto_model(module)
     return made

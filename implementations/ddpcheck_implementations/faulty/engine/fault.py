@@ -50,9 +50,8 @@ class Fault:
         """This row, and the same fault in torch if there is one: the same circumstance, checks and cause."""
         yield self
         for name, effect, seen_in in self.twins:
-            yield Fault(
-                name, where=self.where, effect=effect, caught_by=self.caught_by, **self.about | {"seen_in": seen_in}
-            )
+            about: dict[str, Any] = self.about | {"seen_in": seen_in}
+            yield Fault(name, where=self.where, effect=effect, caught_by=self.caught_by, **about)
 
     @property
     def attribute(self) -> str:
