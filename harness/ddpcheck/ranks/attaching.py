@@ -27,13 +27,15 @@ _HELLO = {"purpose": str, "rank": int, "world_size": int, "engine": str, "pid": 
 class StartFailed(Exception):
     """The ranks did not start: `problems` has one line each, `words` the ranks' own, each rank's apart.
 
-    ranks: what became of those that failed in connect(), by rank. causes: why, as far as it can be told.
+    ranks: what became of those that failed in connect(), by rank. causes: why, as far as it can be told. unreached: a
+    process ended before it reached the harness.
     """
 
     def __init__(
         self,
         problems: list[str],
         *words: str,
+        unreached: bool = False,
         ranks: Mapping[int, RankTrace] | None = None,
         causes: Iterable[Cause] = (),
     ) -> None:
@@ -42,6 +44,7 @@ class StartFailed(Exception):
         self.words = tuple(text for text in words if text)
         self.ranks = ranks or {}
         self.causes = tuple(dict.fromkeys(causes))
+        self.unreached = unreached
 
     @property
     def details(self) -> str:
@@ -100,7 +103,7 @@ def _accept_all(
         reached = {rank for rank, _ in found}
         ended = _ended_early(launched, world_size, reached)
         if ended is not None:
-            raise StartFailed([f"{ended} before it reached the harness"], launched.output())
+            raise StartFailed([f"{ended} before it reached the harness"], launched.output(), unreached=True)
         if time.monotonic() > limit:
             absent = ", ".join(str(rank) for rank in range(world_size) if rank not in reached)
             raise StartFailed([f"rank {absent} did not reach the harness within {within:g} s"], launched.output())

@@ -19,7 +19,7 @@ def start_diagnosis(error: StartFailed, world_size: int, parent: bool, *, again:
     advice = "connect() of the adapter and its launcher; the ranks' output is below"
     if error.stuck:
         advice = "the stacks below: which rank does each wait for, and do all use the same MASTER_ADDR and MASTER_PORT?"
-    hidden = hiding([*sys.path, str(Path.cwd())]) if "before it reached the harness" in first else []
+    hidden = hiding([*sys.path, str(Path.cwd())]) if error.unreached else []
     if hidden:
         advice = f"{hidden[0]}: it hides Python's own module {hidden[0].stem} from the ranks; give it another name"
     return Diagnosis(
