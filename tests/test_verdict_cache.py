@@ -43,6 +43,22 @@ def test_a_pass_runs_again_only_after_a_change(adapter: Path) -> None:
     assert UNCHANGED not in check(adapter).output
 
 
+def test_a_change_of_an_editable_package_is_seen(
+    adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "source").mkdir()
+    metadata = tmp_path / "site" / "my_ddp-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: my_ddp\nVersion: 1.0\n", encoding="utf-8")
+    origin = {"url": (tmp_path / "source").as_uri(), "dir_info": {"editable": True}}
+    (metadata / "direct_url.json").write_text(json.dumps(origin), encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    check(adapter)
+    assert UNCHANGED in check(adapter).output
+    (tmp_path / "source" / "my_ddp.py").write_text("x = 1\n", encoding="utf-8")
+    assert UNCHANGED not in check(adapter).output
+
+
 def test_another_check_asks_anew_whether_the_ranks_start(adapter: Path) -> None:
     check(adapter)
     more = check(adapter, "-c", "do_not_change_their_arguments")

@@ -1,8 +1,8 @@
 """Checks that have passed need not run again while nothing has changed: `ddpcheck check --cache FOLDER`.
 
 A verdict is found again by the contents of the adapter's files, of ddpcheck and of the check, by the versions of all installed
-packages and of Python, and by the settings. Only a pass is kept. What else a result depends on, such as environment variables,
-the machine, or files outside the adapter's folder or package, is not seen.
+packages and of Python, by the code of packages in editable mode, and by the settings. Only a pass is kept. What else a result
+depends on, such as environment variables, the machine, or files outside the adapter's folder or package, is not seen.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from importlib.metadata import distributions
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from ..storage.files import write_whole
 from ..verdict import Verdict
@@ -39,7 +41,7 @@ class VerdictCache:
                 [sys.version, platform.platform()],
                 [settings.profile.name, settings.profile.effort, settings.deadline, settings.random_seed],
                 [str(settings.level), repr(launcher) if launcher else ""],
-                _contents([Path(__file__).parents[1]]),
+                _contents([Path(__file__).parents[1], *_editable()]),
             ]
         )
         self._trees: dict[str, str] = {}
@@ -84,6 +86,14 @@ class VerdictCache:
         if reference not in self._trees:
             self._trees[reference] = _contents(_roots(reference.rpartition(":")[0]))
         return self._trees[reference]
+
+
+def _editable() -> list[Path]:
+    """The folders of packages that are installed in editable mode: their code changes while their version does not."""
+    origins = [json.loads(found.read_text("direct_url.json") or "{}") for found in distributions()]
+    return sorted(
+        Path(url2pathname(urlsplit(each["url"]).path)) for each in origins if each.get("dir_info", {}).get("editable")
+    )
 
 
 def _roots(place: str) -> list[Path]:
