@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
+from ddpcheck.causes import KINDS
 from ddpcheck.running.adapter_lookup import reference_of, resolve
 from ddpcheck_implementations.faulty import faults, unusual
 
@@ -18,6 +19,10 @@ def test_names_are_in_kebab_case_and_unique_in_their_family() -> None:
     assert {
         key: count for key, count in Counter((fault.family, fault.name) for fault in EVERY).items() if count > 1
     } == {}
+
+
+def test_causes_are_those_of_the_catalogue() -> None:
+    assert [(fault.name, fault.cause) for fault in faults() if fault.cause and fault.cause not in KINDS] == []
 
 
 def test_origins_are_threads_or_files_of_a_project() -> None:

@@ -45,7 +45,7 @@ def test_fewer_may_hang_of_the_next_facet() -> None:
 def test_at_another_world_size_one_hang_of_a_facet_is_enough_and_what_hung_does_not_run_again() -> None:
     hangs = Hangs(5)
     hangs.add(SUMS[0], 2)
-    assert hangs.leaves_out(SUMS[0], 3).startswith("it hung at world size 2")
+    assert hangs.leaves_out(SUMS[0], 3).startswith("the check hung at world size 2")
     assert not hangs.leaves_out(SUMS[0], 2)
     assert not hangs.leaves_out(SUMS[1], 3)
     hangs.add(SUMS[1], 3)

@@ -67,7 +67,8 @@ class Unread(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class RankTrace:
     """The record of one rank. wrong_form: of the array for which its outcome is invalid, if it is one. unread: of a
-    rank that hangs, if known. refused: the resource that the system refused where it raised (refused_resources.py).
+    rank that hangs, if known. refused: the resource that the system refused where it raised (refused_resources.py). elsewhere:
+    its process died on another host, where the driver cannot see in which operation.
     """
 
     rank: int
@@ -79,6 +80,7 @@ class RankTrace:
     wrong_form: WrongForm | None = None
     unread: Unread | None = None
     refused: str = ""
+    elsewhere: bool = False
 
     @property
     def last(self) -> Record | None:
@@ -168,14 +170,15 @@ def _began(rank: RankTrace) -> float:
 
 def rank_to_plain(rank: RankTrace) -> list[Any]:
     fields = [rank.rank, rank.outcome, rank.records, rank.error, rank.stack, rank.failed_at, rank.wrong_form]
-    return [*fields, rank.unread, rank.refused]
+    return [*fields, rank.unread, rank.refused, rank.elsewhere]
 
 
 def rank_from_plain(data: list[Any]) -> RankTrace:
-    number, outcome, records, error, stack, failed_at, *later = data  # older files have fewer of the last three
+    number, outcome, records, error, stack, failed_at, *later = data  # older files have fewer of the last four
     form = later[0] if later else None
     unread = later[1] if len(later) > 1 else None
     refused = later[2] if len(later) > 2 else ""
+    elsewhere = later[3] if len(later) > 3 else False
     return RankTrace(
         number,
         outcome,
@@ -186,6 +189,7 @@ def rank_from_plain(data: list[Any]) -> RankTrace:
         _form_from_plain(form),
         None if unread is None else Unread(*unread),
         refused,
+        elsewhere,
     )
 
 

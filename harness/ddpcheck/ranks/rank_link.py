@@ -84,7 +84,7 @@ class RankLink:
         """A description of a rank whose connection broke."""
         seen = time.monotonic()
         text = "\n".join(part for part in (launched.output(), self._stack(), self.ending(launched)) if part)
-        return RankTrace(self.rank, "died", self._entered(job), text, failed_at=seen)
+        return RankTrace(self.rank, "died", self._entered(job), text, failed_at=seen, elsewhere=not self._files)
 
     def kill(self) -> None:
         """End the rank by force if it is on this host; a rank elsewhere ends itself when its connections break."""

@@ -136,10 +136,9 @@ def _closed_and_left(job: Job, trace: Trace) -> None:
         next(at for at, op in enumerate(job.operations) if isinstance(op, kind)) for kind in (Sleep, Close)
     )
     for rank in trace.ranks:
-        # only memory that is shared with the driver outlives a rank
-        if rank.outcome == "died" and all(each.last is None for each in trace.ranks):
+        if rank.elsewhere:
             raise CannotTell(
-                "the ranks are on other hosts: the driver cannot see in which operation a process has ended"
+                f"rank {rank.rank} is on another host: the driver cannot see in which operation it has ended"
             )
         reached = -1 if rank.last is None else rank.last.operation
         if reached > closing and rank.outcome == "hung":

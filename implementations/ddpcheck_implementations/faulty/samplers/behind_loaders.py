@@ -20,7 +20,7 @@ class DrawsASeed(PlainSampler):
         return super().__iter__()
 
 
-@sampler("loader-draws-unpromised", "check_samplers_leave_process_state_unchanged", cause="generator-changed")
+@sampler("loader-draws-unpromised", "check_samplers_leave_process_state_unchanged", cause="process-generator-changed")
 class Unpromised(DrawsASeed):
     """Whoever draws from the process's generator says so."""
 
