@@ -133,6 +133,30 @@ for step in range(8):
     audit(str(script)).holds()
 
 
+@needs_mpi
+def test_ranks_that_are_ended_early_leave_no_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(
+        """
+import os
+import numpy as np
+from mpi4py import MPI
+from pathlib import Path
+import ddpcheck.audit
+from ddpcheck.launchers.mpi_segments import segments_of
+
+w = np.zeros(4)
+for step in range(1000):
+    x = ddpcheck.audit.batch(np.full((2, 4), 2.0 * step + MPI.COMM_WORLD.rank))
+    w -= 0.1 * MPI.COMM_WORLD.allreduce(x.mean(0)) / MPI.COMM_WORLD.size
+    Path(f"mapped-{os.getpid()}").write_text("\\n".join(name for name, _ in segments_of()))
+"""
+    )
+    audit("train.py").holds()
+    mapped = {name for path in tmp_path.glob("mapped-*") for name in path.read_text().split()}
+    assert [name for name in sorted(mapped) if Path(name).exists()] == []
+
+
 def test_tour_names_requirements_of_its_audit(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

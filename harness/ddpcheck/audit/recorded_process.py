@@ -157,7 +157,7 @@ class Run:
             self.note("end", why=why, step=self.step, bytes=self.journal.written, memory=_peak_memory(), **fields)
         sys.stdout.flush()
         sys.stderr.flush()
-        if not self.mirrors and status == 0 and self._wait_for_others():
+        if self.mirrors or (status == 0 and self._wait_for_others()):
             self.finish()
         os._exit(status)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+from ..launchers.agent import Agent
 from ..launchers.base import Launched
 from ..launchers.process_handles import DRIVER
 from ..launchers.processes import Children, Processes
@@ -216,8 +217,9 @@ def _wait(launched: Launched, folder: Path, processes: int, deadline: float) -> 
 
 def _exit_codes(launched: Launched) -> list[int | None]:
     """Of each process, None while it runs; of the one that watches the ranks, where there is one."""
-    children = launched.children if isinstance(launched, Children) else [launched.process]  # type: ignore[attr-defined]
-    return [child.poll() for child in children]
+    if isinstance(launched, Agent):
+        return [launched.exit_code()]
+    return [child.poll() for child in launched.children] if isinstance(launched, Children) else []
 
 
 def _processor_seconds(launched: Launched) -> float:

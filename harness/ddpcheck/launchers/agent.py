@@ -63,6 +63,11 @@ class Agent:
             return f"{self.name}, or a rank, is stopped by a signal" if any(map(is_stopped, around)) else None
         return f"{self.name} {describe_exit(code)}"
 
+    def exit_code(self) -> int | None:
+        """The agent's exit status, None while it runs. kill() removes the segments that its ranks have by now."""
+        self.segments |= segments_under(self.process.pid)
+        return self.process.poll()
+
     def wait(self) -> int:
         """Wait until all ranks have ended; the agent's exit status."""
         while True:
