@@ -50,7 +50,7 @@ def test_ranks_that_send_at_once_are_named() -> None:
 def test_the_count_survives_a_file_and_older_files_have_none() -> None:
     rank = _hung(0, Unread(3, 4))
     assert rank_from_plain(decode(encode(rank_to_plain(rank)))) == rank
-    assert rank_from_plain(rank_to_plain(rank)[:-2]).unread is None
+    assert rank_from_plain(rank_to_plain(rank)[:7]).unread is None
 
 
 def _hung(rank: int, unread: Unread) -> RankTrace:
