@@ -17,6 +17,8 @@ from ddpcheck.storage.files import UnreadableFile
 
 pytest.importorskip("matplotlib", reason="pip install ddpcheck[report]")
 
+from fuzz import measured
+
 from ddpcheck_benchmarks.projection.command import command as project
 from ddpcheck_reports.command import command  # figures need matplotlib, see importorskip
 from ddpcheck_reports.document import SUMMARY_BYTES, Code, Figure, Heading, Table, Text, page, plain, summary
@@ -26,27 +28,8 @@ from ddpcheck_reports.resource_section import trace_events
 from ddpcheck_reports.words import bars, significant, with_spread
 
 RUN = {
-    "schema": "ddpcheck.bench/1",
-    "environment": {
-        "python": "3.11.7",
-        "platform": "Linux",
-        "processor": "x86_64",
-        "cores": 2,
-        "packages": {"numpy": "2.4.6"},
-        "cpu": "A processor",
-        "memory_gib": 8.0,
-        "governor": "unknown",
-        "fingerprint": "abcdef01",
-    },
+    **measured.RUN,
     "settings": {"command": "ddpcheck bench a b --json x.json"},
-    "load": {
-        "seconds": 61.0,
-        "loadavg_before": [0.1, 0.2, 0.3],
-        "loadavg_after": [1.0, 0.9, 0.5],
-        "steal_seconds": 0.5,
-        "waited_seconds": None,
-    },
-    "problems": [],
     "skipped": ["c: it has no option bucket_cap_mb"],
     "consistency": [
         {

@@ -1,1 +1,1 @@
-../../tutorial/code/wire.py
+kit/wire.py
