@@ -82,3 +82,12 @@ def test_a_damaged_file_is_as_none(adapter: Path) -> None:
 def test_a_cache_that_cannot_be_written_is_an_error(adapter: Path) -> None:
     (adapter.parents[1] / "cache").write_text("", encoding="utf-8")
     assert check(adapter).exit_code == 2
+
+
+def test_results_are_written_even_if_the_cache_cannot_be(adapter: Path) -> None:
+    (adapter.parents[1] / "file").write_text("", encoding="utf-8")
+    done = check(adapter, "--cache", str(adapter.parents[1] / "file" / "cache"))
+    assert done.exit_code == 2
+    assert "2 passed" in done.output
+    assert "file/cache" in done.stderr
+    assert json.loads((adapter.parents[1] / "run.json").read_text())["verdicts"]

@@ -25,7 +25,7 @@ from ..running.plan import Item, installed_checks, plan
 from ..running.profiles import PROFILES, profile_named
 from ..running.verdict_cache import VerdictCache
 from ..storage.badge import save_badge
-from ..storage.files import UnwritableFile, write_whole
+from ..storage.files import write_whole
 from ..storage.results import Results, save_junit
 from ..verdict import Verdict
 from .exit_status import ExitStatus, status_of
@@ -190,8 +190,6 @@ def command(
         run_shown(out, items, settings, expectations, failures, verdicts, known, exitfirst=exitfirst, quiet=quiet)
     except KeyboardInterrupt as interrupt:
         ended = status_of(interrupt)  # what ran until here is kept, shown and saved all the same
-    if cache is not None:
-        _keep(cache, items, verdicts, known)
     show_all(out, verdicts, time.monotonic() - began, failures, quiet=quiet)
     if known:
         out.print(
@@ -207,6 +205,8 @@ def command(
     }
     results = Results(tuple(verdicts), described)
     files = AskedFiles()
+    if cache is not None:
+        files.write(lambda: _keep(cache, items, verdicts, known))
     if json_file is not None:
         causes = [group.to_plain() for group in group_failures(verdicts)]
         files.write(lambda: results.save(json_file, causes=causes))
@@ -295,15 +295,12 @@ def show_all(out: Console, verdicts: list[Verdict], seconds: float, failures: Pa
 
 
 def _keep(cache: VerdictCache, items: Iterable[Item], verdicts: Iterable[Verdict], known: Container[str]) -> None:
-    """Remember what has passed. ClickException if the folder cannot be written: CI would run all again, and never say so."""
+    """Remember what has passed. UnwritableFile if the folder cannot be written: CI would run all again, and never say so."""
     places = {(item.adapter.name, item.world_size, item.check.name): item for item in items}
-    try:
-        for verdict in verdicts:
-            item = places[verdict.adapter, verdict.world_size, verdict.check]
-            if item.name not in known:
-                cache.keep(item, verdict)
-    except (OSError, UnwritableFile) as error:
-        raise click.ClickException(f"--cache cannot keep verdicts: {error}") from error
+    for verdict in verdicts:
+        item = places[verdict.adapter, verdict.world_size, verdict.check]
+        if item.name not in known:
+            cache.keep(item, verdict)
 
 
 def exit_code(out: Console, verdicts: list[Verdict]) -> int:

@@ -67,7 +67,6 @@ class VerdictCache:
     def keep(self, item: Item, verdict: Verdict) -> None:
         """Remember a pass. UnwritableFile if the folder cannot be written."""
         if verdict.status == "passed":
-            self._folder.mkdir(parents=True, exist_ok=True)
             write_whole(self._file(item), json.dumps(verdict.to_plain()))
 
     def _read(self, item: Item) -> Verdict | None:
