@@ -64,8 +64,8 @@ def test_what_is_no_adapter_is_named(adapter: Any, problem: str) -> None:
     ("promises", "problem"),
     [
         ({"replica": "yes"}, "Capabilities.replica must be ReplicaPromises(...), got 'yes'"),
-        ({"reductions": ["sum"]}, "Capabilities.collectives.reductions must be a frozenset of str, got ['sum']"),
-        ({"world_sizes": 2}, "Capabilities.world.world_sizes must be a frozenset of int or None, got 2"),
+        ({"reductions": ["sum"]}, "Capabilities.collectives.reductions must be a set of str, got ['sum']"),
+        ({"world_sizes": 2}, "Capabilities.world.world_sizes must be a set of int or None, got 2"),
         ({"gradient": "average"}, "Capabilities.replica.gradient must be 'mean' or 'sum', got 'average'"),
         ({"join": True}, "must be 'divide_by_initial_world' or 'divide_by_live_ranks' or None, got True"),
         ({"clipping": "yes"}, "Capabilities.replica.clipping must be True or False, got 'yes'"),

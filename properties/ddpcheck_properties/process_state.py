@@ -17,7 +17,7 @@ from ddpcheck import expect
 from ddpcheck.causes import Cause
 from ddpcheck.causes import process_state as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import needs
+from ddpcheck.contract import CallForm, needs
 from ddpcheck.execution.process_resources import GRAIN, MANY, MEMORY, each_leaves
 from ddpcheck.execution.process_settings import GENERATORS
 from ddpcheck.job import (
@@ -94,13 +94,13 @@ def _calls(session: Session, tensor: TensorSpec) -> list[tuple[Operation, ...]]:
         made["send_recv"] = (SendRecv(tensor, ((0, world - 1), (world - 1, 0))),)
     everyone = tuple(range(world))
     kinds = [operations for name, operations in made.items() if name in promised.collectives.operations]
-    if promised.collectives.subgroups:
+    if promised.has(CallForm.SUBGROUPS):
         in_groups = [first for first, *_ in kinds if isinstance(first, _IN_GROUPS)]
         kinds.append(tuple(replace(first, group=everyone) for first in in_groups))
     if "all_reduce" in promised.collectives.operations:
-        kinds += [(AllReduce(tensor, reduction, wait=False), Wait(0))] * promised.collectives.asynchronous
-        kinds += [(AllReduce(tensor, reduction, (world - 1,)),)] * promised.collectives.subgroups
-        kinds += [(AllReduce(tensor, reduction, in_place=True),)] * promised.collectives.in_place
+        kinds += [(AllReduce(tensor, reduction, wait=False), Wait(0))] * promised.has(CallForm.ASYNCHRONOUS)
+        kinds += [(AllReduce(tensor, reduction, (world - 1,)),)] * promised.has(CallForm.SUBGROUPS)
+        kinds += [(AllReduce(tensor, reduction, in_place=True),)] * promised.has(CallForm.IN_PLACE)
     return kinds
 
 

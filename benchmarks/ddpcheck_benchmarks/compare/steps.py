@@ -15,7 +15,7 @@ import numpy as np
 
 from ddpcheck.cli.number_options import COUNT, RANKS
 from ddpcheck.cli.options import usage_errors
-from ddpcheck.contract import needs
+from ddpcheck.contract import CallForm, needs
 from ddpcheck.job import MeasureCollective, MeasureSteps
 from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.session import Session
@@ -75,9 +75,7 @@ def _turn(session: Session, case: StepCase, steps: int) -> list[float]:
     reduces = needs.collectives.operations("all_reduce").lacking(promises, case.world_size) is None
     if reduces:
         parts.append(
-            MeasureCollective(
-                "all_reduce", case.parameters, in_place=bool(promises.collectives.in_place), iterations=steps
-            )
+            MeasureCollective("all_reduce", case.parameters, in_place=promises.has(CallForm.IN_PLACE), iterations=steps)
         )
     trace = session.run(case.job(parts))
     if not trace.completed:

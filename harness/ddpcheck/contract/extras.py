@@ -16,7 +16,7 @@ class BackwardBroken(Exception):
 
 @runtime_checkable
 class InPlace(Protocol):
-    """CollectivePromises.in_place, of the collectives."""
+    """CallForm.IN_PLACE, of the collectives."""
 
     def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Group | None = None) -> None:
         """Like all_reduce, with the result in the array itself, which is C-contiguous and writeable."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Literal, Self, TypeVar
 
+from .members import CallForm, Member
 from .misspelt import refuse_unknown
 from .names import (
     ALL_MODEL_FEATURES,
@@ -39,9 +41,11 @@ class Traffic(IntEnum):
     LEAST = 2
 
 
-def promise(default: T, sentence: str, known: frozenset[str] | None = None) -> T:
-    """A field with its sentence; known: the names that a set may hold. Another name is an error, as it would hide checks."""
-    field: Any = dataclasses.field(default=default, metadata={"sentence": sentence, "known": known})
+def promise(default: T, sentence: str, known: frozenset[str] | type[Member] | None = None) -> T:
+    """A field with its sentence; known: what a set may hold. Anything else is an error, as it would hide checks."""
+    members = tuple(known) if isinstance(known, type) else ()
+    about = {"sentence": sentence, "known": frozenset(known) if known is not None else None, "members": members}
+    field: Any = dataclasses.field(default=default, metadata=about)
     return field  # type: ignore[no-any-return]  # dataclasses reads the Field, type checkers the default's type
 
 
@@ -52,16 +56,36 @@ class Promises:
     offered: bool = dataclasses.field(default=True, kw_only=True, repr=False)
 
     def __new__(cls, *args: Any, **given: Any) -> Self:
-        elsewhere = {name: group for group in Promises.__subclasses__() for name in group.__dataclass_fields__}
+        elsewhere = {name: place for group in Promises.__subclasses__() for name, place in places(group).items()}
         refuse_unknown(cls, given, elsewhere)
         return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        """Any set may be given; a string in a set of members becomes the member, or is a ValueError."""
+        for each in promises_of(type(self)):
+            value = getattr(self, each.name)
+            if isinstance(value, (set, frozenset)):
+                kind = type(each.metadata["members"][0]) if each.metadata["members"] else lambda name: name
+                object.__setattr__(self, each.name, frozenset(map(kind, value)))
+
+
+def promises_of(group: type[Promises]) -> tuple[dataclasses.Field[Any], ...]:
+    """The fields of a group that are promises, in the order of the specification."""
+    return tuple(each for each in dataclasses.fields(group) if each.name != "offered")
+
+
+def places(group: type[Promises]) -> dict[str, str]:
+    """Where each promise of a group stands, by its name: in the group, or in a set of the group."""
+    fields = promises_of(group)
+    found = {each.name: group.__name__ for each in fields}
+    return found | {m: f"{group.__name__}.{each.name}" for each in fields for m in each.metadata["members"]}
 
 
 @dataclass(frozen=True)
 class WorldPromises(Promises):
     """How the ranks of one adapter start, fail and end, and promises that concern every facet."""
 
-    world_sizes: frozenset[int] | None = promise(None, "The world sizes that the adapter runs at; None means any.")
+    world_sizes: AbstractSet[int] | None = promise(None, "The world sizes that the adapter runs at; None means any.")
     determinism: Determinism = promise(
         Determinism.NONE,
         "Equal inputs give equal bits: on all ranks of one all_reduce, in repeated calls, and after a restart of the ranks.",
@@ -116,21 +140,17 @@ class WorldPromises(Promises):
 class CollectivePromises(Promises):
     """The collectives facet: NumPy arrays in and out. Offering it means float32 and float64 at least."""
 
-    operations: frozenset[str] = promise(frozenset(), "The collectives that the adapter offers.", COLLECTIVES)
-    reductions: frozenset[str] = promise(
+    operations: AbstractSet[str] = promise(frozenset(), "The collectives that the adapter offers.", COLLECTIVES)
+    reductions: AbstractSet[str] = promise(
         frozenset(), "The reductions that all_reduce and reduce_scatter offer.", REDUCTIONS
     )
-    dtypes: frozenset[str] = promise(
+    dtypes: AbstractSet[str] = promise(
         frozenset({"float32", "float64"}),
         "The NumPy dtypes, integers and floats of up to 64 bits, that collectives carry unchanged.",
         COLLECTIVE_DTYPES,
     )
-    subgroups: bool = promise(False, "Collectives take a group of ranks, and only its members call them.")
-    asynchronous: bool = promise(False, "all_reduce can return a handle at once; wait() on it gives the result.")
-    in_place: bool = promise(
-        False,
-        "all_reduce_in_place() reduces into its argument, or raises on every rank if that is not contiguous; empty() gives "
-        "arrays that the transport reaches best.",
+    call_forms: AbstractSet[CallForm] = promise(
+        frozenset(), "The forms in which collectives can be called, beside the plain one.", CallForm
     )
     writable_results: bool = promise(
         False,
@@ -197,13 +217,13 @@ class ReplicaPromises(Promises):
         False,
         "remeasure() replaces batch norm's running statistics with those of all ranks' samples, equally weighted.",
     )
-    model_features: frozenset[str] = promise(
+    model_features: AbstractSet[str] = promise(
         frozenset(),
         "The ModelSpec features that replicas support. Rare ones are mixed_dtypes, strided, empty and sparse parameters, "
         "buffers that forward replaces (replaced_buffers), and auxiliary loss terms: penalty, activity, auxiliary_head.",
         ALL_MODEL_FEATURES,
     )
-    replica_dtypes: frozenset[str] = promise(frozenset({"float32"}), "The dtypes that replicas compute in.")
+    replica_dtypes: AbstractSet[str] = promise(frozenset({"float32"}), "The dtypes that replicas compute in.")
     several_replicas: bool = promise(
         False, "make_replica() can be called again while an earlier replica is in use; neither affects the other."
     )
@@ -211,7 +231,7 @@ class ReplicaPromises(Promises):
         False,
         "predict() may be called on some ranks only: it does not communicate. Sharded parameters need communication.",
     )
-    optimizers: frozenset[str] = promise(frozenset(), "The optimizers that step() can use.", OPTIMIZERS)
+    optimizers: AbstractSet[str] = promise(frozenset(), "The optimizers that step() can use.", OPTIMIZERS)
     clipping: bool = promise(False, "clip() clips by the global norm of the synchronised gradients.")
     checkpoint: bool = promise(False, "state() on one replica, load_state() on a new one, continue the same training.")
     unfreezing: bool = promise(
@@ -247,12 +267,14 @@ class ReplicaPromises(Promises):
     refuses_options: bool = promise(
         False, "make_replica raises a ValueError for an unknown option instead of ignoring it."
     )
-    numeric_options: frozenset[str] = promise(
+    numeric_options: AbstractSet[str] = promise(
         frozenset(),
         "The numeric options of make_replica. Every value, including zero, negative, tiny, huge, infinite and NaN, gives right "
         "gradients, or make_replica raises an error on every rank.",
     )
-    named_models: frozenset[str] = promise(frozenset(), "Models that make_replica builds by name, beside a ModelSpec.")
+    named_models: AbstractSet[str] = promise(
+        frozenset(), "Models that make_replica builds by name, beside a ModelSpec."
+    )
 
     def dtype_of_reduction(self, dtype: str) -> str:
         """The dtype in which gradients of `dtype` are averaged."""
@@ -302,7 +324,7 @@ class MetricPromises(Promises):
 class ScorePromises(Promises):
     """The scores facet: scores of all ranks' samples together."""
 
-    score_names: frozenset[str] = promise(
+    score_names: AbstractSet[str] = promise(
         frozenset(), "The scores that the scores facet computes (ComputeScore defines each).", SCORES
     )
     scores_count_once: bool = promise(
@@ -316,7 +338,7 @@ class ScorePromises(Promises):
 class TrainerPromises(Promises):
     """The trainer facet: whole training runs by the implementation's own loop."""
 
-    trainer_features: frozenset[str] = promise(
+    trainer_features: AbstractSet[str] = promise(
         frozenset(),
         "Optional features of training runs (TrainingTask): accumulation of micro-batches, a learning-rate schedule, the best "
         "weights, a checkpoint to resume from, a checkpoint that only rank 0 sees (checkpoint_on_rank_0), resuming with equal "

@@ -7,6 +7,7 @@ process; a window of micro-batches is one large batch there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
@@ -42,7 +43,7 @@ LOOSE = 64.0
 
 
 @st.composite
-def runs(draw: DrawFn, world_size: int, promised: Capabilities, *, features: frozenset[str] = frozenset()) -> Job:
+def runs(draw: DrawFn, world_size: int, promised: Capabilities, *, features: AbstractSet[str] = frozenset()) -> Job:
     """A Job of one short training run, with these of TrainerPromises.trainer_features."""
     plan = Train(
         epochs=draw(st.integers(1, 3)),

@@ -1,0 +1,52 @@
+"""Sets of promises: optional methods, call forms and rules. Each member is a promise of its own, with its own sentence.
+
+    ReplicaPromises(replica_methods={ReplicaMethod.NO_SYNC, ReplicaMethod.CLIPPING})
+    TORCH_PROMISES.but(no_sync=False)    # one member, by its name
+
+A member's name is unique over all promises. It says what `Capabilities.but`, `Facets.lacks` and needs.py call it.
+"""
+
+from __future__ import annotations
+
+from enum import EnumType, StrEnum
+from typing import TYPE_CHECKING, NoReturn, Self
+
+from .misspelt import nearest
+
+
+class _Naming(EnumType):
+    """Errors for misspelt members name the right one."""
+
+    if not TYPE_CHECKING:  # type checkers report a misspelt member themselves
+
+        def __getattr__(cls, name: str) -> NoReturn:
+            near = "" if name.startswith("_") else nearest(name, cls.__members__)
+            raise AttributeError(f"{cls.__name__} has no member {name!r}{near}")
+
+
+class Member(StrEnum, metaclass=_Naming):
+    """A promise that stands in a set."""
+
+    sentence: str
+
+    def __new__(cls, name: str, sentence: str) -> Self:
+        made = str.__new__(cls, name)
+        made._value_ = name
+        made.sentence = sentence
+        return made
+
+    @classmethod
+    def _missing_(cls, value: object) -> NoReturn:
+        raise ValueError(f"{cls.__name__} has no member {value!r}{nearest(str(value), list(cls))}")
+
+
+class CallForm(Member):
+    """Forms in which collectives can be called, beside the plain one."""
+
+    SUBGROUPS = "subgroups", "Collectives take a group of ranks, and only its members call them."
+    ASYNCHRONOUS = "asynchronous", "all_reduce can return a handle at once; wait() on it gives the result."
+    IN_PLACE = (
+        "in_place",
+        "all_reduce_in_place() reduces into its argument, or raises on every rank if that is not contiguous; empty() gives "
+        "arrays that the transport reaches best.",
+    )
