@@ -17,7 +17,7 @@ from expected_parameters import tells_parameters
 from in_threads import ThreadCollectives, ThreadedSession
 
 from ddpcheck.checks import Check, missing
-from ddpcheck.contract import Capabilities
+from ddpcheck.contract import Capabilities, ReplicaMethod
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.models.spec import Linear, ModelSpec, Scale
 from ddpcheck.oracle import is_exact
@@ -134,15 +134,15 @@ def strict(promised: Capabilities) -> type[PlainReplica]:
                 super().before_forward()
 
         def no_sync(self) -> Any:
-            assert promised.replica.no_sync
+            assert promised.has(ReplicaMethod.NO_SYNC)
             return super().no_sync()
 
         def clip(self, max_norm: float) -> float:
-            assert promised.replica.clipping
+            assert promised.has(ReplicaMethod.CLIPPING)
             return super().clip(max_norm)
 
         def state(self) -> dict[str, Array]:
-            assert promised.replica.checkpoint
+            assert promised.has(ReplicaMethod.CHECKPOINT)
             return super().state()
 
     return Strict

@@ -68,7 +68,7 @@ def test_what_is_no_adapter_is_named(adapter: Any, problem: str) -> None:
         ({"world_sizes": 2}, "Capabilities.world.world_sizes must be a set of int or None, got 2"),
         ({"gradient": "average"}, "Capabilities.replica.gradient must be 'mean' or 'sum', got 'average'"),
         ({"join": True}, "must be 'divide_by_initial_world' or 'divide_by_live_ranks' or None, got True"),
-        ({"clipping": "yes"}, "Capabilities.replica.clipping must be True or False, got 'yes'"),
+        ({"bundles_gradients": "yes"}, "Capabilities.replica.bundles_gradients must be True or False, got 'yes'"),
         ({"score_names": frozenset()}, "it promises the facet scores, but Capabilities.scores.score_names is empty"),
         ({"dtypes": frozenset()}, "but Capabilities.collectives.dtypes is empty"),
         ({"reductions": frozenset()}, "but Capabilities.collectives.reductions is empty"),

@@ -17,7 +17,7 @@ from ddpcheck import expect
 from ddpcheck.causes import Cause
 from ddpcheck.causes import process_state as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import CallForm, needs
+from ddpcheck.contract import CallForm, ReplicaMethod, needs
 from ddpcheck.execution.process_resources import GRAIN, MANY, MEMORY, each_leaves
 from ddpcheck.execution.process_settings import GENERATORS
 from ddpcheck.job import (
@@ -174,9 +174,9 @@ def _uses(session: Session, rows: int) -> list[tuple[Operation, ...]]:
     batch = shards([rows] * world)
     step: list[Operation] = [ZeroGrad(), Backward(batch), *GRADIENTS, *[Step()] * bool(promised.replica.optimizers)]
     kinds: list[tuple[Operation, ...]] = [tuple(step)]
-    kinds += [(ZeroGrad(), Backward(batch, sync=False), Backward(batch))] * promised.replica.no_sync
-    kinds += [(ZeroGrad(), Backward(batch), Clip(1.0))] * promised.replica.clipping
-    return [*kinds, (Predict(batch),), *[(Save(),)] * promised.replica.checkpoint]
+    kinds += [(ZeroGrad(), Backward(batch, sync=False), Backward(batch))] * promised.has(ReplicaMethod.NO_SYNC)
+    kinds += [(ZeroGrad(), Backward(batch), Clip(1.0))] * promised.has(ReplicaMethod.CLIPPING)
+    return [*kinds, (Predict(batch),), *[(Save(),)] * promised.has(ReplicaMethod.CHECKPOINT)]
 
 
 def _trained(session: Session, model: ModelSpec, operations: tuple[Operation, ...]) -> Job:

@@ -3,7 +3,7 @@ and what checks need of it (needs).
 """
 
 from .capabilities import CONTRACT, FACETS, GROUP_OF, GROUPS, MEMBERS, SENTENCES, TYPICAL, Capabilities
-from .members import CallForm, Member
+from .members import CallForm, Member, ReplicaMethod
 from .promises import (
     ALL_SCORES,
     PLAIN_COLLECTIVES,
@@ -43,6 +43,7 @@ __all__ = [
     "Member",
     "MetricPromises",
     "RandomnessPromises",
+    "ReplicaMethod",
     "ReplicaPromises",
     "SamplerPromises",
     "ScorePromises",

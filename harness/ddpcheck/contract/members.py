@@ -50,3 +50,41 @@ class CallForm(Member):
         "all_reduce_in_place() reduces into its argument, or raises on every rank if that is not contiguous; empty() gives "
         "arrays that the transport reaches best.",
     )
+
+
+class ReplicaMethod(Member):
+    """Optional methods of replicas. adapter.py and extras.py document them."""
+
+    NO_SYNC = (
+        "no_sync",
+        "Inside no_sync() backward accumulates local gradients and does not communicate.",
+    )
+    CLIPPING = "clipping", "clip() clips by the global norm of the synchronised gradients."
+    CHECKPOINT = (
+        "checkpoint",
+        "state() on one replica, load_state() on a new one, continue the same training.",
+    )
+    UNFREEZING = (
+        "unfreezing",
+        "set_trainable() freezes and unfreezes layers; those unfrozen are synchronised from then on.",
+    )
+    ZEROES_GRADIENTS = (
+        "zeroes_gradients",
+        "zero_gradients() sets existing gradients to zero, and leaves those that are None.",
+    )
+    AVERAGED_WEIGHTS = (
+        "averaged_weights",
+        "averaged() is OptimizerSpec's moving average of the parameters, the same on all ranks.",
+    )
+    TWO_FORWARDS = (
+        "two_forwards",
+        "backward_of_both() runs two forward passes, then one backward: the gradients of both batches are summed.",
+    )
+    REMEASURES_STATISTICS = (
+        "remeasures_statistics",
+        "remeasure() replaces batch norm's running statistics with those of all ranks' samples, equally weighted.",
+    )
+    TIMELINE = (
+        "timeline",
+        "timeline() reports when the last backward computed, and when it communicated.",
+    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Literal, Self, TypeVar
 
-from .members import CallForm, Member
+from .members import CallForm, Member, ReplicaMethod
 from .misspelt import refuse_unknown
 from .names import (
     ALL_MODEL_FEATURES,
@@ -78,7 +78,7 @@ def places(group: type[Promises]) -> dict[str, str]:
     """Where each promise of a group stands, by its name: in the group, or in a set of the group."""
     fields = promises_of(group)
     found = {each.name: group.__name__ for each in fields}
-    return found | {m: f"{group.__name__}.{each.name}" for each in fields for m in each.metadata["members"]}
+    return found | {str(m): f"{group.__name__}.{each.name}" for each in fields for m in each.metadata["members"]}
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,9 @@ class ReplicaPromises(Promises):
         "Gradients are averaged in the model's dtype, or are first rounded to this dtype and averaged in it, as with gradient "
         "compression.",
     )
-    no_sync: bool = promise(False, "Inside no_sync() backward accumulates local gradients and does not communicate.")
+    replica_methods: AbstractSet[ReplicaMethod] = promise(
+        frozenset(), "The optional methods that replicas have.", ReplicaMethod
+    )
     unused_parameters: Literal["synchronised", "raises", "undefined"] = promise(
         "undefined",
         "A parameter without gradient on some ranks counts as zero there, or raises by the next backward at the latest.",
@@ -213,10 +215,6 @@ class ReplicaPromises(Promises):
     batch_norm: Literal["local", "synchronised"] = promise(
         "local", "In training, batch norm normalises by each rank's own batch, or by all ranks' samples as one batch."
     )
-    remeasures_statistics: bool = promise(
-        False,
-        "remeasure() replaces batch norm's running statistics with those of all ranks' samples, equally weighted.",
-    )
     model_features: AbstractSet[str] = promise(
         frozenset(),
         "The ModelSpec features that replicas support. Rare ones are mixed_dtypes, strided, empty and sparse parameters, "
@@ -232,38 +230,22 @@ class ReplicaPromises(Promises):
         "predict() may be called on some ranks only: it does not communicate. Sharded parameters need communication.",
     )
     optimizers: AbstractSet[str] = promise(frozenset(), "The optimizers that step() can use.", OPTIMIZERS)
-    clipping: bool = promise(False, "clip() clips by the global norm of the synchronised gradients.")
-    checkpoint: bool = promise(False, "state() on one replica, load_state() on a new one, continue the same training.")
-    unfreezing: bool = promise(
-        False, "set_trainable() freezes and unfreezes layers; those unfrozen are synchronised from then on."
-    )
     step_zeroes_gradients: bool = promise(
         False, "step() also performs zero_grad(): gradients must be read before it, and there are none after it."
-    )
-    zeroes_gradients: bool = promise(
-        False, "zero_gradients() sets existing gradients to zero, and leaves those that are None."
     )
     join: Literal["divide_by_initial_world", "divide_by_live_ranks"] | None = promise(
         None,
         "Inside join() ranks may have different numbers of batches. A rank without batches counts as zero. The sum is divided "
         "by the world size, or by the number of ranks that still have batches. Afterwards all ranks have equal parameters.",
     )
-    averaged_weights: bool = promise(
-        False, "averaged() is OptimizerSpec's moving average of the parameters, the same on all ranks."
-    )
     skips_nonfinite: bool = promise(
         False, "step() with a NaN or infinity in any synchronised gradient changes nothing on any rank, then or later."
-    )
-    two_forwards: bool = promise(
-        False,
-        "backward_of_both() runs two forward passes, then one backward: the gradients of both batches are summed.",
     )
     broken_backward: Literal["recovers", "raises"] | None = promise(
         None,
         "An exception ends a backward half-way: on every rank, or inside no_sync on any rank. recovers: after zero_grad() the "
         "failed backward has no effect. raises: if it was to synchronise, the next backward may instead raise on every rank.",
     )
-    timeline: bool = promise(False, "timeline() reports when the last backward computed, and when it communicated.")
     refuses_options: bool = promise(
         False, "make_replica raises a ValueError for an unknown option instead of ignoring it."
     )
@@ -362,7 +344,7 @@ PLAIN_COLLECTIVES = CollectivePromises(
 )
 """A base for adapters: all collectives and reductions of floats and integers, and nothing else."""
 PLAIN_ENGINE = ReplicaPromises(
-    no_sync=True,
+    replica_methods={ReplicaMethod.NO_SYNC},
     broadcasts_parameters=True,
     broadcasts_buffers=True,
     model_features=MODEL_FEATURES,

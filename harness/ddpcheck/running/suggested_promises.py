@@ -76,7 +76,7 @@ def candidates(capabilities: Capabilities) -> list[Candidate]:
     """The promises that the adapter could still make, for the facets that it offers."""
     offered = [name for name in GROUPS if name not in FACETS or getattr(capabilities, name).offered]
     return [
-        Candidate(name, value)
+        Candidate(str(name), value)
         for group in offered
         for promise in promises_of(GROUPS[group])
         for name in promise.metadata["members"] or (promise.name,)

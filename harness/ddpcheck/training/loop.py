@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..contract import Capabilities
+from ..contract import Capabilities, ReplicaMethod
 from ..contract.adapter import Batch, Facets, Replica, Sampler
 from ..job import OptimizerSpec
 from ..models.spec import ModelSpec
@@ -209,7 +209,7 @@ class Training:
         total = 0.0
         for position, indices in enumerate(micro_batches):
             last = position == len(micro_batches) - 1
-            quiet = not last and self.capabilities.replica.no_sync
+            quiet = not last and self.capabilities.has(ReplicaMethod.NO_SYNC)
             with replica.no_sync() if quiet else nullcontext():
                 total += replica.backward(Batch(inputs[indices], labels[indices])) * len(indices)
         if self.plan.clip is not None:

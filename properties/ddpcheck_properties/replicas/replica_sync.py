@@ -14,7 +14,7 @@ from hypothesis.strategies import DrawFn
 from ddpcheck import expect
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, Determinism, needs
+from ddpcheck.contract import Capabilities, Determinism, ReplicaMethod, needs
 from ddpcheck.diagnosis import Evidence
 from ddpcheck.job import (
     CloseWindow,
@@ -115,7 +115,7 @@ def check_rank_0_running_statistics_follow_its_own_batches(session: Session) -> 
     """
     promised = session.capabilities
     sizes = (False, True) if promised.replica.uneven_batches == "equal_weight" else (False,)
-    local = promised.replica.no_sync
+    local = promised.has(ReplicaMethod.NO_SYNC)
     jobs = [
         explicit_examples.statistics(session.world_size, uneven=uneven, local=local and not uneven) for uneven in sizes
     ]
@@ -162,7 +162,7 @@ def check_resumed_training_matches_one_process(session: Session) -> None:
     held = Scale("scalar", 0, buffer=True), Scale("vector", 3, buffer=True)
     jobs.append(replace(jobs[0], model=ModelSpec((Linear("fc1", 2, 3), *held, Linear("fc2", 3, 2)))))
     jobs += [
-        _saved_again(explicit_examples.steps(world, spec), windows=promised.replica.no_sync)
+        _saved_again(explicit_examples.steps(world, spec), windows=promised.has(ReplicaMethod.NO_SYNC))
         for spec in (MOMENTUM, ADAM)
     ]
     jobs.append(_resumed_often(explicit_examples.steps(world, MOMENTUM, count=11)))

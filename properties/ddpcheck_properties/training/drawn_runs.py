@@ -16,7 +16,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from ddpcheck.contract import Capabilities
+from ddpcheck.contract import Capabilities, ReplicaMethod
 from ddpcheck.job import (
     Backward,
     Clip,
@@ -50,7 +50,7 @@ def runs(draw: DrawFn, world_size: int, promised: Capabilities, *, features: Abs
         batch_size=draw(st.sampled_from((2, 1, 3))),
         shuffle=draw(st.booleans()),
         seed=draw(st.integers(0, 99)),
-        max_norm=draw(st.sampled_from((None, 0.25, LOOSE))) if promised.replica.clipping else None,
+        max_norm=draw(st.sampled_from((None, 0.25, LOOSE))) if promised.has(ReplicaMethod.CLIPPING) else None,
         micro_batches=draw(st.integers(2, 3)) if "accumulation" in features else 1,
         schedule="linear" if "schedule" in features else "constant",
         keep_best="best" in features,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ddpcheck import expect
 from ddpcheck.causes import traffic as causes
 from ddpcheck.checks import Observation, law
-from ddpcheck.contract import CallForm, Capabilities, Traffic, needs
+from ddpcheck.contract import CallForm, Capabilities, ReplicaMethod, Traffic, needs
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -77,7 +77,9 @@ def check_large_collectives_send_no_excess_bytes(session: Session) -> str:
 @law("wire", needs.replica, needs.world.traffic(Traffic.ONCE), needs.ranks(2))
 def check_backward_sends_gradients_only_once(session: Session) -> str:
     """A synchronised backward, also the last of an accumulation window, sends no more than one all-reduce of all gradients."""
-    return _judged(session, _training(session.world_size, window=session.capabilities.replica.no_sync), _once)
+    return _judged(
+        session, _training(session.world_size, window=session.capabilities.has(ReplicaMethod.NO_SYNC)), _once
+    )
 
 
 @law("wire", needs.replica, needs.ranks(2, most=2))
