@@ -76,10 +76,10 @@ def test_what_a_sampler_breaks_is_not_suggested_and_says_why(own: Path) -> None:
 
 
 def test_a_promise_whose_absence_is_a_claim_mends_failing_checks(own: Path) -> None:
-    """Without broadcasts_parameters each replica keeps its own parameters, which those of numpy_sockets do not."""
+    """Without replica_sync each replica keeps its own parameters, which those of numpy_sockets do not."""
     suggesting, found = suggested(f"{own}:replica", "check_gradients_equal_the_large_batch_exactly")
     assert not suggesting.broken
-    assert found["broadcasts_parameters=True"].passed == ("check_gradients_equal_the_large_batch_exactly",)
+    assert found["replica_sync=ReplicaSync.PARAMETERS"].passed == ("check_gradients_equal_the_large_batch_exactly",)
 
 
 def test_promises_that_are_judged_only_together_are_tried_together(own: Path) -> None:

@@ -41,6 +41,15 @@ class Traffic(IntEnum):
     LEAST = 2
 
 
+class ReplicaSync(IntEnum):
+    """What replicas have of rank 0, from when on; each level includes the levels before it."""
+
+    NOTHING = 0
+    PARAMETERS = 1
+    BUFFERS = 2
+    EACH_FORWARD = 3
+
+
 def promise(default: T, sentence: str, known: frozenset[str] | type[Member] | None = None) -> T:
     """A field with its sentence; known: what a set may hold. Anything else is an error, as it would hide checks."""
     members = tuple(known) if isinstance(known, type) else ()
@@ -202,15 +211,12 @@ class ReplicaPromises(Promises):
     bundles_gradients: bool = promise(
         False, "A backward sends many small gradients together, in fewer messages than a quarter of their number."
     )
-    broadcasts_parameters: bool = promise(
-        False,
-        "Construction, not the first forward pass, gives every rank the parameters of rank 0; otherwise each keeps its own.",
-    )
-    broadcasts_buffers: bool = promise(False, "Construction gives every rank the buffers of rank 0, too.")
-    synchronises_buffers: bool = promise(
-        False,
-        "Every training forward of a synchronised backward begins with the buffers of rank 0 on all ranks, even if the model "
-        "has replaced its buffers since construction.",
+    replica_sync: ReplicaSync = promise(
+        ReplicaSync.NOTHING,
+        "What equals rank 0's on every rank. PARAMETERS: construction, not the first forward pass, gives every rank the "
+        "parameters of rank 0. BUFFERS: construction gives its buffers, too. EACH_FORWARD: in addition, every training forward "
+        "of a synchronised backward begins with the buffers of rank 0 on all ranks, even if the model has replaced its buffers "
+        "since construction. NOTHING: each rank keeps its own.",
     )
     batch_norm: Literal["local", "synchronised"] = promise(
         "local", "In training, batch norm normalises by each rank's own batch, or by all ranks' samples as one batch."
@@ -345,8 +351,7 @@ PLAIN_COLLECTIVES = CollectivePromises(
 """A base for adapters: all collectives and reductions of floats and integers, and nothing else."""
 PLAIN_ENGINE = ReplicaPromises(
     replica_methods={ReplicaMethod.NO_SYNC},
-    broadcasts_parameters=True,
-    broadcasts_buffers=True,
+    replica_sync=ReplicaSync.BUFFERS,
     model_features=MODEL_FEATURES,
     replica_dtypes=frozenset({"float32", "float64"}),
     predicts_alone=True,

@@ -149,6 +149,7 @@ from multiprocessing.connection import Client, Listener
 import numpy as np
 
 from ddpcheck import Adapter, Capabilities, Facets, ReplicaPromises, TrainerPromises
+from ddpcheck.contract import ReplicaSync
 from ddpcheck.contract.trainer import TrainingRun
 
 
@@ -182,7 +183,7 @@ adapter = Adapter(
     Capabilities(
         trainer=TrainerPromises(),
         # FILL IN: which layers, dtypes and optimizers your loop can train; the facet replica itself is not handed out.
-        replica=ReplicaPromises(optimizers=frozenset({"sgd"}), broadcasts_parameters=True, offered=False),
+        replica=ReplicaPromises(optimizers=frozenset({"sgd"}), replica_sync=ReplicaSync.PARAMETERS, offered=False),
     ),
 )
 # ddpcheck list capabilities shows every promise.

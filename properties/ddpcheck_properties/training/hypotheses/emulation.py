@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ddpcheck.contract import ReplicaSync
 from ddpcheck.job import PerRank, Train
 from ddpcheck.oracle.bounded_values import by_rank
 from ddpcheck.oracle.hypotheses.auxiliary_terms import without_terms
@@ -124,7 +125,8 @@ class _Emulator:
         return made
 
     def _built(self, initial: Sequence[Mapping[str, Array]]) -> Arrays:
-        source = [initial[0]] * len(initial) if self.promised.replica.broadcasts_parameters else initial
+        alike = self.promised.replica.replica_sync >= ReplicaSync.PARAMETERS
+        source = [initial[0]] * len(initial) if alike else initial
         return {name: np.stack([rank[name] for rank in source]).astype(np.float64) for name in source[0]}
 
     def _windows(self, ranks: Sequence[Array]) -> list[list[PerRank]]:
