@@ -3,7 +3,7 @@ and what checks need of it (needs).
 """
 
 from .capabilities import CONTRACT, FACETS, GROUP_OF, GROUPS, MEMBERS, SENTENCES, TYPICAL, Capabilities
-from .members import CallForm, Member, ReplicaMethod
+from .members import CallForm, FailureRule, FloatRule, Member, RendezvousRule, ReplicaMethod
 from .promises import (
     ALL_SCORES,
     PLAIN_COLLECTIVES,
@@ -41,9 +41,12 @@ __all__ = [
     "Capabilities",
     "CollectivePromises",
     "Determinism",
+    "FailureRule",
+    "FloatRule",
     "Member",
     "MetricPromises",
     "RandomnessPromises",
+    "RendezvousRule",
     "ReplicaMethod",
     "ReplicaPromises",
     "ReplicaSync",

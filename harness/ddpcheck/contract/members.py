@@ -40,6 +40,53 @@ class Member(StrEnum, metaclass=_Naming):
         raise ValueError(f"{cls.__name__} has no member {value!r}{nearest(str(value), list(cls))}")
 
 
+class FailureRule(Member):
+    """What holds when ranks fail, call different collectives, or close."""
+
+    DETECTS_DEAD_PEER = (
+        "detects_dead_peer",
+        "When a rank's process dies, every other rank raises an error instead of waiting for ever. This holds even if ranks "
+        "that raised first stay alive with open connections.",
+    )
+    DETECTS_FAILED_PEER = (
+        "detects_failed_peer",
+        "When a rank's program ends with an exception, closed or not, its process ends and every other rank raises.",
+    )
+    DETECTS_MISMATCH = (
+        "detects_mismatch",
+        "When ranks call different collectives, or use different dtypes, sizes, reductions or roots, every rank raises an "
+        "error in this call or in one of the next. At least one error names the rank's own call and the call received.",
+    )
+    GIVES_BACK = (
+        "gives_back",
+        "After close() a process has no more sockets, pipes, threads and child processes than before connect(). After all "
+        "ranks have closed, no temporary file and no named shared memory remains.",
+    )
+
+
+class RendezvousRule(Member):
+    """What holds when worlds start."""
+
+    RESTARTS_IN_PLACE = (
+        "restarts_in_place",
+        "A new world can start at the MASTER_ADDR and MASTER_PORT of a killed one, and receives nothing from it.",
+    )
+    SHARES_HOST = (
+        "shares_host",
+        "Worlds with different MASTER_PORT can run on one host at once, without affecting each other.",
+    )
+    ANY_LAYOUT = (
+        "any_layout",
+        "LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK may describe several hosts although all ranks run on one. The ranks still "
+        "connect and give the same results: these variables change only the speed, or the device.",
+    )
+    CLOSED_TO_STRANGERS = (
+        "closed_to_strangers",
+        "Ranks listen on the interface of MASTER_ADDR only. A connection from outside the world becomes no rank, delays "
+        "no rank, and none of its data is executed.",
+    )
+
+
 class CallForm(Member):
     """Forms in which collectives can be called, beside the plain one."""
 
@@ -49,6 +96,23 @@ class CallForm(Member):
         "in_place",
         "all_reduce_in_place() reduces into its argument, or raises on every rank if that is not contiguous; empty() gives "
         "arrays that the transport reaches best.",
+    )
+
+
+class FloatRule(Member):
+    """What holds for floats that are rounded, tiny or NaN."""
+
+    ROUNDS_FLOAT16_ONCE = (
+        "rounds_float16_once",
+        "Sums and means of float16 are computed in float32 or wider, and rounded once.",
+    )
+    KEEPS_TINY_VALUES = (
+        "keeps_tiny_values",
+        "Values near the smallest of their dtype are not flushed to zero: their sums are exact, and a mean divides the sum.",
+    )
+    PROPAGATES_NAN = (
+        "propagates_nan",
+        "min and max give NaN wherever any rank has a NaN. MPI and Gloo do not guarantee this.",
     )
 
 

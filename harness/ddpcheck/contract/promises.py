@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Literal, Self, TypeVar
 
-from .members import CallForm, Member, ReplicaMethod
+from .members import CallForm, FailureRule, FloatRule, Member, RendezvousRule, ReplicaMethod
 from .misspelt import refuse_unknown
 from .names import (
     ALL_MODEL_FEATURES,
@@ -107,41 +107,11 @@ class WorldPromises(Promises):
         "addition, each rank sends at most its share, 2 (W - 1) / W N.",
     )
     counts_traffic: bool = promise(False, "counts() reports the bytes and messages sent, and the collectives started.")
-    detects_dead_peer: bool = promise(
-        False,
-        "When a rank's process dies, every other rank raises an error instead of waiting for ever. This holds even if ranks "
-        "that raised first stay alive with open connections.",
+    failure_rules: AbstractSet[FailureRule] = promise(
+        frozenset(), "What holds when ranks fail, call different collectives, or close.", FailureRule
     )
-    detects_failed_peer: bool = promise(
-        False,
-        "When a rank's program ends with an exception, closed or not, its process ends and every other rank raises.",
-    )
-    detects_mismatch: bool = promise(
-        False,
-        "When ranks call different collectives, or use different dtypes, sizes, reductions or roots, every rank raises an "
-        "error in this call or in one of the next. At least one error names the rank's own call and the call received.",
-    )
-    gives_back: bool = promise(
-        False,
-        "After close() a process has no more sockets, pipes, threads and child processes than before connect(). After all "
-        "ranks have closed, no temporary file and no named shared memory remains.",
-    )
-    restarts_in_place: bool = promise(
-        False,
-        "A new world can start at the MASTER_ADDR and MASTER_PORT of a killed one, and receives nothing from it.",
-    )
-    shares_host: bool = promise(
-        False, "Worlds with different MASTER_PORT can run on one host at once, without affecting each other."
-    )
-    any_layout: bool = promise(
-        False,
-        "LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK may describe several hosts although all ranks run on one. The ranks still "
-        "connect and give the same results: these variables change only the speed, or the device.",
-    )
-    closed_to_strangers: bool = promise(
-        False,
-        "Ranks listen on the interface of MASTER_ADDR only. A connection from outside the world becomes no rank, delays "
-        "no rank, and none of its data is executed.",
+    rendezvous_rules: AbstractSet[RendezvousRule] = promise(
+        frozenset(), "What holds when worlds start.", RendezvousRule
     )
 
 
@@ -165,15 +135,8 @@ class CollectivePromises(Promises):
         False,
         "The caller can write to the results of collectives. Arrays of other frameworks and NumPy scalars are read-only.",
     )
-    rounds_float16_once: bool = promise(
-        False, "Sums and means of float16 are computed in float32 or wider, and rounded once."
-    )
-    keeps_tiny_values: bool = promise(
-        False,
-        "Values near the smallest of their dtype are not flushed to zero: their sums are exact, and a mean divides the sum.",
-    )
-    propagates_nan: bool = promise(
-        False, "min and max give NaN wherever any rank has a NaN. MPI and Gloo do not guarantee this."
+    float_rules: AbstractSet[FloatRule] = promise(
+        frozenset(), "What holds for floats that are rounded, tiny or NaN.", FloatRule
     )
 
 
@@ -346,7 +309,7 @@ PLAIN_COLLECTIVES = CollectivePromises(
     operations=COLLECTIVES,
     reductions=REDUCTIONS,
     dtypes=frozenset({"float32", "float64", "int32", "int64"}),
-    propagates_nan=True,
+    float_rules={FloatRule.PROPAGATES_NAN},
 )
 """A base for adapters: all collectives and reductions of floats and integers, and nothing else."""
 PLAIN_ENGINE = ReplicaPromises(
