@@ -9,7 +9,7 @@ Capabilities.
         ring = MyRing(context.rank, context.world_size, context.master_addr, context.master_port)
         return Facets(rank=ring.rank, world_size=ring.size, collectives=ring, close=ring.shutdown)
 
-    adapter = Adapter("my_ring", connect, Capabilities(collectives=CollectivePromises(operations=frozenset({"all_reduce"}), ...)))
+    adapter = Adapter("my_ring", connect, Capabilities(collectives=CollectivePromises(operations={"all_reduce"}, ...)))
 
 Arguments and results are NumPy arrays; a 0-d array may also be a NumPy scalar. A facet must not keep a reference to an
 argument, and must not change one unless its method says so. connect() may change the process as it likes. Later calls change no
