@@ -9,6 +9,7 @@ With `templates`, ranks of a Session are forked from pre-warmed processes, so re
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from .base import Launched, Output, clean_environment
 from .ports import Port, meeting_place
-from .process_handles import end_group, is_stopped
+from .process_handles import DRIVER, end_group, is_stopped
 
 if TYPE_CHECKING:  # a rank that starts needs none
     from .fork_servers import Templates
@@ -46,6 +47,10 @@ class Processes:
     def with_templates(self, templates: Templates) -> Processes:
         """See launchers.base.FromTemplates."""
         return replace(self, templates=templates)
+
+    def parent(self) -> Mapping[str, str]:
+        """See launchers.base.StartsChildren."""
+        return {DRIVER: str(os.getpid())}
 
     def start(
         self,
