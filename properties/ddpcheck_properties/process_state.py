@@ -49,7 +49,7 @@ from ddpcheck.models.spec import ModelSpec, mlp
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from .collectives.results import in_group
+from .collectives.names import in_group
 from .drawing import Judge, for_each, within_promises
 from .explicit_examples import fitting
 from .strategies import GRADIENTS, shards, training_job

@@ -10,15 +10,16 @@ import numpy as np
 from ddpcheck import expect
 from ddpcheck.causes import Cause, values
 from ddpcheck.causes import collectives as causes
-from ddpcheck.diagnosis import Evidence
+from ddpcheck.hypotheses.arrays import Evidence
+from ddpcheck.hypotheses.collectives.reductions import of_a_product, suspects
 from ddpcheck.job import AllGather, AllReduce, Barrier, Broadcast, Job, SendRecv, Wait
 from ddpcheck.numerics import different_bits, same_bits
+from ddpcheck.oracle.collectives import Collective, Want, finished, members_of, wants
 from ddpcheck.seeded_values import Array, poison_like, unreceived
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from .hypotheses import of_a_product, suspects
-from .results import Collective, Want, finished, members_of, named, wants
+from .names import named
 
 _LONG = 0.5
 """Seconds that exceed any normal barrier."""

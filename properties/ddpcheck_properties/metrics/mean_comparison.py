@@ -15,12 +15,12 @@ from dataclasses import replace
 from ddpcheck import expect
 from ddpcheck.causes import Cause
 from ddpcheck.causes import metrics as causes
+from ddpcheck.hypotheses.metrics import mean_causes
 from ddpcheck.job import Aggregate, Job, Operation
 from ddpcheck.numerics import gamma
+from ddpcheck.oracle.means import mean_of
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
-
-from .mean_causes import mean_causes, mean_of
 
 
 def weighted(job: Job, trace: Trace) -> None:

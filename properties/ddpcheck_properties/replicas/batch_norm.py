@@ -20,6 +20,7 @@ from ddpcheck.causes import Cause, updates
 from ddpcheck.causes import batch_norm as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, Determinism, needs
+from ddpcheck.hypotheses.evidence import evidence_of
 from ddpcheck.job import Backward, DataSpec, Job, Observe, Operation, Remeasure, ZeroGrad
 from ddpcheck.models.spec import Activation, BatchNorm, Layer, Linear, ModelSpec
 from ddpcheck.oracle import ExpectedOperation, Oracle
@@ -234,7 +235,9 @@ def _gradients(moment: ExpectedOperation, job: Job, trace: Trace) -> None:
                 raise Finding(Diagnosis(f"{text} on rank {rank}: got none, but should be an array"))
             exact = entry.value.exact[rank]
             try:
-                expect.within(got, exact, np.full_like(exact, TOLERANCE * largest), text, rank, entry.evidence(rank))
+                expect.within(
+                    got, exact, np.full_like(exact, TOLERANCE * largest), text, rank, evidence_of(entry, rank)
+                )
             except Finding as finding:
                 size = job.world_size
                 summed = name.startswith("norm") and np.allclose(got, size * exact, rtol=1e-6)

@@ -16,7 +16,7 @@ from ddpcheck.causes import Cause
 from ddpcheck.causes import updates as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
-from ddpcheck.diagnosis import Evidence
+from ddpcheck.hypotheses.arrays import Evidence
 from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.models.spec import Activation, BatchNorm, Linear, ModelSpec
 from ddpcheck.oracle.bounded_values import Value

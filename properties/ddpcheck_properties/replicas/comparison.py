@@ -13,15 +13,9 @@ import numpy as np
 from ddpcheck import expect
 from ddpcheck.causes import Cause, programs, updates, values
 from ddpcheck.contract import Capabilities, Determinism
-from ddpcheck.diagnosis import Evidence
-from ddpcheck.job import Backward, Clip, Job, Observe, Operation, Predict, Resume, Save, Step, ZeroGrad
-from ddpcheck.operations.replica import of_two_replicas
-from ddpcheck.oracle import ExpectedArray, ExpectedOperation, Oracle, is_exact
-from ddpcheck.seeded_values import Array
-from ddpcheck.trace import Trace
-from ddpcheck.verdict import Diagnosis, Finding
-
-from .hypotheses import (
+from ddpcheck.hypotheses.arrays import Evidence
+from ddpcheck.hypotheses.evidence import evidence_of, numbers_of
+from ddpcheck.hypotheses.programs import (
     clipped,
     dropped,
     ended,
@@ -34,6 +28,12 @@ from .hypotheses import (
     nowhere,
     whole_and_part,
 )
+from ddpcheck.job import Backward, Clip, Job, Observe, Operation, Predict, Resume, Save, Step, ZeroGrad
+from ddpcheck.operations.replica import of_two_replicas
+from ddpcheck.oracle import ExpectedArray, ExpectedOperation, Oracle, is_exact
+from ddpcheck.seeded_values import Array
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Diagnosis, Finding
 
 _LISTED = 12
 _NOUNS = {"gradients": "gradient of", "parameters": "parameter", "buffers": "buffer", "averaged": "average of"}
@@ -145,7 +145,7 @@ def _known(moment: ExpectedOperation, expected: Array, rank: int, all_got: list[
     Numbers come as Python floats, and were computed in the model's dtype: 1e-5 is near enough.
     """
     size, got = len(expected), all_got[rank]
-    known = [*moment.known()]
+    known = [*numbers_of(moment)]
     if size > 1:
         known.append((values.SUMMED_NOT_AVERAGED(world_size=size), expected * size))
     alternatives = tuple(
@@ -265,7 +265,7 @@ def _compare_one(
     def evidence() -> Evidence:
         if not explained:
             return expect.NO_EVIDENCE
-        found = entry.evidence(rank)
+        found = evidence_of(entry, rank)
         bound = None if entry.value.error is None else np.asarray(entry.value.error[rank])
         return replace(found, otherwise=found.otherwise or otherwise, bound=bound)
 

@@ -17,14 +17,14 @@ from ddpcheck.causes import Cause, gradients, values
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, Determinism, needs
-from ddpcheck.diagnosis import Evidence
+from ddpcheck.hypotheses.arrays import Evidence
+from ddpcheck.hypotheses.gradients.contributions import Contributions
 from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.levels import Level
 from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
 from ddpcheck.numerics import reduction_bound
-from ddpcheck.oracle import Contributions
+from ddpcheck.oracle.auxiliary_terms import terms_of
 from ddpcheck.oracle.divided_losses import of_divided_losses
-from ddpcheck.oracle.hypotheses.auxiliary_terms import terms_of
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding

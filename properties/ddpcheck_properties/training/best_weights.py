@@ -11,12 +11,12 @@ import numpy as np
 from ddpcheck import expect
 from ddpcheck.causes import Cause, training
 from ddpcheck.contract import Determinism
+from ddpcheck.hypotheses.training.emulation import Emulation, can_emulate, emulate
+from ddpcheck.hypotheses.training.nearest import nearest
+from ddpcheck.oracle.training_runs import Run
 
 from ..replicas.comparison import compare_arrays
-from .drawn_runs import Run
 from .final_state import Causes, explained, parameters_wrong_too, why_it_ends_elsewhere
-from .hypotheses.emulation import Emulation, can_emulate, emulate
-from .hypotheses.nearest import nearest
 from .losses import own_losses
 
 

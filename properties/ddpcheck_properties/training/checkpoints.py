@@ -13,12 +13,13 @@ from ddpcheck.causes import Cause, training
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Job, Train
+from ddpcheck.oracle.training_runs import Run, plan_of
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
 from ..drawing import Judge, fewer, for_all, for_each
 from .best_weights import holds_the_best
-from .drawn_runs import Run, plan_of, run_job, runs, with_a_frozen_layer, with_other_optimizers
+from .drawn_runs import run_job, runs, with_a_frozen_layer, with_other_optimizers
 from .final_state import Causes, ends_where_one_process_ends, explained
 from .learning_rates import rates_follow
 from .losses import reports_the_loss

@@ -13,12 +13,13 @@ from ddpcheck.causes import Cause, training
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Job, Train
+from ddpcheck.oracle.training_runs import plan_of
 from ddpcheck.session import Session
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
 from ..drawing import fewer, for_each
-from .drawn_runs import equal_losses, plan_of, run_job
+from .drawn_runs import equal_losses, run_job
 from .final_state import ends_where_one_process_ends
 from .judging import of_run
 from .learning_rates import rates_follow

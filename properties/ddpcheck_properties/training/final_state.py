@@ -10,16 +10,16 @@ import numpy as np
 
 from ddpcheck.causes import Cause, training
 from ddpcheck.contract import Determinism
+from ddpcheck.hypotheses.training.emulation import can_emulate, emulate
+from ddpcheck.hypotheses.training.nearest import nearest
+from ddpcheck.hypotheses.training.resumes import wrong_resumes
+from ddpcheck.hypotheses.training.some_steps import wrong_in_some_steps
+from ddpcheck.hypotheses.training.whole_runs import wrong_rules
+from ddpcheck.oracle.training_runs import Run, stacked
 from ddpcheck.seeded_values import Array
 from ddpcheck.verdict import Finding
 
 from ..replicas.comparison import compare_arrays
-from .drawn_runs import Run, stacked
-from .hypotheses.emulation import can_emulate, emulate
-from .hypotheses.nearest import nearest
-from .hypotheses.resumes import wrong_resumes
-from .hypotheses.some_steps import wrong_in_some_steps
-from .hypotheses.whole_runs import wrong_rules
 from .learning_rates import rates_follow
 
 Causes = tuple[Cause, ...]

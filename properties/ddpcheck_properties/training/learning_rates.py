@@ -8,12 +8,11 @@ import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.causes import Cause, training
-from ddpcheck.diagnosis import Evidence
+from ddpcheck.hypotheses.arrays import Evidence
+from ddpcheck.hypotheses.training.schedules import wrong_factors
 from ddpcheck.numerics import gamma
+from ddpcheck.oracle.training_runs import Run
 from ddpcheck.seeded_values import Array
-
-from .drawn_runs import Run
-from .hypotheses.schedules import wrong_factors
 
 
 def rates_follow(run: Run) -> None:

@@ -10,15 +10,15 @@ import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.causes import Cause, training
-from ddpcheck.diagnosis import Evidence
+from ddpcheck.hypotheses.arrays import Evidence
+from ddpcheck.hypotheses.training.emulation import can_emulate, emulate
 from ddpcheck.job import Backward
 from ddpcheck.numerics import gamma
 from ddpcheck.oracle import ExpectedOperation
+from ddpcheck.oracle.training_runs import Run
 from ddpcheck.seeded_values import Array
 
-from .drawn_runs import Run
 from .final_state import parameters_wrong_too, unexplained
-from .hypotheses.emulation import can_emulate, emulate
 
 Windows = Sequence[Sequence[tuple[Array, Array]]]
 """An epoch's windows of micro-batches, of each the losses and counts of the ranks."""
