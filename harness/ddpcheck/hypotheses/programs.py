@@ -215,3 +215,14 @@ def lateness(job: Job, position: int) -> Cause | None:
 
 _SEVERAL = 3
 """Clips after which the first clip is no longer suspected."""
+
+
+def apart(
+    got: list[Mapping[str, Any]], entries: Mapping[str, ExpectedArray], wrong: Mapping[str, list[int]]
+) -> Cause | None:
+    """The certain facts about wrong parameters that should be the same on all ranks, and are not."""
+    for name in wrong:
+        shown = [np.asarray(got[rank].get(name)) for rank in entries[name].ranks]
+        if entries[name].alike and not all(np.array_equal(array, shown[0]) for array in shown):
+            return programs.OWN_VALUE_IN_UPDATE()
+    return None

@@ -6,7 +6,9 @@ process; a window of micro-batches is one large batch there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
@@ -106,3 +108,13 @@ class Run:
 def stacked(values: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
     """Arrays by name of all ranks, with the ranks as first axis."""
     return {name: np.stack([rank[name] for rank in values]).astype(np.float64) for name in values[0]}
+
+
+def lasts(losses: Sequence[float], patience: int, lower: Callable[[float, float], bool] = operator.lt) -> float:
+    """How many epochs a run with these losses lasts; infinity if nothing in them ends it."""
+    lowest, since = math.inf, 0
+    for epoch, loss in enumerate(losses, start=1):
+        lowest, since = (loss, 0) if lower(loss, lowest) else (lowest, since + 1)
+        if since >= patience:
+            return epoch
+    return math.inf

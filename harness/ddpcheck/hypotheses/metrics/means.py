@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..causes import Cause
-from ..causes import metrics as causes
-from ..job import Aggregate
-from ..oracle.means import mean_of
+from ...causes import Cause
+from ...causes import metrics as causes
+from ...job import Aggregate
+from ...oracle.means import mean_of
 
 HALF = 65504.0
 """The largest number that half precision has."""
