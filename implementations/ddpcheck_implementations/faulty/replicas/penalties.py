@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ddpcheck.contract import ReplicaSync
 from ddpcheck.contract.adapter import Batch
 from ddpcheck.contract.names import ALL_MODEL_FEATURES as FEATURES
 from ddpcheck.models import spec
@@ -163,7 +164,7 @@ class OfEarlierWeights(PlainReplica):
 table(
     globals(),
     Fault("broadcasts-where-ranks-keep-their-own", where=always, effect=Made(PlainReplica),
-          caught_by=PENALTY, cause="statistics-of-rank", model_features=FEATURES, broadcasts_parameters=False),
+          caught_by=PENALTY, cause="statistics-of-rank", model_features=FEATURES, replica_sync=ReplicaSync.NOTHING),
     Fault("penalty-for-every-rank", where=always, effect=counted(for_every_rank),
           caught_by=PENALTY, cause="term-counted-per-rank", model_features=FEATURES),
     Fault("penalty-on-rank-0", where=always, effect=counted(on_rank_0, Counting),
