@@ -5,7 +5,7 @@ A long run fails if every call leaves memory, threads or descriptors behind.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddpcheck import expect
-from ddpcheck.causes import Cause
 from ddpcheck.causes import process_state as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, ReplicaMethod, needs
 from ddpcheck.execution.process_resources import GRAIN, MANY, MEMORY, each_leaves
 from ddpcheck.execution.process_settings import GENERATORS
+from ddpcheck.hypotheses.process_state import why_changed
 from ddpcheck.job import (
     Aggregate,
     AllGather,
@@ -49,7 +49,7 @@ from ddpcheck.models.spec import ModelSpec, mlp
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from .collectives.results import in_group
+from .collectives.names import in_group
 from .drawing import Judge, for_each, within_promises
 from .explicit_examples import fitting
 from .strategies import GRADIENTS, shards, training_job
@@ -278,18 +278,8 @@ def _settings_stay(what: str, changed: Sequence[Sequence[str]], allowed: Collect
     expect.that(
         not names,
         f"{what}: {', '.join(names)} changed, but should stay as the program has set it",
-        tuple(_why_changed(names)),
+        tuple(why_changed(names)),
     )
-
-
-def _why_changed(names: Sequence[str]) -> Iterator[Cause]:
-    """names: the generators and the settings of the process that changed."""
-    generators = tuple(name for name in names if name in GENERATORS)
-    settings = tuple(name for name in names if name not in GENERATORS)
-    if generators:
-        yield causes.GENERATOR_CHANGED(generators=generators)
-    if settings:
-        yield causes.SETTING_CHANGED(settings=settings)
 
 
 def _nothing_piles_up(what: str, held: Sequence[dict[str, int]], times: int) -> None:

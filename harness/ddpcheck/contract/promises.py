@@ -187,7 +187,8 @@ class ReplicaPromises(Promises):
     model_features: AbstractSet[str] = promise(
         frozenset(),
         "The ModelSpec features that replicas support. Rare ones are mixed_dtypes, strided, empty and sparse parameters, "
-        "buffers that forward replaces (replaced_buffers), and auxiliary loss terms: penalty, activity, auxiliary_head.",
+        "buffers and parameter memory that forward replaces (replaced_buffers, replaced_parameters), and auxiliary loss terms: "
+        "penalty, activity, auxiliary_head.",
         ALL_MODEL_FEATURES,
     )
     replica_dtypes: AbstractSet[str] = promise(frozenset({"float32"}), "The dtypes that replicas compute in.")

@@ -10,16 +10,13 @@ import numpy as np
 from ..contract import ReplicaSync
 from ..models.spec import BATCH_NORM_MOMENTUM, BatchNorm
 from .bounded_values import Value, combine
-from .expected import Origin
 from .gradients import Gradients
 from .history import History
-from .hypotheses.moving_averages import Averaged
-from .hypotheses.steps_without_gradient import PassedOver
-from .hypotheses.updates import Loading, Update
 from .job_constants import Case
 from .network import Evaluation, Shards
 from .optimizer import Optimizer
-from .statistics import Tracked, running_statistics
+from .origins import Averaged, Loading, Origin, PassedOver, Tracked, Update
+from .statistics import running_statistics
 
 
 class Weights:

@@ -16,7 +16,7 @@ from ..drawing import Judge, asks_all, for_each
 from ..strategies_collectives import exact_tensor
 from .call_forms import CALLS, usual
 from .comparison import results_hold
-from .results import named
+from .names import named
 from .transfers import LATE, VERY_LATE
 
 if TYPE_CHECKING:

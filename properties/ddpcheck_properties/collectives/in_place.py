@@ -18,7 +18,7 @@ from ..strategies_collectives import dtypes, exact_tensor, fitting_reductions, u
 from .all_reduce import PAST_64_KIB
 from .call_forms import SIZES
 from .comparison import results_hold, same_bits_everywhere
-from .results import named
+from .names import named
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

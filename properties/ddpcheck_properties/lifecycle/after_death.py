@@ -31,7 +31,7 @@ from ddpcheck.models.spec import mlp
 from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from ..collectives.results import in_group
+from ..collectives.names import in_group
 from ..drawing import for_each, takes_its_time
 from ..explicit_examples import fitting
 from ..replicas.large_models import several_buckets

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ddpcheck.causes import Cause
 from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, needs
+from ddpcheck.hypotheses.lifecycle import why_it_waits
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -155,7 +155,7 @@ def _raised_everywhere(job: Job, trace: Trace) -> None:
             Diagnosis(
                 f"rank {rank.rank} {'was still waiting' if hung else rank.outcome} in {_place(rank.last)} after rank {dead} "
                 f"{ended}, but should have raised an error",
-                _why_it_waits(job, trace, rank)
+                why_it_waits(job, trace, rank, dead)
                 if hung
                 else (causes.PROCESS_ENDED_BY_DEATH(),) * (rank.outcome == "died"),
                 "the stack below" if rank.stack else "",
@@ -163,17 +163,6 @@ def _raised_everywhere(job: Job, trace: Trace) -> None:
             ),
             hung=hung,
         )
-
-
-def _why_it_waits(job: Job, trace: Trace, waiting: RankTrace) -> tuple[Cause, ...]:
-    assert waiting.last is not None
-    if _dead(job) in (getattr(job.operations[waiting.last.operation], "group", None) or ()):
-        return (causes.DEATH_UNNOTICED_IN_GROUP(),)
-    noticed = tuple(rank.rank for rank in trace.ranks if rank.outcome == "raised")
-    if noticed:
-        return (causes.ERROR_NOT_PASSED_ON(ranks=noticed),)
-    late = any(isinstance(each, Sleep) and each.rank == waiting.rank for each in job.operations)
-    return (causes.DEATH_UNNOTICED(), *(causes.TOLD_TO_WAITING_RANKS_ONLY(rank=waiting.rank),) * late)
 
 
 def still_there(rank: RankTrace, when: str = "") -> Finding:

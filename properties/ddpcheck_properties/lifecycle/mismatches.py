@@ -29,7 +29,7 @@ from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
 from ..collectives.all_reduce import PAST_64_KIB
-from ..collectives.results import named
+from ..collectives.names import named
 from ..drawing import for_each
 from ..strategies_collectives import Reduction, dtypes, fitting_reductions, floating, reductions, usual_reduction
 

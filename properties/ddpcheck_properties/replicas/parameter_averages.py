@@ -6,12 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from ddpcheck.causes import Cause
-from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
+from ddpcheck.hypotheses.replicas.averages import why_averages_differ
 from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Resume, Save, SetTrainable, Step, ZeroGrad
 from ddpcheck.models.spec import Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
@@ -97,18 +94,6 @@ def _explained(promised: Capabilities) -> Judge:
         except Finding as finding:
             if not trace.completed or finding.diagnosis.subject[0] != "averaged":
                 raise
-            raise finding.blaming(_cause(trace) or finding.diagnosis.causes) from None
+            raise finding.blaming(why_averages_differ(trace) or finding.diagnosis.causes) from None
 
     return judge
-
-
-def _cause(trace: Trace) -> Cause | None:
-    for position, ranks in trace.all_values("observe"):
-        first, *others = (rank["averaged"] for rank in ranks)
-        if any(not np.array_equal(first[name], other[name]) for other in others for name in first):
-            if position == 0:
-                return causes.AVERAGES_START_APART()
-            return causes.AVERAGES_OF_OWN()
-        if position and all(np.array_equal(ranks[0]["averaged"][name], ranks[0]["parameters"][name]) for name in first):
-            return causes.AVERAGES_ARE_PARAMETERS()
-    return None

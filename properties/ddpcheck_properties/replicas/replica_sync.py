@@ -15,7 +15,7 @@ from ddpcheck import expect
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, Determinism, ReplicaMethod, ReplicaSync, needs
-from ddpcheck.diagnosis import Evidence
+from ddpcheck.hypotheses.arrays import Evidence
 from ddpcheck.job import (
     CloseWindow,
     Job,

@@ -13,7 +13,7 @@ from ddpcheck import expect
 from ddpcheck.causes import programs
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
-from ddpcheck.diagnosis import Evidence
+from ddpcheck.hypotheses.arrays import Evidence
 from ddpcheck.job import (
     Backward,
     CloseWindow,

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
 from ddpcheck.job import DataSpec, Job, Train
+from ddpcheck.oracle.training_runs import plan_of
 
 from ..drawing import Judge, fewer, for_all
 from ..explicit_examples import fitting
@@ -22,7 +23,6 @@ from ..replicas.rich_programs import rich_model, slow_optimizer
 from ..strategies import SEEDS
 from .best_weights import holds_the_best
 from .checkpoints import cut_operations, resumed_right
-from .drawn_runs import plan_of
 from .final_state import ends_where_one_process_ends
 from .judging import of_run
 from .learning_rates import rates_follow

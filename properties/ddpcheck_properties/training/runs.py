@@ -13,6 +13,7 @@ from ddpcheck.causes import randomness, samplers, training
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
 from ddpcheck.job import Job, Train
+from ddpcheck.oracle.training_runs import Run
 from ddpcheck.session import Session
 from ddpcheck.trace import Trace
 
@@ -21,7 +22,6 @@ from .best_weights import ends_with_the_last, holds_the_best, holds_the_best_num
 from .drawn_runs import (
     LOOSE,
     OTHERS,
-    Run,
     equal_losses,
     run_job,
     runs,

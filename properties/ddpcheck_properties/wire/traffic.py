@@ -33,7 +33,7 @@ from ddpcheck.operations.probes import Sent
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from ..collectives.results import named
+from ..collectives.names import named
 from ..drawing import for_each
 from ..strategies_collectives import dtypes, fitting_reductions, floating, reductions
 from . import growth

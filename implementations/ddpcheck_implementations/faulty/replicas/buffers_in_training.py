@@ -28,7 +28,7 @@ class KeepsBuffers(PlainReplica):
     replica_sync=ReplicaSync.EACH_FORWARD,
 )
 class BuffersOfConstruction(KeepsBuffers):
-    """The list of buffers is made once: replaced buffers are never sent again."""
+    """Only the buffers of construction are broadcast; replaced ones are not."""
 
     def before_forward(self) -> None:
         if self.syncing:
@@ -44,7 +44,7 @@ class BuffersOfConstruction(KeepsBuffers):
     replica_sync=ReplicaSync.EACH_FORWARD,
 )
 class ReceivedElsewhere(KeepsBuffers):
-    """Rank 0 sends the buffers that it has; the others receive into those of construction."""
+    """Rank 0 sends its present buffers, but other ranks receive them into those of construction."""
 
     def before_forward(self) -> None:
         if self.syncing:
@@ -60,7 +60,7 @@ class ReceivedElsewhere(KeepsBuffers):
     replica_sync=ReplicaSync.EACH_FORWARD,
 )
 class AtConstructionOnly(PlainReplica):
-    """Each rank goes on with running statistics of its own, though the promise says otherwise."""
+    """Buffers are broadcast at construction only, although every forward is promised."""
 
     def before_forward(self) -> None:
         pass
@@ -73,7 +73,7 @@ class AtConstructionOnly(PlainReplica):
     replica_sync=ReplicaSync.EACH_FORWARD,
 )
 class EverySecondTime(PlainReplica):
-    """Only every second training forward begins with rank 0's buffers."""
+    """Buffers are broadcast before every second forward only."""
 
     forwards = 0
 
@@ -88,7 +88,7 @@ class EverySecondTime(PlainReplica):
 
 @fault("running-statistics-of-each-rank")
 class OfEachRank(PlainReplica):
-    """Without the promise each rank may keep its own: an observation, and no failure."""
+    """Correct without the promise: each rank keeps its own running statistics."""
 
     def before_forward(self) -> None:
         pass
@@ -96,4 +96,4 @@ class OfEachRank(PlainReplica):
 
 @fault("replaced-buffers-sent", model_features=FEATURES, replica_sync=ReplicaSync.EACH_FORWARD)
 class SendsReplaced(PlainReplica):
-    """The buffers are read anew before each broadcast."""
+    """Correct: the list of buffers is read again before each broadcast."""
