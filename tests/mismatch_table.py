@@ -15,7 +15,7 @@ import click
 
 from ddpcheck import Job, Session, StartFailed
 from ddpcheck.job import AllReduce, Barrier, Broadcast, Operation, TensorSpec
-from ddpcheck.launchers.fork_servers import Templates
+from ddpcheck.launchers.fork_servers import ForkServers
 from ddpcheck.operations.probes import OnRanks
 from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.trace import RankTrace
@@ -60,7 +60,7 @@ def seen(rank: RankTrace) -> str:
     return after + (text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "...").replace("|", "\\|")
 
 
-def rows(name: str, templates: Templates) -> Iterator[tuple[str, str, str]]:
+def rows(name: str, templates: ForkServers) -> Iterator[tuple[str, str, str]]:
     """Each case with what both ranks see; one row if the reference cannot start here."""
     with Session(name, 2, deadline=DEADLINE, grace=DEADLINE, templates=templates) as session:
         for case in CASES:
@@ -86,7 +86,7 @@ def command(page: Path | None) -> None:
         "`python tests/mismatch_table.py --page reports/mismatches.md`,",
         f"on {cores} cores, {platform.system()}, Python {platform.python_version()}.",
     ]
-    with Templates() as templates:
+    with ForkServers() as templates:
         for name in REFERENCES:
             if (reason := resolve(name)[0].launcher.unavailable()) is not None:
                 lines += ["", f"## {name}", "", reason]

@@ -17,7 +17,7 @@ from ddpcheck import Adapter, Facets, Job, RankContext, Session
 from ddpcheck.contract import TYPICAL
 from ddpcheck.job import AllReduce, Kill, TensorSpec
 from ddpcheck.launchers import fork_servers as templates_of_ranks
-from ddpcheck.launchers.fork_servers import RANK_PROGRAM, Forked, Templates
+from ddpcheck.launchers.fork_servers import RANK_PROGRAM, Forked, ForkServers
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.ranks.channel import Listener
 
@@ -58,19 +58,19 @@ threaded = Adapter("threaded", placed.connect, _PROMISES, launcher=Processes(pre
 
 
 @pytest.fixture(scope="module")
-def templates() -> Iterator[Templates]:
-    with Templates() as found:
+def templates() -> Iterator[ForkServers]:
+    with ForkServers() as found:
         yield found
 
 
-def told(name: str, templates: Templates | None) -> tuple[list[list[float]], list[int]]:
+def told(name: str, templates: ForkServers | None) -> tuple[list[list[float]], list[int]]:
     with Session(f"{HERE}:{name}", 2, templates=templates) as session:
         trace = session.run(SUM)
         return [list(rank.records[0].values["result"]) for rank in trace.ranks], session.pids
 
 
 def test_each_start_forks_fresh_ranks_that_hash_and_draw_as_fresh_interpreters_do(
-    templates: Templates, monkeypatch: pytest.MonkeyPatch
+    templates: ForkServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYTHONHASHSEED", raising=False)  # tox sets it
     (first, pids), (second, others), (fresh, _) = (told("telling", way) for way in (templates, templates, None))
@@ -86,7 +86,7 @@ def test_each_start_forks_fresh_ranks_that_hash_and_draw_as_fresh_interpreters_d
 
 
 def test_a_forked_rank_is_where_the_driver_is_now(
-    templates: Templates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    templates: ForkServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, _ = told("placed", templates)
     monkeypatch.chdir(tmp_path)
@@ -98,7 +98,7 @@ def test_a_forked_rank_is_where_the_driver_is_now(
     assert [rank[2] for rank in after] == [1, 1]
 
 
-def test_forked_ranks_do_not_interrupt_one_another(templates: Templates) -> None:
+def test_forked_ranks_do_not_interrupt_one_another(templates: ForkServers) -> None:
     """And those of a benchmark, which are started as a user starts them, are scheduled as the driver is."""
     (forked, _), (fresh, _) = (told("placed", way) for way in (templates, None))
     assert [[rank[3] for rank in ranks] for ranks in (forked, fresh)] == [
@@ -117,14 +117,14 @@ def one_more_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ranks_start_in_the_usual_way_where_a_fork_would_be_unsafe(one_more_thread: None) -> None:
-    with Templates() as templates:
+    with ForkServers() as templates:
         ranks, _ = told("threaded", templates)
     assert [rank[0] for rank in ranks] == [os.getpid()] * 2
 
 
 @pytest.mark.parametrize("other", ["elsewhere", "threaded"])
 def test_ranks_that_run_are_left_alone_by_those_that_start_from_other_templates(
-    other: str, templates: Templates, one_more_thread: None
+    other: str, templates: ForkServers, one_more_thread: None
 ) -> None:
     listener = Listener()  # which lets nobody in: the ranks wait
     variables = {"DDPCHECK_CONTROL": listener.address, "DDPCHECK_SECRET": listener.secret, "OPENBLAS_NUM_THREADS": "1"}
@@ -139,7 +139,7 @@ def test_ranks_that_run_are_left_alone_by_those_that_start_from_other_templates(
 
 
 def test_another_environment_and_a_lost_template_get_fresh_ones(
-    templates: Templates, monkeypatch: pytest.MonkeyPatch
+    templates: ForkServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual, _ = told("placed", templates)
     monkeypatch.setenv("READ_AT_IMPORT", "1")
@@ -153,7 +153,7 @@ def test_another_environment_and_a_lost_template_get_fresh_ones(
 
 
 def test_a_template_that_is_stopped_is_killed_and_said(capfd: pytest.CaptureFixture[str]) -> None:
-    with Templates() as own:
+    with ForkServers() as own:
         usual, _ = told("placed", own)
         parents = sorted({int(rank[0]) for rank in usual})
         os.kill(parents[0], signal.SIGSTOP)
@@ -165,7 +165,7 @@ def test_a_template_that_is_stopped_is_killed_and_said(capfd: pytest.CaptureFixt
 def test_ranks_end_though_the_process_that_forked_them_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_LEAVE_WITHIN", "_TELL_WITHIN"):
         monkeypatch.setattr(templates_of_ranks, name, 0.01)
-    with Templates() as own, Session(f"{HERE}:placed", 2, templates=own) as session:
+    with ForkServers() as own, Session(f"{HERE}:placed", 2, templates=own) as session:
         parents = {int(rank.records[0].values["result"][0]) for rank in session.run(SUM).ranks}
         for parent in parents:
             os.kill(parent, signal.SIGSTOP)
@@ -173,7 +173,7 @@ def test_ranks_end_though_the_process_that_forked_them_is_stopped(monkeypatch: p
     assert not [parent for parent in parents if Path(f"/proc/{parent}").exists()]
 
 
-def test_how_a_forked_rank_ended_is_known(templates: Templates) -> None:
+def test_how_a_forked_rank_ended_is_known(templates: ForkServers) -> None:
     with Session(f"{HERE}:telling", 2, templates=templates, grace=0.2) as session:
         trace = session.run(Job(2, (Kill(1),)))
         assert trace.ranks[1].outcome == "died"
@@ -183,7 +183,7 @@ def test_how_a_forked_rank_ended_is_known(templates: Templates) -> None:
 
 def test_even_ranks_are_forked_from_one_template_and_odd_ones_from_another() -> None:
     before = _children()
-    with Templates() as own, Session(f"{HERE}:placed", 4, templates=own) as session:
+    with ForkServers() as own, Session(f"{HERE}:placed", 4, templates=own) as session:
         parents = [rank.records[0].values["result"][0] for rank in session.run(Job(4, SUM.operations)).ranks]
         assert len(_children() - before) == 2
     assert parents[0] == parents[2] != parents[1] == parents[3]
@@ -194,9 +194,9 @@ def _children() -> set[str]:
     return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split())
 
 
-def test_closing_ends_the_templates(templates: Templates) -> None:
+def test_closing_ends_the_templates(templates: ForkServers) -> None:
     del templates
-    with Templates() as own:
+    with ForkServers() as own:
         ranks, _ = told("placed", own)
     for rank in ranks:
         with pytest.raises(ProcessLookupError):

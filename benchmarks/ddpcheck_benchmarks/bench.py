@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 
 from ddpcheck.cli.exit_status import ExitStatus, status_of
-from ddpcheck.cli.number_options import COUNT, RANKS, SEED, Finite
+from ddpcheck.cli.number_options import COUNT, RANKS, SEED, FiniteNumber
 from ddpcheck.cli.number_options import world_sizes as sizes_option
 from ddpcheck.cli.options import console, usage_errors
 from ddpcheck.operations.timing import Collective
@@ -64,7 +64,7 @@ _OVERSUBSCRIBED = 1 << 20
 )
 @click.option("--launches", type=COUNT, help="How often to start the ranks.  [default: 5; quick: 3; with --link: 2]")
 @click.option(
-    "--minutes", type=Finite(0, 1e6, min_open=True), help="Minutes for the whole run.  [default: 14; quick: 3]"
+    "--minutes", type=FiniteNumber(0, 1e6, min_open=True), help="Minutes for the whole run.  [default: 14; quick: 3]"
 )
 @click.option("--seed", type=SEED, default=0, show_default=True, help="The seed of the order of sizes.")
 @click.option(

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ddpcheck.storage.files import UnwritableFile, whole, write_whole
+from ddpcheck.storage.files import UnwritableFile, whole, write_atomically
 
 from .machine import Load, commit, described, pytest_machine_info
 from .stats import summary
@@ -112,7 +112,7 @@ class Results:
         if self._arrays:
             with whole(self._beside(".npz")) as file:
                 np.savez_compressed(file, **self._arrays)  # type: ignore[arg-type]
-        write_whole(path, json.dumps(self.to_plain(), indent=1, ensure_ascii=False) + "\n")
+        write_atomically(path, json.dumps(self.to_plain(), indent=1, ensure_ascii=False) + "\n")
 
     def to_plain(self) -> dict[str, Any]:
         return {

@@ -22,15 +22,15 @@ from .contract.adapter import Adapter
 from .contract.narrowing import watched, withdrawn
 from .contract.needs import Need
 from .job import Job
-from .launchers.base import FromParent, FromTemplates, Launcher, OverTcp
+from .launchers.base import ForkServerLauncher, Launcher, ParentProcessLauncher, TcpLauncher
 from .launchers.failing_rank_program import Trial, run_trial
-from .launchers.fork_servers import Templates
+from .launchers.fork_servers import ForkServers
 from .levels import Level, at_level
 from .ranks.attaching import StartFailed
-from .ranks.foreign_clients import Strangers
+from .ranks.foreign_clients import ForeignClients
 from .ranks.hang_detection import gathered
 from .ranks.rank_interpreter import Interpreter
-from .ranks.start_conditions import LEAST_SECONDS, HardStart, of_neighbours
+from .ranks.start_conditions import LEAST_SECONDS, StartConditions, neighbour_conditions
 from .ranks.world import LaunchedRanks
 from .running.adapter_lookup import reference_of, resolve
 from .storage.dataclass_json import to_json
@@ -69,7 +69,7 @@ class Session:
         random_seed: int | None = None,
         launcher: Launcher | None = None,
         home: Interpreter | None = None,
-        templates: Templates | None = None,
+        templates: ForkServers | None = None,
         capabilities: Capabilities | None = None,
         level: Level = Level.STANDARD,
         replayed: Job | None = None,
@@ -97,8 +97,8 @@ class Session:
         self.jobs_run = 0
         self.starts = 0
         self._launcher = launcher or self.adapter.launcher
-        if templates is not None and isinstance(self._launcher, FromTemplates):
-            self._launcher = self._launcher.with_templates(templates)
+        if templates is not None and isinstance(self._launcher, ForkServerLauncher):
+            self._launcher = self._launcher.with_fork_servers(templates)
         self._home = home
         self._world: LaunchedRanks | None = None
         self._busy = False
@@ -125,12 +125,12 @@ class Session:
     @property
     def parent(self) -> bool:
         """Whether the ranks are forked or spawned by a process that has imported the adapter's module."""
-        return isinstance(self._launcher, FromParent)
+        return isinstance(self._launcher, ParentProcessLauncher)
 
     @property
     def offers_tcp(self) -> bool:
         """Whether Jobs may ask for over_tcp."""
-        return isinstance(self._launcher, OverTcp)
+        return isinstance(self._launcher, TcpLauncher)
 
     @property
     def starts_again(self) -> bool:
@@ -237,8 +237,8 @@ class Session:
         if (reason := self._launcher.unavailable()) is not None:
             raise CannotTell(reason)
         port = self._end_world(in_place=job.start.in_place)
-        with Strangers() as strangers, self.beside() as neighbours:
-            begin = HardStart(job.start, strangers, port, neighbours.start)
+        with ForeignClients() as strangers, self.beside() as neighbours:
+            begin = StartConditions(job.start, strangers, port, neighbours.start)
             try:
                 self.start(begin)
             except StartFailed as error:
@@ -249,7 +249,7 @@ class Session:
                 return begin.told(Trace(fates, self._start_seconds))
             begin.call_again()
             self._send(frame)
-            theirs = neighbours.run(of_neighbours(job)) if job.start.neighbour else None
+            theirs = neighbours.run(neighbour_conditions(job)) if job.start.neighbour else None
             trace = self._next(deque((job,)))
             return begin.told(trace if theirs is None or theirs.completed else theirs)
 
@@ -298,14 +298,14 @@ class Session:
 
     # ------------------------------------------------------------------------------------------------ start and stop
 
-    def start(self, hard: HardStart | None = None) -> None:
+    def start(self, hard: StartConditions | None = None) -> None:
         """Start the ranks now (run does it when needed). StartFailed with all problems of all ranks."""
         reason = self._launcher.unavailable()
         if reason is not None:
             raise StartFailed([reason])
         self._go_on()
         self.starts += 1
-        over_tcp = self._launcher.over_tcp() if self._over_tcp and isinstance(self._launcher, OverTcp) else {}
+        over_tcp = self._launcher.over_tcp() if self._over_tcp and isinstance(self._launcher, TcpLauncher) else {}
         world = LaunchedRanks(self._launcher, self.world_size)
         try:
             took = world.start(

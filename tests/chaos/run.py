@@ -33,12 +33,12 @@ from chaos.surroundings import possible
 from chaos.victims import MARK
 from ddpcheck import Job, Session
 from ddpcheck.job import AllReduce, TensorSpec
-from ddpcheck.launchers.fork_servers import Templates
+from ddpcheck.launchers.fork_servers import ForkServers
 
 _OWN_MEMORY = "DDPCHECK_CHAOS_OWN_SHM"
 
 
-def trial(injection: Injection, drawn: random.Random, templates: Templates | None = None) -> Trial:
+def trial(injection: Injection, drawn: random.Random, templates: ForkServers | None = None) -> Trial:
     """One drawn command, to which this happens."""
     pauses = "SIGSTOP" in injection.name
     killed = bool({-signal.SIGKILL, -signal.SIGSEGV} & injection.statuses)
@@ -96,7 +96,7 @@ def _ending(injection: Injection, words: Sequence[str], status: int | None, text
         yield f"a traceback: {text[text.index('Traceback') :][-500:]}"
 
 
-def _next_job(templates: Templates | None) -> Iterable[str]:
+def _next_job(templates: ForkServers | None) -> Iterable[str]:
     job = Job(2, (AllReduce(TensorSpec((5,)), "sum"),))
     with Session("numpy_sockets", 2, templates=templates) as session:
         trace = session.run(job)
@@ -118,7 +118,7 @@ def campaign(minutes: float, seed: int, names: Sequence[str] = (), record: Path 
     until = time.monotonic() + 60 * minutes
     trials: list[Trial] = []
     chosen = [each for each in INJECTIONS if usable(each) and (not names or any(name in each.name for name in names))]
-    with Templates() as templates:
+    with ForkServers() as templates:
         while time.monotonic() < until:
             for injection in drawn.sample(chosen, len(chosen)):
                 if time.monotonic() > until:

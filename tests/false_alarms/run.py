@@ -25,7 +25,7 @@ from pathlib import Path
 from report import markdown
 
 from ddpcheck.job import Job
-from ddpcheck.launchers.fork_servers import Templates
+from ddpcheck.launchers.fork_servers import ForkServers
 from ddpcheck.running.adapter_lookup import known_adapters, reference_of
 from ddpcheck.running.check_runner import run_check
 from ddpcheck.running.fault_runs import installed_faults
@@ -77,7 +77,7 @@ class Subject:
     first: int
     later: tuple[int, ...]
 
-    def next_run(self, before: Sequence[Run], templates: Templates) -> Run:
+    def next_run(self, before: Sequence[Run], templates: ForkServers) -> Run:
         if not before:
             return judged(self, self.first, profile_named("default").effort, (), templates)
         world_size = self.later[(len(before) - 1) % len(self.later)]
@@ -109,7 +109,7 @@ def subjects(only: str) -> Iterator[Subject]:
             yield Subject(name, reference, able[0], tuple(size for size in able[1:] if size > 1) or (able[0],))
 
 
-def judged(subject: Subject, world_size: int, effort: int, without: Collection[str], templates: Templates) -> Run:
+def judged(subject: Subject, world_size: int, effort: int, without: Collection[str], templates: ForkServers) -> Run:
     seed = secrets.randbits(32)
     session = CountingSession(
         subject.reference, world_size, deadline=DEADLINE, effort=effort, random_seed=seed, templates=templates
@@ -147,7 +147,7 @@ def main() -> None:
         options.markdown.write_text(markdown(every, names, options.jobs), encoding="utf-8")
         return
     chosen = list(subjects(options.only))
-    with Templates() as templates:
+    with ForkServers() as templates:
         while True:
             done = _read(options.results)
             before = {one: [run for run in done if run.adapter == one.name] for one in chosen}

@@ -11,7 +11,7 @@ from .gradient_probe import probe_gradients
 from .process_resources import held
 from .process_settings import ProcessSettings, draw_from_all
 from .rank_state import RankState, Values
-from .result_validation import ContractBroken
+from .result_validation import ContractViolation
 
 
 def on_ranks(here: RankState, op: ops.OnRanks) -> Values:
@@ -21,7 +21,7 @@ def on_ranks(here: RankState, op: ops.OnRanks) -> Values:
 def attempt(here: RankState, op: ops.Attempt) -> Values:
     try:
         RUNNERS[type(op.operation)](here, op.operation)
-    except ContractBroken:
+    except ContractViolation:
         raise
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"}

@@ -42,7 +42,7 @@ _OF_ONE_RANK = {"RANK", "LOCAL_RANK"}
 _OF_ONE_START = {"WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_PORT", "PYTHONPATH", "PYTHONSAFEPATH", "PYTEST_CURRENT_TEST"}
 
 
-class Templates:
+class ForkServers:
     """Started when first needed, and kept for all Sessions of one run. Close them, or use them in a `with`.
 
     Several threads may use them.

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from .base import Launched, Output, clean_environment
-from .ports import Port, meeting_place
+from .ports import Port, rendezvous_address
 from .process_handles import end_group, is_stopped
 
 if TYPE_CHECKING:  # a rank that starts needs none
-    from .fork_servers import Templates
+    from .fork_servers import ForkServers
 
 HASH_SEEDS = ("20", "235")
 """A set of two usual names, {"weight", "bias"} or {"loss", "accuracy"}, has one order by the one and the other by the other."""
@@ -38,13 +38,13 @@ class Processes:
     variables: Mapping[str, str] = field(default_factory=dict)
     name: str = "processes"
     preload: tuple[str, ...] = ()
-    templates: Templates | None = None
+    templates: ForkServers | None = None
 
     def unavailable(self) -> str | None:
         return None
 
-    def with_templates(self, templates: Templates) -> Processes:
-        """See launchers.base.FromTemplates."""
+    def with_fork_servers(self, templates: ForkServers) -> Processes:
+        """See launchers.base.ForkServerLauncher."""
         return replace(self, templates=templates)
 
     def start(
@@ -55,7 +55,7 @@ class Processes:
         *,
         inherit_output: bool = False,
     ) -> Launched:
-        port, master = meeting_place(variables)
+        port, master = rendezvous_address(variables)
         shared = {
             "WORLD_SIZE": str(world_size),
             "LOCAL_WORLD_SIZE": str(world_size),

@@ -206,7 +206,7 @@ def all_connected(links: Sequence[RankLink], launched: Launched, limit: float, g
         details += [f"rank {rank} stands at:\n{fate.stack}" for rank, fate in stuck.items()]
     if problems:
         raise StartFailed(
-            told_together(problems), *told_together(details), launched.output(), ranks=fates, causes=causes
+            raise_together(problems), *raise_together(details), launched.output(), ranks=fates, causes=causes
         )
     return lacks
 
@@ -214,7 +214,7 @@ def all_connected(links: Sequence[RankLink], launched: Launched, limit: float, g
 _OF_A_RANK = re.compile(r"rank (\d+)(.*)", re.DOTALL)
 
 
-def told_together(texts: Sequence[str]) -> list[str]:
+def raise_together(texts: Sequence[str]) -> list[str]:
     """Texts of the form "rank 3: ...", once for all ranks of which the same is told."""
     who: dict[str, list[int]] = {}
     for text in texts:

@@ -21,15 +21,15 @@ from ..checks import Check, Observation, select
 from ..contract.adapter import Adapter
 from ..contract.narrowing import left_out
 from ..launchers.base import Launcher
-from ..launchers.fork_servers import Templates
+from ..launchers.fork_servers import ForkServers
 from ..levels import LEVELS, Level, beyond
 from ..ranks.attaching import StartFailed
 from ..refused_resources import cause_of
 from ..session import Session
 from ..verdict import CannotTell, Diagnosis, Finding, Refused, Status, Verdict
-from .expected_failures import NOTHING_EXPECTED, Expectations
-from .hang_budget import Hangs
-from .parallel_iterators import side_by_side
+from .expected_failures import NOTHING_EXPECTED, ExpectedFailures
+from .hang_budget import HangBudget
+from .parallel_iterators import advance_in_threads
 from .plan import RANKS_START, Item, installed_checks, plan
 from .profiles import Profile, profile_named
 from .repeated_causes import RepeatedCauses
@@ -56,10 +56,10 @@ class Settings:
     level: Level = Level.STANDARD
 
 
-def run_check(session: Session, check: Check, expected: Expectations | Mapping[str, str] | None = None) -> Verdict:
+def run_check(session: Session, check: Check, expected: ExpectedFailures | Mapping[str, str] | None = None) -> Verdict:
     """Run one check and return its Verdict. Only StartFailed is raised: it is not a failure of the check."""
-    if not isinstance(expected, Expectations):
-        expected = Expectations(expected or {}, (*installed_checks(), check))
+    if not isinstance(expected, ExpectedFailures):
+        expected = ExpectedFailures(expected or {}, (*installed_checks(), check))
     began, jobs = time.monotonic(), session.jobs_run
     session.asked.clear()
     if check is not RANKS_START:
@@ -123,12 +123,12 @@ class CheckRunner:
         reference: str,
         world_size: int,
         settings: Settings,
-        templates: Templates | None = None,
-        hangs: Hangs | None = None,
+        templates: ForkServers | None = None,
+        hangs: HangBudget | None = None,
         repeated: RepeatedCauses | None = None,
     ) -> None:
         self.lost = ""
-        self.hangs = hangs or Hangs(settings.most_hangs)
+        self.hangs = hangs or HangBudget(settings.most_hangs)
         self.repeated = repeated or RepeatedCauses()
         self.full = settings.level == Level.FULL
         self.deadline = settings.deadline
@@ -145,7 +145,7 @@ class CheckRunner:
             level=settings.level,
         )
 
-    def verdict(self, item: Item, expected: Expectations = NOTHING_EXPECTED) -> Verdict:
+    def verdict(self, item: Item, expected: ExpectedFailures = NOTHING_EXPECTED) -> Verdict:
         """Judge, or skip. Ranks that did not start are one failure, and the reason why all others are skipped."""
         reason = item.skip or self.lost or self.hangs.leaves_out(item.check, item.world_size)
         if not reason and not self.session.starts:
@@ -195,7 +195,7 @@ def skipped(item: Item, reason: str) -> Verdict:
 def run_items(
     items: Iterable[Item],
     settings: Settings,
-    expected: Expectations,
+    expected: ExpectedFailures,
     begin: Callable[[Item], None] = lambda item: None,
 ) -> Generator[Verdict, None, None]:
     """A Verdict for each item, as it comes; `begin` is told what runs next. Ranks start only where something will run.
@@ -205,7 +205,7 @@ def run_items(
     groups: dict[tuple[str, int], list[Item]] = {}
     for item in items:
         groups.setdefault((item.reference, item.world_size), []).append(item)
-    hangs = {reference: Hangs(settings.most_hangs) for reference, _ in groups}
+    hangs = {reference: HangBudget(settings.most_hangs) for reference, _ in groups}
     repeated = {reference: RepeatedCauses() for reference, _ in groups}
     running: set[Session] = set()
 
@@ -236,9 +236,11 @@ def run_items(
             session.interrupt()
 
     with (
-        Templates() as templates,
+        ForkServers() as templates,
         closing(
-            side_by_side([judged(lane) for lane in _lanes(groups, settings.sessions)], settings.sessions, interrupt)
+            advance_in_threads(
+                [judged(lane) for lane in _lanes(groups, settings.sessions)], settings.sessions, interrupt
+            )
         ) as verdicts,
     ):
         yield from verdicts
@@ -270,7 +272,7 @@ def run_checks(
     every = installed_checks()
     sizes = settings.profile.world_sizes if world_sizes is None else tuple(world_sizes)
     items = plan(adapter, sizes, select(every, checks), settings.launcher, settings.level)
-    yield from run_items(items, settings, Expectations(expected_failures or {}, every))
+    yield from run_items(items, settings, ExpectedFailures(expected_failures or {}, every))
 
 
 def check_adapter(

@@ -14,7 +14,7 @@ from ..verdict import Diagnosis, Verdict
 from .suggestions import one_of
 
 
-class Expectations:
+class ExpectedFailures:
     """ValueError, with close matches, if a name is none of `checks`."""
 
     def __init__(self, declared: Mapping[str, str], checks: Iterable[Check]) -> None:
@@ -56,4 +56,4 @@ def _sizes(key: str, text: str) -> list[int]:
         raise ValueError(f"in the expected failure {key!r} world sizes should follow the @, as in name@2,3") from None
 
 
-NOTHING_EXPECTED = Expectations({}, ())
+NOTHING_EXPECTED = ExpectedFailures({}, ())

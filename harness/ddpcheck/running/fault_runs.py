@@ -13,7 +13,7 @@ from importlib.metadata import entry_points
 from typing import Any, Protocol
 
 from ..contract.adapter import Adapter
-from ..launchers.fork_servers import Templates
+from ..launchers.fork_servers import ForkServers
 from ..levels import Level
 from ..verdict import Diagnosis, Verdict
 from .adapter_lookup import reference_of
@@ -91,7 +91,7 @@ def installed_faults(name: str = "faults") -> tuple[KnownFault, ...]:
 
 
 def judged(
-    fault: KnownFault, settings: Settings, *, every: bool = False, templates: Templates | None = None
+    fault: KnownFault, settings: Settings, *, every: bool = False, templates: ForkServers | None = None
 ) -> FaultOutcome:
     """Run the checks on a fault until one fails, then those that it names; `every`: all that apply. Of one that only the deep
     profile shows, those that it names, in that profile.

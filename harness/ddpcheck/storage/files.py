@@ -51,7 +51,7 @@ def whole(path: Path) -> Iterator[BinaryIO]:
         raise UnwritableFile(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str) -> None:
     """Write a text in UTF-8; characters that it cannot encode (surrogates) become "?". UnwritableFile if it cannot be written."""
     with whole(path) as file:
         file.write(text.encode("utf-8", errors="replace"))

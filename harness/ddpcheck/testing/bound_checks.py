@@ -11,11 +11,11 @@ import pytest
 
 from ..checks import select
 from ..contract.adapter import Adapter
-from ..launchers.fork_servers import Templates
+from ..launchers.fork_servers import ForkServers
 from ..levels import LEVELS
 from ..running.adapter_lookup import UnusableAdapter
 from ..running.check_runner import CheckRunner, Settings
-from ..running.expected_failures import Expectations
+from ..running.expected_failures import ExpectedFailures
 from ..running.failure_files import FailureFiles, replay_command
 from ..running.plan import Item, installed_checks, plan
 from ..running.profiles import profile_named
@@ -35,7 +35,7 @@ class CheckTarget:
     settings: Settings
     ranks: CheckRunner | None = field(default=None, init=False)
 
-    def open(self, templates: Templates) -> CheckRunner:
+    def open(self, templates: ForkServers) -> CheckRunner:
         self.ranks = CheckRunner(self.adapter, self.reference, self.world_size, self.settings, templates=templates)
         return self.ranks
 
@@ -49,7 +49,7 @@ class BoundCheck:
 
     item: Item
     place: CheckTarget
-    expected: Expectations
+    expected: ExpectedFailures
     failures: Path
 
     @property
@@ -92,7 +92,7 @@ def bound_checks(
     deadline, seed = _seconds(str(config.getoption("--ddp-deadline"))), _seed(config.getoption("--ddp-seed"))
     settings = Settings(profile, deadline, seed, level=level)
     every = installed_checks()
-    expected = Expectations(expected_failures, every)
+    expected = ExpectedFailures(expected_failures, every)
     failures = config.rootpath / str(config.getoption("--ddp-failures"))
     chosen = select(every, checks)
     places = config.stash.setdefault(_PLACES, {})

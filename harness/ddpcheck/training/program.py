@@ -19,7 +19,7 @@ from . import datasets
 from .comparison import compare
 from .datasets import DataError, DataSet
 from .display import Display
-from .loop import Trained, Training, Unwatched
+from .loop import NoObserver, Trained, Training
 from .options import plan_of, plan_options
 from .plan import TrainingPlan, UnusablePlan
 from .ranks import RankExchange, TrainingFailed
@@ -58,7 +58,7 @@ def train(adapter: Adapter, plan: TrainingPlan, context: RankContext) -> int:
             f"{_title(plan, data)} on {data.name}, {len(data.train)} training and {len(data.test)} test samples"
         )
         display.say(plan.in_words(context.world_size))
-    watcher = display if context.rank == 0 else Unwatched()
+    watcher = display if context.rank == 0 else NoObserver()
     trained = Training(plan, adapter.capabilities, facets, data, watcher).run()
     status = _ranks(facets).from_rank_zero(lambda: _judge(plan, data, trained, display, context.world_size))
     if facets.close is not None:
