@@ -8,4 +8,4 @@ from ddpcheck.launchers.fork_servers import ForkServers
 from ddpcheck.session import Session
 
 TEMPLATES = ForkServers()
-session = partial(Session, templates=TEMPLATES)
+session = partial(Session, fork_servers=TEMPLATES)

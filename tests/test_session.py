@@ -305,8 +305,8 @@ def test_no_rank_outlives_the_driver(name: str, ending: signal.Signals) -> None:
 @pytest.mark.parametrize("forked", [False, True])
 def test_what_a_rank_has_started_ends_with_it(last: Operation, forked: bool) -> None:
     with contextlib.ExitStack() as stack:
-        templates = stack.enter_context(ForkServers()) if forked else None
-        with Session(f"{HERE / 'misbehaving.py'}:forking", 2, templates=templates, **QUICK) as session:
+        fork_servers = stack.enter_context(ForkServers()) if forked else None
+        with Session(f"{HERE / 'misbehaving.py'}:forking", 2, fork_servers=fork_servers, **QUICK) as session:
             told = session.run(Job(2, (AllReduce(TensorSpec((1,), "int64")),))).values(0, "result")
             theirs = [os.pidfd_open(int(number[0])) for number in told]
             session.run(Job(2, (last,)))
@@ -322,8 +322,8 @@ def test_what_a_rank_has_started_ends_with_it(last: Operation, forked: bool) -> 
 @pytest.mark.parametrize("forked", [False, True])
 def test_daemons_of_a_rank_end_with_it(last: Operation, forked: bool) -> None:
     with contextlib.ExitStack() as stack:
-        templates = stack.enter_context(ForkServers()) if forked else None
-        with Session(f"{HERE / 'misbehaving.py'}:with_daemons", 2, templates=templates, **QUICK) as session:
+        fork_servers = stack.enter_context(ForkServers()) if forked else None
+        with Session(f"{HERE / 'misbehaving.py'}:with_daemons", 2, fork_servers=fork_servers, **QUICK) as session:
             told = session.run(Job(2, (AllReduce(TensorSpec((2,), "int64")),))).values(0, "result")
             theirs = [os.pidfd_open(int(number)) for rank in told for number in rank]
             session.run(Job(2, (last,)))

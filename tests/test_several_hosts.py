@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from ddpcheck.cli.check import command as check
+from ddpcheck.launchers.command_launcher import CommandLauncher
 from ddpcheck.launchers.mpi import find_mpi
-from ddpcheck.launchers.start_line import CommandLauncher
 from ddpcheck_benchmarks.hosts.expected_times import least_seconds, rows
 from ddpcheck_benchmarks.hosts.machines import Machine, machines
 from ddpcheck_benchmarks.hosts.network import network, unavailable

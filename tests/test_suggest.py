@@ -51,8 +51,8 @@ def own(tmp_path: Path) -> Path:
 
 def suggested(reference: str, *patterns: str) -> tuple[PromiseSearch, dict[str, SuggestedPromise]]:
     """All suggestions by the candidate's text, judged by these checks at two ranks."""
-    with ForkServers() as templates:
-        suggesting = PromiseSearch(reference, (2,), select(installed_checks(), patterns), templates, effort=2)
+    with ForkServers() as fork_servers:
+        suggesting = PromiseSearch(reference, (2,), select(installed_checks(), patterns), fork_servers, effort=2)
         list(suggesting.baseline())
         found = [*suggesting.mending(), *suggesting.suggestions()]
     return suggesting, {each.candidate.text: each for each in found}

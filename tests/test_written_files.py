@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ddpcheck.cli import main
 from ddpcheck.job import Barrier, Job
-from ddpcheck.storage.files import UnwritableFile, whole, write_atomically
+from ddpcheck.storage.files import UnwritableFile, atomic_file, write_atomically
 from ddpcheck.storage.results import failure_file
 from ddpcheck.verdict import Diagnosis, Verdict
 
@@ -78,7 +78,7 @@ def test_a_write_that_breaks_off_leaves_the_old_file(tmp_path: Path) -> None:
     write_atomically(path, "old")
 
     def breaks_off() -> None:
-        with whole(path) as file:
+        with atomic_file(path) as file:
             file.write(b"half of the new")
             raise RuntimeError
 

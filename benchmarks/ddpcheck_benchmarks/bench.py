@@ -15,7 +15,7 @@ from ddpcheck.cli.number_options import world_sizes as sizes_option
 from ddpcheck.cli.options import console, usage_errors
 from ddpcheck.operations.timing import Collective
 from ddpcheck.running.adapter_lookup import known_adapters, resolve
-from ddpcheck.running.suggestions import one_of
+from ddpcheck.running.suggestions import require_known
 
 from .cases import COLLECTIVES
 from .consistency import judged
@@ -167,14 +167,14 @@ def exit_code(results: Results) -> int:
 def _collectives(text: str) -> tuple[Collective, ...]:
     if text in ("all", "none"):
         return COLLECTIVES if text == "all" else ()
-    wanted = [one_of(name.strip(), COLLECTIVES, "collective") for name in text.split(",")]
+    wanted = [require_known(name.strip(), COLLECTIVES, "collective") for name in text.split(",")]
     return tuple(name for name in COLLECTIVES if name in wanted)
 
 
 def _models(text: str) -> tuple[str, ...]:
     if text in ("all", "none"):
         return tuple(MODELS) if text == "all" else ()
-    return tuple(one_of(name.strip(), MODELS, "model") for name in text.split(","))
+    return tuple(require_known(name.strip(), MODELS, "model") for name in text.split(","))
 
 
 def _numbers(text: str) -> tuple[float, ...]:

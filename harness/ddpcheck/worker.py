@@ -44,7 +44,7 @@ from .operations.start import GATED, HOSTS, OWN_FOLDER, SHORT_READS, TAKEN_PORTS
 from .ranks.channel import CONTROL, SECRET, SECRET_FILE, Channel, ChannelClosed, connect
 from .ranks.rank_interpreter import OURS, SAFE_PATH, search_here_last
 from .ranks.simulated_hosts import set_simulated_hosts
-from .refused_resources import cause_of, refused
+from .refused_resources import refusal_cause, refused_resource
 from .running.adapter_lookup import resolve
 from .storage import codec
 from .trace import MAKING, RankTrace, Unread, rank_to_plain
@@ -108,7 +108,7 @@ class Worker:
             problems = problems_of_facets(facets, adapter.capabilities, self._context)
             causes = [cause.to_plain() for cause in causes_of_facets(facets, self._context)]
         except BaseException as error:
-            causes = [cause.to_plain() for cause in cause_of(error)]
+            causes = [cause.to_plain() for cause in refusal_cause(error)]
             jobs.send(
                 codec.encode({"problems": [_short(error)], "error": _readable(error), "causes": causes, "lacks": {}})
             )
@@ -155,7 +155,9 @@ class Worker:
             return RankTrace(rank, "died", tuple(execution.records), _readable(error), failed_at=time.monotonic())
         except Exception as error:
             records, failed_at = tuple(execution.records), time.monotonic()
-            return RankTrace(rank, "raised", records, _readable(error), failed_at=failed_at, refused=refused(error))
+            return RankTrace(
+                rank, "raised", records, _readable(error), failed_at=failed_at, refused=refused_resource(error)
+            )
         return RankTrace(rank, "done", tuple(execution.records))
 
     def _watch(self, sentinel: Channel) -> None:

@@ -64,14 +64,14 @@ def drawn(family: str, seed: int, count: int) -> list[tuple[str, str]]:
     return random.Random(f"{family} {seed}").sample(pairs, count)
 
 
-def judged(family: str, circumstance: str, effect: str, seed: int, templates: ForkServers) -> FaultResult:
+def judged(family: str, circumstance: str, effect: str, seed: int, fork_servers: ForkServers) -> FaultResult:
     reference = f"{Path(__file__).with_name('adapters.py')}:{named(family, circumstance, effect)}"
     began, failed = time.monotonic(), None
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "effect")
         os.environ[VARIABLE] = str(report)
         for world_size in WORLD_SIZES:
-            failed = failed or _first_failure(reference, world_size, templates)
+            failed = failed or _first_failure(reference, world_size, fork_servers)
         effective = report.exists() or failed is not None
     seconds = round(time.monotonic() - began, 1)
     if failed is None:
@@ -81,10 +81,10 @@ def judged(family: str, circumstance: str, effect: str, seed: int, templates: Fo
     return FaultResult(family, circumstance, effect, seed, effective, failed.check, failed.world_size, *words, seconds)
 
 
-def _first_failure(reference: str, world_size: int, templates: ForkServers) -> Verdict | None:
+def _first_failure(reference: str, world_size: int, fork_servers: ForkServers) -> Verdict | None:
     items = [item for item in plan(reference, (world_size,), installed_checks()) if not item.skip]
     settings = Settings(profile_named("default"), DEADLINE, None)
-    with CheckRunner(items[0].adapter, items[0].reference, world_size, settings, templates=templates) as ranks:
+    with CheckRunner(items[0].adapter, items[0].reference, world_size, settings, fork_servers=fork_servers) as ranks:
         return next((verdict for verdict in map(ranks.verdict, items) if not verdict.ok), None)
 
 
@@ -101,12 +101,12 @@ def main() -> None:
         options.markdown.write_text(markdown([asdict(one) for one in done]), encoding="utf-8")
         return
     known = {(one.family, one.circumstance, one.effect) for one in done}
-    with ForkServers() as templates:
+    with ForkServers() as fork_servers:
         for family in options.family or FAMILIES:
             for pair in drawn(family, options.seed, options.each):
                 if (family, *pair) in known:
                     continue
-                one = judged(family, *pair, options.seed, templates)
+                one = judged(family, *pair, options.seed, fork_servers)
                 with options.results.open("a") as results:
                     results.write(json.dumps(asdict(one)) + "\n")
                 print(f"{one.seconds:6.1f} s {family}: {' -> '.join(pair)}: {_outcome(one)}", flush=True)

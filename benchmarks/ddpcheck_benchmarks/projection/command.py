@@ -14,7 +14,7 @@ from rich.console import Console
 
 from ddpcheck.cli.number_options import FiniteNumber
 from ddpcheck.cli.options import console, usage_errors
-from ddpcheck.running.suggestions import one_of
+from ddpcheck.running.suggestions import require_known
 from ddpcheck.storage.files import write_atomically
 from ddpcheck.storage.results import Environment
 
@@ -101,7 +101,7 @@ def command(
         if seconds == 0:
             raise ValueError("--compute should be more than 0, for example 100ms")
         if algorithm is not None:
-            one_of(algorithm, FORMULAS["all_reduce"], "algorithm")
+            require_known(algorithm, FORMULAS["all_reduce"], "algorithm")
         benchmarks = load(files) if files else Benchmarks((), {})
     fits = _fits(out, benchmarks, algorithm)
     questions = {

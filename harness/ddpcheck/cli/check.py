@@ -361,7 +361,7 @@ def _one_of_a_kind(name: str | None, attach: str | None, start: str | None, list
 
 
 def _by_line(line: str, host: str | None) -> Launcher:
-    from ..launchers.start_line import CommandLauncher
+    from ..launchers.command_launcher import CommandLauncher
 
     made = CommandLauncher(line, host or socket.gethostname())
     reason = made.unavailable()

@@ -15,7 +15,7 @@ import click
 
 from ..launchers.ports import NoFreePort
 from ..printable import cut, printable
-from ..refused_resources import refused
+from ..refused_resources import refused_resource
 from ..storage.files import UnreadableFile, UnwritableFile
 from .output import escape_unencodable_output, is_pipe, reader_is_gone, watch_output_reader
 from .signals import StoppedBySignal, raise_on_signals
@@ -89,11 +89,11 @@ def run(command: Callable[[], object]) -> int:
 
 
 def _crashed(error: Exception) -> ExitStatus:
-    if isinstance(error, NoFreePort) or refused(error):
+    if isinstance(error, NoFreePort) or refused_resource(error):
         _say(
             f"Error: {error}"
             if isinstance(error, NoFreePort)
-            else f"Error: the system refuses {refused(error)}: {error}"
+            else f"Error: the system refuses {refused_resource(error)}: {error}"
         )
         return ExitStatus.UNUSABLE
     traceback.print_exc()

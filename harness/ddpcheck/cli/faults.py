@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ..launchers.fork_servers import ForkServers
 from ..running.check_runner import Settings
-from ..running.fault_runs import FaultOutcome, chosen, installed_faults, judged
+from ..running.fault_runs import FaultOutcome, installed_faults, run_fault, select_faults
 from ..running.profiles import PROFILES, profile_named
 from ..storage.files import write_atomically
 from ..storage.results import Environment
@@ -69,19 +69,19 @@ def command(
     out = console()
     with usage_errors():
         settings = Settings(profile_named(profile), deadline, seed)
-        found = chosen(installed_faults("unusual" if unusual else "faults"), patterns)
+        found = select_faults(installed_faults("unusual" if unusual else "faults"), patterns)
     as_wished: Callable[[FaultOutcome], bool] = (
         (lambda kill: kill.first is None) if unusual else (lambda kill: kill.caught)
     )
     began = time.monotonic()
     kills: list[FaultOutcome] = []
     ended: ExitStatus | None = None
-    with _bar(out) as bar, ForkServers() as templates:
+    with _bar(out) as bar, ForkServers() as fork_servers:
         task = bar.add_task("", total=len(found))
         try:
             for fault in found:
                 bar.update(task, description=escape(fault.name))
-                kills.append(judged(fault, settings, every=every or unusual, templates=templates))
+                kills.append(run_fault(fault, settings, every=every or unusual, fork_servers=fork_servers))
                 _show(out, kills[-1], as_wished(kills[-1]), unusual=unusual)
                 bar.advance(task)
         except KeyboardInterrupt as interrupt:

@@ -39,9 +39,9 @@ def command(adapter: str, world_sizes: tuple[int, ...] | None, deadline: float) 
     Exit status 1 if the ranks do not start, or if a check fails that the adapter promises already.
     """
     out = console()
-    with usage_errors(), ForkServers() as templates:
+    with usage_errors(), ForkServers() as fork_servers:
         checks = tuple(check for check in installed_checks() if check is not RANKS_START)
-        suggesting = PromiseSearch(adapter, world_sizes or (2, 3), checks, templates, deadline=deadline)
+        suggesting = PromiseSearch(adapter, world_sizes or (2, 3), checks, fork_servers, deadline=deadline)
         promised = suggesting.capabilities
         if not promised.facets:
             raise ValueError(

@@ -42,7 +42,7 @@ def named_resources_at_start() -> frozenset[Segment]:
     return frozenset(all_named_memory())
 
 
-def held(before: Mapping[str, int] | None = None, calls: int = 0) -> dict[str, int]:
+def count_resources(before: Mapping[str, int] | None = None, calls: int = 0) -> dict[str, int]:
     """Numbers of threads, descriptors and the like, and the bytes that the process has allocated.
 
     With more than `before` it looks again for a moment: threads and processes may take time to end. So it does, with `calls`

@@ -12,7 +12,7 @@ from .. import job as ops
 from ..launchers.mpi_segments import named_memory, remove_segments, still_named
 from ..operations.start import OWN_FOLDER
 from .broken_connections import break_connections
-from .process_resources import count_resources_at_start, held, named_resources_at_start
+from .process_resources import count_resources, count_resources_at_start, named_resources_at_start
 from .rank_state import RankState, Values
 from .short_reads import reads_are_short, restore_reads, shorten_reads
 from .small_buffers import restore_buffers, shrink_buffers
@@ -61,7 +61,7 @@ def close(here: RankState, op: ops.Close) -> Values:
     if here.facets.close is not None:
         here.facets.close()
     before = count_resources_at_start()
-    return {"before": before, "held": held(before)}
+    return {"before": before, "held": count_resources(before)}
 
 
 def left(here: RankState, op: ops.Left) -> Values:

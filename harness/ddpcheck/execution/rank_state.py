@@ -12,7 +12,7 @@ from ..job import Job, TensorSpec
 from ..launchers.mpi_segments import Segment
 from ..seeded_values import Array, poison
 from ..trace import Record
-from .held_replica import ReplicaState
+from .replica_state import ReplicaState
 from .result_validation import offered
 
 Values: TypeAlias = dict[str, Any]

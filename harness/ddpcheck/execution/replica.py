@@ -11,8 +11,8 @@ import numpy as np
 from .. import job as ops
 from ..contract.adapter import Batch
 from ..contract.extras import BackwardBroken
-from .held_replica import arrays_of
 from .rank_state import RankState, Values
+from .replica_state import arrays_of
 from .result_validation import ContractViolation, checked_array, checked_number
 from .timing import measured_steps
 

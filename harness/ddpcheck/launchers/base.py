@@ -53,7 +53,7 @@ class TcpLauncher(Protocol):
 class ForkServerLauncher(Protocol):
     """A launcher whose ranks can be forked from pre-warmed processes (fork_servers.py)."""
 
-    def with_fork_servers(self, templates: ForkServers) -> Launcher: ...
+    def with_fork_servers(self, fork_servers: ForkServers) -> Launcher: ...
 
 
 @runtime_checkable

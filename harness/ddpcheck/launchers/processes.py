@@ -4,7 +4,7 @@ Even ranks hash strings by another seed than odd ones, PYTHONHASHSEED=20 and 235
 through a set comes out in different orders on neighbours, and in the same in every run. (mpiexec and torchrun leave the seed to
 each interpreter, which draws one.)
 
-With `templates`, ranks of a Session are forked from pre-warmed processes, so restarts are fast (fork_servers.py).
+With `fork_servers`, ranks of a Session are forked from pre-warmed processes, so restarts are fast (fork_servers.py).
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _SAY_WITHIN = 2.0
 class Processes:
     """Child processes on this host, with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set.
 
-    preload: modules that are imported before a fork, if there are templates: what takes long to import, and starts no thread.
+    preload: modules that are imported before a fork, if there are fork servers: what takes long to import, and starts no thread.
     """
 
     variables: Mapping[str, str] = field(default_factory=dict)
     name: str = "processes"
     preload: tuple[str, ...] = ()
-    templates: ForkServers | None = None
+    fork_servers: ForkServers | None = None
 
     def unavailable(self) -> str | None:
         return None
 
-    def with_fork_servers(self, templates: ForkServers) -> Processes:
+    def with_fork_servers(self, fork_servers: ForkServers) -> Processes:
         """See launchers.base.ForkServerLauncher."""
-        return replace(self, templates=templates)
+        return replace(self, fork_servers=fork_servers)
 
     def start(
         self,
@@ -74,8 +74,8 @@ class Processes:
         launched = Children([], output, port)
         try:
             forked = None
-            if self.templates is not None and not inherit_output:
-                forked = self.templates.fork(command, environments, self.preload, output.file)
+            if self.fork_servers is not None and not inherit_output:
+                forked = self.fork_servers.fork(command, environments, self.preload, output.file)
             if forked is not None:
                 launched.children.extend(forked)
                 return launched

@@ -95,7 +95,7 @@ class StartConditions:
         return replace(trace, start=StartReport(listening, found.calls, found.ran))
 
 
-def neighbour_conditions(job: Job) -> Job:
+def neighbour_job(job: Job) -> Job:
     """The same operations on other values, for ranks that have started already."""
     operations = tuple(
         replace(operation, tensor=replace(operation.tensor, seed=operation.tensor.seed + 1))

@@ -22,9 +22,9 @@ from ..contract.adapter import Adapter
 from ..contract.narrowing import left_out
 from ..launchers.base import Launcher
 from ..launchers.fork_servers import ForkServers
-from ..levels import LEVELS, Level, beyond
+from ..levels import LEVELS, Level, features_beyond
 from ..ranks.attaching import StartFailed
-from ..refused_resources import cause_of
+from ..refused_resources import refusal_cause
 from ..session import Session
 from ..verdict import CannotTell, Diagnosis, Finding, Refused, Status, Verdict
 from .expected_failures import NOTHING_EXPECTED, ExpectedFailures
@@ -34,7 +34,7 @@ from .plan import RANKS_START, Item, installed_checks, plan
 from .profiles import Profile, profile_named
 from .repeated_causes import RepeatedCauses
 from .start_diagnosis import start_diagnosis
-from .suggestions import one_of
+from .suggestions import require_known
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def run_check(session: Session, check: Check, expected: ExpectedFailures | Mappi
         status, reason, diagnosis = "unknown", str(why), why.diagnosis
     except Exception as error:
         status, reason = "unknown", traceback.format_exc()
-        if causes := cause_of(error):
+        if causes := refusal_cause(error):
             diagnosis = Diagnosis(f"ddpcheck itself was refused a resource: {error}", causes, details=(reason,))
     jobs = session.jobs_run - jobs
     if status == "passed" and not jobs and check is not RANKS_START:
@@ -110,7 +110,7 @@ def run_check(session: Session, check: Check, expected: ExpectedFailures | Mappi
 def _not_covered(session: Session) -> tuple[str, ...]:
     """The cases that a passing check left out, for lack of a promise or because of the level."""
     promised, asked = session.adapter.capabilities, session.asked
-    features = beyond(promised, session.level) if "model_features" in asked else ()
+    features = features_beyond(promised, session.level) if "model_features" in asked else ()
     return (*left_out(promised, asked), *sorted(f"{name} models, at level {session.level}" for name in features))
 
 
@@ -123,7 +123,7 @@ class CheckRunner:
         reference: str,
         world_size: int,
         settings: Settings,
-        templates: ForkServers | None = None,
+        fork_servers: ForkServers | None = None,
         hangs: HangBudget | None = None,
         repeated: RepeatedCauses | None = None,
     ) -> None:
@@ -141,7 +141,7 @@ class CheckRunner:
             deep=settings.profile.deep,
             random_seed=settings.random_seed,
             launcher=settings.launcher,
-            templates=templates,
+            fork_servers=fork_servers,
             level=settings.level,
         )
 
@@ -221,7 +221,7 @@ def run_items(
                 reference,
                 group[0].world_size,
                 settings,
-                templates=templates,
+                fork_servers=fork_servers,
                 hangs=hangs[reference],
                 repeated=repeated[reference],
             ) as ranks:
@@ -236,7 +236,7 @@ def run_items(
             session.interrupt()
 
     with (
-        ForkServers() as templates,
+        ForkServers() as fork_servers,
         closing(
             advance_in_threads(
                 [judged(lane) for lane in _lanes(groups, settings.sessions)], settings.sessions, interrupt
@@ -285,6 +285,6 @@ def check_adapter(
     level: str = "standard",
 ) -> list[Verdict]:
     """Check an adapter; the verdicts of all checks at all world sizes. `all(v.ok for v in ...)` says whether it is right."""
-    chosen = LEVELS[one_of(level, LEVELS, "level")]
+    chosen = LEVELS[require_known(level, LEVELS, "level")]
     settings = Settings(profile_named(profile), random_seed=random_seed, level=chosen)
     return list(run_checks(adapter, world_sizes, checks or (), settings=settings, expected_failures=expected_failures))

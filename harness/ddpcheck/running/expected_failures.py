@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ..checks import Check
 from ..verdict import Diagnosis, Verdict
-from .suggestions import one_of
+from .suggestions import require_known
 
 
 class ExpectedFailures:
@@ -22,7 +22,7 @@ class ExpectedFailures:
         self._reasons: dict[tuple[str, int | None], str] = {}
         for key, reason in declared.items():
             name, separator, sizes = key.partition("@")
-            one_of(name, names, "check in the expected failures:")
+            require_known(name, names, "check in the expected failures:")
             if not reason.strip():
                 raise ValueError(
                     f"the expected failure {key!r} needs a reason: write why the check fails, or a link to its issue"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, get_args
 
-from ..checks import Check, missing
+from ..checks import Check, unmet_need
 from ..contract.capabilities import FACETS, GROUP_OF, GROUPS, SENTENCES, Capabilities, promises_of
 from ..launchers.fork_servers import ForkServers
 from ..ranks.attaching import StartFailed
@@ -112,7 +112,7 @@ class PromiseSearch:
     reference: str
     world_sizes: tuple[int, ...]
     checks: tuple[Check, ...]
-    templates: ForkServers
+    fork_servers: ForkServers
     effort: int = 8
     deadline: float = 3.0
     capabilities: Capabilities = field(init=False)
@@ -229,11 +229,11 @@ class PromiseSearch:
         return [check for check in self.checks if check.name in names]
 
     def _applies(self, check: Check, capabilities: Capabilities) -> bool:
-        return any(missing(check, capabilities, size) is None for size in self.world_sizes)
+        return any(unmet_need(check, capabilities, size) is None for size in self.world_sizes)
 
     def _verdicts(self, capabilities: Capabilities, checks: Iterable[Check]) -> Iterator[Verdict]:
         for size in self.world_sizes:
-            applicable = [check for check in checks if missing(check, capabilities, size) is None]
+            applicable = [check for check in checks if unmet_need(check, capabilities, size) is None]
             if not applicable:
                 continue
             with self._session(size, capabilities) as session:
@@ -247,7 +247,7 @@ class PromiseSearch:
             size,
             deadline=self.deadline,
             effort=self.effort,
-            templates=self.templates,
+            fork_servers=self.fork_servers,
             capabilities=capabilities,
         )
 
