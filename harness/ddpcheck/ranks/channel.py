@@ -14,7 +14,7 @@ import struct
 import sys
 import time
 
-from .authentication import ANSWER, NONCE, PROOF, REFUSED, Door, proof
+from .authentication import ANSWER, NONCE, PROOF, REFUSED, AuthenticatedListener, proof
 
 CONTROL, SECRET, SECRET_FILE = "DDPCHECK_CONTROL", "DDPCHECK_SECRET", "DDPCHECK_SECRET_FILE"
 """The variables that tell a rank where the driver listens, and the secret or the file that holds it."""
@@ -106,7 +106,7 @@ class Listener:
             self._socket.bind((bound, port))
             self.address = f"tcp:{bound}:{self._socket.getsockname()[1]}"
         self._socket.listen(1024)
-        self._door = Door(self._socket, self.secret)
+        self._door = AuthenticatedListener(self._socket, self.secret)
 
     def fileno(self) -> int:
         return self._socket.fileno()

@@ -26,7 +26,7 @@ is slow. Four ranks that wait busily for each other on two processors, and for e
 """
 
 
-def gathered(
+def gather_reports(
     job: Job, links: Sequence[RankLink], launched: Launched, deadline: float, grace: float
 ) -> dict[int, RankTrace]:
     """One RankTrace for each rank, within `deadline` seconds of the last one's entering an operation (who is slow is not
