@@ -114,7 +114,7 @@ def _read(link: RankLink, job: Job, launched: Launched) -> RankTrace | None:
     return None if frame is None else _answer(link, frame)
 
 
-def _answer(link: RankLink, frame: bytes) -> RankTrace:
+def _answer(link: RankLink, frame: bytes | bytearray) -> RankTrace:
     """A rank whose connection carries something else is lost: its implementation may have written to a number that it took for a
     file of its own.
     """
