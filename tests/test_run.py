@@ -16,7 +16,7 @@ from ddpcheck.contract import needs
 from ddpcheck.contract.adapter import Adapter
 from ddpcheck.job import AllReduce, TensorSpec
 from ddpcheck.running.check_runner import CheckRunner, Settings, run_check, run_items
-from ddpcheck.running.expected_failures import NOTHING_EXPECTED, Expectations
+from ddpcheck.running.expected_failures import NOTHING_EXPECTED, ExpectedFailures
 from ddpcheck.running.plan import RANKS_START, installed_checks, plan
 from ddpcheck.running.profiles import profile_named
 from ddpcheck.storage.results import Failure, failure_file
@@ -65,7 +65,7 @@ OWN = tuple(own(check) for check in (check_sum, check_that_crashes, check_of_not
 
 def run(adapter: Adapter, world_size: int = 2, expected: dict[str, str] | None = None) -> dict[str, Verdict]:
     items = plan(adapter, [world_size], OWN)
-    verdicts = list(run_items(items, QUICK, Expectations(expected or {}, (RANKS_START, *OWN))))
+    verdicts = list(run_items(items, QUICK, ExpectedFailures(expected or {}, (RANKS_START, *OWN))))
     assert [verdict.check for verdict in verdicts] == [item.check.name for item in items]
     return {verdict.check: verdict for verdict in verdicts}
 
@@ -149,7 +149,9 @@ def test_hang_is_a_verdict() -> None:
 def test_after_many_hangs_the_other_checks_are_skipped() -> None:
     checks = [replace(own(check_sum), name=f"check_{number}") for number in range(3)]
     items = plan(minimal_adapter.sleepy, (2,), checks)
-    verdicts = list(run_items(items, replace(QUICK, deadline=0.3, most_hangs=2), Expectations({}, installed_checks())))
+    verdicts = list(
+        run_items(items, replace(QUICK, deadline=0.3, most_hangs=2), ExpectedFailures({}, installed_checks()))
+    )
     assert [verdict.status for verdict in verdicts] == ["passed", "hung", "hung", "skipped"]
     assert "hung before it" in verdicts[-1].reason
 
@@ -224,7 +226,7 @@ def test_a_crash_is_never_an_expected_failure() -> None:
 )
 def test_wrong_expectations_are_errors(expected: dict[str, str], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        Expectations(expected, OWN)
+        ExpectedFailures(expected, OWN)
 
 
 def test_run_check_knows_the_installed_checks_names() -> None:

@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 
 from ..launchers.base import Launcher, parent_of
-from ..launchers.leftovers import RUN, clock_ticks, end_leftovers
+from ..launchers.leftovers import RUN, clock_ticks, kill_leftover_processes
 from ..launchers.ports import has_loopback
 from .exit_status import status_of
 
@@ -46,6 +46,6 @@ def run_ranks(launcher: Launcher, command: Sequence[str], ranks: int, variables:
         return status_of(interrupt)
     finally:
         launched.kill()
-        end_leftovers(since, f"{RUN}={run}")
+        kill_leftover_processes(since, f"{RUN}={run}")
         Console().show_cursor()  # which the progress bar of a killed rank leaves hidden
     return status if status in _PROGRAMS_OWN else 1

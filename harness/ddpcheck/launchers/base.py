@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Protocol, Self, runtime_checkable
 from ..contract.rank_context import ENGINE_VARIABLES
 
 if TYPE_CHECKING:
-    from .fork_servers import Templates
+    from .fork_servers import ForkServers
 
 
 class Launched(Protocol):
@@ -41,7 +41,7 @@ class Launched(Protocol):
 
 
 @runtime_checkable
-class OverTcp(Protocol):
+class TcpLauncher(Protocol):
     """A launcher that can force ranks of one host to send everything over TCP."""
 
     def over_tcp(self) -> Mapping[str, str]:
@@ -50,14 +50,14 @@ class OverTcp(Protocol):
 
 
 @runtime_checkable
-class FromTemplates(Protocol):
+class ForkServerLauncher(Protocol):
     """A launcher whose ranks can be forked from pre-warmed processes (fork_servers.py)."""
 
-    def with_templates(self, templates: Templates) -> Launcher: ...
+    def with_fork_servers(self, fork_servers: ForkServers) -> Launcher: ...
 
 
 @runtime_checkable
-class FromParent(Protocol):
+class ParentProcessLauncher(Protocol):
     """A launcher whose ranks are forked or spawned by one process that has imported the adapter's module."""
 
     @property
