@@ -124,6 +124,7 @@ def test_a_row_becomes_an_adapter_of_its_module() -> None:
             module,
             Fault(
                 "large-sums-are-zero",
+                "Sums of more than nine elements are zero.",
                 where=calls.op("sum") & at.larger(9),
                 effect=effects.zeros,
                 caught_by="check_all_reduce_sums_exactly",
@@ -137,6 +138,6 @@ def test_a_row_becomes_an_adapter_of_its_module() -> None:
         del REGISTERED[known:]
     assert isinstance(adapter, Adapter)
     assert adapter.capabilities.collectives.in_place
-    assert adapter.description == "Sum and more than 9 elements: zeros."
+    assert adapter.description == "Sums of more than nine elements are zero."
     assert (found.name, found.family, found.world_size, found.seen_in) == ("large-sums-are-zero", "table", 3, ())
     assert found.caught_by == ("check_all_reduce_sums_exactly",)
