@@ -1,7 +1,7 @@
 """Aggregated metrics against the expected means, with the causes of wrong ones.
 
-However ranks are weighed, by sums, by shares, or by a mean that runs from rank to rank, no number on the way is larger
-than twice the largest mean, and each rank brings four roundings at most: results are off by gamma_(8 W) times that mean.
+Sums, shares and running means all keep numbers below twice the largest mean, and each rank adds at most four roundings. So
+results are off by at most gamma_(8 W) times that mean.
 """
 
 from __future__ import annotations
@@ -100,19 +100,19 @@ def _why_other_names(
 
 
 def _beyond(bound: float, wanted: Mapping[str, float]) -> bool:
-    """Whether all of these lie beyond a bound, on one side of it, where a share, or what cannot be negative, ends."""
+    """Whether all of these exceed a bound on one side, such as 1 for a share or 0 for a value that cannot be negative."""
     return bound in (0.0, 1.0, 100.0) and (min(wanted.values()) > bound or max(wanted.values()) < bound)
 
 
 def _common_cause(made: Aggregate, wrong: Mapping[str, float], rank: int) -> Cause | None:
-    """The cause that explains all that is wrong, as the n-th metric is n times the first; None if nothing does."""
+    """The cause that explains all wrong values, if the n-th metric is n times the first; None if nothing does."""
     firsts = [wrong[name] / place for place, name in enumerate(made.names, start=1) if name in wrong]
     explained = [dict.fromkeys(mean_causes(made, first, rank, ())) for first in firsts]
     return next((cause for cause in explained[0] if all(cause in others for others in explained)), None)
 
 
 def _by_place(made: Aggregate, name: str, rank: int) -> float:
-    """The mean of what every rank has at the place where this one has that name."""
+    """The mean of each rank's value at this rank's position of that name."""
     place = list(made.given(rank)).index(name)
     values = tuple(list(made.given(other).values())[place] for other in range(len(made.values)))
     return mean_of([replace(made, values=values)])
@@ -156,7 +156,7 @@ def stays_strange(job: Job, trace: Trace) -> None:
 
 
 def _spelled(strange: float) -> str:
-    """The name of a value without a number: a NaN as a cause's parameter would differ from itself."""
+    """The name of a value without a number: a NaN as a cause's parameter would not equal itself."""
     if math.isnan(strange):
         return "NaN"
     return "infinity" if strange > 0 else "-infinity"
@@ -192,19 +192,19 @@ def stays_strange_alone(job: Job, trace: Trace) -> None:
 
 
 def _otherwise(name: str) -> set[str]:
-    """What becomes of a name without its capitals or blanks, or in another form; or, if it has several parts, of these."""
+    """A name without its capitals or blanks, or in another Unicode form; or the same for each of its parts."""
     parts = {part for part in re.split("[,=;/\n\t]", name) if part != name}
     return parts or {name.lower()}
 
 
 def _shortened(name: str, got: Mapping[str, float], wanted: float) -> bool:
-    """Whether what follows the first underscore of the name has its value."""
+    """Whether the name without its prefix up to the first underscore has its value."""
     _, _, rest = name.partition("_")
     return bool(rest) and got.get(rest) == wanted
 
 
 def _rewritten(name: str) -> set[str]:
-    """Other ways to write a name that has blanks at its ends, or letters of which there are several forms."""
+    """Other spellings of a name that has blanks at its ends, or letters with several Unicode forms."""
     return {name.strip(), unicodedata.normalize("NFKC", name), unicodedata.normalize("NFD", name)} - {name}
 
 
@@ -228,7 +228,7 @@ def _compare(made: Aggregate, position: int, trace: Trace, earlier: Sequence[Ope
         if got != wanted
     }
     for rank, got in enumerate(found):
-        # explanations of all ranks' numbers come before those of one rank, which may be chance
+        # explanations of all ranks' numbers come first; one rank's number may match by chance
         likely = sorted(fitting.get(rank, []), key=lambda cause: not all(cause in each for each in fitting.values()))
         expect.equal(got, wanted, f"{_named(made)}: metrics", rank, tuple(likely[:2]))
 

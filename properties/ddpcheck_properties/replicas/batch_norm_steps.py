@@ -1,4 +1,4 @@
-"""Steps of models with batch norm: where they go follows from the gradients that the replica shows, whatever these are.
+"""Steps of models with batch norm follow from the gradients that the replica shows.
 
 So no oracle of batch norm is needed, and the bounds are those of the optimizer alone (ddpcheck.oracle.optimizer).
 """
@@ -89,7 +89,7 @@ def _known(array: Array) -> Value:
 
 
 def _gone_wrong(name: str, gradient: Value, parameter: Value, optimizer: Optimizer) -> Iterator[tuple[Cause, Array]]:
-    """Where this step leads by an optimizer that is not the one that was asked for."""
+    """The result of this step with an optimizer of other rules."""
     yield causes.NOT_UPDATED(), parameter.exact
     others: dict[Cause, dict[str, Any]] = {
         causes.DECAY_MISSING(): {"weight_decay": 0.0},

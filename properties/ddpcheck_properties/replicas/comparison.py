@@ -44,8 +44,8 @@ def as_one_process(
 ) -> Callable[[Job, Trace], None]:
     """The judge of most replica checks: every rank has the values that one process would have computed.
 
-    until: how large numbers may become before nothing more is said. tolerance: relative to the largest value seen at a
-    time, in place of bounds, for models of float64 that have none.
+    until: the size of numbers beyond which nothing is compared. tolerance: relative to the largest value observed at a time,
+    in place of bounds, for float64 models that have none.
     """
 
     def judge(job: Job, trace: Trace) -> None:
@@ -75,7 +75,7 @@ def as_one_process(
 def because(
     judge: Callable[[Job, Trace], None], cause: Cause, *, kind: str = "", name: str = ""
 ) -> Callable[[Job, Trace], None]:
-    """The judge, whose findings on this kind of thing, or on the one of this name, also tell this cause."""
+    """The judge, whose findings on this kind of value, or on the value of this name, also name this cause."""
 
     def explained(job: Job, trace: Trace) -> None:
         try:
@@ -118,17 +118,17 @@ def compare(moment: ExpectedOperation, job: Job, trace: Trace, *, bits: bool = T
 
 
 _LOOK = (Observe, Predict, Save, ZeroGrad)
-"""Operations that leave parameters and running statistics as they are."""
+"""Operations that do not change parameters and running statistics."""
 
 
 def _sure_after(cause: Cause, job: Job, position: int, *harmless: type[Operation]) -> Cause:
-    """The cause, likely if only such operations and those that look came before: no earlier mistake can show in it."""
+    """The cause, likely if only these operations and observations came before: no earlier mistake can show in it."""
     alone = all(isinstance(operation, (*_LOOK, *harmless)) for operation in job.operations[:position])
     return cause.but("likely" if alone else "possible")
 
 
 def _observed(job: Job, position: int) -> bool:
-    """Whether gradients were looked at since the last backward, and were right: the comparison ends with what is wrong first."""
+    """Whether gradients were observed since the last backward, and were right: the comparison ends with the first mistake."""
     telling = [operation for operation in job.operations[:position] if isinstance(operation, Observe | Backward)]
     return bool(telling) and isinstance(telling[-1], Observe)
 
@@ -140,9 +140,9 @@ def _loaded_before(job: Job, position: int) -> bool:
 
 
 def _known(moment: ExpectedOperation, expected: Array, rank: int, all_got: list[float], job: Job) -> Evidence:
-    """What explains a number explains those of all ranks, or it is chance.
+    """An explanation of one rank's number must explain those of all ranks, or it is chance.
 
-    Numbers come as Python floats, and were computed in the model's dtype: 1e-5 is near enough.
+    Numbers are Python floats computed in the model's dtype: 1e-5 is near enough.
     """
     size, got = len(expected), all_got[rank]
     known = [*moment.known()]
@@ -187,8 +187,8 @@ _FEW_BITS = 2.0**-7
 def compare_arrays(
     got: list[Mapping[str, Any]], entries: Mapping[str, ExpectedArray], what: str, time: str, *, bits: bool = True
 ) -> None:
-    """What every rank shows by name. The Finding is that of the first wrong array, one that is not zero if there is one,
-    as zeros tell little; its details name all that are wrong.
+    """Compare every rank's arrays by name. The Finding is that of the first wrong array, preferably one that is not zero;
+    its details name all wrong arrays.
     """
     first: Finding | None = None
     zero, named_first = True, ""
@@ -228,7 +228,7 @@ def compare_arrays(
 def _apart(
     got: list[Mapping[str, Any]], entries: Mapping[str, ExpectedArray], wrong: Mapping[str, list[int]]
 ) -> Cause | None:
-    """The certain facts about wrong parameters that should be the same on all ranks, and are not."""
+    """The certain facts about wrong parameters that differ between ranks."""
     for name in wrong:
         shown = [np.asarray(got[rank].get(name)) for rank in entries[name].ranks]
         if entries[name].alike and not all(np.array_equal(array, shown[0]) for array in shown):
@@ -239,8 +239,8 @@ def _apart(
 def _compare_one(
     got: Any, entry: ExpectedArray, text: str, rank: int, otherwise: tuple[Cause, ...] = (), *, explained: bool = True
 ) -> None:
-    """otherwise: causes that are sure if nothing else explains it. explained: with a cause, which for hundreds of arrays takes
-    minutes.
+    """otherwise: causes that hold if nothing else explains it. explained: search for a cause, which takes minutes for
+    hundreds of arrays.
     """
     presence = entry.presence[rank]
     if got is None or presence == "none":

@@ -1,4 +1,4 @@
-"""Judges of samplers: do the ranks' indices fit together, and if not, the likeliest cause."""
+"""Judges of samplers: whether the ranks' indices fit together, and if not, the likeliest cause."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from ..drawing import Judge
 
 
 def reading(trace: Trace, position: int) -> list[list[Array]]:
-    """For every rank its samples in every epoch read."""
+    """Each rank's samples in every epoch read."""
     found: list[list[Array]] = trace.values(position, "epochs")
     return found
 
 
 def orders(trace: Trace, position: int) -> list[list[list[int]]]:
-    """For every epoch the samples of all ranks."""
+    """The samples of all ranks for every epoch."""
     return [[order.tolist() for order in epoch] for epoch in zip(*reading(trace, position), strict=True)]
 
 
@@ -35,12 +35,12 @@ def some(order: Array) -> str:
 
 
 def neighbours(order: Array) -> set[tuple[int, int]]:
-    """Which samples follow one another, either way round and across the end."""
+    """Pairs of samples that follow one another, in either direction, and across the end."""
     return {(min(pair), max(pair)) for pair in zip(order.tolist(), np.roll(order, 1).tolist(), strict=True)}
 
 
 def may_be_chance(order: list[list[int]]) -> bool:
-    """Whether few blocks of neighbours, shuffled as they lie on disk, may ascend on every rank: of p of them one order in p!."""
+    """Whether few shuffled blocks may ascend on every rank by chance: of p blocks one order in p! does."""
     pieces = [1 + int((np.diff(each[:-1]) != 1).sum()) for each in order]
     return min(pieces) > 1 and math.prod(map(math.factorial, pieces)) < 10**12
 
@@ -87,7 +87,7 @@ def shared_out(promised: Capabilities) -> Judge:
 
 
 def _behind(found: list[list[list[int]]], number: int, read: Sample) -> tuple[int, ...]:
-    """Ranks, some and not all, that repeat the indices of another epoch; empty if none does."""
+    """The ranks, some and not all, that repeat the indices of another epoch; empty if none does."""
     ranks, epoch = found[number], read.epochs[number]
     earlier = [each for each, told in zip(found[:number], read.epochs, strict=False) if told != epoch]
     again = [rank for rank, order in enumerate(ranks) if len(order) > 3 and order in [each[rank] for each in earlier]]
@@ -105,7 +105,7 @@ def _check_shares(
     total = sum(map(len, ranks))
     absent = sorted(set(range(length)) - holders.keys())
     shared = sorted(index for index, found in holders.items() if len(found) > 1)
-    allowed = max(0, length - total)  # what drop leaves out
+    allowed = max(0, length - total)  # samples that drop_last leaves out
     if 0 in absent and not read.shuffle and 0 < total < length == total + len(absent):
         raise Finding(
             Diagnosis(
@@ -126,7 +126,7 @@ def _check_shares(
 
 
 def _why_no_first(ranks: list[list[int]]) -> Cause:
-    """Why sample 0 is left out of an order that should be the natural one."""
+    """The cause if sample 0 is missing from an order that should be sequential."""
     if all(order == sorted(order) for order in ranks):
         return causes.HEAD_CUT()
     backwards = all(order == sorted(order, reverse=True) for order in ranks)
@@ -142,10 +142,10 @@ def _why_absent(
     shared: bool,
     after_others: bool,
 ) -> Iterator[Cause]:
-    """Why these samples go to no rank.
+    """The cause if these samples go to no rank.
 
-    behind: the ranks that stay in an earlier epoch. shared: whether a sample goes to several ranks. after_others: whether all
-    went well with another seed.
+    behind: the ranks that stay in an earlier epoch. shared: whether a sample goes to several ranks. after_others: whether
+    all went well with another seed.
     """
     world, length = len(ranks), read.length
     tail = not read.shuffle and absent == list(range(length))[-len(absent) :]
@@ -194,7 +194,7 @@ def _check_lengths(ranks: list[list[int]], length: int, rule: str, what: str, nu
 
 
 def _why_filled(ranks: list[list[int]], length: int) -> tuple[Cause, ...]:
-    """Why ranks have more samples together than there are: what is left of few samples is told apart."""
+    """The cause if ranks together have more samples than there are."""
     world, total = len(ranks), sum(map(len, ranks))
     if not length < total == -(-length // world) * world:
         return ()
@@ -203,7 +203,7 @@ def _why_filled(ranks: list[list[int]], length: int) -> tuple[Cause, ...]:
 
 
 def _why_other_lengths(ranks: list[list[int]], rank: int, length: int, rule: str, number: int) -> Iterator[Cause]:
-    """Why this rank has another number of samples than the remainder rule allows, in reading `number`."""
+    """The cause if this rank has another number of samples than the remainder rule allows, in reading `number`."""
     world, order, total = len(ranks), ranks[rank], sum(map(len, ranks))
     low, high = length // world, -(-length // world)
     even = length % world == 0

@@ -1,4 +1,4 @@
-"""Samplers: seed and epoch decide the order, and nothing else does."""
+"""Samplers: seed and epoch alone decide the order."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check_set_epoch_changes_the_order(session: Session) -> None:
             headline = f"epoch {second}: got the order of epoch {first} on every rank, but should be another one"
             raise Finding(Diagnosis(headline, _why_epochs_agree(alike, read.seed)))
 
-    # a seed of 0 is a factor that takes all others with it, or taken for none
+    # a seed of 0 may cancel other factors, or count as no seed
     _read(session, [reads(session.world_size, epochs=EPOCHS, seeds=(seed,)) for seed in (SEED, 0)], judge)
 
 
@@ -92,7 +92,7 @@ def check_sampler_order_depends_only_on_seed_and_epoch(session: Session) -> None
 
 @law("sampler", needs.sampler)
 def check_new_sampler_without_set_epoch_uses_epoch_0(session: Session) -> None:
-    """Before any set_epoch call, a new sampler has the order of epoch 0, whatever epochs other samplers were set to before."""
+    """Before any set_epoch() call, a new sampler has the order of epoch 0, whatever epochs other samplers were set to."""
 
     def judge(job: Job, trace: Trace) -> None:
         for rank in range(job.world_size):
@@ -160,7 +160,7 @@ def check_order_without_shuffle_is_sequential(session: Session) -> None:
     cut = (3 * world + 1, shuffled(world) - 1, shuffled(world)) if session.capabilities.sampler.drop_last else ()
     lengths = [(length, False) for length in (3 * world, world, shuffled(world))] + [(length, True) for length in cut]
     jobs = [reads(world, length, epochs=_UNSHUFFLED, shuffle=False, drop_last=drop) for length, drop in lengths]
-    jobs.append(reads(world, epochs=_UNSHUFFLED, shuffle=False, seeds=(0,)))  # which may be taken for none
+    jobs.append(reads(world, epochs=_UNSHUFFLED, shuffle=False, seeds=(0,)))  # seed 0 may count as no seed
     _read(session, jobs, judge)
 
 
@@ -215,12 +215,12 @@ def check_shuffling_uses_seed_and_epoch_at_every_length(session: Session) -> Non
 
 
 _TWO_SEEDS = ((0, 1), (0, 2), (0, 1000), (1 << 31, (1 << 31) + 1), (0, 5), (5, (1 << 32) - (1 << 17)))
-"""Added to a drawn one of 16 bits."""
+"""Added to a drawn seed of 16 bits."""
 _TWO_EPOCHS = ((0, 1), (1, 2), (2, 3), (0, 2), (3, 4), (7, 5), (300, 260))
 
 
 def _lengths(world_size: int) -> tuple[int, ...]:
-    """With every remainder, even ones and odd ones."""
+    """Lengths with every remainder, even and odd."""
     return tuple(shuffled(world_size) + more for more in range(2 * world_size + 1))
 
 
@@ -231,14 +231,15 @@ def _random_and_its_own(job: Job, trace: Trace) -> None:
         for epoch, order in zip(read.epochs, orders(trace, position), strict=True):
             what = f"epoch {epoch} of {named(read)}, seed {read.seed}"
             expect.that(
-                not all(each[:-1] == sorted(each[:-1]) for each in order)  # the last may be there to pad
+                not all(each[:-1] == sorted(each[:-1]) for each in order)  # the last sample may be padding
                 or may_be_chance(order),
                 f"{what}: got ascending samples on every rank, but should be a random order",
                 causes.NOT_SHUFFLED_AT_LENGTH(length=read.length, drop_last=read.drop_last),
             )
             for (seed, other), before in found.items():
                 expect.that(
-                    order != before or (seed != read.seed and other != epoch),  # whether both add up is another check's
+                    order != before
+                    or (seed != read.seed and other != epoch),  # another check tests whether seed and epoch are added
                     f"{what}: got the order of epoch {other} of seed {seed} on every rank, but should be another one",
                     causes.IGNORED_AT_LENGTH(
                         part="epoch" if seed == read.seed else "seed",
@@ -251,7 +252,7 @@ def _random_and_its_own(job: Job, trace: Trace) -> None:
 
 
 def _why_epochs_agree(alike: list[tuple[int, int]], seed: int) -> tuple[Cause, ...]:
-    """alike: the pairs of epochs that have one order, in the order in which they were asked for; at least one."""
+    """alike: the pairs of epochs with equal orders, in the order in which they were read; at least one."""
     first, second = alike[0]
     if len(alike) == len(EPOCHS) * (len(EPOCHS) - 1) // 2:
         return (
@@ -265,7 +266,7 @@ def _why_epochs_agree(alike: list[tuple[int, int]], seed: int) -> tuple[Cause, .
 
 
 def _why_seeds_agree(first: int, second: int, epoch: int, order: list[list[int]], *, ignored: bool) -> Cause:
-    """order: of both seeds in this epoch; ignored: whether all seeds have it."""
+    """order: of both seeds in this epoch; ignored: whether all seeds have this order."""
     if all(each == sorted(each) for each in order):
         return causes.EPOCH_NOT_SHUFFLED(epoch=epoch)
     if ignored:

@@ -1,4 +1,4 @@
-"""Samplers that go on in the middle of an epoch, in a new process or not: the unread indices are left."""
+"""Samplers that resume in the middle of an epoch, in the same or a new process: they yield the unread indices."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ Order = list[int]
 @law("sampler", needs.sampler, needs.sampler.sampler_state)
 def check_sampler_state_resumes_mid_epoch(session: Session) -> None:
     """A new sampler that loads a state saved mid-epoch yields exactly the indices that an uninterrupted epoch would still
-    yield, in order; the next read is a whole epoch. This also holds for an epoch that has only just begun, in a sampler read
-    before. It also holds for a state that is loaded and saved again before reading. If another epoch is set after loading,
-    that epoch is whole from the start.
+    yield, in order. The next read is a whole epoch.
+
+    This also holds for an epoch that has only just begun in a sampler read before, and for a state that is loaded and saved
+    again before a read. If another epoch is set after loading, that epoch is whole.
     """
     world = session.world_size
     ways: list[tuple[tuple[int, ...], bool]] = [
@@ -41,20 +42,20 @@ def check_sampler_state_resumes_mid_epoch(session: Session) -> None:
         ((0,), True),
         ((10,), True),
     ]
-    # whose epoch is lost is found to be in epoch 0, whose order is that of `then`
+    # a sampler whose epoch is lost is in epoch 0, whose order is that of `then`
     examples = [Job(world, (ResumeSampling(10 * world, (3,), 2, 0),))]
     examples += [
         Job(world, (ResumeSampling(10 * world, pieces, epoch, 3, shuffle=shuffle, told=told),))
         for (pieces, told), epoch in product(ways, (2, 0))
         for shuffle in (True, False)
     ]
-    examples.append(Job(world, (ResumeSampling(10 * world + 1, (11,), 2, 3),)))  # read to its end, padding included
+    examples.append(Job(world, (ResumeSampling(10 * world + 1, (11,), 2, 3),)))  # read to the end, padding included
     # past a byte, and a number of two digits, in positions and epochs, and past two bytes in samples
     examples.append(Job(world, (ResumeSampling(PAST_16_BITS, (1003,), 258, 3, told=False),)))
     examples.append(Job(world, (ResumeSampling(10 * world, (), 2, 3, told=False, used=True),)))
     for shuffle in (True, False):
         examples.append(Job(world, (ResumeSampling(10 * world, (), 2, 3, shuffle=shuffle, used=True),)))
-        # the data of a validation are read again and again, by who never tells an epoch, or always the same
+        # validation data are read repeatedly, without set_epoch() or with the same epoch
         examples += [Job(world, (ResumeSampling(10 * world, (3,), 0, then, shuffle=shuffle),)) for then in (0, None)]
     examples += [
         Job(world, (ResumeSampling(10 * world, (3,), 2, 3, told=told, at_once=True),)) for told in (True, False)
@@ -117,7 +118,7 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
             f"{again} on rank {rank}, after epoch {read.epoch} was resumed: got {len(then)} samples {_some(then)}, but "
             f"should be {len(other)}, {_some(other)}"
         )
-        # who shuffles by an epoch of its own need not come by the same one without being told
+        # a sampler that advances its own epoch need not reach the same one without set_epoch()
         fits = len(then) == len(other) if read.then is None and read.shuffle else then == other
         expect.that(fits, headline, _why_other_epoch(then, whole, other, read.epoch))
         length = trace.values(0, "then_length")[rank]
@@ -151,7 +152,9 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
 
 
 def _why_other_rest(piece: Order, whole: Order, at: int, last: int, other: Order, then: int | None) -> Cause:
-    """at: how many had been read; last: how many of them since the last load; other: the order of another epoch, `then`."""
+    """at: how many indices had been read; last: how many of them since the last load; other: the order of another epoch,
+    `then`.
+    """
     rest = whole[at:]
     if piece and piece == whole[: len(piece)] and at:
         return causes.POSITION_NOT_RESTORED()
@@ -181,7 +184,7 @@ def _why_other_epoch(then: Order, whole: Order, other: Order, epoch: int) -> Cau
 
 
 def _differing(got: Order, should: Order) -> str:
-    """From the first sample on that is another one."""
+    """Both lists from the first sample on that differs."""
     pairs = zip(got, should, strict=False)
     same = next((place for place, (one, other) in enumerate(pairs) if one != other), 0)
     right = f"{same} samples as they should be, then " * (same > 0)

@@ -21,7 +21,7 @@ from .losses import own_losses
 
 
 def holds_the_best(run: Run) -> None:
-    """The parameters at the end of the epoch whose reported loss is the lowest, on every rank."""
+    """On every rank, the best weights are the parameters at the end of the epoch with the lowest reported loss."""
     best = int(np.argmin([*run.before, *run.losses[0]]))
     entries = run.moments[best][-1].arrays["parameters"]
     with explained(lambda: _other_epoch(run, best) or _wrong_until(run, best) or parameters_wrong_too(run)):
@@ -32,7 +32,7 @@ def holds_the_best(run: Run) -> None:
 
 
 def ends_with_the_last(run: Run) -> None:
-    """If the best epoch is not the last, the parameters at the end are not its: also where rounding could go far."""
+    """If the best epoch is not the last, the final parameters are not the best weights, even beyond rounding bounds."""
     best, last = int(np.argmin([*run.before, *run.losses[0]])), len(run.moments) - 1
     then, now = (run.moments[epoch][-1].arrays["parameters"] for epoch in (best, last))
     if all(np.array_equal(then[name].value.exact, now[name].value.exact) for name in now):
@@ -48,7 +48,7 @@ def ends_with_the_last(run: Run) -> None:
 
 
 def holds_the_best_number(run: Run) -> None:
-    """Of a run that diverges, the parameters at the end of its first epoch: the only one with a finite loss."""
+    """In a run that diverges, the best weights are those of the first epoch, the only one with a finite loss."""
     losses = run.losses[0]
     if not math.isfinite(losses[0]) or any(map(math.isfinite, losses[1:])):
         return
@@ -67,7 +67,7 @@ def _wrong_until(run: Run, best: int) -> Causes:
 
 
 def _other_epoch(run: Run, best: int) -> Causes:
-    """Why the ranks hold the parameters of other epochs than the best."""
+    """The cause if ranks hold the parameters of other epochs than the best."""
     if not can_emulate(run):
         return ()
     emulation = emulate(run)
@@ -85,7 +85,7 @@ def _other_epoch(run: Run, best: int) -> Causes:
 
 
 def _one_other_epoch(run: Run, best: int, held: int, own_best: Sequence[int]) -> Cause | None:
-    """Why all ranks hold the parameters of epoch `held`. own_best: the best epoch by each rank's own loss."""
+    """The cause if all ranks hold the parameters of epoch `held`. own_best: the best epoch by each rank's own loss."""
     losses, last = run.losses[0], held == len(run.indices) - 1
     if best < run.first <= held:
         return training.BEST_FORGOTTEN_ON_RESUME()
@@ -107,7 +107,7 @@ def _one_other_epoch(run: Run, best: int, held: int, own_best: Sequence[int]) ->
 
 
 def _epoch_of(run: Run, emulation: Emulation, best: int, rank: int) -> int:
-    """The epoch at whose end the parameters are those that a rank holds as the best; `best` if there is none."""
+    """The epoch whose final parameters a rank holds as the best; `best` if there is none."""
     held = {name: array[None] for name, array in run.best[rank].items()}
     ends = [{name: array[rank : rank + 1] for name, array in end.items()} for end in emulation.ends]
     others = [(epoch, end) for epoch, end in enumerate(ends) if epoch != best]

@@ -1,4 +1,4 @@
-"""Checkpoints of training runs: who writes them, who reads them, and where a run goes on that was cut."""
+"""Checkpoints of training runs: which ranks write and read them, and where an interrupted run resumes."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 WHOLE, CUT, RESUMED = 0, 1, -1
-"""Positions in a Job of cut_operations; each run after the one that is cut goes on from the run before it."""
+"""Positions in a Job of cut_operations; each run after the interrupted one resumes the run before it."""
 MANY = 11
-"""Epochs of which the last are out of order where names are sorted as text."""
+"""Epochs, of which the last sort first if names are sorted as text."""
 CHECKPOINT = needs.trainer.trainer_features("checkpoint")
 
 
@@ -38,7 +38,7 @@ def check_resumed_training_run_matches_one_process(session: Session) -> None:
     """A run that is interrupted after an epoch, even the last, and resumes from its checkpoint ends where an uninterrupted
     run of one process ends.
 
-    That is: parameters, losses, the order of samples, learning rates and best weights, on every rank.
+    This covers parameters, losses, the order of samples, learning rates and best weights, on every rank.
     """
     world, promised = session.world_size, session.capabilities
     for_all(
@@ -80,7 +80,7 @@ def check_rank_0_checkpoint_decides_where_all_ranks_resume(session: Session) -> 
 
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"), CHECKPOINT)
 def check_checkpoints_tolerate_a_slow_disk_on_rank_0(session: Session) -> None:
-    """With a slow disk on rank 0, a run with a checkpoint ends as it does with a fast disk. So does a run that resumes."""
+    """With a slow disk on rank 0, runs that write checkpoints or resume from them end as with a fast disk."""
     for_each(session, [_cut(session), _cut(session, slow_disk=True)], resumed_right(session.capabilities))
 
 
@@ -94,8 +94,8 @@ def check_checkpoint_files_have_one_writer(session: Session) -> None:
 
 @st.composite
 def cut_runs(draw: DrawFn, world_size: int, promised: Capabilities) -> Job:
-    """One run of two or three epochs, and the same once more, cut once or twice and resumed; with all other features promised,
-    or some.
+    """One run of two or three epochs, and the same run interrupted once or twice and resumed, with all other promised
+    features, or some.
     """
     several = ("schedule", "best"), ("accumulation",), (), ("schedule", "best", "accumulation")
     features = promised.trainer.trainer_features & set(draw(st.sampled_from(several)))
@@ -106,14 +106,12 @@ def cut_runs(draw: DrawFn, world_size: int, promised: Capabilities) -> Job:
 
 
 def _cuts(session: Session) -> list[Job]:
-    """One with all features, with micro-batches and other optimizers too, and some of which an early epoch may be the
-    best.
-    """
+    """Runs with all features, also with micro-batches and other optimizers, and some whose best epoch may be early."""
     features = session.capabilities.trainer.trainer_features
     cuts = [_cut(session), _cut(session, stops=(3,)), *with_other_optimizers(_cut(session), session.capabilities)]
     if "accumulation" in features:
         cuts += [_cut(session, micro_batches=3, stops=(2,)), _cut(session, micro_batches=2, stops=(1, 2))]
-    if session.world_size <= 2:  # they take long, and more ranks show no more
+    if session.world_size <= 2:  # these take long, and more ranks show no more
         cuts += [_cut_twice(session), _extended(session), *with_a_frozen_layer(_cut(session), session.capabilities)]
     if "best" not in features:
         return cuts
@@ -126,7 +124,7 @@ def _cuts(session: Session) -> list[Job]:
 
 
 def _cut_twice(session: Session) -> Job:
-    """Cut after the first of many epochs, and again before the last."""
+    """Interrupted after the first of many epochs, and again before the last."""
     features = session.capabilities.trainer.trainer_features
     plan = Train(epochs=MANY, schedule="linear" if "schedule" in features else "constant", keep_best="best" in features)
     job = run_job(session.world_size, session.capabilities, 2 * session.world_size, plan, momentum=0.5)
@@ -134,7 +132,7 @@ def _cut_twice(session: Session) -> Job:
 
 
 def _extended(session: Session) -> Job:
-    """A run that came to its end, and is then asked for one epoch more."""
+    """A finished run that is then asked for one epoch more."""
     plan = Train(epochs=3)
     job = run_job(session.world_size, session.capabilities, 4 * session.world_size, plan, momentum=0.5)
     shorter = replace(plan, epochs=2, folder="checkpoint")
@@ -150,14 +148,14 @@ def _cut(
     begins: bool = False,
     stops: tuple[int, ...] = (1,),
 ) -> Job:
-    """stops: after which of three epochs it is cut. begins: there is nothing to resume from."""
+    """stops: the epoch, of three, after which it is interrupted. begins: there is no checkpoint to resume from."""
     features = session.capabilities.trainer.trainer_features
     linear, best = "schedule" in features, "best" in features
     schedule: Literal["linear", "constant"] = "linear" if linear else "constant"
     norm = 0.25 if micro_batches > 1 and session.capabilities.replica.clipping else None
     plan = Train(epochs=3, micro_batches=micro_batches, schedule=schedule, keep_best=best, max_norm=norm)
     world = session.world_size
-    # of the last micro-batches one is short; of three, the last window is so, too
+    # the last micro-batch is short; with three, the last window is short as well
     samples = {1: 4, 2: 7, 3: 9}[micro_batches] * world
     job = run_job(world, session.capabilities, samples, plan, momentum=0.5)
     operations = cut_operations(plan, *stops, rank_0_only=rank_0_only, slow_disk=slow_disk)
@@ -167,7 +165,7 @@ def _cut(
 
 
 def cut_operations(plan: Train, *stops: int, rank_0_only: bool = False, slow_disk: bool = False) -> tuple[Train, ...]:
-    """The plan as it is; cut after so many epochs, perhaps resumed and cut again; resumed."""
+    """The whole run; the run interrupted after some epochs, perhaps resumed and interrupted again; the resumed run."""
     saving = replace(plan, folder="checkpoint", rank_0_only=rank_0_only, slow_disk=slow_disk)
     runs = [replace(saving, stop_after=stop, resume=number > 0) for number, stop in enumerate(stops)]
     return plan, *runs, replace(saving, resume=True)
@@ -202,7 +200,7 @@ def resumed_right(promised: Capabilities, *, bits: bool = False) -> Judge:
 
 
 def _why_special(plan: Train, trace: Trace) -> Causes:
-    """Why a run fails that would do well on one rank, or with a fast disk that all ranks share."""
+    """The cause if a run fails that would pass on one rank, or with a fast disk that all ranks share."""
     culprit = trace.first_failure
     missing = culprit is not None and "FileNotFoundError" in culprit.error
     if missing and culprit is not None and culprit.rank == 0:
@@ -230,7 +228,7 @@ def _why_other_samples(got: list[int], whole: list[list[int]], epoch: int, first
 
 
 def _other_orders(trace: Trace, last: int, epoch: int, first: int) -> tuple[int, ...]:
-    """The ranks whose samples of this epoch come in another order after resuming, if rank 0's do not; else none."""
+    """The ranks whose samples of this epoch have another order after resuming, if rank 0's do not; otherwise none."""
     every = zip(trace.values(WHOLE, "indices"), trace.values(last, "indices"), strict=True)
     orders = [
         (list(whole[epoch]), list(resumed[epoch - first])) for whole, resumed in every if epoch - first < len(resumed)

@@ -1,7 +1,7 @@
 """Training runs as Jobs: how they are drawn, and the same run as a Job of single steps, which the oracle can replay.
 
-A run tells which samples each rank used, in their order. So the same batches can go, one after the other, through one
-process; a window of micro-batches is one large batch there.
+A run reports the samples that each rank used, in order. So the same batches can pass through one process; a window of
+micro-batches is one large batch there.
 """
 
 from __future__ import annotations
@@ -84,14 +84,14 @@ OTHERS = (
 
 
 def equal_losses(world_size: int, promised: Capabilities, plan: Train) -> list[Job]:
-    """A run whose losses are all 0, however they are computed, though weight decay moves the parameters."""
+    """A run whose losses are all 0, however they are computed, although weight decay moves the parameters."""
     job = run_job(world_size, promised, 3 * world_size, plan)
     assert job.model is not None
     return [replace(job, optimizer=OTHERS[0], model=replace(job.model, loss_scale=0.0))]
 
 
 def with_huge_losses(job: Job, promised: Capabilities) -> list[Job]:
-    """The Job with losses of 2^40 and more, and steps as large as before; not where gradients travel in fewer bits."""
+    """The Job with losses of 2^40 and more, and steps as large as before; unchanged if gradients are sent in fewer bits."""
     assert job.model is not None
     if promised.replica.reduction_dtype != "model":
         return []
@@ -100,7 +100,7 @@ def with_huge_losses(job: Job, promised: Capabilities) -> list[Job]:
 
 
 def with_a_frozen_layer(job: Job, promised: Capabilities) -> list[Job]:
-    """The Job with weight decay and a first layer that does not learn, where that is promised."""
+    """The Job with weight decay and a frozen first layer, if promised."""
     assert job.model is not None
     if "frozen" not in promised.replica.model_features:
         return []
@@ -110,7 +110,7 @@ def with_a_frozen_layer(job: Job, promised: Capabilities) -> list[Job]:
 
 
 def with_terms(job: Job, promised: Capabilities) -> list[Job]:
-    """The Job with a loss that has those auxiliary terms which are promised."""
+    """The Job with the promised auxiliary terms in its loss."""
     assert job.model is not None
     first, curve, last = job.model.layers
     assert isinstance(first, Linear)
@@ -122,17 +122,17 @@ def with_terms(job: Job, promised: Capabilities) -> list[Job]:
 
 
 def with_other_optimizers(job: Job, promised: Capabilities) -> list[Job]:
-    """The Job with weight decay, and with Adam, where they are promised."""
+    """The Job with weight decay, and with Adam, if promised."""
     return [replace(job, optimizer=spec) for spec in OTHERS if spec.name in promised.replica.optimizers]
 
 
 def with_ids(job: Job, promised: Capabilities) -> list[Job]:
-    """The Job on ids and labels, which are integers and must stay so, where that is promised."""
+    """The Job on ids and labels, which must stay integers, if promised."""
     assert job.model is not None
     if "embedding" not in promised.replica.model_features:
         return []
     layers = (Embedding("embedding", 5, 2), Linear("fc", 2, 3))
-    # gradients longer than 1, to which some clip where nobody asks for it
+    # gradients longer than 1, a norm to which some implementations clip without being asked
     return [replace(job, model=ModelSpec(layers, "cross_entropy", dtype=job.model.dtype, loss_scale=8.0))]
 
 
@@ -175,7 +175,7 @@ class Run:
     def told(
         job: Job, trace: Trace, promised: Capabilities, position: int = 0, first: int = 0, before: Sequence[float] = ()
     ) -> Run:
-        """That of the operation at `position`; that at 0 has used the same samples, in all epochs."""
+        """The report of the operation at `position`; the one at 0 has used the same samples, in all epochs."""
         parameters, losses, rates, best = (
             trace.values(position, name) for name in ("parameters", "losses", "learning_rates", "best")
         )
@@ -190,7 +190,7 @@ class Run:
 
     @property
     def schedule(self) -> list[float]:
-        """The learning rate of every step; a run that ends early comes not to the end of its schedule."""
+        """The learning rate of every step; a run that stops early does not reach the end of its schedule."""
         taken = sum(len(batches(ranks, self.plan.batch_size * self.plan.micro_batches)) for ranks in self.indices)
         steps = taken * self.plan.epochs // len(self.indices)
         linear = self.plan.schedule == "linear"

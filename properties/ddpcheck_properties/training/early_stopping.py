@@ -1,4 +1,4 @@
-"""Training runs that end when the loss gets no lower: on all ranks after the same epoch, or those that go on wait for ever."""
+"""Training runs that stop when the loss no longer decreases: on all ranks after the same epoch, or some wait for ever."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EPOCHS = 8
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"), needs.trainer.trainer_features("early_stopping"))
 def check_early_stopping_ends_all_ranks_together(session: Session) -> None:
     """A run with patience p ends on all ranks after the first p consecutive epochs without a new lowest loss over all ranks,
-    not earlier or later. The run never stops while that loss decreases.
+    not earlier or later.
     """
     world, promised = session.world_size, session.capabilities
     # rates so large that the loss goes up and down, on some ranks otherwise than on others; and two that are not, of which the
@@ -82,7 +82,7 @@ def _ends_in_time(job: Job, trace: Trace) -> None:
 
 
 def lasts(losses: Sequence[float], patience: int, lower: Callable[[float, float], bool] = operator.lt) -> float:
-    """How many epochs a run with these losses lasts; infinity if nothing in them ends it."""
+    """How many epochs a run with these losses lasts; infinity if the losses do not end it."""
     lowest, since = math.inf, 0
     for epoch, loss in enumerate(losses, start=1):
         lowest, since = (loss, 0) if lower(loss, lowest) else (lowest, since + 1)
@@ -112,7 +112,7 @@ def _too_soon_or_late(epochs: int, losses: Sequence[float], plan: Train) -> tupl
 
 
 def _in_all(losses: Sequence[float], patience: int) -> float:
-    """After how many epochs so many in all had no lower loss than the lowest before them."""
+    """After how many epochs this many in total had no new lowest loss."""
     since, lowest = 0, math.inf
     for epoch, loss in enumerate(losses, start=1):
         since += loss >= lowest
@@ -123,7 +123,7 @@ def _in_all(losses: Sequence[float], patience: int) -> float:
 
 
 def _rises(losses: Sequence[float], patience: int) -> float:
-    """After how many epochs the loss was so often in a row no lower than in the epoch before."""
+    """After how many epochs the loss was this often in a row not lower than in the epoch before."""
     since = 0
     for epoch, (before, loss) in enumerate(pairwise(losses), start=2):
         since = since + 1 if loss >= before else 0

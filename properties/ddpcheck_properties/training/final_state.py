@@ -1,4 +1,4 @@
-"""Where a training run ends: the law, and the causes of a run that ended elsewhere."""
+"""The end of a training run: the law, and the causes of other ends."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from .hypotheses.whole_runs import wrong_rules
 from .learning_rates import rates_follow
 
 Causes = tuple[Cause, ...]
-"""The likeliest first; empty if nothing that is known explains it."""
+"""The likeliest first; empty if no known cause explains it."""
 
 
 def ends_where_one_process_ends(run: Run) -> None:
-    """The parameters at the end, within rounding, and with the same bits on all ranks."""
+    """The final parameters equal one process's, within rounding, with the same bits on all ranks."""
     what = f"after the training run{', which was resumed' if run.first else ''}"
     with explained(lambda: why_it_ends_elsewhere(run)):
         entries = run.moments[-1][-1].arrays["parameters"]
@@ -62,7 +62,7 @@ def unexplained(causes: Callable[[], Causes]) -> Iterator[None]:
 
 
 def why_it_ends_elsewhere(run: Run) -> Causes:
-    """The causes whose rules end a run where this one ended."""
+    """The causes whose rules lead to this end."""
     if _frozen_layer_changed(run):
         return (training.FROZEN_LAYER_TRAINED(), *[training.FROZEN_NOT_IN_CHECKPOINT()] * (run.first > 0))
     if not can_emulate(run):
@@ -82,7 +82,7 @@ def why_it_ends_elsewhere(run: Run) -> Causes:
 
 
 def parameters_wrong_too(run: Run) -> Causes:
-    """Why the parameters at the end are wrong: other failures may follow from it. Empty if they are right."""
+    """The causes of wrong final parameters, from which other failures may follow. Empty if the parameters are right."""
     try:
         ends_where_one_process_ends(run)
     except Finding as finding:
@@ -110,7 +110,7 @@ def _few_bits(run: Run) -> Causes:
 
 
 def _wrong_rates(run: Run) -> Causes:
-    """Why the learning rates are wrong that the run reports; empty if they are right."""
+    """The causes of wrong reported learning rates; empty if they are right."""
     try:
         rates_follow(run)
     except Finding as finding:
@@ -130,7 +130,7 @@ def _unreported_samples(run: Run) -> Causes:
 
 
 def _with_other_optimizers(run: Run) -> list[tuple[Cause, dict[str, Array]]]:
-    """Where a run ends whose optimizer does not get all settings of the task."""
+    """The ends of runs whose optimizer lacks some settings of the task."""
     spec = run.job.optimizer
     changed = [
         (training.DECAY_MISSING(), replace(spec, weight_decay=0.0)),

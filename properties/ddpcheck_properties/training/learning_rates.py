@@ -17,7 +17,7 @@ from .hypotheses.schedules import wrong_factors
 
 
 def rates_follow(run: Run) -> None:
-    """Learning rates that a run reports are those of the schedule, with the same bits on all ranks."""
+    """Reported learning rates are those of the schedule, with the same bits on all ranks."""
     every = np.array(run.schedule)
     reported = [None if values is None else np.array(values) for values in run.rates]
     before = len(every) // run.plan.epochs * run.first
@@ -36,10 +36,12 @@ def rates_follow(run: Run) -> None:
 
 
 def _evidence(run: Run, rank: int, every: Array, before: int) -> Evidence:
-    """A rank's learning rates by each cause. every: those of all steps; before: how many steps come before the reported ones."""
+    """A rank's learning rates by each cause. every: the rates of all steps; before: the number of steps before the reported
+    ones.
+    """
     lr, plan = run.job.optimizer.lr, run.plan
     each = len(every) // len(run.indices)
-    steps = each * plan.epochs  # of which a run that ends early takes the first
+    steps = each * plan.epochs  # a run that ends early has the first of these
     known: list[tuple[Cause, Array]] = [(training.RATE_READ_LATE(), np.append(every[1:], every[-1] - lr / steps))]
     known += [
         (cause, np.array([lr * factor(step, steps) for step in range(len(every))]))

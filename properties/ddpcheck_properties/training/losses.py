@@ -25,7 +25,7 @@ Windows = Sequence[Sequence[tuple[Array, Array]]]
 
 
 def reports_the_loss(run: Run) -> None:
-    """The mean over the samples of all ranks, of each epoch, on every rank."""
+    """The reported loss of each epoch is the mean over the samples of all ranks, on every rank."""
     for epoch, moments in enumerate(run.moments[run.first :], start=run.first):
         mean, bound = _loss(run, moments)
         for rank, losses in enumerate(run.losses):
@@ -50,14 +50,14 @@ def _loss(run: Run, moments: Sequence[ExpectedOperation]) -> tuple[Array, Array]
         count += float(counts.sum())
     mean = np.asarray(total / count)
     roundings = 2 * len(steps) * run.plan.micro_batches * job.world_size + 8
-    dtype = "float32" if job.model.dtype == "float64" else job.model.dtype  # of metrics no more is asked
+    dtype = "float32" if job.model.dtype == "float64" else job.model.dtype  # metrics require no more
     return mean, np.asarray(allowed / count + abs(mean) * gamma(roundings, dtype))
 
 
 def _evidence(run: Run, epoch: int, rank: int, got: float) -> Evidence:
     """The loss of an epoch on a rank by each cause.
 
-    Numbers come as Python floats, and were computed in the model's dtype: 1e-5 is near enough.
+    Numbers are Python floats computed in the model's dtype: 1e-5 is near enough.
     """
     if not can_emulate(run):
         return Evidence(precision=False)
@@ -76,7 +76,7 @@ def _evidence(run: Run, epoch: int, rank: int, got: float) -> Evidence:
 
 
 def _by_other_means(run: Run, windows: Windows, rank: int, mean: float) -> list[tuple[Cause, float]]:
-    """An epoch's loss by other averages than `mean`, that over all samples."""
+    """An epoch's loss by other averages than the mean over all samples."""
     micro = [one for window in windows for one in window]
     counts, ranks = sum(count.sum() for _, count in micro), len(micro[0][1])
     sizes = [np.sum([count for _, count in window], axis=0) for window in windows]
@@ -105,7 +105,7 @@ def _by_other_means(run: Run, windows: Windows, rank: int, mean: float) -> list[
 
 
 def _of_other_epochs_or_ranks(epochs: Sequence[Windows]) -> list[tuple[Cause, float]]:
-    """The loss of the last of these epochs with earlier ones in it, or without a rank."""
+    """The loss of the last of these epochs, with earlier epochs included, or without a rank."""
     known: list[tuple[Cause, float]] = []
     if len(epochs) > 1:
         known.append((training.EPOCH_LOSS_OF_ALL_EPOCHS(), _mean([window for windows in epochs for window in windows])))
@@ -118,7 +118,7 @@ def _of_other_epochs_or_ranks(epochs: Sequence[Windows]) -> list[tuple[Cause, fl
 
 
 def _by_running_sums(windows: Windows) -> list[tuple[Cause, float]]:
-    """An epoch's loss if ranks share their running sums before its end."""
+    """An epoch's loss if ranks combine their running sums before its end."""
     micro = [np.array([loss * count, count]) for window in windows for loss, count in window]
     ranks = micro[0].shape[1]
     again = np.zeros(2)
