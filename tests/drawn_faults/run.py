@@ -25,8 +25,8 @@ from itertools import product
 from pathlib import Path
 
 from adapters import FAMILIES, named
+from effect_reports import VARIABLE
 from report import markdown
-from told import VARIABLE
 
 from ddpcheck.launchers.fork_servers import Templates
 from ddpcheck.running.check_runner import CheckRunner, Settings
@@ -68,11 +68,11 @@ def judged(family: str, circumstance: str, effect: str, seed: int, templates: Te
     reference = f"{Path(__file__).with_name('adapters.py')}:{named(family, circumstance, effect)}"
     began, failed = time.monotonic(), None
     with tempfile.TemporaryDirectory() as folder:
-        told = Path(folder, "told")
-        os.environ[VARIABLE] = str(told)
+        report = Path(folder, "effect")
+        os.environ[VARIABLE] = str(report)
         for world_size in WORLD_SIZES:
             failed = failed or _first_failure(reference, world_size, templates)
-        effective = told.exists() or failed is not None
+        effective = report.exists() or failed is not None
     seconds = round(time.monotonic() - began, 1)
     if failed is None:
         return Judged(family, circumstance, effect, seed, effective, "", 0, "", "", seconds)

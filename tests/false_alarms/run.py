@@ -104,9 +104,9 @@ def subjects(only: str) -> Iterator[Subject]:
     for name, reference, size in known:
         sizes = [size, *LATER_SIZES, 1]
         runs = {item.world_size for item in plan(reference, set(sizes), installed_checks()) if not item.skip}
-        first, *later = (size for size in sizes if size in runs)
-        if re.search(only, name):
-            yield Subject(name, reference, first, tuple(size for size in later if size > 1) or (first,))
+        able = [size for size in sizes if size in runs]
+        if able and re.search(only, name):
+            yield Subject(name, reference, able[0], tuple(size for size in able[1:] if size > 1) or (able[0],))
 
 
 def judged(subject: Subject, world_size: int, effort: int, without: Collection[str], templates: Templates) -> Run:

@@ -74,19 +74,25 @@ JUDGES = {
     "data_parallel/checkpoint.py": Judge(ENGINE[:1], ("trainer",), ()),
     "numpy_mpi/": Judge(("numpy_mpi",), ("collectives", "wire"), TALK),
     "numpy_sockets/": Judge(MEMORY, MESSAGES, TALK),
-    "numpy_sockets/algorithms.py": Judge(MEMORY + HOSTS, ("collectives", "failures"), TALK),
-    "numpy_sockets/hierarchical.py": Judge(
+    "numpy_sockets/algorithms/": OVER_STREAMS,
+    "numpy_sockets/algorithms/choice.py": OF_EVERY_TRANSPORT,
+    "numpy_sockets/algorithms/hierarchical.py": Judge(
         HOSTS, ("collectives", "failures"), ("buckets", "metrics", "trainer"), "3,4"
     ),
-    "numpy_sockets/host.py": Judge(MEMORY + HOSTS, MEETING, TALK),
+    "numpy_sockets/algorithms/recursive_doubling.py": replace(
+        OVER_STREAMS, world_sizes="4,5"
+    ),  # not used by fewer ranks
+    "numpy_sockets/algorithms/recursive_halving.py": replace(OVER_STREAMS, world_sizes="4,5"),
+    "numpy_sockets/connections/": OVER_STREAMS,
+    "numpy_sockets/group.py": Judge(MEMORY + HOSTS, ("collectives", "failures"), TALK),
+    "numpy_sockets/rendezvous/": Judge(TCP, MEETING, TALK),
+    "numpy_sockets/rendezvous/host_memory.py": Judge(MEMORY + HOSTS, MEETING, TALK),
+    "numpy_sockets/rendezvous/unix_sockets.py": Judge(("numpy_sockets_unix",), MEETING, TALK),
     "numpy_sockets/start.py": Judge(MEMORY + HOSTS, MEETING, TALK),
-    "numpy_sockets/nearer.py": Judge(("numpy_sockets_unix",), MEETING, TALK),
-    "numpy_sockets/rendezvous.py": Judge(TCP, MEETING, TALK),
-    "numpy_sockets/welcome.py": Judge(TCP, MEETING, TALK),
-    "numpy_sockets/doubling.py": replace(OVER_STREAMS, world_sizes="4,5"),  # fewer ranks use other algorithms
-    "numpy_sockets/halving.py": replace(OVER_STREAMS, world_sizes="4,5"),
-    **{f"numpy_sockets/{name}.py": OVER_STREAMS for name in ("direct", "duplex", "peer", "ring", "streams", "tree")},
-    **{f"numpy_sockets/{name}.py": OF_EVERY_TRANSPORT for name in ("background", "choice", "communicator", "wire")},
+    **{
+        f"numpy_sockets/{name}.py": OF_EVERY_TRANSPORT
+        for name in ("communicator", "connections/wire_format", "operation_order")
+    },
 }
 
 

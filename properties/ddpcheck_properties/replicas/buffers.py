@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ddpcheck import expect
 from ddpcheck.causes import batch_norm as causes
 from ddpcheck.checks import Observation, law
-from ddpcheck.contract import needs
+from ddpcheck.contract import ReplicaSync, needs
 from ddpcheck.job import Backward, Job, Observe, Operation, ZeroGrad
 from ddpcheck.models.spec import BatchNorm, Linear, ModelSpec
 from ddpcheck.numerics import same_bits
@@ -40,7 +40,7 @@ def check_training_forward_begins_with_rank_0s_buffers(session: Session) -> Obse
     def judge(job: Job, trace: Trace) -> None:
         expect.completed(trace)
         different = _different(job, trace)
-        if different and not promised.synchronises_buffers:
+        if different and promised.replica_sync < ReplicaSync.EACH_FORWARD:
             seen.append(different[0])
             return
         assert job.model is not None
@@ -61,7 +61,7 @@ def check_training_forward_begins_with_rank_0s_buffers(session: Session) -> Obse
         return None
     return Observation(
         f"each rank keeps running statistics of its own ({seen[0]}): evaluation differs by rank, and a checkpoint holds those of "
-        "one rank; this fails where synchronises_buffers is promised"
+        "one rank; this fails where replica_sync=EACH_FORWARD is promised"
     )
 
 

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ddpcheck import expect
-from ddpcheck.causes import Cause, gradients, values
+from ddpcheck.causes import gradients, values
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, Determinism, needs
-from ddpcheck.diagnosis import Evidence
+from ddpcheck.hypotheses.arrays import Evidence
+from ddpcheck.hypotheses.gradients.contributions import Contributions
+from ddpcheck.hypotheses.gradients.no_sync import only_in_no_sync
 from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.levels import Level
 from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
 from ddpcheck.numerics import reduction_bound
-from ddpcheck.oracle import Contributions
 from ddpcheck.oracle.divided_losses import of_divided_losses
-from ddpcheck.oracle.hypotheses.auxiliary_terms import terms_of
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
@@ -153,7 +153,7 @@ def _uneven(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     judge = as_one_process(promised)
     nobody = [[2 * (rank != empty) for rank in range(world)] for empty in (world - 1, 0)]
-    exact = promised.replica.uneven_batches != "weighted"  # the sum of the sizes is no power of two
+    exact = promised.replica.uneven_batches != "weighted"  # the sizes' sum is no power of two
     examples = [explicit_examples.uneven(world, exact=exact, batches=batches) for batches in ((), *nobody)]
     ids = ModelSpec((Embedding("embedding", 5, 3), Scale("scalar", 0), Linear("fc1", 3, 4)), loss="cross_entropy")
     examples.append(explicit_examples.uneven(world, exact=False, batches=nobody[0], model=ids))
@@ -230,7 +230,7 @@ def reduction_is_tight(promised: Capabilities) -> Judge:
         wide = {name: parts.astype(np.float64) for name, parts in own.items()}
         weighted = promised.replica.uneven_batches == "weighted"
         backward = next(op for op in job.operations if isinstance(op, Backward))
-        # division of the loss by a power of two does not round
+        # by a power of two the loss is divided without rounding
         divided = of_divided_losses(job, backward, promised) if weighted or world & (world - 1) else {}
         for name, parts in wide.items():
             exact, size = _mean(list(own[name]), counts.tolist(), promised)
@@ -266,18 +266,7 @@ def _left(finding: Finding, shown: Mapping[str, Any], sums: Mapping[str, Array])
 
 def _evidence(made_of: Contributions, job: Job, expected: Array, rank: int) -> Evidence:
     less = (gradients.DIVIDED_BY_MICRO_BATCHES(count=2),) * (len(made_of.own) == 2)
-    return replace(made_of.evidence(expected, rank), less=less, otherwise=_seen_elsewhere(job))
-
-
-def _seen_elsewhere(job: Job) -> tuple[Cause, ...]:
-    """Causes of a synchronised backward that differs from the local one before, although the reduction may be right."""
-    assert job.model is not None
-    terms = " or ".join(terms_of(job.model).values())
-    buffers = tuple(tensor.name for tensor in job.model.tensors() if tensor.role == "buffer")
-    return (
-        *((causes.BUFFERS_APART_IN_NO_SYNC(buffers=buffers),) if buffers else ()),
-        *((causes.TERM_LOST_IN_NO_SYNC(terms=terms),) if terms else ()),
-    )
+    return replace(made_of.evidence(expected, rank), less=less, otherwise=only_in_no_sync(job))
 
 
 def _penalty(job: Job, name: str) -> Array | float:

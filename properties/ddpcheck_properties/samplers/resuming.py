@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from ddpcheck import expect
-from ddpcheck.causes import Cause
 from ddpcheck.causes import samplers as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
+from ddpcheck.hypotheses.samplers import why_other_epoch, why_other_rest
 from ddpcheck.job import Job, ResumeSampling
 from ddpcheck.trace import Trace
 
@@ -42,20 +42,20 @@ def check_sampler_state_resumes_mid_epoch(session: Session) -> None:
         ((0,), True),
         ((10,), True),
     ]
-    # a sampler whose epoch is lost is in epoch 0, whose order is that of `then`
+    # whose epoch is lost is found to be in epoch 0, whose order is that of `then`
     examples = [Job(world, (ResumeSampling(10 * world, (3,), 2, 0),))]
     examples += [
         Job(world, (ResumeSampling(10 * world, pieces, epoch, 3, shuffle=shuffle, told=told),))
         for (pieces, told), epoch in product(ways, (2, 0))
         for shuffle in (True, False)
     ]
-    examples.append(Job(world, (ResumeSampling(10 * world + 1, (11,), 2, 3),)))  # read to the end, padding included
+    examples.append(Job(world, (ResumeSampling(10 * world + 1, (11,), 2, 3),)))  # read to its end, padding included
     # past a byte, and a number of two digits, in positions and epochs, and past two bytes in samples
     examples.append(Job(world, (ResumeSampling(PAST_16_BITS, (1003,), 258, 3, told=False),)))
     examples.append(Job(world, (ResumeSampling(10 * world, (), 2, 3, told=False, used=True),)))
     for shuffle in (True, False):
         examples.append(Job(world, (ResumeSampling(10 * world, (), 2, 3, shuffle=shuffle, used=True),)))
-        # validation data are read repeatedly, without set_epoch() or with the same epoch
+        # the data of a validation are read again and again, by who never tells an epoch, or always the same
         examples += [Job(world, (ResumeSampling(10 * world, (3,), 0, then, shuffle=shuffle),)) for then in (0, None)]
     examples += [
         Job(world, (ResumeSampling(10 * world, (3,), 2, 3, told=told, at_once=True),)) for told in (True, False)
@@ -110,7 +110,7 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
             elif read.used and not piece and should:
                 cause = causes.POSITION_OF_EPOCH_BEFORE()
             else:
-                cause = _why_other_rest(piece, whole, at, len(before), other, read.then)
+                cause = why_other_rest(piece, whole, at, len(before), other, read.then)
             expect.that(piece == should, headline, cause)
             at_last, at = at, at + len(should)
         again = "another reading" if read.then is None else f"epoch {read.then}"
@@ -118,9 +118,9 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
             f"{again} on rank {rank}, after epoch {read.epoch} was resumed: got {len(then)} samples {_some(then)}, but "
             f"should be {len(other)}, {_some(other)}"
         )
-        # a sampler that advances its own epoch need not reach the same one without set_epoch()
+        # who shuffles by an epoch of its own need not come by the same one without being told
         fits = len(then) == len(other) if read.then is None and read.shuffle else then == other
-        expect.that(fits, headline, _why_other_epoch(then, whole, other, read.epoch))
+        expect.that(fits, headline, why_other_epoch(then, whole, other, read.epoch))
         length = trace.values(0, "then_length")[rank]
         expect.that(
             length == len(then),
@@ -149,38 +149,6 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
             "but should be a copy",
             causes.STATE_IS_ALIAS(),
         )
-
-
-def _why_other_rest(piece: Order, whole: Order, at: int, last: int, other: Order, then: int | None) -> Cause:
-    """at: how many indices had been read; last: how many of them since the last load; other: the order of another epoch,
-    `then`.
-    """
-    rest = whole[at:]
-    if piece and piece == whole[: len(piece)] and at:
-        return causes.POSITION_NOT_RESTORED()
-    bits = next((bits for bits in (8, 16) if piece == [index % (1 << bits) for index in rest]), None)
-    if bits and rest:
-        return causes.INDICES_NARROWED(place="state", bits=bits)
-    if rest and sorted(piece) == sorted(rest):
-        return causes.REST_RESHUFFLED()
-    found = next((start for start in range(len(whole)) if piece and piece == whole[start : start + len(piece)]), None)
-    if at > last and found == last:
-        return causes.POSITION_SINCE_LOAD()
-    if found is not None and found != at:
-        kind = causes.RESUMED_TOO_LATE if found > at else causes.RESUMED_TOO_EARLY
-        return kind(count=abs(found - at), start=found)
-    if not piece and rest:
-        return causes.NOTHING_LEFT(count=len(rest))
-    if then is not None and set(piece) <= set(other) and piece == other[at : at + len(piece)]:
-        return causes.REST_OF_EPOCH(epoch=then)
-    return causes.REST_PADDED() if piece and not rest else causes.RESUMED_ORDER_DIFFERS()
-
-
-def _why_other_epoch(then: Order, whole: Order, other: Order, epoch: int) -> Cause:
-    """then: the indices read after the epoch whose order is `whole`, in place of `other`."""
-    if then == whole != other and len(whole) > 2:
-        return causes.SET_EPOCH_LOST_AFTER_LOAD(epoch=epoch)
-    return causes.RESUMED_ORDER_DIFFERS() if len(then) == len(other) else causes.LOADED_POSITION_STAYS()
 
 
 def _differing(got: Order, should: Order) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ddpcheck.contract import ReplicaSync
 from ddpcheck.contract.names import MODEL_FEATURES
 from ddpcheck.models.spec import ModelSpec
 
@@ -24,7 +25,7 @@ class KeepsBuffers(PlainReplica):
     BUFFERS,
     cause="replaced-buffers-not-sent",
     model_features=FEATURES,
-    synchronises_buffers=True,
+    replica_sync=ReplicaSync.EACH_FORWARD,
 )
 class BuffersOfConstruction(KeepsBuffers):
     """Only the buffers of construction are broadcast; replaced ones are not."""
@@ -40,7 +41,7 @@ class BuffersOfConstruction(KeepsBuffers):
     BUFFERS,
     cause="replaced-buffers-not-sent",
     model_features=FEATURES,
-    synchronises_buffers=True,
+    replica_sync=ReplicaSync.EACH_FORWARD,
 )
 class ReceivedElsewhere(KeepsBuffers):
     """Rank 0 sends its present buffers, but other ranks receive them into those of construction."""
@@ -52,7 +53,12 @@ class ReceivedElsewhere(KeepsBuffers):
                 into[...] = self.comm.broadcast(buffer)
 
 
-@fault("buffers-broadcast-at-construction-only", BUFFERS, cause="statistics-of-each-rank", synchronises_buffers=True)
+@fault(
+    "buffers-broadcast-at-construction-only",
+    BUFFERS,
+    cause="statistics-of-each-rank",
+    replica_sync=ReplicaSync.EACH_FORWARD,
+)
 class AtConstructionOnly(PlainReplica):
     """Buffers are broadcast at construction only, although every forward is promised."""
 
@@ -60,7 +66,12 @@ class AtConstructionOnly(PlainReplica):
         pass
 
 
-@fault("buffers-broadcast-once-per-two-backwards", BUFFERS, cause="statistics-of-each-rank", synchronises_buffers=True)
+@fault(
+    "buffers-broadcast-once-per-two-backwards",
+    BUFFERS,
+    cause="statistics-of-each-rank",
+    replica_sync=ReplicaSync.EACH_FORWARD,
+)
 class EverySecondTime(PlainReplica):
     """Buffers are broadcast before every second forward only."""
 
@@ -83,6 +94,6 @@ class OfEachRank(PlainReplica):
         pass
 
 
-@fault("replaced-buffers-sent", model_features=FEATURES, synchronises_buffers=True)
+@fault("replaced-buffers-sent", model_features=FEATURES, replica_sync=ReplicaSync.EACH_FORWARD)
 class SendsReplaced(PlainReplica):
     """Correct: the list of buffers is read again before each broadcast."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ddpcheck.contract import ReplicaSync
 from ddpcheck.contract.adapter import Batch
 from ddpcheck.contract.names import ALL_MODEL_FEATURES as FEATURES
 from ddpcheck.models import spec
@@ -164,7 +165,7 @@ table(
     globals(),
     Fault("broadcasts-where-ranks-keep-their-own", "Buffers are broadcast, although each rank is promised its own.",
           where=always, effect=Made(PlainReplica),
-          caught_by=PENALTY, cause="statistics-of-rank", model_features=FEATURES, broadcasts_parameters=False),
+          caught_by=PENALTY, cause="statistics-of-rank", model_features=FEATURES, replica_sync=ReplicaSync.NOTHING),
     Fault("penalty-for-every-rank", "The penalty is multiplied by the world size.",
           where=always, effect=counted(for_every_rank),
           caught_by=PENALTY, cause="term-counted-per-rank", model_features=FEATURES),
