@@ -1,4 +1,4 @@
-"""Judges of collectives: compare Traces with the results of results.py, and collect evidence for a diagnosis."""
+"""Judges of collectives compare Traces with the results of results.py and collect evidence for a diagnosis."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ddpcheck.verdict import Diagnosis, Finding
 from .names import named
 
 _LONG = 0.5
-"""Seconds that exceed any normal barrier."""
+"""Seconds, longer than any normal barrier."""
 
 
 def results_hold(job: Job, trace: Trace) -> None:
@@ -67,7 +67,7 @@ def same_bits_everywhere(job: Job, trace: Trace) -> None:
 
 
 def arguments_are_left_alone(job: Job, trace: Trace) -> None:
-    """A judge: no collective changed its argument, and every result is an array of its own."""
+    """A judge: no collective changed its argument, and every result is a separate array."""
     expect.completed(trace)
     for position, operation in enumerate(job.operations):
         if isinstance(operation, SendRecv):
@@ -97,7 +97,7 @@ def results_hold_and_arguments_stay(job: Job, trace: Trace) -> None:
 
 
 def can_be_written_to(job: Job, trace: Trace) -> None:
-    """A judge: the result of a collective is an array that its owner can overwrite."""
+    """A judge: the caller can overwrite the result of a collective."""
     expect.completed(trace)
     for position, operation in enumerate(job.operations):
         made = job.operations[operation.operation] if isinstance(operation, Wait) else operation
@@ -160,7 +160,7 @@ _OF_LAYOUTS = {
 
 
 def _evidence(job: Job, collective: Collective, rank: int) -> Evidence:
-    """Hypotheses about a wrong result, each with the result that it would give."""
+    """Hypotheses about a wrong result, each with the result that it predicts."""
     members = members_of(collective.group, job.world_size)
     dtype = collective.tensor.dtype
     local = collective.tensor.on(rank) if isinstance(collective, AllReduce) else None
@@ -176,7 +176,7 @@ def _evidence(job: Job, collective: Collective, rank: int) -> Evidence:
 
 
 def _blocked(barrier: Barrier, position: int, trace: Trace) -> None:
-    """No member left before every member had entered."""
+    """No member left the barrier before every member had entered it."""
     members = members_of(barrier.group, len(trace.ranks))
     records = {
         rank: next(record for record in trace.ranks[rank].records if record.operation == position) for rank in members
