@@ -16,12 +16,12 @@ from expected_parameters import NUMBERS, PARAMETERS, tells_parameters
 from ddpcheck.checks import Check, unmet_need
 from ddpcheck.job import AllReduce, TensorSpec
 from ddpcheck.numerics import same_bits
+from ddpcheck.oracle.collectives import wants
 from ddpcheck.running.fault_runs import names_cause
 from ddpcheck.session import Session
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.faulty import Registered, faults, unusual
 from ddpcheck_properties import CHECKS
-from ddpcheck_properties.collectives.results import wants
 from ddpcheck_properties.strategies_collectives import exact_tensor
 
 FAMILIES = ("collectives", "sampler", "metrics", "scores", "randomness", "failures", "rendezvous", "wire")

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from ddpcheck.cli import main
-from ddpcheck.contract import Capabilities, CollectivePromises, ReplicaPromises
+from ddpcheck.contract import TYPICAL, CallForm, Capabilities, CollectivePromises, ReplicaPromises, needs
 from ddpcheck.running.adapter_lookup import UnusableAdapter, resolve
 
 MINIMAL = f"{Path(__file__).parent / 'minimal_adapter.py'}:adapter"
@@ -62,13 +62,41 @@ def test_an_adapter_that_cannot_be_imported_does_not_end_the_run(tmp_path: Path)
 
 
 def test_a_misspelt_promise_names_the_right_one() -> None:
-    with pytest.raises(TypeError, match=r"ReplicaPromises has no promise 'no_snc'; did you mean 'no_sync'\?"):
+    with pytest.raises(
+        TypeError,
+        match=r"ReplicaPromises has no promise 'no_snc'; did you mean 'no_sync' of ReplicaPromises\.replica_methods\?",
+    ):
         ReplicaPromises(no_snc=True)  # type: ignore[call-arg]  # on purpose
     with pytest.raises(TypeError, match="Capabilities has no promise 'clipping'; it is a promise of ReplicaPromises"):
         Capabilities(clipping=True)  # type: ignore[call-arg]  # on purpose
     with pytest.raises(TypeError, match=r"Capabilities has no promise 'replic'; did you mean 'replica'\?"):
         Capabilities(replic=ReplicaPromises())  # type: ignore[call-arg]  # on purpose
     with pytest.raises(
-        TypeError, match="CollectivePromises has no promise 'no_sync'; it is a promise of ReplicaPromises"
+        TypeError,
+        match=r"CollectivePromises has no promise 'no_sync'; it is a promise of ReplicaPromises\.replica_methods",
     ):
         CollectivePromises(no_sync=True)  # type: ignore[call-arg]  # on purpose
+
+
+def test_a_misspelt_member_names_the_right_one() -> None:
+    with pytest.raises(AttributeError, match="CallForm has no member 'SUBGROUP'; did you mean 'SUBGROUPS'\\?"):
+        CallForm.SUBGROUP  # type: ignore[attr-defined]  # noqa: B018  # on purpose
+    with pytest.raises(ValueError, match="CallForm has no member 'sub_groups'; did you mean 'subgroups'\\?"):
+        CollectivePromises(call_forms={"sub_groups"})  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(TypeError, match=r"subgroups'; it is a promise of CollectivePromises.call_forms"):
+        CollectivePromises(subgroups=True)  # type: ignore[call-arg]  # on purpose
+    with pytest.raises(AttributeError, match=r"collectives has no promise 'subgroop'; did you mean 'subgroups'\?"):
+        needs.collectives.subgroop  # noqa: B018
+    with pytest.raises(ValueError, match="is promised or not; it takes no value"):
+        needs.collectives.subgroups("yes")
+    with pytest.raises(TypeError, match="subgroups must be True or False, got 'yes'"):
+        TYPICAL.but(subgroups="yes")
+
+
+def test_a_member_is_changed_by_its_own_name_and_any_set_may_be_given() -> None:
+    promised = Capabilities(collectives=CollectivePromises(call_forms={CallForm.SUBGROUPS}))
+    assert hash(promised) == hash(promised.but(in_place=False))
+    assert promised.but(in_place=True).collectives.call_forms == {CallForm.SUBGROUPS, CallForm.IN_PLACE}
+    assert promised.without(["subgroups"]).collectives.call_forms == frozenset()
+    assert promised.but(call_forms=frozenset(CallForm), subgroups=False).has(CallForm.IN_PLACE)
+    assert not promised.but(call_forms=frozenset(CallForm), subgroups=False).has(CallForm.SUBGROUPS)

@@ -17,7 +17,7 @@ from expected_parameters import tells_parameters
 from in_threads import ThreadCollectives, ThreadedSession
 
 from ddpcheck.checks import Check, unmet_need
-from ddpcheck.contract import Capabilities
+from ddpcheck.contract import Capabilities, ReplicaMethod, ReplicaSync
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.models.spec import Linear, ModelSpec, Scale
 from ddpcheck.oracle import is_exact
@@ -124,25 +124,25 @@ def strict(promised: Capabilities) -> type[PlainReplica]:
             super().__init__(model, initial, optimizer, comm, rank, world)
 
         def start(self, model: ModelSpec) -> None:
-            shared = dict(self.network.parameters) if promised.replica.broadcasts_parameters else {}
-            shared |= self.network.buffers if promised.replica.broadcasts_buffers else {}
+            shared = dict(self.network.parameters) if promised.replica.replica_sync >= ReplicaSync.PARAMETERS else {}
+            shared |= self.network.buffers if promised.replica.replica_sync >= ReplicaSync.BUFFERS else {}
             for array in shared.values():
                 array[...] = self.comm.broadcast(array)
 
         def before_forward(self) -> None:
-            if promised.replica.broadcasts_buffers:
+            if promised.replica.replica_sync >= ReplicaSync.BUFFERS:
                 super().before_forward()
 
         def no_sync(self) -> Any:
-            assert promised.replica.no_sync
+            assert promised.has(ReplicaMethod.NO_SYNC)
             return super().no_sync()
 
         def clip(self, max_norm: float) -> float:
-            assert promised.replica.clipping
+            assert promised.has(ReplicaMethod.CLIPPING)
             return super().clip(max_norm)
 
         def state(self) -> dict[str, Array]:
-            assert promised.replica.checkpoint
+            assert promised.has(ReplicaMethod.CHECKPOINT)
             return super().state()
 
     return Strict
@@ -153,8 +153,8 @@ NARROWER: list[dict[str, object]] = [
     {"replica_dtypes": frozenset({"float64"})},
     {"optimizers": frozenset({"sgd"})},
     {"optimizers": frozenset({"adam"})},
-    {"broadcasts_parameters": False},
-    {"broadcasts_buffers": False},
+    {"replica_sync": ReplicaSync.NOTHING},
+    {"replica_sync": ReplicaSync.PARAMETERS},
     {"no_sync": False, "clipping": False, "checkpoint": False},
     {"model_features": frozenset({"branch"})},
     {"model_features": frozenset()},

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from ddpcheck.contract import Capabilities
+from ddpcheck.contract import CallForm, Capabilities
 from ddpcheck.job import DataSpec, Job, OptimizerSpec
 from ddpcheck.models.spec import ModelSpec, mlp
 from ddpcheck.operations.timing import Collective, MeasureCollective, MeasureSteps
@@ -140,7 +140,7 @@ def offered_by(promised: Capabilities, benchmark: Benchmark) -> str | None:
         return None if "replica" in promised.facets else "it has no replica"
     if "collectives" not in promised.facets or benchmark.kind not in promised.collectives.operations:
         return f"it has no {benchmark.kind}"
-    return "it has no all_reduce in place" if benchmark.in_place and not promised.collectives.in_place else None
+    return "it has no all_reduce in place" if benchmark.in_place and not promised.has(CallForm.IN_PLACE) else None
 
 
 def usual(promised: Capabilities) -> tuple[Benchmark, ...]:

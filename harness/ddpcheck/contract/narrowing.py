@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, Self
 
-from .capabilities import GROUP_OF, GROUPS, Capabilities, promises_of
+from .capabilities import GROUP_OF, GROUPS, Capabilities
 from .needs import Need
-from .promises import Promises
+from .promises import Promises, promises_of
 
 OPTIONAL_CALLS: dict[str, str] = {
     "subgroups": "sub-groups",
@@ -29,13 +29,8 @@ nothing.
 
 def left_out(capabilities: Capabilities, asked: Collection[str]) -> tuple[str, ...]:
     """The cases that a check left out: it asked for these promises, and an offered facet does not make them."""
-    absent = {name for name in OPTIONAL_CALLS if name in asked and _unpromised(capabilities, name)}
-    return tuple(sorted(OPTIONAL_CALLS[name] for name in absent))
-
-
-def _unpromised(capabilities: Capabilities, name: str) -> bool:
-    group = getattr(capabilities, GROUP_OF[name])
-    return group.offered and getattr(group, name) is False
+    absent = {name for name in OPTIONAL_CALLS if name in asked and not capabilities.value_of(name)}
+    return tuple(sorted(OPTIONAL_CALLS[name] for name in absent if getattr(capabilities, GROUP_OF[name]).offered))
 
 
 def withdrawn(needs: Iterable[Need], capabilities: Capabilities, lacks: Mapping[str, str], world_size: int) -> str:
@@ -59,8 +54,26 @@ def watched(capabilities: Capabilities, note: Callable[[str], None]) -> Capabili
         own = getattr(capabilities, name)
         values = {field.name: getattr(own, field.name) for field in dataclasses.fields(own)}
         made[name] = _WATCHING[type(own)](**values)
+        for promise in promises_of(type(own)):
+            if promise.metadata["members"]:
+                object.__setattr__(made[name], promise.name, _WatchedSet(values[promise.name], note))
         object.__setattr__(made[name], "_note", note)
     return Capabilities(**made)
+
+
+class _WatchedSet(frozenset[Any]):
+    """An equal set of members that reports which of them are asked for."""
+
+    def __new__(cls, members: Iterable[Any], note: Callable[[str], None]) -> Self:
+        made = super().__new__(cls, members)
+        made._note = note
+        return made
+
+    _note: Callable[[str], None]
+
+    def __contains__(self, member: object) -> bool:
+        self._note(str(member))
+        return super().__contains__(member)
 
 
 def _watching(group: type[Promises]) -> type[Any]:

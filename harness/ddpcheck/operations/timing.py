@@ -46,7 +46,7 @@ class MeasureSteps:
 
     Yields begin, backward_end and end: float64 (iterations,), seconds of time.monotonic(); cpu and queued as above, over
     all steps; peak: KiB of resident memory at most, since the process began; counts: what Facets.counts says of all
-    steps together, or None; timeline: (name, begin, end) of the last step, if ReplicaPromises.timeline.
+    steps together, or None; timeline: (name, begin, end) of the last step, if ReplicaMethod.TIMELINE.
     """
 
     kind: ClassVar[str] = "measure_steps"

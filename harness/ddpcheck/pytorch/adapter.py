@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from ..contract import TYPICAL, Capabilities
+from ..contract import TYPICAL, Capabilities, ReplicaMethod
 from ..contract.adapter import (
     Adapter,
     AggregateMetrics,
@@ -145,7 +145,9 @@ def torch_adapter(
             world_size=world_size,
             collectives=collectives() if collectives else None,
             make_sampler=sampler,
-            make_replica=_replica_maker(context.rank, home, wrap, models or {}, hooks, promises.replica.unfreezing)
+            make_replica=_replica_maker(
+                context.rank, home, wrap, models or {}, hooks, promises.has(ReplicaMethod.UNFREEZING)
+            )
             if wrap
             else None,
             aggregate_metrics=metrics,

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from ..checks import Check, Observation, select
+from ..contract import RendezvousRule
 from ..contract.adapter import Adapter
 from ..contract.narrowing import left_out
 from ..launchers.base import Launcher
@@ -250,7 +251,7 @@ def _lanes(groups: Mapping[tuple[str, int], list[Item]], at_once: int) -> list[l
     """Groups that may only run one after the other stand together."""
     lanes: dict[tuple[str, int], list[list[Item]]] = {}
     for (reference, world_size), group in groups.items():
-        shares = group[0].adapter.capabilities.world.shares_host
+        shares = group[0].adapter.capabilities.has(RendezvousRule.SHARES_HOST)
         lanes.setdefault((reference, world_size if shares else 0), []).append(group)
     found = list(lanes.values())
     if at_once > 1:

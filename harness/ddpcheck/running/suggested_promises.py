@@ -13,7 +13,8 @@ from enum import IntEnum
 from typing import Any, get_args
 
 from ..checks import Check, unmet_need
-from ..contract.capabilities import FACETS, GROUP_OF, GROUPS, SENTENCES, Capabilities, promises_of
+from ..contract.capabilities import FACETS, GROUP_OF, GROUPS, SENTENCES, Capabilities
+from ..contract.promises import promises_of
 from ..launchers.fork_servers import ForkServers
 from ..ranks.attaching import StartFailed
 from ..session import Session
@@ -50,7 +51,7 @@ class CandidatePromise:
 
     def made(self, capabilities: Capabilities) -> Capabilities:
         """These capabilities with this promise."""
-        have = getattr(getattr(capabilities, GROUP_OF[self.name]), self.name)
+        have = capabilities.value_of(self.name)
         return capabilities.but(**{self.name: have | {self.value} if isinstance(have, frozenset) else self.value})
 
 
@@ -75,15 +76,15 @@ def candidates(capabilities: Capabilities) -> list[CandidatePromise]:
     """The promises that the adapter could still make, for the facets that it offers."""
     offered = [name for name in GROUPS if name not in FACETS or getattr(capabilities, name).offered]
     return [
-        CandidatePromise(promise.name, value)
+        CandidatePromise(str(name), value)
         for group in offered
         for promise in promises_of(GROUPS[group])
-        for value in _values(group, promise.name, getattr(getattr(capabilities, group), promise.name))
+        for name in promise.metadata["members"] or (promise.name,)
+        for value in _values(group, name, promise.metadata["known"], capabilities.value_of(name))
     ]
 
 
-def _values(group: str, name: str, have: object) -> Sequence[Any]:
-    known = next(each for each in promises_of(GROUPS[group]) if each.name == name).metadata["known"]
+def _values(group: str, name: str, known: frozenset[str] | None, have: object) -> Sequence[Any]:
     if isinstance(have, IntEnum):
         return [rung for rung in type(have) if rung > have]
     if have is False:
@@ -273,9 +274,10 @@ def as_source(before: Capabilities, after: Capabilities) -> str:
     changed = []
     for group in GROUPS:
         for promise in promises_of(GROUPS[group]):
-            old, new = (getattr(getattr(each, group), promise.name) for each in (before, after))
-            if old != new:
-                changed.append(f"    {promise.name}={_source(new)},")
+            for name in promise.metadata["members"] or (promise.name,):
+                old, new = (each.value_of(name) for each in (before, after))
+                if old != new:
+                    changed.append(f"    {name}={_source(new)},")
     return "\n".join(("capabilities.but(", *changed, ")"))
 
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ..contract import Determinism
+from ..contract import Determinism, FloatRule
 from ..job import AllGather, AllReduce, Barrier, Broadcast, Layout, ReduceScatter, Rounds, SendRecv, TensorSpec, Wait
 from ..numerics import gamma
 from .literals import bound
@@ -198,7 +198,7 @@ def _tight(text: Text, op: AllReduce | ReduceScatter, of: str, size: int) -> tup
     tensor, divisor = op.tensor, size if op.reduction == "mean" else 1
     if isinstance(op, ReduceScatter) or op.reduction not in ("sum", "mean"):
         return None
-    if tensor.values == "tiny" and text.capabilities.collectives.keeps_tiny_values:
+    if tensor.values == "tiny" and text.capabilities.has(FloatRule.KEEPS_TINY_VALUES):
         unit = f'np.finfo("{tensor.dtype}").smallest_subnormal.astype("float64")'
         within = 0.5 + 2.0**-8 if divisor > 1 else 0.0
         remark = "the sum is exact" + ", and half of the smallest number may be lost where it is divided" * (
@@ -206,7 +206,7 @@ def _tight(text: Text, op: AllReduce | ReduceScatter, of: str, size: int) -> tup
         )
         shown = f'got.astype("float64") / {unit}'
         return shown, f'np.sum(np.array({of}, "float64") / {unit}, axis=0) / {divisor}', f"{within}", remark
-    if tensor.dtype == "float16" and tensor.values == "real" and text.capabilities.collectives.rounds_float16_once:
+    if tensor.dtype == "float16" and tensor.values == "real" and text.capabilities.has(FloatRule.ROUNDS_FLOAT16_ONCE):
         want = f'np.sum({of}, axis=0, dtype="float64") / {divisor}'
         terms = f'np.sum(np.abs({of}), axis=0, dtype="float64") / {divisor}'
         few = bound(np.array(gamma(size + 1, "float32")))

@@ -113,6 +113,13 @@ class TrainingPlan:
     def optimizer_spec(self, lr: float) -> OptimizerSpec:
         return OptimizerSpec(self.optimizer, lr, self.momentum if self.optimizer == "sgd" else 0.0)
 
+    def optimizer_for(self, lr: float, factor: int) -> OptimizerSpec:
+        """The optimizer whose steps on `factor` times the mean gradient are the steps on the mean gradient."""
+        spec = self.optimizer_spec(lr)
+        if spec.name == "adam":
+            return dataclasses.replace(spec, eps=spec.eps * factor)
+        return dataclasses.replace(spec, lr=spec.lr / factor)
+
     def unmet(self, capabilities: Capabilities, world_size: int) -> list[str]:
         """The needs of this plan that the implementation does not promise, one sentence each."""
         due: dict[Need, str] = {
