@@ -1,4 +1,4 @@
-"""Judges of collectives compare Traces with the results of results.py and collect evidence for a diagnosis."""
+"""Judges of collectives: compare Traces with the results of results.py, and collect evidence for a diagnosis."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ddpcheck.verdict import Diagnosis, Finding
 from .names import named
 
 _LONG = 0.5
-"""Seconds, longer than any normal barrier."""
+"""Seconds that exceed any normal barrier."""
 
 
 def results_hold(job: Job, trace: Trace) -> None:
@@ -71,7 +71,7 @@ def same_bits_everywhere(job: Job, trace: Trace) -> None:
 
 
 def arguments_are_left_alone(job: Job, trace: Trace) -> None:
-    """A judge: no collective changed its argument, and every result is a separate array."""
+    """A judge: no collective changed its argument, and every result is an array of its own."""
     expect.completed(trace)
     for position, operation in enumerate(job.operations):
         if isinstance(operation, SendRecv):
@@ -101,7 +101,7 @@ def results_hold_and_arguments_stay(job: Job, trace: Trace) -> None:
 
 
 def can_be_written_to(job: Job, trace: Trace) -> None:
-    """A judge: the caller can overwrite the result of a collective."""
+    """A judge: the result of a collective is an array that its owner can overwrite."""
     expect.completed(trace)
     for position, operation in enumerate(job.operations):
         made = job.operations[operation.operation] if isinstance(operation, Wait) else operation
@@ -155,32 +155,8 @@ def _look(got: Array, want: Want, what: str, rank: int, evidence: Evidence) -> N
         expect.within(got, want.value, want.bound, what, rank, evidence)
 
 
-_OF_LAYOUTS = {
-    "mixed": causes.LAYOUTS_DIFFER,
-    "varied": causes.LAYOUTS_DIFFER,
-    "columns": causes.STRIDE_IGNORED,
-    "repeated": causes.ZERO_STRIDE_IGNORED,
-}
-
-
-def _evidence(job: Job, collective: Collective, rank: int) -> Evidence:
-    """Hypotheses about a wrong result, each with the result that it predicts."""
-    members = members_of(collective.group, job.world_size)
-    dtype = collective.tensor.dtype
-    local = collective.tensor.on(rank) if isinstance(collective, AllReduce) else None
-    with np.errstate(all="ignore"):
-        others = tuple(
-            (cause, np.asarray(array).astype(dtype)) for cause, array in suspects(job, collective, rank, members)
-        )
-    kind = _OF_LAYOUTS.get(collective.tensor.layout)
-    otherwise = (kind(),) if kind else ()
-    return Evidence(
-        len(members), local, others, otherwise=otherwise, moved=isinstance(collective, Broadcast | AllGather)
-    )
-
-
 def _blocked(barrier: Barrier, position: int, trace: Trace) -> None:
-    """No member left the barrier before every member had entered it."""
+    """No member left before every member had entered."""
     members = members_of(barrier.group, len(trace.ranks))
     records = {
         rank: next(record for record in trace.ranks[rank].records if record.operation == position) for rank in members
@@ -205,23 +181,6 @@ def _received(job: Job, operation: SendRecv, position: int, trace: Trace) -> Non
     for source, dest in operation.pairs:
         got = trace.ranks[dest].values(position)["received"][f"{source}>{dest}"]
         what = f"{named(operation, position)}: what rank {source} sent"
-        want = Want(arrays[source], moved=True)
-
-        def evidence(source: int = source, dest: int = dest) -> Evidence:
-            others = tuple(
-                (
-                    causes.MESSAGES_OVERTAKE(rank=source, operation=place),
-                    each.tensor.on(source),
-                )
-                for place, each in enumerate(job.operations)
-                if isinstance(each, SendRecv) and (source, dest) in each.pairs and place != position
-            )
-            late = causes.READ_AFTER_RETURN(call="send()")
-            overwritten_since = ((late, poison_like(arrays[source])),) * arrays[source].dtype.name.startswith("float")
-            array, layout = arrays[source], operation.tensor.layout_on
-            never = causes.NOTHING_RECEIVED(), unreceived(array)
-            by_layout = as_laid_out(array, layout(source), layout(dest))
-            known = (*overwritten_since, never, *by_layout, *wrong_senders, *others)
-            return Evidence(len(arrays), None, known, moved=True)
-
-        _compare(got, want, what, dest, evidence)
+        want = Want(operation.tensor.on(source), moved=True)
+        wrong = WrongMessage(job, operation, position, source, dest)
+        _compare(got, want, what, dest, partial(evidence_of_message, wrong))
