@@ -14,8 +14,8 @@ HEAD = """\
 # Drawn faults
 
 These faults were not invented one by one. Each is a random pair of a circumstance and an effect on a correct implementation. The
-default profile judges each fault at 3 ranks, then at 2 and at 4, until a check fails. Faults without an effect on any rank are left
-out.
+default profile judges each fault at 3 ranks, then at 2 and at 4, until a check fails. Faults without an effect on any rank are
+left out.
 
 Laws were extended for some of these faults, and for similar ones. The share that was caught before is the
 measure for unknown faults; another --seed is another measure. Trainers, scores and streams were drawn with

@@ -16,8 +16,8 @@ ANSWERS = Path(__file__).with_name("answers.toml")
 HEAD = """\
 # False alarms
 
-A false alarm is a check that fails a correct implementation. Every adapter that comes with ddpcheck, and every correct but unusual
-one, runs with random seeds. The first run of each has every check at the effort of `ddpcheck check`. Later runs
+A false alarm is a check that fails a correct implementation. Every adapter that comes with ddpcheck, and every correct but
+unusual one, runs with random seeds. The first run of each has every check at the effort of `ddpcheck check`. Later runs
 draw many more Jobs, for all families except those with fixed Jobs (failures, rendezvous, wire).
 
     python tests/false_alarms/run.py tests/false_alarms/results.jsonl --jobs {aim}

@@ -77,7 +77,7 @@ right and alone if there is no other headline.
     python tests/planted/run.py planted.jsonl --seed {seed}{numbers}
     python tests/planted/run.py planted.jsonl --seed {seed} --page reports/planted-faults.md
 
-| faults | combinations | the first headlines are the causes | and there is no other headline | share | every cause is named somewhere |
+| faults | combinations | the first headlines are the causes | and no other headline | share | every cause is named somewhere |
 | --- | --- | --- | --- | --- | --- |
 """
 
