@@ -26,7 +26,7 @@ from ddpcheck.launchers.fork_servers import ForkServers
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.launchers.torchrun import Torchrun
 from ddpcheck.ranks import hang_detection
-from ddpcheck.ranks.attaching import raise_together
+from ddpcheck.ranks.attaching import merge_ranks
 from ddpcheck.ranks.channel import Listener
 from ddpcheck.ranks.channel import connect as attach
 from ddpcheck.ranks.rank_link import RankLink
@@ -237,7 +237,7 @@ def test_rank_stuck_in_connect_is_reported_before_the_deadline(monkeypatch: pyte
 
 def test_equal_messages_of_ranks_are_shown_once() -> None:
     texts = ["rank 1: no card", "rank 0: no card", "rank 2: no cable", "the launcher ended"]
-    assert raise_together(texts) == ["rank 0, 1: no card", "rank 2: no cable", "the launcher ended"]
+    assert merge_ranks(texts) == ["rank 0, 1: no card", "rank 2: no cable", "the launcher ended"]
 
 
 def test_a_stranger_cannot_attach() -> None:
