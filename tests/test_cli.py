@@ -308,7 +308,7 @@ def test_what_was_found_before_an_interruption_is_written(here: Path, monkeypatc
     def interrupted(*arguments: Any, **options: Any) -> Any:
         return next(run, _interrupt)(*arguments, **options)
 
-    monkeypatch.setattr(faults, "judged", interrupted)
+    monkeypatch.setattr(faults, "run_fault", interrupted)
     result = ddpcheck("faults", "avg-div", "--profile", "quick", "--json", "kills.json")
     assert result.exit_code == 130, result.output
     assert "interrupted: 1 of 2 were not run" in result.output

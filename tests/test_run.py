@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import minimal_adapter
 import pytest
@@ -18,6 +19,7 @@ from ddpcheck.running.check_runner import CheckRunner, Settings, run_check, run_
 from ddpcheck.running.expected_failures import NOTHING_EXPECTED, ExpectedFailures
 from ddpcheck.running.plan import RANKS_START, installed_checks, plan
 from ddpcheck.running.profiles import profile_named
+from ddpcheck.storage.results import Failure, failure_file
 
 QUICK = Settings(profile_named("quick"), deadline=1.0)
 
@@ -120,9 +122,24 @@ def test_scores_only_adapter_needs_no_other_scores() -> None:
     }
 
 
-def test_every_installed_check_that_looks_at_sums_sees_the_broken_twin() -> None:
-    verdicts = check_adapter(minimal_adapter.forgetful, [2], ["all_reduce"], profile="quick")
-    assert any(verdict.status == "failed" and verdict.job is not None for verdict in verdicts)
+def test_every_installed_check_that_looks_at_sums_sees_the_broken_twin(tmp_path: Path) -> None:
+    verdicts = check_adapter(minimal_adapter.forgetful, [2], ["all_reduce"], profile="quick", failures=tmp_path)
+    failed = [verdict for verdict in verdicts if verdict.status == "failed" and verdict.job is not None]
+    assert failed
+    for verdict in failed:
+        file = failure_file(tmp_path, verdict)
+        assert file is not None
+        assert Failure.load(file).job == verdict.job
+        assert list(tmp_path.glob(f"{file.stem}*.py"))
+
+
+def test_a_folder_for_failures_that_cannot_be_written_costs_no_verdict(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.warns(UserWarning, match="failing Jobs are not kept: .*file"):
+        verdicts = check_adapter(
+            minimal_adapter.forgetful, [2], ["check_all_reduce_sums_exactly"], "quick", failures=tmp_path / "file"
+        )
+    assert "failed" in {verdict.status for verdict in verdicts}
 
 
 def test_hang_is_a_verdict() -> None:

@@ -15,8 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ..launchers.agent import Agent
-from ..launchers.base import Launched
-from ..launchers.process_handles import DRIVER
+from ..launchers.base import Launched, parent_of
 from ..launchers.processes import Children, Processes
 from ..trace import IMPORTING
 from .engines import Engine, engine_of
@@ -155,11 +154,10 @@ def _run(request: Request, settings: RunSettings, processes: int, variables: Map
     }
     began = time.monotonic()
     launcher = Processes() if settings.mirror_size else request.engine.launcher()
-    driver = {DRIVER: str(os.getpid())} if isinstance(launcher, Processes) else {}  # whose ranks are its children
     launched = launcher.start(
         command,
         processes,
-        {"PYTHONPATH": path, **torchrun, **threads, **driver, **settings.variables(), **variables},
+        {"PYTHONPATH": path, **torchrun, **threads, **parent_of(launcher), **settings.variables(), **variables},
     )
     try:
         stacks = _hang(launched, folder, processes, request.deadline)

@@ -13,6 +13,7 @@ from ..contract.adapter import Adapter
 from ..contract.rank_context import DEFAULT_MASTER_PORT
 from ..launchers.base import Launcher, ParentProcessLauncher
 from ..running.adapter_lookup import missing_modules, resolve
+from ..running.guarded_import import IMPORT_SECONDS
 from ..running.launcher_lookup import launcher_named
 from .launched_ranks import run_ranks
 from .number_options import RANKS, WholeNumber
@@ -91,7 +92,7 @@ def command(
 
 def _adapter(program: str) -> Adapter:
     with usage_errors():
-        return resolve(program)[0]
+        return resolve(program, IMPORT_SECONDS)[0]
 
 
 def _complete(adapter: Adapter | None) -> None:

@@ -13,6 +13,7 @@ from ..ranks.attaching import StartFailed
 from ..running.adapter_lookup import names_file, resolve
 from ..running.check_runner import run_check
 from ..running.failure_files import replay_command
+from ..running.guarded_import import IMPORT_SECONDS
 from ..running.launcher_lookup import installed_launchers, launcher_named
 from ..running.plan import installed_checks
 from ..running.suggestions import require_known
@@ -55,7 +56,7 @@ def command(
     with usage_errors():
         failure = Failure.load(file)
         reference = adapter or _trusted(failure.adapter, file)
-        found, full = resolve(reference)
+        found, full = resolve(reference, IMPORT_SECONDS)
         checks = {check.name: check for check in installed_checks()}
         check = checks[require_known(failure.check, checks, "check")]
         started_by = launcher_name or failure.launcher  # attached ranks are the user's to start

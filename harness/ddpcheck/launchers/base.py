@@ -66,6 +66,15 @@ class ParentProcessLauncher(Protocol):
         ...
 
 
+@runtime_checkable
+class StartsChildren(Protocol):
+    """A launcher whose ranks are children of the process that calls start(), and can end when that process ends."""
+
+    def parent(self) -> Mapping[str, str]:
+        """The environment variables that name this process to its ranks."""
+        ...
+
+
 class Launcher(Protocol):
     """How an implementation's ranks are started."""
 
@@ -89,6 +98,11 @@ class Launcher(Protocol):
         inherit_output: the ranks write to this process's output, and not into output().
         """
         ...
+
+
+def parent_of(launcher: Launcher) -> Mapping[str, str]:
+    """The environment variables that name this process to ranks that are its children; none for other launchers."""
+    return launcher.parent() if isinstance(launcher, StartsChildren) else {}
 
 
 def clean_environment(variables: Mapping[str, str]) -> dict[str, str]:

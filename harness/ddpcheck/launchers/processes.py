@@ -8,6 +8,7 @@ With `fork_servers`, ranks of a Session are forked from pre-warmed processes, so
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from .base import Launched, Output, clean_environment
 from .ports import Port, rendezvous_address
-from .process_handles import end_group, is_stopped
+from .process_handles import DRIVER, end_group, is_stopped
 
 if TYPE_CHECKING:  # a rank that starts needs none
     from .fork_servers import ForkServers
@@ -46,6 +47,10 @@ class Processes:
     def with_fork_servers(self, fork_servers: ForkServers) -> Processes:
         """See launchers.base.ForkServerLauncher."""
         return replace(self, fork_servers=fork_servers)
+
+    def parent(self) -> Mapping[str, str]:
+        """See launchers.base.StartsChildren."""
+        return {DRIVER: str(os.getpid())}
 
     def start(
         self,

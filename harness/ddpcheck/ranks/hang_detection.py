@@ -135,7 +135,7 @@ def _read(link: RankLink, job: Job, launched: Launched) -> RankTrace | None:
     return None if frame is None else _answer(link, frame)
 
 
-def _answer(link: RankLink, frame: bytes) -> RankTrace:
+def _answer(link: RankLink, frame: bytes | bytearray) -> RankTrace:
     """Decode an answer. A rank that sent something else is lost: its implementation may have written to a wrong descriptor."""
     try:
         return rank_from_plain(codec.decode(frame))

@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from os import PathLike
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -29,6 +32,7 @@ from ..refused_resources import refusal_cause
 from ..session import Session
 from ..verdict import CannotTell, Diagnosis, Finding, Refused, Status, Verdict
 from .expected_failures import NOTHING_EXPECTED, ExpectedFailures
+from .failure_files import FailureFiles
 from .hang_budget import HangBudget
 from .parallel_iterators import advance_in_threads
 from .plan import RANKS_START, Item, installed_checks, plan
@@ -267,13 +271,22 @@ def run_checks(
     *,
     settings: Settings | None = None,
     expected_failures: Mapping[str, str] | None = None,
+    failures: str | PathLike[str] | None = None,
 ) -> Iterator[Verdict]:
-    """Check one adapter, world size by world size. `checks`: names, families or parts of names; all if empty."""
+    """Check one adapter, world size by world size. `checks`: names, families or parts of names; all if empty. `failures`: the
+    folder that gets failing Jobs and their stand-alone scripts, as each verdict comes; none are kept without it.
+    """
     settings = settings or Settings()
     every = installed_checks()
     sizes = settings.profile.world_sizes if world_sizes is None else tuple(world_sizes)
     items = plan(adapter, sizes, select(every, checks), settings.launcher, settings.level)
-    yield from run_items(items, settings, ExpectedFailures(expected_failures or {}, every))
+    files = None if failures is None else FailureFiles(Path(failures))
+    for verdict in run_items(items, settings, ExpectedFailures(expected_failures or {}, every)):
+        if files is not None and not verdict.ok:
+            files.write(items[0].reference, verdict, settings.launcher)
+        yield verdict
+    if files is not None and files.problem:
+        warnings.warn(f"failing Jobs are not kept: {files.problem}", stacklevel=2)
 
 
 def check_adapter(
@@ -284,8 +297,22 @@ def check_adapter(
     expected_failures: Mapping[str, str] | None = None,
     random_seed: int | None = None,
     level: str = "standard",
+    failures: str | PathLike[str] | None = None,
 ) -> list[Verdict]:
-    """Check an adapter; the verdicts of all checks at all world sizes. `all(v.ok for v in ...)` says whether it is right."""
+    """Check an adapter; the verdicts of all checks at all world sizes. `all(v.ok for v in ...)` says whether it is right.
+
+    failures: the folder that gets failing Jobs and their stand-alone scripts, as with `ddpcheck check --failures`; by default
+    none are kept.
+    """
     chosen = LEVELS[require_known(level, LEVELS, "level")]
     settings = Settings(profile_named(profile), random_seed=random_seed, level=chosen)
-    return list(run_checks(adapter, world_sizes, checks or (), settings=settings, expected_failures=expected_failures))
+    return list(
+        run_checks(
+            adapter,
+            world_sizes,
+            checks or (),
+            settings=settings,
+            expected_failures=expected_failures,
+            failures=failures,
+        )
+    )

@@ -21,6 +21,7 @@ from ..session import Session
 from ..verdict import Verdict
 from .adapter_lookup import resolve
 from .check_runner import run_check
+from .guarded_import import IMPORT_SECONDS
 
 _OPEN = (None, "undefined")
 """Default values of conventions, which promise nothing."""
@@ -121,7 +122,7 @@ class PromiseSearch:
     broken: set[str] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
-        self.capabilities = resolve(self.reference)[0].capabilities
+        self.capabilities = resolve(self.reference, IMPORT_SECONDS)[0].capabilities
 
     def baseline(self) -> Iterator[Verdict]:
         """Verdicts of the adapter as it is. What fails already judges no promise, unless it is mended."""

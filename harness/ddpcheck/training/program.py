@@ -37,7 +37,7 @@ def check_request(adapter: Adapter, plan: TrainingPlan, world_size: int) -> None
         raise UnusablePlan(
             f"{adapter.name} needs {', '.join(missing)}, not installed here; pip install {' '.join(missing)}"
         )
-    problems = plan.unmet(adapter.capabilities, world_size)
+    problems = plan.unmet(adapter.capabilities, world_size, adapter.named_models)
     if problems:
         raise UnusablePlan(f"{adapter.name} cannot train this: " + "; ".join(problems))
 

@@ -218,8 +218,8 @@ def _received(job: Job, operation: SendRecv, position: int, trace: Trace) -> Non
             overwritten_since = ((late, poison_like(arrays[source])),) * arrays[source].dtype.name.startswith("float")
             array, layout = arrays[source], operation.tensor.layout_on
             never = causes.NOTHING_RECEIVED(), unreceived(array)
-            laid_out = as_laid_out(array, layout(source), layout(dest))
-            known = (*overwritten_since, never, *laid_out, *wrong_senders, *others)
+            by_layout = as_laid_out(array, layout(source), layout(dest))
+            known = (*overwritten_since, never, *by_layout, *wrong_senders, *others)
             return Evidence(len(arrays), None, known, moved=True)
 
         _compare(got, want, what, dest, evidence)
