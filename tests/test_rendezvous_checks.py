@@ -121,9 +121,9 @@ def test_foreign_clients_call_each_listener_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, ForeignClients() as strangers:
         place = listener.getsockname()
         assert place in set(listening_addresses(os.getpid()))
-        strangers.look_around({3: os.getpid()}, call=True)
+        strangers.find_listening_ranks({3: os.getpid()}, call=True)
         called = strangers.calls
-        strangers.look_around({3: os.getpid()}, call=True)
+        strangers.find_listening_ranks({3: os.getpid()}, call=True)
         assert called == strangers.calls > 0
         assert f"127.0.0.1:{place[1]}" in strangers.listening[3]
         strangers.leave()

@@ -100,7 +100,7 @@ def test_many_calls_in_one_operation_may_take_long(session: Session) -> None:
 
 @pytest.mark.parametrize(("patience", "outcome"), [(60.0, "done"), (0.0, "hung")])
 def test_rank_that_imports_a_module_is_not_hung(patience: float, outcome: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hang_detection, "_TO_IMPORT", patience)
+    monkeypatch.setattr(hang_detection, "_IMPORT_SECONDS", patience)
     with Session(MISBEHAVING.replace(":adapter", ":importing"), 2, deadline=0.5) as running:
         assert {rank.outcome for rank in running.run(reduce_by("sum")).ranks} == {outcome}
 
@@ -224,7 +224,7 @@ def test_rank_stopped_before_attaching_is_reported(monkeypatch: pytest.MonkeyPat
 
 
 def test_rank_stuck_in_connect_is_reported_before_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ddpcheck.ranks.attaching._PATIENCE", 0.5)
+    monkeypatch.setattr("ddpcheck.ranks.attaching._STUCK_SECONDS", 0.5)
     session = sessions.session(f"{HERE / 'misbehaving.py'}:hanging", 2, start_deadline=120.0)
     with pytest.raises(StartFailed) as caught:
         session.start()
