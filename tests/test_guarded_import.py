@@ -93,13 +93,17 @@ def test_an_adapter_that_cannot_be_imported_does_not_end_the_run(tmp_path: Path)
 
 
 def test_a_misspelt_promise_names_the_right_one() -> None:
-    with pytest.raises(TypeError, match=r"ReplicaPromises has no promise 'no_snc'; did you mean 'no_sync'\?"):
+    with pytest.raises(
+        TypeError,
+        match=r"ReplicaPromises has no promise 'no_snc'; did you mean 'no_sync' of ReplicaPromises\.replica_methods\?",
+    ):
         ReplicaPromises(no_snc=True)  # type: ignore[call-arg]  # on purpose
     with pytest.raises(TypeError, match="Capabilities has no promise 'clipping'; it is a promise of ReplicaPromises"):
         Capabilities(clipping=True)  # type: ignore[call-arg]  # on purpose
     with pytest.raises(TypeError, match=r"Capabilities has no promise 'replic'; did you mean 'replica'\?"):
         Capabilities(replic=ReplicaPromises())  # type: ignore[call-arg]  # on purpose
     with pytest.raises(
-        TypeError, match="CollectivePromises has no promise 'no_sync'; it is a promise of ReplicaPromises"
+        TypeError,
+        match=r"CollectivePromises has no promise 'no_sync'; it is a promise of ReplicaPromises\.replica_methods",
     ):
         CollectivePromises(no_sync=True)  # type: ignore[call-arg]  # on purpose

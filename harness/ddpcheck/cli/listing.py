@@ -11,7 +11,7 @@ from rich.table import Table
 
 from ..causes import KINDS, Kind
 from ..checks import Check
-from ..contract import GROUPS, Capabilities, promises_of
+from ..contract import GROUPS, SENTENCES, Capabilities, promises_of
 from ..docstrings import docstring
 from ..levels import LEVELS, Level
 from ..running.adapter_lookup import UnusableAdapter, known_adapters, missing_modules, resolve
@@ -123,11 +123,11 @@ def _group_in_markdown(group: str, promised: Capabilities, column: str) -> str:
 
 
 def _promises(group: str, promised: Capabilities) -> list[tuple[str, str, str]]:
-    """Name, value and sentence of each promise of a group."""
-    own = getattr(promised, group)
+    """Name, value and sentence of each promise of a group; the members of a set come after it, as `set: member`."""
     return [
-        (each.name, _value(each.name, getattr(own, each.name)), each.metadata["sentence"])
+        (f"{each.name}: {name}" if name != each.name else name, _value(name, promised.value_of(name)), SENTENCES[name])
         for each in promises_of(GROUPS[group])
+        for name in (each.name, *each.metadata["members"])
     ]
 
 

@@ -23,7 +23,7 @@ from ..contract.rank_context import ENGINE_VARIABLES
 from ..contract.validation import problems_of_adapter
 from .guarded_import import ImportEnded, guarded_import, short
 from .import_trial import unending
-from .suggestions import hint
+from .suggestions import close_names
 
 GROUP = "ddpcheck.adapters"
 
@@ -53,7 +53,7 @@ def resolve(reference: str, seconds: float | None = None) -> tuple[Adapter, str]
         adapter = getattr(module, attribute)
     except AttributeError:
         there = [name for name, value in vars(module).items() if isinstance(value, Adapter)]
-        what = hint(attribute, there) if there else "is the adapter defined at module level?"
+        what = close_names(attribute, there) if there else "is the adapter defined at module level?"
         raise UnusableAdapter(f"{place} has no attribute {attribute!r}; {what}") from None
     problems = problems_of_adapter(adapter)
     if problems:
@@ -105,7 +105,7 @@ def _meant(reference: str) -> str:
         return f"name the adapter in that module, too: {reference}:adapter"
     if ":" not in reference and module and _importable(module):
         return f"did you mean {module}:{attribute}?"
-    what = hint(reference, known_adapters())
+    what = close_names(reference, known_adapters())
     return what if what.endswith("?") else f"{what}; {own}"
 
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..contract import Capabilities
+from ..contract import Capabilities, ReplicaMethod, ReplicaSync
 from ..contract.adapter import Batch, Facets, Replica, Sampler
 from ..job import OptimizerSpec
 from ..models.spec import ModelSpec
@@ -46,7 +46,7 @@ class Epoch:
     seconds: float
 
 
-class Watcher(Protocol):
+class ProgressObserver(Protocol):
     """Receives the progress of training."""
 
     def epoch(self, number: int, steps: int) -> AbstractContextManager[Callable[[], object]]:
@@ -56,7 +56,7 @@ class Watcher(Protocol):
     def done(self, epoch: Epoch) -> None: ...
 
 
-class Unwatched:
+class NoObserver:
     """Nobody is told: every rank but rank 0."""
 
     @contextmanager
@@ -88,7 +88,7 @@ class Training:
     capabilities: Capabilities
     facets: Facets
     data: DataSet
-    watcher: Watcher
+    watcher: ProgressObserver
 
     @property
     def ranks(self) -> RankExchange:
@@ -146,7 +146,7 @@ class Training:
         assert self.facets.make_replica is not None
         model = self.plan.model_for(self.data)
         # without a broadcast from rank 0, all start from its values by themselves
-        rank = self.facets.rank if self.capabilities.replica.broadcasts_parameters else 0
+        rank = self.facets.rank if self.capabilities.replica.replica_sync >= ReplicaSync.PARAMETERS else 0
         initial = {} if isinstance(model, str) else initial_values(model, self.plan.seed, rank)
         replica = self.facets.make_replica(model, initial, self._optimizer(epoch), dict(self.plan.options))
         if state:
@@ -218,7 +218,7 @@ class Training:
         total = 0.0
         for position, indices in enumerate(micro_batches):
             last = position == len(micro_batches) - 1
-            quiet = not last and self.capabilities.replica.no_sync
+            quiet = not last and self.capabilities.has(ReplicaMethod.NO_SYNC)
             with replica.no_sync() if quiet else nullcontext():
                 total += replica.backward(Batch(inputs[indices], labels[indices])) * len(indices)
         if self.plan.clip is not None:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..contract import Capabilities
+from ..contract import Capabilities, ReplicaMethod
 from ..contract.adapter import Batch, Facets
 from ..seeded_values import Array
 from .datasets import DataSet
@@ -62,7 +62,7 @@ class OneProcess:
         inputs, labels = self.data.train.inputs, self.data.train.labels
         for parts in self._steps()[:steps]:
             replica.zero_grad()
-            with replica.no_sync() if self.capabilities.replica.no_sync else nullcontext():
+            with replica.no_sync() if self.capabilities.has(ReplicaMethod.NO_SYNC) else nullcontext():
                 for samples in self._batches(parts):
                     replica.backward(Batch(inputs[samples], labels[samples]))
             if self.plan.clip is not None:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
+from ..contract import ReplicaMethod
 from ..contract.adapter import Adapter, Facets
 from ..contract.rank_context import RankContext, rank_context
 from ..contract.validation import causes_of_facets, problems_of_facets
@@ -20,7 +21,7 @@ from . import datasets
 from .comparison import Comparison, compare, compare_first_steps
 from .datasets import DataError, DataSet
 from .display import Display
-from .loop import Trained, Training, Unwatched
+from .loop import NoObserver, Trained, Training
 from .one_process import OneProcess
 from .options import plan_of, plan_options
 from .plan import TrainingPlan, UnusablePlan
@@ -36,7 +37,7 @@ def check_request(adapter: Adapter, plan: TrainingPlan, world_size: int) -> None
         raise UnusablePlan(
             f"{adapter.name} needs {', '.join(missing)}, not installed here; pip install {' '.join(missing)}"
         )
-    problems = plan.unmet(adapter.capabilities, world_size)
+    problems = plan.unmet(adapter.capabilities, world_size, adapter.named_models)
     if problems:
         raise UnusablePlan(f"{adapter.name} cannot train this: " + "; ".join(problems))
 
@@ -60,7 +61,7 @@ def train(adapter: Adapter, plan: TrainingPlan, context: RankContext) -> int:
             f"{_title(plan, data)} on {data.name}, {len(data.train)} training and {len(data.test)} test samples"
         )
         display.say(plan.in_words(context.world_size))
-    watcher = display if context.rank == 0 else Unwatched()
+    watcher = display if context.rank == 0 else NoObserver()
     trained = Training(plan, adapter.capabilities, facets, data, watcher).run()
     early = _first_steps(adapter, plan, facets, data, trained, display if context.rank == 0 else None)
     status = _ranks(facets).from_rank_zero(lambda: _judge(plan, data, trained, early, display, context.world_size))
@@ -91,7 +92,7 @@ def _first_steps(
     adapter: Adapter, plan: TrainingPlan, facets: Facets, data: DataSet, trained: Trained, display: Display | None
 ) -> Comparison | None:
     """The first steps compared with those of one process, if no declaration of the model tells what it computes. On all ranks."""
-    alone = adapter.capabilities.replica.no_sync or facets.world_size == 1
+    alone = adapter.capabilities.has(ReplicaMethod.NO_SYNC) or facets.world_size == 1
     if trained.first is None or not trained.has_statistics or not alone:
         return None
     with display.busy("training again in one process, for comparison") if display is not None else nullcontext():

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ddpcheck.causes import updates as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import needs
+from ddpcheck.contract import ReplicaMethod, needs
 from ddpcheck.job import Backward, Job, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
 from ddpcheck.models.spec import Activation, Linear, ModelSpec
 from ddpcheck.trace import Trace
@@ -48,7 +48,7 @@ def check_parameters_with_replaced_memory_are_trained(session: Session) -> None:
 
     # Without replacing comes first: what fails there has other causes.
     jobs = [
-        _trained(world, each, promised.replica.checkpoint, replaced)
+        _trained(world, each, promised.has(ReplicaMethod.CHECKPOINT), replaced)
         for replaced in (False, True)
         for each in OPTIMIZERS
     ]

@@ -17,7 +17,7 @@ WINDOW = 32
 
 @scores("score-duplicates-removed-window-by-window", TWICE, **ONCE)
 def window_by_window(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """A sample counts once in each window of 32 rows, and again in the next."""
+    """Duplicates are removed only within windows of 32 rows."""
     outputs, targets, indices = together(comm, outputs, targets, indices)
     return on_one(name, outputs, targets, _apart(indices, WINDOW))
 
@@ -35,7 +35,7 @@ def _apart(indices: Array, window: int) -> Array:
 
 @scores("score-of-full-windows-only", "check_scores_match_one_process", **ONCE)
 def full_windows(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Past the first window the rows that do not fill another one are left out."""
+    """Rows that do not fill a window after the first are left out."""
     kept = max(len(indices) // WINDOW * WINDOW, min(len(indices), WINDOW))
     return right_score(comm, name, outputs[:kept], targets[:kept], indices[:kept])
 
