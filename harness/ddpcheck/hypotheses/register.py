@@ -22,6 +22,7 @@ from .arrays import (
     wrong_elements,
 )
 from .arrays.evidence import WrongArray
+from .collectives import blocks, messages, moved_data, other_operations, reductions
 from .updates import updates
 
 Questions = tuple[Callable[[WrongArray], Iterator[Given]], ...]
@@ -91,3 +92,40 @@ OF_AN_UPDATE = (
     updates.by_other_momentum,
     updates.held_in_few_bits,
 )
+
+OF_A_COLLECTIVE = (
+    moved_data.not_received,
+    moved_data.gathered_in_other_order,
+    reductions.reduction_ignored,
+    reductions.infinite_sum_is_nan,
+    reductions.other_extreme,
+    reductions.zeros_left_out_of_product,
+    reductions.narrow_sum,
+    reductions.integers_computed_otherwise,
+    reductions.divided_by_other_number,
+    reductions.group_ignored,
+    reductions.rank_counted_twice,
+    reductions.means_of_means,
+    reductions.other_datatype,
+    reductions.rank_left_out,
+    reductions.one_received_twice,
+    blocks.block_of_other_reduction,
+    blocks.block_cut_elsewhere,
+    blocks.block_of_narrow_sum,
+    blocks.block_of_other_rank,
+    reductions.infinity_or_late_value,
+    other_operations.memory_shared,
+    other_operations.operations_mixed_up,
+    reductions.wrong_divisor,
+    reductions.two_ranks_added,
+)
+"""Of a result of a collective on one rank."""
+
+OF_A_MESSAGE = (
+    messages.overwritten_before_sent,
+    messages.nothing_received,
+    messages.layout_of_message_ignored,
+    messages.wrong_sender,
+    messages.overtaken,
+)
+"""Of an array that one rank has sent to another."""
