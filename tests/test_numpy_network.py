@@ -253,3 +253,20 @@ def test_a_wide_scale_and_its_gradient_have_float64_in_a_network_of_float32(feat
     products = dy.astype(np.float64) * x
     # to the bits of float64, up to the order of a dozen additions
     np.testing.assert_allclose(of_wide, products.sum(0) if features else products.sum(), rtol=0, atol=1e-15)
+
+
+def test_a_replaced_weight_moves_to_new_memory_in_training_only_and_the_optimizer_follows() -> None:
+    model = ModelSpec((Linear("fc1", 2, 3, replaced=True), Linear("fc2", 3, 1)), loss="linear")
+    network = Network(model, model.initial(1, "real"))
+    optimizer = make_optimizer(OptimizerSpec(lr=0.5), network.parameters)
+    kept = dict(network.parameters)
+    inputs = np.ones((2, 2), np.float32)
+    found: dict[str, Any] = {}
+    before = network.predict(inputs, ())
+    assert network.parameters["fc1.weight"] is kept["fc1.weight"]
+    network.backward(inputs, np.ones((2, 1), np.float32), (), found.__setitem__)
+    optimizer.step(found)
+    assert (network.parameters["fc1.weight"] != kept["fc1.weight"]).all()
+    assert network.tensors["fc1.weight"] is network.parameters["fc1.weight"]
+    assert network.parameters["fc2.weight"] is kept["fc2.weight"]
+    assert (network.predict(inputs, ()) != before).all()

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch_replicas import T, X, assert_close, initial_of, replica_of, spec  # noqa: E402
 
 from ddpcheck.contract.adapter import Batch  # noqa: E402
-from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, Scale  # noqa: E402
+from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale  # noqa: E402
 from ddpcheck.pytorch.model import build_model  # noqa: E402
 
 
@@ -202,3 +202,17 @@ def test_a_strided_weight_lies_column_after_column_and_a_sparse_gradient_is_show
     replica = replica_of(table, initial_of(table))
     replica.backward(Batch(np.array([1, 3, 1]), np.array([[1.0, 2.0], [4.0, 0.0], [8.0, 1.0]])))
     assert_close(replica.gradients(), {"e.weight": np.array([[0, 0], [9, 3], [0, 0], [4, 0]]) / 3})
+
+
+def test_a_replaced_weight_moves_to_new_memory_in_training_only() -> None:
+    model = ModelSpec((Linear("fc1", 2, 3, replaced=True),))
+    module = build_model(model, model.initial(1, "real"))
+    weight = module.get_parameter("fc1.weight")
+    kept = weight.data
+    module.eval()(torch.ones(1, 2))
+    assert weight.data_ptr() == kept.data_ptr()
+    module.train()(torch.ones(1, 2)).sum().backward()
+    assert module.get_parameter("fc1.weight") is weight
+    assert weight.data_ptr() != kept.data_ptr()
+    assert torch.equal(weight, kept)
+    assert weight.grad is not None

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 WINDOW = 32
 """Rows that an implementation may process together: duplicates then lie in different windows, and the last window is short.
 """
+LARGER_WINDOW = 128
+"""Rows that windows of 2, 4, 8 ... 128 rows divide: no window is short."""
+ROUND_ROWS = 100
+"""Rows that windows of 10, 20, 25, 50 and 100 divide."""
 CALLED = ((1 << 24, 1), (1 << 53, 1), (0, 1 << 32), (1 << 31, 1))
 """The first sample's name and how far the next one's is from it: neighbours where float32, and where float64, does not hold
 every integer; those that are alike in 32 bits, and those that are negative there.
@@ -38,7 +42,7 @@ every integer; those that are alike in 32 bits, and those that are negative ther
 @law("scores", needs.scores)
 def check_scores_match_one_process(session: Session) -> None:
     """A score equals that of one process with all ranks' samples, up to the rounding of float32 sums. This holds for any
-    number of samples on each rank. Calls are stateless.
+    number of samples on each rank, also if they fill batches of any usual size. Calls are stateless.
     """
     world, names = session.world_size, _promised(session)
     few, more = (*(2,) * (world - 1), 9), (7, *(3,) * (world - 1))
@@ -63,6 +67,7 @@ def check_scores_match_one_process(session: Session) -> None:
             examples.append(Job(world, (Score(name, labels, 300),)))
     examples.append(Job(world, tuple(_score(name, few, seed=7) for name in (*names, *names[::-1]))))
     for name in names:
+        examples += [Job(world, (_score(name, (rows,) * world),)) for rows in (LARGER_WINDOW, ROUND_ROWS)]
         large = _score(name, many)
         examples.append(Job(world, (replace(large, classes=1) if name == "rmse" else large,)))
     for_all(session, _drawn(world, names), as_of_one_process, examples=fewer(session, examples))
@@ -177,7 +182,7 @@ def check_duplicate_samples_count_once_in_scores(session: Session) -> None:
             turned = (*held[1:], held[0])
             repeated = tuple(rank[::-1] + rank[:1] for rank in held)
             jobs += [Job(world, (_score_of(name, each, seed),)) for each in (repeated, held, turned)]
-        for length in (WINDOW * world + 1, WINDOW * world):
+        for length in (WINDOW * world + 1, WINDOW * world, LARGER_WINDOW * world):
             seams = tuple((*rank, rank[0], rank[-1]) for rank in _dealt(range(length), world))
             jobs.append(Job(world, (_score_of(name, seams),)))
         for less, (first, apart) in enumerate(

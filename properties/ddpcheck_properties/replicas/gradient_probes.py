@@ -21,8 +21,10 @@ from ..drawing import for_each
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
-PAST_50_MIB = 13_200_007
-"""Elements of float32, a number without small divisors. Usual buckets have at most 25 MiB: this is more than two of them."""
+PAST_25_MIB, PAST_50_MIB = 6_600_007, 13_200_007
+"""Elements of float32, numbers without small divisors. Usual buckets have at most 25 MiB: these fill more than one, and more than
+two of them.
+"""
 SCALARS = 8
 ELEMENTS = 1009
 PAST_EXACT_SUMS = 5003
@@ -30,14 +32,17 @@ PAST_EXACT_SUMS = 5003
 PAST_FLOAT16 = 6144
 """Three times a power of two: 8 times as much is 49,152, and any mean of two such gradients has few digits."""
 EDGES = (0.0, -1.0, 2.0**-40, 2.0**40, float("inf"), float("nan"))
+SMALLER_THAN_A_TENSOR = (2.0**-10, 1.0, 300.0, 1000.0)
+"""Bytes of a bucket in MiB and KiB, its elements, and its bytes: what the ELEMENTS of float32 need several of."""
 
 
 @law("buckets", needs.replica, needs.ranks(2, most=2))
 def check_gradients_larger_than_a_bucket_are_exact(session: Session) -> None:
-    """The gradient of a tensor of 50 MiB, more than two buckets of the usual size, equals that of the large batch in every
-    element.
+    """Gradients of tensors of 25 and of 50 MiB, more than one and two buckets of the usual size, equal those of the large batch
+    in every element.
     """
-    for_each(session, [Job(session.world_size, (_probe(session.capabilities, PAST_50_MIB),))], _exact)
+    jobs = [Job(session.world_size, (_probe(session.capabilities, size),)) for size in (PAST_25_MIB, PAST_50_MIB)]
+    for_each(session, jobs, _exact)
 
 
 def _float16(capabilities: Capabilities, world_size: int) -> str | None:
@@ -75,14 +80,14 @@ def _fits(job: Job, trace: Trace) -> None:
 
 @law("buckets", needs.replica, needs.replica.numeric_options, needs.ranks(most=2))
 def check_numeric_options_work_or_are_refused(session: Session) -> None:
-    """With an option at zero, negative, tiny, huge, infinite or NaN, gradients are right, or make_replica() raises an error
-    on every rank.
+    """With an option at zero, negative, tiny, huge, infinite or NaN, or as the size of a bucket smaller than a tensor, gradients
+    are right, or make_replica() raises an error on every rank.
     """
     promised, world = session.capabilities, session.world_size
     jobs = [
         Job(world, (_probe(promised, ELEMENTS, ((option, value),)),))
         for option in sorted(promised.replica.numeric_options)
-        for value in EDGES
+        for value in EDGES + SMALLER_THAN_A_TENSOR
     ]
     for_each(session, jobs, _works_or_refused)
 

@@ -19,13 +19,29 @@ WINDOW = 32
 def window_by_window(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Duplicates are removed only within windows of 32 rows."""
     outputs, targets, indices = together(comm, outputs, targets, indices)
-    windows = np.arange(len(indices)) // WINDOW
-    apart = np.where(indices < 0, -1, indices + windows * (1 << 40))
-    return on_one(name, outputs, targets, apart)
+    return on_one(name, outputs, targets, _apart(indices, WINDOW))
+
+
+@scores("score-duplicates-removed-in-windows-of-128", TWICE, cause="duplicates-counted", **ONCE)
+def in_large_windows(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """A sample counts once in each of a rank's windows of 128 rows."""
+    return right_score(comm, name, outputs, targets, _apart(indices, 128))
+
+
+def _apart(indices: Array, window: int) -> Array:
+    """Other names for the same sample in each window."""
+    return np.asarray(np.where(indices < 0, -1, indices + np.arange(len(indices)) // window * (1 << 40)))
 
 
 @scores("score-of-full-windows-only", "check_scores_match_one_process", **ONCE)
 def full_windows(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """Rows that do not fill a window after the first are left out."""
     kept = max(len(indices) // WINDOW * WINDOW, min(len(indices), WINDOW))
+    return right_score(comm, name, outputs[:kept], targets[:kept], indices[:kept])
+
+
+@scores("score-loses-a-last-window-that-is-full", "check_scores_match_one_process", cause="samples-limited", **ONCE)
+def full_last_window(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
+    """The last window of 64 rows is cut to what is left over, which is nothing where it is full."""
+    kept = len(indices) - (64 if len(indices) and not len(indices) % 64 else 0)
     return right_score(comm, name, outputs[:kept], targets[:kept], indices[:kept])

@@ -44,6 +44,17 @@ class TwoSlices(PlainReplica):
         return result.reshape(gradient.shape)
 
 
+@fault("second-slice-sent-if-it-is-full", LARGER, cause="part-of-large-tensor-not-reduced")
+class FullSlices(PlainReplica):
+    """What a bucket holds is sent when it is full. Of a tensor between one and two buckets the rest is never sent."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        flat, room = gradient.reshape(-1).copy(), 25 * MIB // gradient.itemsize
+        end = room if room < flat.size < 2 * room else flat.size
+        flat[:end] = super().reduce(name, flat[:end])
+        return flat.reshape(gradient.shape)
+
+
 class SizedBuckets(BucketReplica):
     """Reduces pieces of bucket_cap_mb, an option."""
 
@@ -110,6 +121,27 @@ class CheckedByRank0(SizedBuckets):
 
     def cut(self, flat: Array) -> list[Array]:
         return [flat]
+
+
+@fault("slice-past-a-small-bucket-not-copied", OPTIONS, cause="option-value-breaks-gradients", numeric_options=OPTION)
+class SlicePastASmallBucket(SizedBuckets):
+    """A bucket has a GiB, or the size that is asked for. No more of the gradients is copied into it and back."""
+
+    @classmethod
+    def take(cls, options: Mapping[str, Any]) -> None:
+        super().take({"bucket_cap_mb": 1024.0, **options})
+
+    @classmethod
+    def check(cls) -> None:
+        if not 1e-4 < cls.chosen < 1e6:
+            raise ValueError(f"bucket_cap_mb cannot be {cls.chosen}")
+
+    def cut(self, flat: Array) -> list[Array]:
+        return [flat]
+
+    def reduce_bucket(self, index: int, flat: Array) -> Array:
+        room = int(self.chosen * MIB) // flat.itemsize
+        return np.concatenate([super().reduce_bucket(index, flat[:room]), flat[room:]])
 
 
 # ------------------------------------------------------------------------------------------------- correct, but unusual
