@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..contract import ReplicaSync
 from ..models.spec import BATCH_NORM_MOMENTUM, BatchNorm
 from .bounded_values import Value, combine
 from .gradients import Gradients
@@ -109,5 +110,5 @@ class Weights:
             {key: value.of_rank_zero() if self._case.equal_on_ranks(key) else value for key, value in of.items()}
             for of in (tensors, averages)
         )
-        alike = self._case.promised.replica.broadcasts_parameters
+        alike = self._case.promised.replica.replica_sync >= ReplicaSync.PARAMETERS
         self._optimizer = optimizer.of_rank_zero() if alike else optimizer.copy()

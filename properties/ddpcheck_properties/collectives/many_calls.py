@@ -10,7 +10,7 @@ import numpy as np
 from ddpcheck import expect
 from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, needs
+from ddpcheck.contract import CallForm, Capabilities, needs
 from ddpcheck.hypotheses.collectives.calls import why_result_of_call_differs
 from ddpcheck.job import Calls, Job
 from ddpcheck.seeded_values import Array
@@ -82,7 +82,7 @@ def _offered(promised: Capabilities) -> list[Calls]:
         for reduction in fitting_reductions(promised, dtype):
             if reduction != "prod":  # it would overflow
                 found.append(Calls(kind, FEW, dtype, reduction))
-                if kind == "all_reduce" and promised.collectives.asynchronous:
+                if kind == "all_reduce" and promised.has(CallForm.ASYNCHRONOUS):
                     found.append(Calls("all_reduce_async", FEW, dtype, reduction))
                 break
     return found

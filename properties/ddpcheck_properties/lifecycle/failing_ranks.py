@@ -9,7 +9,7 @@ import numpy as np
 
 from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import needs
+from ddpcheck.contract import CallForm, needs
 from ddpcheck.hypotheses.lifecycle import why_it_waits
 from ddpcheck.job import (
     AllGather,
@@ -87,7 +87,7 @@ def _with_the_dead(session: Session, dead: int) -> list[tuple[Operation, ...]]:
     found += [(ReduceScatter(tensor, reduced.reduction),), (Broadcast(tensor, dead),)]
     found.append((SendRecv(tensor, tuple((dead, rank) for rank in range(world) if rank != dead)),))
     offered = [each for each in found if each[0].kind in promised.collectives.operations]
-    if promised.collectives.asynchronous:
+    if promised.has(CallForm.ASYNCHRONOUS):
         offered.append((replace(reduced, wait=False), Wait(FAILS_AT + 1)))
     return offered
 
@@ -97,7 +97,7 @@ def _reductions_with_the_first(session: Session) -> list[tuple[Operation, ...]]:
     world, promised = session.world_size, session.capabilities
     dtype, reduction = dtypes(promised)[0], reductions(promised)[0]
     small, large = (AllReduce(TensorSpec((size,), dtype, "powers", 1), reduction) for size in (5, LARGE))
-    of_a_group = [(replace(small, group=(0, world - 1)), small)] if promised.collectives.subgroups else []
+    of_a_group = [(replace(small, group=(0, world - 1)), small)] if promised.has(CallForm.SUBGROUPS) else []
     return [(small,), *of_a_group, (large,)]
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, needs
+from ddpcheck.contract import Capabilities, ReplicaMethod, needs
 from ddpcheck.hypotheses.replicas.averages import why_averages_differ
 from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Resume, Save, SetTrainable, Step, ZeroGrad
 from ddpcheck.models.spec import Linear, ModelSpec, Scale, mlp
@@ -35,9 +35,9 @@ def check_averaged_weights_match_one_process(session: Session) -> None:
     specs = [OptimizerSpec(lr=0.05, averaging=averaging) for averaging in (0.5, 0.9)]
     jobs = [averaging_job(world, spec, resumed=resumed) for spec in specs for resumed in (False, True)]
     jobs += [accumulated(world, specs[0], model, promised) for model in _models(promised)]
-    if promised.replica.unfreezing and "frozen" in promised.replica.model_features:
+    if promised.has(ReplicaMethod.UNFREEZING) and "frozen" in promised.replica.model_features:
         jobs.append(frozen_later(world, specs[1], promised))
-    allowed = [job for job in jobs if promised.replica.checkpoint or Resume() not in job.operations]
+    allowed = [job for job in jobs if promised.has(ReplicaMethod.CHECKPOINT) or Resume() not in job.operations]
     for_each(session, fitting(session, allowed), _explained(promised))
 
 
@@ -67,7 +67,11 @@ def accumulated(world_size: int, optimizer: OptimizerSpec, model: ModelSpec, pro
     for number in range(5):
         first, second = (shards([2] * world_size, (4 * number + half) * world_size) for half in (0, 2))
         taken = (model.branches,) * world_size if number % 2 == 0 else ()
-        operations += [ZeroGrad(), Backward(first, sync=not promised.replica.no_sync), Backward(second, branches=taken)]
+        operations += [
+            ZeroGrad(),
+            Backward(first, sync=not promised.has(ReplicaMethod.NO_SYNC)),
+            Backward(second, branches=taken),
+        ]
         operations += [Step(), LOOK]
     return training_job(world_size, model, operations, optimizer, exact=False)
 

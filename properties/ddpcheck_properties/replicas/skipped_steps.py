@@ -9,7 +9,7 @@ import numpy as np
 
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, needs
+from ddpcheck.contract import Capabilities, ReplicaMethod, needs
 from ddpcheck.hypotheses.replicas.skipped_steps import why_not_skipped
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
 from ddpcheck.models.spec import Activation, Embedding, Linear, ModelSpec, Scale
@@ -43,15 +43,17 @@ def check_nonfinite_step_is_skipped_on_all_ranks(session: Session) -> None:
     jobs = [
         poisoned(overflow(world, spec), 2 * (world + rank), poison) for spec in specs for rank, poison in ends.items()
     ]
-    twice = overflow(world, specs[0], (1, 2), resuming=session.capabilities.replica.checkpoint)
+    twice = overflow(world, specs[0], (1, 2), resuming=session.capabilities.has(ReplicaMethod.CHECKPOINT))
     jobs.append(poisoned(twice, (2 * world, 4 * world), "nan"))
-    jobs.append(poisoned(hidden_overflow(world, clip=session.capabilities.replica.clipping), 2 * world, "inf"))
+    jobs.append(
+        poisoned(hidden_overflow(world, clip=session.capabilities.has(ReplicaMethod.CLIPPING)), 2 * world, "inf")
+    )
     jobs.append(in_the_last_layer(world))
     jobs += [of_one_sign(world, sign) for sign in ENDS]
-    jobs += [averaged(world)] * session.capabilities.replica.averaged_weights
+    jobs += [averaged(world)] * session.capabilities.has(ReplicaMethod.AVERAGED_WEIGHTS)
     jobs += [in_a_branch(world)] * (session.capabilities.replica.unused_parameters == "synchronised")
     for_each(session, fitting(session, jobs), _skipped(session.capabilities))
-    forms = (False, True) if session.capabilities.replica.zeroes_gradients else (False,)
+    forms = (False, True) if session.capabilities.has(ReplicaMethod.ZEROES_GRADIENTS) else (False,)
     jobs = [thrown_away(world, to_zeros=to_zeros) for to_zeros in forms]
     cause = causes.SKIPPED_THOUGH_CLEARED()
     for_each(session, fitting(session, jobs), because(as_one_process(session.capabilities), cause))

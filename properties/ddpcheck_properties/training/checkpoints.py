@@ -11,7 +11,7 @@ from hypothesis.strategies import DrawFn
 from ddpcheck import expect
 from ddpcheck.causes import training
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, needs
+from ddpcheck.contract import Capabilities, ReplicaMethod, needs
 from ddpcheck.hypotheses.training.checkpoints import why_only_special_runs_fail, why_other_epochs, why_other_samples
 from ddpcheck.job import Job, Train
 from ddpcheck.oracle.training_runs import Run, plan_of
@@ -156,7 +156,7 @@ def _cut(
     features = session.capabilities.trainer.trainer_features
     linear, best = "schedule" in features, "best" in features
     schedule: Literal["linear", "constant"] = "linear" if linear else "constant"
-    norm = 0.25 if micro_batches > 1 and session.capabilities.replica.clipping else None
+    norm = 0.25 if micro_batches > 1 and session.capabilities.has(ReplicaMethod.CLIPPING) else None
     plan = Train(epochs=3, micro_batches=micro_batches, schedule=schedule, keep_best=best, max_norm=norm)
     world = session.world_size
     # of the last micro-batches one is short; of three, the last window is so, too

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from ddpcheck.contract import Capabilities
-from ddpcheck.job import DataSpec, Job, OptimizerSpec, Train
+from ddpcheck.contract import Capabilities, ReplicaMethod
+from ddpcheck.job import (
+    DataSpec,
+    Job,
+    OptimizerSpec,
+    Train,
+)
 from ddpcheck.models.spec import Activation, Activity, Embedding, Head, Layer, Linear, ModelSpec
 
 LOOSE = 64.0
@@ -16,14 +22,14 @@ LOOSE = 64.0
 
 
 @st.composite
-def runs(draw: DrawFn, world_size: int, promised: Capabilities, *, features: frozenset[str] = frozenset()) -> Job:
+def runs(draw: DrawFn, world_size: int, promised: Capabilities, *, features: AbstractSet[str] = frozenset()) -> Job:
     """A Job of one short training run, with these of TrainerPromises.trainer_features."""
     plan = Train(
         epochs=draw(st.integers(1, 3)),
         batch_size=draw(st.sampled_from((2, 1, 3))),
         shuffle=draw(st.booleans()),
         seed=draw(st.integers(0, 99)),
-        max_norm=draw(st.sampled_from((None, 0.25, LOOSE))) if promised.replica.clipping else None,
+        max_norm=draw(st.sampled_from((None, 0.25, LOOSE))) if promised.has(ReplicaMethod.CLIPPING) else None,
         micro_batches=draw(st.integers(2, 3)) if "accumulation" in features else 1,
         schedule="linear" if "schedule" in features else "constant",
         keep_best="best" in features,

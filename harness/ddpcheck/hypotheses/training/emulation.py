@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from ddpcheck.contract import ReplicaSync
+
 from ...job import PerRank, Train
 from ...oracle.bounded_values import by_rank
 from ...oracle.network import Shards, evaluate
@@ -123,7 +125,8 @@ class _Emulator:
         return made
 
     def _built(self, initial: Sequence[Mapping[str, Array]]) -> Arrays:
-        source = [initial[0]] * len(initial) if self.promised.replica.broadcasts_parameters else initial
+        alike = self.promised.replica.replica_sync >= ReplicaSync.PARAMETERS
+        source = [initial[0]] * len(initial) if alike else initial
         return {name: np.stack([rank[name] for rank in source]).astype(np.float64) for name in source[0]}
 
     def _windows(self, ranks: Sequence[Array]) -> list[list[PerRank]]:

@@ -34,7 +34,7 @@ def momentum_not_copied(replica: PlainReplica, state: Mapping[str, Array]) -> No
 
 @fault("state-in-a-window-is-the-last-one", RESUMED, cause="state-of-construction")
 class StateOfAnEarlierSave(PlainReplica):
-    """Inside no_sync() nothing is gathered, and state() returns its previous result."""
+    """Inside no_sync(), state() returns its previous result instead of the present state."""
 
     told: Mapping[str, Array] | None = None
 
@@ -60,13 +60,20 @@ def names_without_module(replica: PlainReplica, state: Mapping[str, Array]) -> d
 # fmt: off
 table(
     globals(),
-    Fault("rank-0-written-over-initial-values", where=always, effect=broadcast_into_the_initial_values,
+    Fault("rank-0-written-over-initial-values",
+          "Rank 0's parameters are broadcast into the caller's arrays of initial values.",
+          where=always, effect=broadcast_into_the_initial_values,
           caught_by=GIVEN, cause="works-in-callers-arrays", several_replicas=True),
-    Fault("loaded-momentum-is-the-callers", where=always, effect=momentum_not_copied,
+    Fault("loaded-momentum-is-the-callers", "load_state() uses the caller's momentum arrays without copying them.",
+          where=always, effect=momentum_not_copied,
           caught_by=GIVEN, cause="works-in-callers-arrays"),
-    Fault("zeros-where-no-gradient-was", where=always, effect=zeros_for_all_parameters,
+    Fault("zeros-where-no-gradient-was",
+          "zero_gradients() gives a zero gradient also to parameters that had none, so momentum moves them.",
+          where=always, effect=zeros_for_all_parameters,
           caught_by=STAYS, cause="moved-without-gradient", seen_in=("pytorch/pytorch#28294",)),
-    Fault("module-taken-out-of-names", where=always, effect=names_without_module,
+    Fault("module-taken-out-of-names",
+          "load_state() removes `module.` anywhere in a parameter's name, not only at its start.",
+          where=always, effect=names_without_module,
           caught_by="check_resumed_training_matches_one_process", cause="rank-raised", world_size=1),
 )
 # fmt: on

@@ -55,7 +55,7 @@ def _looking_for_anomalies(module: Any) -> Any:
 
 @fault("random-values-drawn-and-restored")
 class DrawnFirst(PlainReplica):
-    """Values are drawn, then replaced by the given ones; a seed set for a while is put back."""
+    """Correct: construction draws random values, then restores Python's generator to its earlier state."""
 
     between_processes = True
 
@@ -71,19 +71,25 @@ class DrawnFirst(PlainReplica):
 # fmt: off
 table(
     globals(),
-    Fault("seeds-for-equal-values", where=always,
+    Fault("seeds-for-equal-values", "make_replica() seeds the process's random generators with 42 on every rank.",
+          where=always,
           effect=all_ranks_seeded_alike.of(PlainReplica, between_processes=True),
           caught_by=MAKING, cause="making-seeds-generator"),
-    Fault("generator-of-rank-0-for-all", where=always,
+    Fault("generator-of-rank-0-for-all", "make_replica() seeds every rank's NumPy generator with a number from rank 0.",
+          where=always,
           effect=seeded_by_a_number_of_rank_0.of(PlainReplica, between_processes=True),
           caught_by=MAKING, cause="making-seeds-ranks-alike"),
-    Fault("warnings-switched-off-by-making", where=always,
+    Fault("warnings-switched-off-by-making", "make_replica() turns off warnings in the whole process.",
+          where=always,
           effect=warnings_ignored.of(PlainReplica, between_processes=True),
           caught_by=MAKING, cause="process-setting-changed"),
-    Fault("torch-seeded-by-the-wrapper", where=always,
+    Fault("torch-seeded-by-the-wrapper", "The wrapper calls torch.manual_seed(42) on every rank.",
+          where=always,
           effect=ModuleEffect("torch seeded, and DistributedDataParallel", _seeded),
           caught_by=MAKING, cause="making-seeds-generator"),
-    Fault("anomalies-looked-for-from-then-on", where=always,
+    Fault("anomalies-looked-for-from-then-on",
+          "The wrapper turns on torch's anomaly detection, which slows every later backward.",
+          where=always,
           effect=ModuleEffect("anomalies looked for, and DistributedDataParallel", _looking_for_anomalies),
           caught_by=MAKING, cause="process-setting-changed"),
 )

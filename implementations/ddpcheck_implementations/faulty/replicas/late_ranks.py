@@ -14,7 +14,7 @@ PATIENCE = 0.03
 
 @fault("late-rank-not-waited-for", "check_backward_waits_for_late_ranks", cause="not-reduced")
 class NotWaitedFor(PlainReplica):
-    """A reduction that is not back in time is left to itself: this rank goes on with its own gradient."""
+    """A rank whose reduction does not arrive in time continues with its local gradient."""
 
     between_processes = True
     sending: Thread | None = None

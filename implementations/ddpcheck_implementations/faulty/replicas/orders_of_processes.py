@@ -20,7 +20,7 @@ EXACT = "check_gradients_equal_the_large_batch_exactly"
     cause="rank-sends-other-parameter",
 )
 class SetOrder(PlainReplica):
-    """Reduces the gradients in the order of a set of names, which the hash seed of each process decides."""
+    """Gradients are reduced in the order of a set of names, which differs between processes."""
 
     between_processes = True
 
@@ -30,7 +30,7 @@ class SetOrder(PlainReplica):
 
 @fault("gc-order-collective", MANY, seen_in=("MP-Gadget/pfft-python#5",), cause="rank-sends-other-parameter")
 class ReducedByFinalizers(PlainReplica):
-    """A gradient is reduced when its holder is collected: holders die in the order of a set."""
+    """A gradient is reduced when its holder is garbage-collected, in an order that differs between ranks."""
 
     between_processes = True
 
@@ -63,7 +63,7 @@ class _Holder:
     cause="all-wait-in-one-operation",
 )
 class NamedByRank(PlainReplica):
-    """Tensors are paired by name once all ranks have announced it, and each rank's names end with its number."""
+    """Tensors are matched by names that contain the rank, so no tensor is ever complete."""
 
     between_processes = True
 

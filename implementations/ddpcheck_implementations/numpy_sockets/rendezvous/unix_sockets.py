@@ -1,7 +1,7 @@
-"""Unix-domain sockets in place of the TCP connections that ranks met over.
+"""Unix-domain sockets in place of the TCP connections of the rendezvous.
 
-Each rank listens at an abstract address, which is in no file system and goes with its process, and tells the others over TCP.
-The address is drawn at random, so whoever connects to it was told it by a rank.
+Each rank listens at an abstract address, which is in no file system and vanishes with its process, and sends the address over
+TCP. Addresses are random, so only programs that received one from a rank can connect.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ import time
 from collections.abc import Mapping
 
 from ..errors import RendezvousError
-from ..meeting.accepting import accept_declared
-from ..meeting.rendezvous import receive_exactly
+from .accepting import accept_ranks
+from .protocol import receive_exactly
 
 _NAME_BYTES = 32
 _RANK = struct.Struct("!I")
 
 
-def over_unix(rank: int, connections: Mapping[int, socket.socket], deadline: float) -> dict[int, socket.socket]:
-    """A Unix connection for every TCP connection, which is closed. RendezvousError names a rank that cannot be reached."""
+def reconnect_over_unix(
+    rank: int, connections: Mapping[int, socket.socket], deadline: float
+) -> dict[int, socket.socket]:
+    """Return a Unix connection for every TCP connection, and close the latter. RendezvousError names a rank out of reach."""
     found: dict[int, socket.socket] = {}
     name = os.urandom(_NAME_BYTES)
     with socket.socket(socket.AF_UNIX) as listener:
@@ -41,12 +43,12 @@ def over_unix(rank: int, connections: Mapping[int, socket.socket], deadline: flo
                 return other if other in higher and other not in found else None
 
             higher = {other for other in connections if other > rank}
-            found |= accept_declared(listener, _RANK.size, judge, str.encode, higher, deadline, f"rank {rank}")
+            found |= accept_ranks(listener, _RANK.size, judge, str.encode, higher, deadline, f"rank {rank}")
         except BaseException as error:
             for connection in found.values():
                 connection.close()
             if isinstance(error, OSError):
-                raise RendezvousError(rank, f"rank {rank} met the others, but then lost one: {error}") from error
+                raise RendezvousError(rank, f"rank {rank} lost another rank after the rendezvous: {error}") from error
             raise
         finally:
             for connection in connections.values():
