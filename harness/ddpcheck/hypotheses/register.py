@@ -23,6 +23,7 @@ from .arrays import (
 )
 from .arrays.evidence import WrongArray
 from .collectives import blocks, messages, moved_data, other_operations, reductions
+from .metrics import counts, means
 from .updates import updates
 
 Questions = tuple[Callable[[WrongArray], Iterator[Given]], ...]
@@ -129,3 +130,30 @@ OF_A_MESSAGE = (
     messages.overtaken,
 )
 """Of an array that one rank has sent to another."""
+
+OF_A_MISSING_MEAN = (
+    counts.count_wraps,
+    means.metric_missing,
+)
+"""Of a metric that a rank does not get."""
+
+OF_A_MEAN = (
+    counts.count_wraps,
+    means.of_earlier_calls,
+    means.nan_of_ranks_without_samples,
+    counts.counts_averaged_as_integers,
+    means.zero_ignored,
+    counts.count_overflows,
+    means.not_weighted,
+    means.ranks_without_samples_counted,
+    means.divided_by_count_of_earlier_call,
+    means.mean_truncated,
+    counts.divided_by_other_count,
+    counts.half_precision_overflows,
+    means.rank_missing,
+    means.negative_mean_cut,
+    means.single_samples_left_out,
+    means.mean_rounded,
+    means.by_size,
+)
+"""Of a wrong mean of metrics."""
