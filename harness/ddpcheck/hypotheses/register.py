@@ -24,6 +24,7 @@ from .arrays import (
 from .arrays.evidence import WrongArray
 from .collectives import blocks, messages, moved_data, other_operations, reductions
 from .metrics import counts, means
+from .scores import formulas, padding, perturbations, ranks, rows, special_scores, terms
 from .updates import updates
 
 Questions = tuple[Callable[[WrongArray], Iterator[Given]], ...]
@@ -157,3 +158,27 @@ OF_A_MEAN = (
     means.by_size,
 )
 """Of a wrong mean of metrics."""
+
+OF_A_SCORE = (
+    terms.of_a_narrow_count,
+    ranks.of_earlier,
+    rows.of_repetition,
+    rows.of_labels,
+    ranks.of_ranks,
+    formulas.of_formula,
+    terms.of_terms,
+    ranks.of_some_ranks,
+    rows.of_some_samples,
+    rows.of_offsets,
+    padding.of_zeros,
+    perturbations.of_mixed,
+)
+"""Of a wrong score, each with the scores that it gives."""
+
+OF_A_SPECIAL_SCORE = {
+    "large values": special_scores.of_large_values,
+    "NaN": special_scores.of_nan,
+    "a number for NaN": special_scores.of_number_for_nan,
+    "another number": special_scores.of_other_number,
+}
+"""Of a score by its size alone; the last where no other hypothesis fits."""
