@@ -1,4 +1,4 @@
-"""Asynchronous all-reduces that wait for the other ranks before they come back, and arguments that must be writable."""
+"""Asynchronous all-reduces that block, and arguments that must be writable."""
 
 from __future__ import annotations
 

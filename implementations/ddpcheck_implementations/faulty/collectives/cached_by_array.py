@@ -1,4 +1,4 @@
-"""Collectives that keep something of a call by the array that they were given, and find it again when that comes again."""
+"""Collectives that cache state by array identity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collectives that look at what arrays hold, and go a shorter way with zeros, or with one number again and again."""
+"""Collectives that send arrays of zeros, or of one number, in a shorter form."""
 
 from __future__ import annotations
 

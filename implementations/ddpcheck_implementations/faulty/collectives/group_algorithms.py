@@ -1,6 +1,4 @@
-"""Collectives of which groups, or asynchronous calls, have a way of their own: wrong for a layout, a dtype or a value there,
-or once another call comes between.
-"""
+"""Collectives with a separate algorithm for groups or asynchronous calls, which is wrong for some layouts, dtypes or values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collectives that are wrong in groups only, and there for some dtypes, sizes and members only."""
+"""Collectives that are wrong in groups only, for some dtypes, sizes and members."""
 
 from __future__ import annotations
 

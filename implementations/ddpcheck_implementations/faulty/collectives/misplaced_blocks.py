@@ -1,4 +1,4 @@
-"""Collectives that put something in a wrong place: blocks, messages, results in place, buffers that two calls share."""
+"""Collectives that store blocks, messages or in-place results in a wrong place, or share buffers between two calls."""
 
 from __future__ import annotations
 

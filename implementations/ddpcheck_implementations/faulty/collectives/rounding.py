@@ -1,4 +1,4 @@
-"""Means and sums that lose at the edges of a dtype."""
+"""Means and sums that lose values at the limits of a dtype."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collectives that are correct, and work otherwise than most: no check may mind them."""
+"""Collectives that are correct but unusual."""
 
 from __future__ import annotations
 

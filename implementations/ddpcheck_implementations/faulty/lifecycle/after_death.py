@@ -1,4 +1,4 @@
-"""What survivors do wrong once they have noticed a dead rank: they go on without it, or cannot end."""
+"""Mistakes of ranks that have noticed a dead rank: they continue without it, or cannot end."""
 
 from __future__ import annotations
 

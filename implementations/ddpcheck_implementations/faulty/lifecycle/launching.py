@@ -1,4 +1,4 @@
-"""Launchers that report the wrong rank, under a correct implementation."""
+"""Launchers that report the wrong rank, for a correct implementation."""
 
 from __future__ import annotations
 

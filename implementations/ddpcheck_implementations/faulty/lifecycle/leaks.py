@@ -1,4 +1,4 @@
-"""Right results, and a setting of the process that few look at is changed, or small objects are kept."""
+"""Right results, with a process setting changed or small objects kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collectives that wait too little or too long, that mix things up, and what fails beside them."""
+"""Collectives that wait too little or too long, or that mix up results."""
 
 from __future__ import annotations
 

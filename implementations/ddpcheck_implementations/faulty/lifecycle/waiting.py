@@ -1,4 +1,4 @@
-"""Ranks that wait for what never comes, each in a place of its own: a program, a group of one, a message, a condition."""
+"""Ranks that wait forever: for a program, a group of one, a message, or a condition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics whose counts do not take part, or in another sum than they should."""
+"""Metrics with wrong counts."""
 
 from __future__ import annotations
 

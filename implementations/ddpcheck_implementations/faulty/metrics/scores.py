@@ -1,4 +1,4 @@
-"""Scores that are not those of the samples of all ranks: averages of scores that are no means; lost or repeated samples."""
+"""Scores that are not those of all ranks' samples: averaged scores, and lost or repeated samples."""
 
 from __future__ import annotations
 

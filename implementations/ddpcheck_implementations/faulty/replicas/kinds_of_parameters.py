@@ -1,4 +1,4 @@
-"""Parameters of another dtype or layout, without elements, or with sparse gradients, which are taken for plain ones."""
+"""Parameters of another dtype or layout, without elements, or with sparse gradients, handled wrongly."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Faults that show on few occasions: at some steps or numbers of ranks, past a size or a count, in a state that few programs
-come to.
-"""
+"""Faults that show rarely: at some steps or world sizes, past a size or a count, or in a rare state."""
 
 from __future__ import annotations
 

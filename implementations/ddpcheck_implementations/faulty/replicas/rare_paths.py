@@ -1,4 +1,4 @@
-"""Reductions that go wrong for sizes, counts and histories that few models come by."""
+"""Reductions that are wrong for rare sizes, counts and histories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas that went wrong as one issue of a library's tracker tells, in miniature."""
+"""Replicas with mistakes from issue trackers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas that are correct, and work otherwise than most: no check may mind them."""
+"""Replicas that are correct but unusual."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samplers and random numbers that are wrong about epochs and seeds, or share state with each other."""
+"""Samplers and random numbers that handle epochs and seeds wrongly, or share state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samplers that mind how they are read: in part, twice, beside another one; and orders that are not quite new."""
+"""Samplers that depend on how they are read: partly, twice, or beside another one; and orders that are not new."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Samplers and random numbers that go wrong at a seldom place: the largest seed, epoch 0, a padded end, many numbers, or
-after something that seldom comes before.
-"""
+"""Samplers and random numbers that are wrong in rare cases: the largest seed, epoch 0, a padded end, many numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samplers that lose their place when an epoch is saved in its middle and goes on in a new one."""
+"""Samplers that lose their position when an epoch is saved and resumed."""
 
 from __future__ import annotations
 
