@@ -21,7 +21,7 @@ nan_is_neutral = sent_as(
 )
 
 
-@collectives("call-of-all-ends-that-of-a-group", UNDER_WAY, cause="not-reduced", world_size=3)
+@collectives("world-all-reduce-ends-group-all-reduce", UNDER_WAY, cause="not-reduced", world_size=3)
 class EndedByAll(Parted):
     """An all-reduce over all ranks ends a group's pending all-reduce, whose result is then local."""
 

@@ -106,7 +106,7 @@ class TriesAgainAlone(PassThrough):
 
 
 @collectives(
-    "matched-by-room",
+    "matched-by-buffer-size",
     WAYS,
     cause="messages-unlabelled",
     world_size=3,

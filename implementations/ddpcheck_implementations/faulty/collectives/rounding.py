@@ -78,7 +78,7 @@ class HalvedAfterRounding(InFloat32):
 
 
 @collectives(
-    "infinite-once-it-was",
+    "overflow-of-a-partial-sum-stays",
     RANGE,
     cause="overflows-on-the-way",
     world_size=3,

@@ -53,7 +53,7 @@ table(
 # fmt: on
 
 
-@sampler("epoch-0-told-begins-anew", RESUMED, cause="position-not-restored")
+@sampler("setting-epoch-0-restarts-it", RESUMED, cause="position-not-restored")
 class ToldEpochZero(PlainSampler):
     """set_epoch() with the present epoch continues an interrupted epoch, except epoch 0."""
 
@@ -134,7 +134,7 @@ class PositionBefore(PlainSampler):
         self.given = given
 
 
-@sampler("rest-again-until-told", RESUMED, cause="loaded-position-stays")
+@sampler("loaded-position-used-until-set-epoch", RESUMED, cause="loaded-position-stays")
 class RestAgain(PlainSampler):
     """A loaded position stays until set_epoch() is called, so the rest is read again."""
 

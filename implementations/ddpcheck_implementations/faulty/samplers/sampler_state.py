@@ -157,7 +157,7 @@ class StateFollows(PlainSampler):
         return self.__dict__
 
 
-@sampler("length-of-what-was-left-stays", RESUMED, cause="loaded-length-stays")
+@sampler("length-after-resume-stays", RESUMED, cause="loaded-length-stays")
 class LengthOfWhatWasLeft(PlainSampler):
     """After a resumed epoch, len() stays that of the rest."""
 

@@ -72,7 +72,7 @@ class LengthOfRank0(PlainSampler):
 
 
 @sampler(
-    "loaded-state-not-told",
+    "state-after-loading-is-of-the-start",
     RESUMED,
     seen_in=("pytorch/data (StatefulDistributedSampler)",),
     cause="loaded-position-not-saved",
