@@ -24,6 +24,11 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
     return made
 
 
+def without_rest(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, copied if it is a part of a larger storage, which a file would hold, too."""
+    return tensor if tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size() else tensor.clone()
+
+
 def is_sharded(tensor: torch.Tensor) -> bool:
     """Whether this rank holds a part only: a DTensor that is split, or a parameter that FullyShardedDataParallel flattened."""
     placements: Any = getattr(tensor, "placements", ())
