@@ -64,7 +64,7 @@ if len(sys.argv) > 2:
         file.write(" ".join(map(str, times)))
 dist.destroy_process_group()
 """
-STEPS, AUDITED, REPEATS = 14, 6, 3
+STEPS, AUDITED, REPEATS = 12, 6, 2
 
 
 def recorder() -> None:

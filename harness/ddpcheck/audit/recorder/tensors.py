@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -56,8 +57,13 @@ def sample(tensor: torch.Tensor) -> torch.Tensor:
     flat = plain(tensor).reshape(-1)
     if flat.numel() <= SAMPLED:
         return flat.clone()
-    places = torch.linspace(0, flat.numel() - 1, SAMPLED, dtype=torch.float64).long()
-    return flat[places]
+    return flat[_places(flat.numel())]
+
+
+@functools.cache
+def _places(size: int) -> torch.Tensor:
+    """At even distances from the first element to the last."""
+    return torch.linspace(0, size - 1, SAMPLED, dtype=torch.float64).long()
 
 
 def nudged(tensor: torch.Tensor) -> torch.Tensor:
