@@ -1,4 +1,4 @@
-"""What a user sees on each rank where ranks do not call the same, on each reference, and after how many seconds.
+"""The errors that each rank shows if ranks make different calls, on each reference, and the seconds until then.
 
 python tests/mismatch_table.py --page reports/mismatches.md
 """
@@ -15,7 +15,7 @@ import click
 
 from ddpcheck import Job, Session, StartFailed
 from ddpcheck.job import AllReduce, Barrier, Broadcast, Operation, TensorSpec
-from ddpcheck.launchers.fork_servers import Templates
+from ddpcheck.launchers.fork_servers import ForkServers
 from ddpcheck.operations.probes import OnRanks
 from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.trace import RankTrace
@@ -60,9 +60,9 @@ def seen(rank: RankTrace) -> str:
     return after + (text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "...").replace("|", "\\|")
 
 
-def rows(name: str, templates: Templates) -> Iterator[tuple[str, str, str]]:
+def rows(name: str, fork_servers: ForkServers) -> Iterator[tuple[str, str, str]]:
     """Each case with what both ranks see; one row if the reference cannot start here."""
-    with Session(name, 2, deadline=DEADLINE, grace=DEADLINE, templates=templates) as session:
+    with Session(name, 2, deadline=DEADLINE, grace=DEADLINE, fork_servers=fork_servers) as session:
         for case in CASES:
             try:
                 trace = session.run(job_of(case))
@@ -79,20 +79,20 @@ def command(page: Path | None) -> None:
     """Print what each rank sees in each case."""
     cores = len(os.sched_getaffinity(0))
     lines = [
-        "# Ranks that do not call the same",
+        "# Ranks that make different calls",
         "",
-        "Rank 1 calls something else than rank 0; then both go on. The table shows the error of each rank, and the seconds from",
+        "Rank 1 makes another call than rank 0; then both continue. The table shows each rank's error, and the seconds from",
         f"its call to the error. Ranks that are silent for {DEADLINE:g} s hang. Made by",
         "`python tests/mismatch_table.py --page reports/mismatches.md`,",
         f"on {cores} cores, {platform.system()}, Python {platform.python_version()}.",
     ]
-    with Templates() as templates:
+    with ForkServers() as fork_servers:
         for name in REFERENCES:
             if (reason := resolve(name)[0].launcher.unavailable()) is not None:
                 lines += ["", f"## {name}", "", reason]
                 continue
             lines += ["", f"## {name}", "", "| differs | rank 0 | rank 1 |", "|---|---|---|"]
-            for row in rows(name, templates):
+            for row in rows(name, fork_servers):
                 lines.append(f"| {' | '.join(row)} |")
                 click.echo(lines[-1])
     text = "\n".join(lines) + "\n"

@@ -12,7 +12,7 @@ import pytest
 from ddpcheck import Facets, Job, ModelSpec
 from ddpcheck.contract.names import COLLECTIVE_DTYPES
 from ddpcheck.execution import Execution
-from ddpcheck.execution.memory_layouts import laid_out
+from ddpcheck.execution.memory_layouts import with_layout
 from ddpcheck.execution.runners import RUNNERS
 from ddpcheck.job import DataSpec, Layout, MeasureSteps, Observe, Operation, Resume, Save, Step, TensorSpec
 from ddpcheck.models.spec import Linear
@@ -69,12 +69,12 @@ def test_equal_options_share_a_replica_and_a_new_one_takes_another_s_place() -> 
     assert built_by(Save(), other, Resume(), Step()) == [{}, {"bucket_cap_mb": 1.0}, {}]
 
 
-def test_where_nothing_learns_there_are_no_gradients() -> None:
+def test_frozen_model_has_no_gradients() -> None:
     assert built_by(Observe(("gradients",))) == [{}]
 
 
 @pytest.mark.parametrize("dtype", sorted(COLLECTIVE_DTYPES))
-def test_what_overwrites_results_fits_their_dtype_and_differs_from_one_to_the_next(dtype: str) -> None:
+def test_poison_values_fit_the_dtype_and_differ(dtype: str) -> None:
     made = [overwritten((2,), dtype, position) for position in range(40)]
     assert all(each.dtype == dtype for each in made)
     assert all((one != other).all() for one, other in pairwise(made))
@@ -84,7 +84,7 @@ def test_what_overwrites_results_fits_their_dtype_and_differs_from_one_to_the_ne
 @pytest.mark.parametrize("shape", [(), (0,), (5,), (2, 3), (2, 0, 3), (4, 3, 2)])
 def test_a_layout_moves_values_and_changes_none(layout: Layout, shape: tuple[int, ...]) -> None:
     array = TensorSpec(shape, layout=layout).on(0)
-    made = laid_out(array, layout)
+    made = with_layout(array, layout)
     assert same_bits(made, array)
     assert not np.may_share_memory(made, array)
     if array.size > 1 and (layout != "F" or array.ndim > 1):

@@ -17,7 +17,7 @@ import pytest
 from ddpcheck import check_adapter
 from ddpcheck.causes import machine
 from ddpcheck.launchers import ports
-from ddpcheck.refused_resources import cause_of, refused
+from ddpcheck.refused_resources import refusal_cause, refused_resource
 from ddpcheck.verdict import Verdict
 
 DENIED = """
@@ -96,16 +96,16 @@ def test_a_warning_of_values_that_are_not_finite_is_no_failure(tmp_path: Path, m
     assert verdict_of(tmp_path, WARNING).status == "passed"
 
 
-def test_only_the_system_refuses() -> None:
+def test_only_system_errors_count_as_refusals() -> None:
     started = [
         OSError(errno.ENOSPC, "x"),
         MemoryError(),
         _raised(OSError(errno.EMFILE, "x"), RuntimeError("wrapped")),
     ]
     for error in started:
-        assert refused(error)
+        assert refused_resource(error)
     for error in (ValueError(), OSError(errno.ECONNRESET, "x"), BlockingIOError(errno.EAGAIN, "x"), RuntimeError("x")):
-        assert not cause_of(error)
+        assert not refusal_cause(error)
 
 
 def _raised(first: Exception, then: Exception) -> Exception:
@@ -126,7 +126,7 @@ def test_threads_that_cannot_start_are_a_resource(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(threading, name, no_more, raising=False)
     with pytest.raises(RuntimeError) as caught:
         threading.Thread(target=print).start()
-    assert "EAGAIN" in refused(caught.value)
+    assert "EAGAIN" in refused_resource(caught.value)
 
 
 def test_without_a_free_port_the_start_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ def test_files_that_hide_pythons_own_modules_are_found(tmp_path: Path) -> None:
     assert hiding([str(tmp_path), *sys.path[-2:], sysconfig.get_path("stdlib")]) == [tmp_path / "json.py"]
 
 
-def test_what_fits_has_no_problem() -> None:
+def test_valid_adapter_has_no_problem() -> None:
     assert problems_of_adapter(RIGHT) == []
     assert problems_of_facets(connect(PLACE), PROMISED, PLACE) == []
 
@@ -64,11 +64,11 @@ def test_what_is_no_adapter_is_named(adapter: Any, problem: str) -> None:
     ("promises", "problem"),
     [
         ({"replica": "yes"}, "Capabilities.replica must be ReplicaPromises(...), got 'yes'"),
-        ({"reductions": ["sum"]}, "Capabilities.collectives.reductions must be a frozenset of str, got ['sum']"),
-        ({"world_sizes": 2}, "Capabilities.world.world_sizes must be a frozenset of int or None, got 2"),
+        ({"reductions": ["sum"]}, "Capabilities.collectives.reductions must be a set of str, got ['sum']"),
+        ({"world_sizes": 2}, "Capabilities.world.world_sizes must be a set of int or None, got 2"),
         ({"gradient": "average"}, "Capabilities.replica.gradient must be 'mean' or 'sum', got 'average'"),
         ({"join": True}, "must be 'divide_by_initial_world' or 'divide_by_live_ranks' or None, got True"),
-        ({"clipping": "yes"}, "Capabilities.replica.clipping must be True or False, got 'yes'"),
+        ({"bundles_gradients": "yes"}, "Capabilities.replica.bundles_gradients must be True or False, got 'yes'"),
         ({"score_names": frozenset()}, "it promises the facet scores, but Capabilities.scores.score_names is empty"),
         ({"dtypes": frozenset()}, "but Capabilities.collectives.dtypes is empty"),
         ({"reductions": frozenset()}, "but Capabilities.collectives.reductions is empty"),

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..storage.results import visible_cores
 from .evidence import Evidence, parts_alone
 from .recorded_process import RunSettings
-from .script_runs import Ended, Request, audited, mirror_run, mirrors_of, real_run, resumed_runs
+from .script_runs import Request, ScriptRun, audited, mirror_run, mirrors_of, real_run, resumed_runs
 
 
 def conduct(request: Request, keep: Path | None = None, told: Callable[[str], None] = lambda text: None) -> Evidence:
@@ -36,7 +36,7 @@ def _conducted(request: Request, keep: Path | None, told: Callable[[str], None])
         return engine.evidence_of(request, folder, real, (*mirrors, *_again(request, folder, told)))
 
 
-def _again(request: Request, folder: Path, told: Callable[[str], None]) -> tuple[Ended, ...]:
+def _again(request: Request, folder: Path, told: Callable[[str], None]) -> tuple[ScriptRun, ...]:
     """The interrupted and the resumed run, if they are asked for."""
     if not request.resumed:
         return ()
@@ -44,34 +44,34 @@ def _again(request: Request, folder: Path, told: Callable[[str], None]) -> tuple
     return resumed_runs(request, folder)
 
 
-def _all_mirrors(request: Request, settings: tuple[RunSettings, ...]) -> tuple[Ended, ...]:
+def _all_mirrors(request: Request, settings: tuple[RunSettings, ...]) -> tuple[ScriptRun, ...]:
     with ThreadPoolExecutor(min(visible_cores(), 3)) as pool:
         return tuple(pool.map(lambda each: request.engine.read(mirror_run(request, each)), settings))
 
 
-def _stepped(run: Ended) -> bool:
+def _stepped(run: ScriptRun) -> bool:
     return all(any(event["kind"] == "step" for event in events) for events in run.processes)
 
 
-def _peak_memory(run: Ended) -> int:
+def _peak_memory(run: ScriptRun) -> int:
     """Bytes of the largest rank: one process with the batches of N ranks holds at most N times as many."""
     return max(
         (event.get("memory", 0) for events in run.processes for event in events if event["kind"] == "end"), default=0
     )
 
 
-def _sharded(run: Ended) -> bool:
+def _sharded(run: ScriptRun) -> bool:
     """Whether ranks hold parts of the parameters, which a single process has nothing to compare with."""
     return parts_alone(run.processes[0]) is not None
 
 
-def _mirrors(request: Request, folder: Path, real: Ended) -> tuple[RunSettings, ...]:
+def _mirrors(request: Request, folder: Path, real: ScriptRun) -> tuple[RunSettings, ...]:
     """Where parameters are split, no M = N: ranks that are identical do not hold different parts."""
     split = any(event["kind"] == "sharded" for event in real.processes[0])
     return tuple(each for each in mirrors_of(request, folder) if each.mirror_size == 1 or not split)
 
 
-def _wants_turns(request: Request, real: Ended, one: Ended) -> bool:
+def _wants_turns(request: Request, real: ScriptRun, one: ScriptRun) -> bool:
     """Whether one process makes N times the backward passes of a rank: accumulation is divided by the world size."""
     first = [next((e for e in run.processes[0] if e["kind"] == "step"), None) for run in (real, one)]
     rank, alone = (0 if event is None else event["backwards"] for event in first)

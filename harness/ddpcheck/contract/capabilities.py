@@ -6,13 +6,12 @@ A promise made is a promise checked; one not made is a visible skip that names i
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import Any, Self, TypeVar
 
-from .misspelt import refuse_unknown
+from .members import Member
+from .misspelt import nearest, refuse_unknown
 from .promises import (
     ALL_SCORES,
     PLAIN_COLLECTIVES,
@@ -28,6 +27,8 @@ from .promises import (
     ScorePromises,
     TrainerPromises,
     WorldPromises,
+    places,
+    promises_of,
 )
 
 P = TypeVar("P", bound=Promises)
@@ -56,7 +57,7 @@ class Capabilities:
     randomness: RandomnessPromises = _absent(RandomnessPromises)
 
     def __new__(cls, *args: Any, **given: Any) -> Self:
-        refuse_unknown(cls, given, {name: GROUPS[group] for name, group in GROUP_OF.items()})
+        refuse_unknown(cls, given, {name: place for kind in GROUPS.values() for name, place in places(kind).items()})
         return super().__new__(cls)
 
     @property
@@ -64,28 +65,35 @@ class Capabilities:
         """The names of the facets that are handed out."""
         return frozenset(name for name in FACETS if getattr(self, name).offered)
 
+    def has(self, member: Member) -> bool:
+        """Whether a promise that stands in a set is made."""
+        return bool(self.value_of(member))
+
+    def value_of(self, name: str) -> Any:
+        """The value of a promise, by its own name; of a member of a set: whether it is in the set."""
+        group = getattr(self, GROUP_OF[name])
+        return name in getattr(group, SET_OF[name]) if name in SET_OF else getattr(group, name)
+
     def but(self, **changes: Any) -> Capabilities:
-        """These capabilities with some promises changed, by their own names (no_sync=False) in whichever group they stand, or
-        whole groups (sampler=None takes a facet away). TypeError with the nearest name for one that does not exist.
+        """These capabilities with some promises changed, by their own names (batch_norm="local", no_sync=False) in whichever
+        group or set they stand, or whole groups (sampler=None takes a facet away). TypeError with the nearest name for one that
+        does not exist.
         """
         made: dict[str, Any] = {}
-        inside: dict[str, dict[str, Any]] = {}
         for name, value in changes.items():
             if name in GROUPS:
                 made[name] = GROUPS[name](offered=False) if value is None else value
-            elif name in GROUP_OF:
-                inside.setdefault(GROUP_OF[name], {})[name] = value
-            else:
-                near = get_close_matches(name, (*GROUPS, *GROUP_OF), 1)
-                raise TypeError(f"there is no promise {name!r}" + f"; did you mean {near[0]!r}?" * bool(near))
-        for group, values in inside.items():
-            made[group] = replace(made.get(group, getattr(self, group)), **values)
+            elif name not in GROUP_OF:
+                raise TypeError(f"there is no promise {name!r}{nearest(name, (*GROUPS, *GROUP_OF))}")
+        inside = sorted(changes.keys() - GROUPS.keys(), key=SET_OF.__contains__)  # a whole set goes before its members
+        for name in inside:
+            group = made.get(GROUP_OF[name], getattr(self, GROUP_OF[name]))
+            made[GROUP_OF[name]] = replace(group, **_change(group, name, changes[name]))
         return replace(self, **made)
 
     def without(self, names: Iterable[str]) -> Capabilities:
         """These capabilities without the promises of these names."""
-        defaults = {each.name: each.default for group in GROUPS.values() for each in promises_of(group)}
-        return self.but(**{name: defaults[name] for name in names})
+        return self.but(**{name: _DEFAULTS[name] for name in names})
 
     def of_facets(self, *names: str) -> Capabilities:
         """These capabilities with the facets of these names only; a facet that was not offered promises nothing of its own."""
@@ -111,19 +119,27 @@ GROUPS: dict[str, type[Promises]] = {
 }
 """The class of each group of promises, by its field in Capabilities."""
 FACETS = tuple(name for name in GROUPS if name != "world")
-
-
-def promises_of(group: type[Promises]) -> tuple[dataclasses.Field[Any], ...]:
-    """The fields of a group that are promises, in the order of the specification."""
-    return tuple(each for each in dataclasses.fields(group) if each.name != "offered")
-
-
-GROUP_OF = {each.name: name for name, group in GROUPS.items() for each in promises_of(group) if each.name not in GROUPS}
+GROUP_OF = {name: group for group, kind in GROUPS.items() for name in places(kind) if name not in GROUPS}
 """The group of each promise, by the promise's name; names are unique over all groups."""
-SENTENCES: dict[str, str] = {
-    each.name: each.metadata["sentence"] for group in GROUPS.values() for each in promises_of(group)
+_FIELDS = tuple(each for kind in GROUPS.values() for each in promises_of(kind))
+SET_OF: dict[str, str] = {str(member): each.name for each in _FIELDS for member in each.metadata["members"]}
+"""The field that holds a promise which stands in a set, by the promise's name."""
+SENTENCES: dict[str, str] = {each.name: each.metadata["sentence"] for each in _FIELDS} | {
+    str(member): member.sentence for each in _FIELDS for member in each.metadata["members"]
 }
 """Each promise's sentence, by its name."""
+_DEFAULTS: dict[str, Any] = {each.name: each.default for each in _FIELDS} | dict.fromkeys(SET_OF, False)
+
+
+def _change(group: Any, name: str, value: Any) -> dict[str, Any]:
+    """The field of the group that changes with a promise, and its new value."""
+    if name not in SET_OF:
+        return {name: value}
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    have = getattr(group, SET_OF[name])
+    return {SET_OF[name]: have | {name} if value else have - {name}}
+
 
 TYPICAL = Capabilities(
     PLAIN_WORLD,

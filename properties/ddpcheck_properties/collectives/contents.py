@@ -1,4 +1,4 @@
-"""Compressible arrays: mostly zeros, as in an embedding's gradient, or mostly one number."""
+"""Compressible arrays are mostly zeros, as in an embedding's gradient, or mostly one number."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import needs
+from ddpcheck.contract import CallForm, needs
 from ddpcheck.job import AllGather, AllReduce, Broadcast, Job, Operation, ReduceScatter, SendRecv, TensorSpec, Wait
 from ddpcheck.seeded_values import Kind
 from ddpcheck.trace import Trace
@@ -37,8 +37,8 @@ UNLIKE = 2
 
 @law("collectives", needs.collectives)
 def check_collectives_are_correct_for_compressible_arrays(session: Session) -> None:
-    """Arrays that are mostly zeros or mostly one number, on all ranks or on some, are reduced and moved like any other.
-    Compression loses nothing, and no rank takes a different path from the rest.
+    """Collectives are correct for arrays that are mostly zeros or mostly one number, on all ranks or on some. Compression
+    loses nothing, and no rank takes a different path from the rest.
     """
     drawn: list[Job] = []
     for holding in HOLDING:
@@ -56,7 +56,7 @@ def check_collectives_are_correct_for_compressible_arrays(session: Session) -> N
 
 
 def _job(session: Session, operations: list[Operation]) -> Job:
-    """Each operation, waited for at once if it is asynchronous."""
+    """A Job of these operations; each asynchronous one is waited for at once."""
     made: list[Operation] = []
     for each in operations:
         made.append(each)
@@ -66,7 +66,7 @@ def _job(session: Session, operations: list[Operation]) -> Job:
 
 
 def _ways(session: Session, holding: Kind) -> list[Make]:
-    """How arrays are reduced and moved, as far as it is promised; all-reduce is the first."""
+    """The promised ways to reduce and move arrays; all-reduce is the first."""
     world, promised = session.world_size, session.capabilities
     offered = sorted(dtypes(promised), key=lambda dtype: (dtype != "float32", dtype != "int64", dtype))
     everybody, last = tuple(range(world)), world - 1
@@ -93,8 +93,8 @@ def _ways(session: Session, holding: Kind) -> list[Make]:
         "send_recv": lambda rows, number: SendRecv(moved(rows, number), ((last, 0), (0, last))),
     }
     reduces = "all_reduce" in promised.collectives.operations
-    has = {*promised.collectives.operations, *["asynchronous"] * (reduces and promised.collectives.asynchronous)}
-    has |= {*["group"] * (reduces and promised.collectives.subgroups and world > 2)}
+    has = {*promised.collectives.operations, *["asynchronous"] * (reduces and promised.has(CallForm.ASYNCHRONOUS))}
+    has |= {*["group"] * (reduces and promised.has(CallForm.SUBGROUPS) and world > 2)}
     return [make for name, make in ways.items() if name in has and (world > 1 or name != "send_recv")]
 
 

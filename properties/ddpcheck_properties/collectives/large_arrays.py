@@ -1,11 +1,11 @@
-"""Arrays of a megabyte, for which collectives often use another algorithm; most tests cover all_reduce's sum only."""
+"""Arrays of a megabyte, for which collectives often use another algorithm."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ddpcheck.checks import law
-from ddpcheck.contract import needs
+from ddpcheck.contract import CallForm, needs
 from ddpcheck.job import AllGather, AllReduce, Broadcast, Job, Operation, ReduceScatter, SendRecv, TensorSpec, Wait
 
 from ..drawing import for_each, takes_its_time
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 LARGE = (523, 521)
-"""272,483 elements: past 64 Ki, in float32 past 1 MiB, and of two odd factors."""
+"""272,483 elements: past 64 Ki, past 1 MiB in float32, and the product of two odd factors."""
 
 
 @law("collectives", needs.collectives)
@@ -25,7 +25,7 @@ def check_collectives_are_correct_for_large_arrays(session: Session) -> None:
     """Every collective is correct past 64 Ki elements and past 1 MiB. This holds for each reduction and dtype, in a group,
     from every root, and asynchronously.
 
-    A third of them at each world size, or all where the effort is large.
+    Each world size checks a third of the calls; long profiles check all of them.
     """
     world, promised = session.world_size, session.capabilities
     offered = dtypes(promised)
@@ -51,10 +51,10 @@ def check_collectives_are_correct_for_large_arrays(session: Session) -> None:
             (ReduceScatter(exact_tensor(rows, usual, each, world, 4), each),)
             for each in fitting_reductions(promised, usual)[:2]
         ]
-        if promised.collectives.asynchronous:
+        if promised.has(CallForm.ASYNCHRONOUS):
             tensor = exact_tensor(LARGE, usual, scattered, world, 5, "strided")
             made.append((AllReduce(tensor, scattered, wait=False), Wait(0)))
-        if promised.collectives.subgroups and world > 1:
+        if promised.has(CallForm.SUBGROUPS) and world > 1:
             rest = tuple(range(1, world))
             made.append((AllReduce(exact_tensor(LARGE, usual, scattered, len(rest), 6), scattered, rest),))
     full = TensorSpec(A_MIB, usual, "special", 1)

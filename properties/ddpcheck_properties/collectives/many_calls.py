@@ -1,4 +1,4 @@
-"""More consecutive calls than small counters can count, all with one array: each has its own result."""
+"""More consecutive calls on one array than small counters can count: each has its own result."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ddpcheck import expect
-from ddpcheck.causes import Cause, values
 from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, needs
+from ddpcheck.contract import CallForm, Capabilities, needs
+from ddpcheck.hypotheses.collectives.calls import why_result_of_call_differs
 from ddpcheck.job import Calls, Job
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
@@ -24,25 +24,27 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 THOUSAND = 1_100
-"""More than ten bits count, and than a thousand tags."""
+"""More calls than ten bits, or a thousand tags, can count."""
 TWO_BYTES = 65_600
-"""More than 16 bits count."""
+"""More calls than 16 bits can count."""
 FEW = 20
-"""Calls that show an array of which a copy was kept."""
+"""Enough calls to reveal an array of which a copy was kept."""
 AFFORDABLE = 60.0
-"""Seconds for so many calls of one kind."""
+"""Seconds for the calls of one kind."""
 DEEP = 70_000
 """Calls of each kind in the deep profile, however long they take."""
 Kind = Literal["all_reduce", "all_reduce_async", "broadcast", "all_gather", "reduce_scatter", "send_recv"]
 _KINDS: tuple[Kind, ...] = ("all_reduce", "send_recv", "all_gather", "broadcast", "reduce_scatter")
 _EXACT = ("float32", "float64", "int32", "int64", "uint32", "uint64", "int16", "uint16")
-"""Dtypes that hold what 5 ranks add up."""
+"""Dtypes that hold the sums of 5 ranks."""
 
 
 @law("collectives", needs.collectives, needs.ranks(2, most=4))
 def check_array_reused_over_thousands_of_calls_is_correct(session: Session) -> None:
-    """An array may be refilled and passed again, in any memory layout, and no counter of calls, tags or handles wraps. At two
-    ranks, each of 1,100 calls of one kind has its own result (each of 65,600 at high effort, of 70,000 in the deep profile).
+    """An array may be refilled and passed again, in any memory layout, and no counter of calls, tags or handles wraps.
+
+    With two ranks, each of 1,100 calls of one kind has its own result: 65,600 calls at high effort, 70,000 in the deep
+    profile.
     """
     found, thorough = _offered(session.capabilities), takes_its_time(session)
     took: dict[str, float] = {}
@@ -68,7 +70,7 @@ def check_array_reused_over_thousands_of_calls_is_correct(session: Session) -> N
 
 
 def _offered(promised: Capabilities) -> list[Calls]:
-    """Every kind that is promised, with a dtype and a reduction."""
+    """Every promised kind of call, with a dtype and a reduction."""
     dtype = next((each for each in _EXACT if each in promised.collectives.dtypes), "")
     if not dtype:
         return []
@@ -82,7 +84,7 @@ def _offered(promised: Capabilities) -> list[Calls]:
         for reduction in fitting_reductions(promised, dtype):
             if reduction != "prod":  # it would overflow
                 found.append(Calls(kind, FEW, dtype, reduction))
-                if kind == "all_reduce" and promised.collectives.asynchronous:
+                if kind == "all_reduce" and promised.has(CallForm.ASYNCHRONOUS):
                     found.append(Calls("all_reduce_async", FEW, dtype, reduction))
                 break
     return found
@@ -93,7 +95,7 @@ def _jobs(session: Session, chosen: list[Calls], times: int, *, strided: bool = 
 
 
 def each_has_its_own(job: Job, trace: Trace) -> None:
-    """A judge: the results of all calls."""
+    """A judge: every call has its own result."""
     expect.completed(trace)
     for position, made in enumerate(job.operations):
         assert isinstance(made, Calls)
@@ -113,18 +115,6 @@ def _compare(made: Calls, got: Array, want: Array, own: Array, rank: int) -> Non
         Diagnosis(
             f"call {first} of {made.times}, {made.collective}, one{' strided' * made.strided} array of {made.dtype}[2]: result "
             f"on rank {rank}: got {got[first].tolist()}, but should be {want[first].tolist()}; {len(wrong)} are wrong",
-            (_why(got, want, own, wrong), *well),
+            (why_result_of_call_differs(got, want, own, wrong), *well),
         )
     )
-
-
-def _why(got: Array, want: Array, own: Array, wrong: Array) -> Cause:
-    if (got[wrong] == want[0]).all() and len(wrong) > 1:
-        return causes.FIRST_RESULT_AGAIN()
-    lags = [1, *(1 << bits for bits in range(1, 17)), 10, 100, 1000, 10_000, 255, 65_535]
-    for lag in lags:
-        if wrong[0] >= lag and (got[wrong] == want[wrong - lag]).all():
-            return causes.EARLIER_RESULT(calls=lag)
-    if got.shape[1] == 2 and (got[wrong] == own[wrong, None]).all():
-        return values.NOT_REDUCED()
-    return causes.OTHER_RESULT() if got[wrong].any() else values.ZERO()

@@ -1,4 +1,4 @@
-"""One array that is passed to several calls, in turn and at once: no call may change it."""
+"""One array is passed to several calls, in turn and at once; no call may change it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import needs
+from ddpcheck.contract import CallForm, needs
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -30,13 +30,13 @@ from .comparison import results_hold_and_arguments_stay
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
-"""The cause if the same calls with separate arrays are right."""
+"""The cause if the same calls are right with separate arrays."""
 
 
 @law("collectives", needs.collectives)
 def check_one_array_can_be_passed_to_several_calls(session: Session) -> None:
-    """One array, small or large, may be passed to any collectives in turn, with each reduction, in groups, and to several
-    pending asynchronous ones. Each call has its own result, which does not change later.
+    """One array may be passed to any collectives in turn and to several pending ones. Each call has its own result, which
+    does not change later. This holds for small and large arrays, with each reduction, and in groups.
     """
     world, promised = session.world_size, session.capabilities
     dtype, _ = usual(promised)
@@ -48,7 +48,7 @@ def check_one_array_can_be_passed_to_several_calls(session: Session) -> None:
         exact_tensor(shape, dtype, "mean", divides, 2, "shared", wide=False)
         for shape in ((2 * world,), large_rows(world))
     )
-    groups = [None, tuple(range(1, world))] if promised.collectives.subgroups and world > 2 else [None]
+    groups = [None, tuple(range(1, world))] if promised.has(CallForm.SUBGROUPS) and world > 2 else [None]
     reduced, of_large = (
         [AllReduce(tensor, each, group) for each in some for group in within]
         * ("all_reduce" in promised.collectives.operations)
@@ -57,7 +57,7 @@ def check_one_array_can_be_passed_to_several_calls(session: Session) -> None:
     others = _others(session, small, among)
     in_turn = [*reduced, *others, *reduced[::-1], *others]
     drawn = [Job(world, tuple(each)) for each in (in_turn, [*of_large, *of_large[::-1]]) if each]
-    if promised.collectives.asynchronous and reduced:
+    if promised.has(CallForm.ASYNCHRONOUS) and reduced:
         drawn += [_at_once(world, *each) for each in ((reduced, others, 1), (reduced, [], -1), (of_large, [], -1))]
     try:
         for_each(session, drawn, results_hold_and_arguments_stay)
@@ -78,7 +78,7 @@ def _others(session: Session, tensor: TensorSpec, among: Sequence[Reduction]) ->
 
 
 def _at_once(world: int, reduced: list[AllReduce], others: list[Operation], order: int) -> Job:
-    """Two of each under way, and the others in between; waited for in the order of the calls, or in reverse."""
+    """Two pending calls of each kind, with the others in between; waited for in the order of the calls, or in reverse."""
     begun = [replace(each, wait=False) for each in (*reduced, *reduced)]
     waits = [Wait(position) for position in range(len(begun))]
     return Job(world, (*begun, *reduced, *others, *waits[::order]))

@@ -5,30 +5,30 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ddpcheck.causes import Cause
 from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
+from ddpcheck.hypotheses.lifecycle import why_misreported
 from ddpcheck.job import Job, Raise
-from ddpcheck.launchers.failing_rank_program import CONSEQUENCE, ROOT_CAUSE, ROOT_STATUS, Trial
+from ddpcheck.launchers.failing_rank_program import ROOT_CAUSE, ROOT_STATUS, Trial
 from ddpcheck.verdict import Diagnosis, Finding
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 SOON, LATER = 0.15, 1.0
-"""Seconds from the first failure to those that follow from it."""
+"""Seconds from the first failure to the failures that follow from it."""
 
 
 @law("failures", needs.ranks(2))
 def check_launcher_reports_the_first_failed_rank(session: Session) -> None:
-    """When one rank fails or is killed and the others fail because of it, the launcher soon ends the run. It reports the
+    """When one rank fails or is killed and the others fail because of it, the launcher soon ends the run and reports the
     first failed rank, with that rank's error text.
     """
-    # the last rank, which a launcher that waits in order sees last, and the one before it, which is rank 0 of two
+    # the last rank, which a launcher that waits in order notices last, and the rank before it
     for failing, killed in ((session.world_size - 1, False), (session.world_size - 2, True)):
         finding = _wrong(session.trial(failing, SOON, killed=killed), session.deadline, killed=killed)
-        if finding is not None:  # on a busy host the launcher may have seen both ends at once
+        if finding is not None:  # on a busy host the launcher may see both ends at once
             finding = _wrong(session.trial(failing, LATER, killed=killed), session.deadline, killed=killed)
         if finding is not None:
             finding.job = Job(session.world_size, (Raise(failing, ROOT_CAUSE),))  # in the words of a Job
@@ -54,12 +54,4 @@ def _wrong(trial: Trial, deadline: float, *, killed: bool) -> Finding | None:
         headline = f'{first}, but its last words, "{ROOT_CAUSE}", are not in the output of the launcher'
     else:
         return None
-    return Finding(Diagnosis(headline, (_why_misreported(trial),), details=wrote))
-
-
-def _why_misreported(trial: Trial) -> Cause:
-    if "killed" in trial.ended or (trial.status or 0) < 0:
-        return causes.OWN_KILL_REPORTED()
-    if ROOT_CAUSE in trial.output:
-        return causes.RANKS_AWAITED_IN_ORDER()
-    return causes.OUTPUT_NOT_PASSED_ON() if CONSEQUENCE in trial.output else causes.LAST_WORDS_LOST()
+    return Finding(Diagnosis(headline, (why_misreported(trial),), details=wrote))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddpcheck import expect
-from ddpcheck.causes import Cause
 from ddpcheck.causes import randomness as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
+from ddpcheck.hypotheses.randomness import drawn_ahead, not_in_common, unlike_first_seed
 from ddpcheck.job import Disturb, Draw, Job, Operation, OptimizerSpec, Sample, Step
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
@@ -22,7 +22,7 @@ from ..drawing import Judge, for_each
 from ..explicit_examples import fitting
 from ..replicas.comparison import as_one_process
 from ..samplers.comparison import shared_out
-from .seeds import SEEDS, UNLIKE, unlike
+from .seeds import SEEDS, UNLIKE
 from .stream_pairs import COUNT, SOME, all_apart, all_begin_apart
 from .uniform import LONG, in_no_order, spread
 
@@ -43,8 +43,8 @@ stands for seed, epoch and rank, and one or two if it has 20.
 
 @law("randomness", needs.randomness)
 def check_random_numbers_differ_by_seed_epoch_and_rank(session: Session) -> None:
-    """Different (seed, epoch, rank) give different random numbers, none derivable from another. Common numbers differ from
-    every rank's own numbers.
+    """Different (seed, epoch, rank) give different random numbers, and none can be derived from another. Common numbers
+    differ from every rank's own numbers.
     """
     world = session.world_size
     epochs = tuple(range(world + 1))  # so that rank + epoch meets for every pair of ranks
@@ -56,7 +56,7 @@ def check_random_numbers_differ_by_seed_epoch_and_rank(session: Session) -> None
 
 @law("randomness", needs.randomness)
 def check_random_numbers_are_uniform_on_unit_interval(session: Session) -> None:
-    """Own and common random numbers are uniform over the whole of [0, 1), in no order, on every rank."""
+    """Own and common random numbers are uniform over the whole of [0, 1) and unordered, on every rank."""
     # and after some calls of an epoch
     late = Draw(SEEDS[0], (1,), 2 * COUNT, extra=(3,) * session.world_size, common_first=5)
     draws = (Draw(SEEDS[0], (0, 1, 258), COUNT), *(Draw(seed, (0, 1), COUNT) for seed in UNLIKE[1:]), late)
@@ -66,7 +66,7 @@ def check_random_numbers_are_uniform_on_unit_interval(session: Session) -> None:
 
 @law("randomness", needs.randomness)
 def check_common_random_numbers_are_equal_on_all_ranks(session: Session) -> None:
-    """Common random numbers are the same on all ranks, however many other numbers a rank drew from its own stream or its
+    """Common random numbers are equal on all ranks, however many other numbers a rank drew from its own stream or its
     process's generators.
     """
     world = session.world_size
@@ -140,7 +140,7 @@ def _common_agree(job: Job, trace: Trace) -> None:
                     bool(np.array_equal(got, should)),
                     f"common numbers of epoch {epoch} on rank {rank}: got {some(got)}, but should be {some(should)} as "
                     "before on rank 0" + f" (it drew {more} numbers of its own first)" * bool(more),
-                    _not_in_common(draw.seed, got, should),
+                    not_in_common(draw.seed, SEEDS[0], got, should),
                 )
 
 
@@ -162,7 +162,7 @@ def _come_again(job: Job, trace: Trace) -> None:
                 expect.that(
                     bool(np.array_equal(got, should)),
                     f"{kind} numbers of {what} on rank {rank}: got {some(got)}, but should be {some(should)} as before",
-                    (*_drawn_ahead(got, should), *unlike(first.seed), cause),
+                    (*drawn_ahead(got, should), *unlike_first_seed(first.seed, SEEDS[0]), cause),
                 )
 
     for rank, ((one, zero, *_), epochs) in enumerate(
@@ -175,21 +175,6 @@ def _come_again(job: Job, trace: Trace) -> None:
                 f"{some(should)} as before",
                 causes.COMMON_FROM_OWN(),
             )
-
-
-def _drawn_ahead(got: Array, should: Array) -> tuple[Cause, ...]:
-    """A cause if all is right but for some numbers in front."""
-    ahead = int(np.flatnonzero(got == should[0])[0]) if should[0] in got else 0
-    if not ahead or not np.array_equal(got[ahead:], should[: len(got) - ahead]):
-        return ()
-    return (causes.DRAWN_AHEAD(count=ahead),)
-
-
-def _not_in_common(seed: int, got: Array, should: Array) -> tuple[Cause, ...]:
-    """The cause if common numbers of this seed are not those of rank 0."""
-    if len(got) == len(should) and np.allclose(got, should, rtol=0, atol=1e-3):
-        return (causes.COMMON_ROUNDED(),)
-    return (*unlike(seed), causes.COMMON_FROM_OWN(), causes.GENERATOR_USED_BY_OTHERS())
 
 
 def some(numbers: Array) -> str:

@@ -1,4 +1,4 @@
-"""Buffers during training: whether ranks continue from rank 0's buffers, and from the model's present ones."""
+"""Buffers during training: whether ranks continue from rank 0's present buffers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ddpcheck import expect
 from ddpcheck.causes import batch_norm as causes
 from ddpcheck.checks import Observation, law
-from ddpcheck.contract import needs
+from ddpcheck.contract import ReplicaSync, needs
 from ddpcheck.job import Backward, Job, Observe, Operation, ZeroGrad
 from ddpcheck.models.spec import BatchNorm, Linear, ModelSpec
 from ddpcheck.numerics import same_bits
@@ -23,13 +23,16 @@ if TYPE_CHECKING:
 APART = 3
 """Backwards on other samples on each rank."""
 _EQUAL = tuple(range(3))
-"""The samples that all ranks have last."""
+"""The samples that all ranks have in the last backward."""
 
 
 @law("replica_sync", needs.replica, needs.replica.model_features("batch_norm"), needs.ranks(2, most=3))
 def check_training_forward_begins_with_rank_0s_buffers(session: Session) -> Observation | None:
-    """Where `synchronises_buffers` is promised, every synchronised training forward begins with rank 0's buffers, replaced ones
-    included: after a backward on equal samples the ranks' running statistics are equal. Elsewhere a difference is an observation.
+    """Every synchronised training forward begins with rank 0's buffers, including replaced ones, where
+    `synchronises_buffers` is promised.
+
+    After a backward on equal samples the ranks' running statistics are then equal. Without the promise, a difference is an
+    observation.
     """
     promised = session.capabilities.replica
     seen: list[str] = []
@@ -37,7 +40,7 @@ def check_training_forward_begins_with_rank_0s_buffers(session: Session) -> Obse
     def judge(job: Job, trace: Trace) -> None:
         expect.completed(trace)
         different = _different(job, trace)
-        if different and not promised.synchronises_buffers:
+        if different and promised.replica_sync < ReplicaSync.EACH_FORWARD:
             seen.append(different[0])
             return
         assert job.model is not None
@@ -58,7 +61,7 @@ def check_training_forward_begins_with_rank_0s_buffers(session: Session) -> Obse
         return None
     return Observation(
         f"each rank keeps running statistics of its own ({seen[0]}): evaluation differs by rank, and a checkpoint holds those of "
-        "one rank; this fails where synchronises_buffers is promised"
+        "one rank; this fails where replica_sync=EACH_FORWARD is promised"
     )
 
 

@@ -1,22 +1,16 @@
-"""Ranks with different numbers of batches, which train together inside join()."""
+"""Ranks with different numbers of batches train together inside join()."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from ddpcheck.causes import Cause
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
+from ddpcheck.hypotheses.replicas.joining import why_other_parameters
 from ddpcheck.job import Backward, DataSpec, Job, Join, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.models.spec import Linear, ModelSpec, Scale, mlp
-from ddpcheck.oracle import Oracle
-from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
@@ -37,9 +31,10 @@ if TYPE_CHECKING:
     needs.replica.optimizers("sgd"),
 )
 def check_join_handles_ranks_out_of_batches(session: Session) -> None:
-    """Inside join(), ranks train together until the last rank has used its last batch. Ranks without batches count as zero,
-    and the divisor is the promised one. Models may have buffers, which may be broadcast before each forward. Afterwards all
-    ranks have equal parameters, train on together, and may join again.
+    """Inside join(), ranks train together until the last rank has used its last batch.
+
+    Ranks without batches count as zero, and the divisor is the promised one. Models may have buffers, which may be broadcast
+    before each forward. Afterwards all ranks have equal parameters, train on together, and may join again.
     """
     world = session.world_size
     numbers = [[3] + [1] * (world - 1), [1 + rank for rank in range(world)], [2] * (world - 1) + [0], [2] * world]
@@ -59,14 +54,14 @@ def check_join_handles_ranks_out_of_batches(session: Session) -> None:
 
 
 def _with_momentum(counts: list[int]) -> Job:
-    """One join() alone, after which optimizers may hold any state."""
+    """One join() alone, after which the optimizer may hold any state."""
     job = joining(counts, ModelSpec((Linear("fc1", 3, 2),), loss="linear"))
     return replace(job, operations=job.operations[:2], optimizer=replace(job.optimizer, momentum=0.9))
 
 
 def joining(counts: list[int], model: ModelSpec) -> Job:
-    """Rank r has counts[r] batches of two samples; after them all take one more step, and join once more, the other way
-    round.
+    """Rank r has counts[r] batches of two samples; then all ranks take one more step, and join once more with the counts
+    reversed.
     """
     world_size, total = len(counts), sum(counts)
     pairs = iter([(2 * number, 2 * number + 1) for number in range(total)])
@@ -87,49 +82,15 @@ def _explained(promised: Capabilities) -> Judge:
         except Finding as finding:
             if not trace.completed:
                 raise _without_buffers(job, finding) from None
-            raise finding.blaming(next(_causes(job, trace, promised), None) or finding.diagnosis.causes) from None
+            raise finding.blaming(
+                next(why_other_parameters(job, trace, promised), None) or finding.diagnosis.causes
+            ) from None
 
     return judge
 
 
 def _without_buffers(job: Job, finding: Finding) -> Finding:
-    """Causes of a run that did not end, where those without buffers, which come first, did."""
+    """Causes of a run that did not end, if the runs without buffers, which come first, did end."""
     if job.model is None or "buffer" not in job.model.features():
         return finding
     return finding.blaming(causes.JOIN_BUFFERS())
-
-
-def _causes(job: Job, trace: Trace, promised: Capabilities) -> Iterator[Cause]:
-    """Hypotheses about the parameters after join()."""
-    join, *rest = job.operations
-    assert isinstance(join, Join)
-    longest = join.rounds()
-    again = tuple((*batches, *batches[-1:] * (longest - len(batches))) for batches in join.batches)
-    stale = replace(job, operations=(Join(again), *rest))
-    by_world, by_live = (promised.but(join=rule) for rule in ("divide_by_initial_world", "divide_by_live_ranks"))
-    wrong, said = (by_live, "the number of ranks that still have batches")
-    if promised.replica.join == "divide_by_live_ranks":
-        wrong, said = (by_world, "the world size")
-    got = trace.values(1, "parameters")
-    right = _after_join(job, promised)
-    if all(_near(rank, right) for rank in got):
-        yield causes.JOIN_LEAVES_STATE()
-    for other, assumed, cause in (
-        (job, wrong, causes.JOIN_WRONG_DIVISOR(divisor=said)),
-        (stale, by_world, causes.JOIN_STALE()),
-    ):
-        expected = _after_join(other, assumed)
-        if _near(got[0], expected) and not _near(right, expected):
-            yield cause
-    if any(not np.array_equal(got[0][name], rank[name]) for rank in got for name in rank):
-        yield causes.JOIN_STEPS_MISSING()
-
-
-def _after_join(job: Job, promised: Capabilities) -> dict[str, Array]:
-    """The expected values of rank 0 then."""
-    *_, entries = (moment.arrays["parameters"] for moment in islice(Oracle(job, promised).walk(), 2) if moment.arrays)
-    return {name: entry.value.exact[0] for name, entry in entries.items()}
-
-
-def _near(got: Mapping[str, Array], expected: Mapping[str, Array]) -> bool:
-    return all(np.allclose(got[name], array, rtol=1e-4, atol=1e-6) for name, array in expected.items())

@@ -1,6 +1,6 @@
 """Models with unusual parameters: of another dtype or layout, without elements, with sparse gradients.
 
-Engines gather gradients in flat arrays, and know parameters by dtype, by address or by number: those get lost there first.
+Engines pack gradients into flat arrays and identify parameters by dtype, address or number, which fails for these first.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import needs
+from ddpcheck.contract import ReplicaMethod, needs
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
 from ddpcheck.models.spec import Activation, Embedding, Layer, Linear, ModelSpec, Scale
 
@@ -31,7 +31,7 @@ _MIXED = (
     Scale("scale2", 5),
     Scale("scale3", 5, wide=True),
 )
-"""Neighbours of the same shape, and of another dtype."""
+"""Neighbours of the same shape and of another dtype."""
 _FROZEN_AMONG = (
     Linear("frozen1", 2, 5, frozen=True),
     Scale("scale1", 5, wide=True),
@@ -39,7 +39,7 @@ _FROZEN_AMONG = (
     Scale("scale2", 5, wide=True),
     Linear("frozen3", 5, 5, frozen=True),
 )
-"""Frozen layers have neighbours of another dtype, or none: a bucket made for them alone is never full."""
+"""Frozen layers whose neighbours have another dtype, or that have none: a bucket of theirs alone is never full."""
 _STRIDES = causes.STRIDES_MIXED(parameter="fc1.weight")
 _STRIDED = Linear("fc1", 2, 4, strided=True), Activation("relu"), Linear("fc2", 4, 3), Linear("fc3", 3, 3, strided=True)
 _EMPTY = Linear("nothing", 2, 0), Linear("from_nothing", 0, 3), Activation("tanh"), Linear("fc", 3, 2)
@@ -53,24 +53,26 @@ _MOMENTUM = OptimizerSpec(lr=0.125, momentum=0.5)
 
 @law("buckets", needs.replica, needs.replica.model_features("scale"), needs.replica.model_features("mixed_dtypes"))
 def check_mixed_dtype_parameters_keep_their_precision(session: Session) -> None:
-    """When float32 and float64 parameters, few or large, alternate in a model, all gradients equal the large batch, float64
-    ones to their last bits. Parameters start with all bits of rank 0 and keep them after steps and from a saved state, with
-    or without frozen ones. All parameters count in the clipping norm.
+    """When float32 and float64 parameters alternate in a model, all gradients equal the large batch, float64 ones to their
+    last bits.
+
+    Parameters start with all bits of rank 0 and keep them after steps and from a saved state, with or without frozen ones,
+    few or large. All parameters count in the clipping norm.
     """
     world, promised = session.world_size, session.capabilities
     among = one_backward(world, *_FROZEN_AMONG, rounds=2, batch=2), _trained(session, _FROZEN_AMONG)
     _as_one_process(session, *exact_in_both(world), _trained(session, _MIXED), *among)
-    if promised.replica.clipping:
+    if promised.has(ReplicaMethod.CLIPPING):
         _as_one_process(session, _trained(session, _MIXED, max_norm=_SMALL))
-    if promised.replica.no_sync:
+    if promised.has(ReplicaMethod.NO_SYNC):
         own = local_then_synchronised(one_backward(world, *_MIXED, batch=2, exact=False))
         for_each(session, fitting(session, [own]), reduction_is_tight(promised))
 
 
 @law("buckets", needs.replica, needs.replica.model_features("strided"))
 def check_column_major_parameters_train_like_row_major(session: Session) -> None:
-    """Weights stored column-major (as if transposed), small or large, behave like row-major ones. They start as rank 0's, get
-    large-batch gradients, move with every step, and continue from a saved state.
+    """Weights stored column-major, small or large, behave like row-major ones. They start as rank 0's, get large-batch
+    gradients, move with every step, and continue from a saved state.
     """
     world = session.world_size
     large = Linear("fc1", 3, 997, strided=True), Linear("fc2", 997, 41, strided=True)
@@ -92,14 +94,14 @@ def check_zero_size_parameters(session: Session) -> None:
 
 @law("buckets", needs.replica, needs.replica.model_features("sparse"))
 def check_sparse_gradients_equal_the_large_batch(session: Session) -> None:
-    """Gradients that may be stored as sparse rows equal the large batch, whether ranks touch the same or different rows, and
-    many, often or not at all. So do sums of several backwards, and parameters after steps.
+    """Gradients that may be stored as sparse rows equal the large batch, whether ranks use the same or different rows, and
+    many, often or never. So do sums of several backwards, and parameters after steps.
     """
     world, promised = session.world_size, session.capabilities
     jobs = [one_backward(world, *_SPARSE, rounds=3, batch=batch) for batch in (1, 8)]
     jobs.append(one_backward(world, Embedding("embedding", 160, 2, sparse=True), Linear("fc", 2, 2), batch=64))
     jobs.append(_trained(session, _SPARSE, OptimizerSpec(lr=0.125)))
-    if promised.replica.no_sync:
+    if promised.has(ReplicaMethod.NO_SYNC):
         first, second = shards([2] * world), shards([2] * world, 2 * world)
         window: list[Operation] = [ZeroGrad(), Backward(first, sync=False), Backward(second), *GRADIENTS]
         jobs.append(training_job(world, ModelSpec(_SPARSE, loss="linear"), window, exact=False))
@@ -107,7 +109,7 @@ def check_sparse_gradients_equal_the_large_batch(session: Session) -> None:
 
 
 def exact_in_both(world_size: int) -> list[Job]:
-    """Small gradients, three times, and large ones. All sums are exact in float32, too, which the model so keeps."""
+    """Small gradients, three times, and large ones. All sums are exact in float32, which the model therefore keeps."""
     large = Linear("fc1", 1, _LARGE), Scale("scale1", _LARGE, wide=True), Scale("scale2", _LARGE)
     return [one_backward(world_size, *_MIXED, rounds=3, batch=2), one_backward(world_size, *large)]
 
@@ -119,9 +121,9 @@ def _as_one_process(session: Session, *jobs: Job) -> None:
 def _trained(
     session: Session, layers: tuple[Layer, ...], optimizer: OptimizerSpec = _MOMENTUM, max_norm: float | None = None
 ) -> Job:
-    """Observe a new replica, and one that has loaded its state; two steps, clipped perhaps, and both again."""
+    """Observe a new replica and one that has loaded its state; take two steps, perhaps clipped, and observe both again."""
     world, look = session.world_size, Observe(("parameters",))
-    again: list[Operation] = [Save(), Resume(), look] if session.capabilities.replica.checkpoint else []
+    again: list[Operation] = [Save(), Resume(), look] if session.capabilities.has(ReplicaMethod.CHECKPOINT) else []
     operations: list[Operation] = [look, *again]
     for number in range(2):
         operations += [ZeroGrad(), Backward(shards([2] * world, 2 * number * world)), *GRADIENTS]

@@ -1,5 +1,5 @@
-"""What replicas share beside gradients: parameters, frozen ones and buffers from construction on, predictions, and
-checkpoints.
+"""Everything that replicas share beside gradients: parameters, frozen ones and buffers from construction on, predictions,
+and checkpoints.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from hypothesis.strategies import DrawFn
 from ddpcheck import expect
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, Determinism, needs
-from ddpcheck.diagnosis import Evidence
+from ddpcheck.contract import Capabilities, Determinism, ReplicaMethod, ReplicaSync, needs
+from ddpcheck.hypotheses.arrays import Evidence
 from ddpcheck.job import (
     CloseWindow,
     Job,
@@ -47,7 +47,9 @@ MOMENTUM = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
 ADAM = OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
 
 
-@law("replica_sync", needs.replica, needs.ranks(2), needs.replica.broadcasts_parameters, level=Level.BASIC)
+@law(
+    "replica_sync", needs.replica, needs.ranks(2), needs.replica.replica_sync(ReplicaSync.PARAMETERS), level=Level.BASIC
+)
 def check_construction_broadcasts_parameters_from_rank_0(session: Session) -> None:
     """A new replica holds rank 0's initial parameters, bit for bit, on every rank, although each rank was given different
     ones.
@@ -67,10 +69,10 @@ def check_construction_broadcasts_parameters_from_rank_0(session: Session) -> No
     needs.replica,
     needs.replica.model_features("frozen"),
     needs.ranks(2),
-    needs.replica.broadcasts_parameters,
+    needs.replica.replica_sync(ReplicaSync.PARAMETERS),
 )
 def check_construction_broadcasts_frozen_parameters(session: Session) -> None:
-    """A new replica holds rank 0's frozen parameters, too, on every rank."""
+    """A new replica holds rank 0's frozen parameters on every rank."""
     layers = Linear("fc1", 3, 4, frozen=True), Linear("fc2", 4, 2)
     jobs = [explicit_examples.construction(session.world_size, *layers, exact=exact) for exact in (True, False)]
     for_each(session, fitting(session, jobs), _from_rank_0("parameters"))
@@ -81,7 +83,7 @@ def check_construction_broadcasts_frozen_parameters(session: Session) -> None:
     needs.replica,
     needs.replica.model_features("buffer"),
     needs.ranks(2),
-    needs.replica.broadcasts_buffers,
+    needs.replica.replica_sync(ReplicaSync.BUFFERS),
     level=Level.BASIC,
 )
 def check_construction_broadcasts_buffers(session: Session) -> None:
@@ -96,7 +98,7 @@ def check_construction_broadcasts_buffers(session: Session) -> None:
     needs.replica,
     needs.replica.model_features("batch_norm"),
     needs.ranks(2),
-    needs.replica.broadcasts_buffers,
+    needs.replica.replica_sync(ReplicaSync.BUFFERS),
     level=Level.BASIC,
 )
 def check_construction_broadcasts_running_statistics(session: Session) -> None:
@@ -108,14 +110,14 @@ def check_construction_broadcasts_running_statistics(session: Session) -> None:
 
 @law("replica_sync", needs.replica, needs.replica.model_features("batch_norm"), needs.replica.batch_norm("local"))
 def check_rank_0_running_statistics_follow_its_own_batches(session: Session) -> None:
-    """After forward passes in training mode, also inside no_sync, rank 0's running statistics are those of its own batches.
-    Its batches may be larger or smaller than the others'.
+    """After forward passes in training mode, also inside no_sync, rank 0's running statistics are those of its own batches,
+    whatever the others' sizes.
 
-    The other ranks' are not judged: whether they take over rank 0's before each forward is left open.
+    The other ranks' statistics are not judged: they may take over rank 0's before each forward.
     """
     promised = session.capabilities
     sizes = (False, True) if promised.replica.uneven_batches == "equal_weight" else (False,)
-    local = promised.replica.no_sync
+    local = promised.has(ReplicaMethod.NO_SYNC)
     jobs = [
         explicit_examples.statistics(session.world_size, uneven=uneven, local=local and not uneven) for uneven in sizes
     ]
@@ -126,7 +128,7 @@ def check_rank_0_running_statistics_follow_its_own_batches(session: Session) -> 
     "replica_sync",
     needs.replica,
     needs.ranks(2),
-    needs.replica.broadcasts_parameters,
+    needs.replica.replica_sync(ReplicaSync.PARAMETERS),
     needs.world.determinism(Determinism.BETWEEN_RANKS),
     needs.replica.optimizers("sgd"),
     level=Level.BASIC,
@@ -141,7 +143,8 @@ def check_predictions_are_equal_on_all_ranks(session: Session) -> None:
         as_one_process(promised)(job, trace)
         expect.same_on_all_ranks(trace.values(len(job.operations) - 1, "outputs"), "prediction for the same samples")
 
-    alike = promised.replica.model_features - ({"buffer"} if not promised.replica.broadcasts_buffers else set())
+    apart = {"buffer"} if promised.replica.replica_sync < ReplicaSync.BUFFERS else set()
+    alike = promised.replica.model_features - apart
     model = models(promised.but(model_features=alike), exact=False, depths=(1, 2))
     trained = training_jobs(world, promised, model=model, exact=False, rounds=(1, 2), optimizer=sgd(), observe=())
     predict = Predict(((0, 1),) * world)
@@ -156,13 +159,13 @@ def check_resumed_training_matches_one_process(session: Session) -> None:
     jobs = [interrupt(explicit_examples.steps(world, spec), 1) for spec in (MOMENTUM, ADAM)]
     jobs += [_resumed_twice(explicit_examples.steps(world, spec)) for spec in (MOMENTUM, ADAM)]
     jobs.append(replace(jobs[0], model=ModelSpec((Linear("fc1", 2, 3, frozen=True), *mlp((3, 3, 2)).layers[1:]))))
-    # what wrappers put before every name is part of these
+    # wrappers put a common prefix before every name
     named = ModelSpec((Linear("module", 2, 3), Activation("tanh"), Linear("submodule", 3, 2)))
     jobs.append(replace(jobs[0], model=named))
     held = Scale("scalar", 0, buffer=True), Scale("vector", 3, buffer=True)
     jobs.append(replace(jobs[0], model=ModelSpec((Linear("fc1", 2, 3), *held, Linear("fc2", 3, 2)))))
     jobs += [
-        _saved_again(explicit_examples.steps(world, spec), windows=promised.replica.no_sync)
+        _saved_again(explicit_examples.steps(world, spec), windows=promised.has(ReplicaMethod.NO_SYNC))
         for spec in (MOMENTUM, ADAM)
     ]
     jobs.append(_resumed_often(explicit_examples.steps(world, MOMENTUM, count=11)))
@@ -172,7 +175,7 @@ def check_resumed_training_matches_one_process(session: Session) -> None:
 
 @law("replica_sync", needs.replica, needs.replica.checkpoint, needs.replica.model_features("batch_norm"))
 def check_checkpoint_restores_running_statistics(session: Session) -> None:
-    """A new replica that loads a saved state has its running statistics and batch counter, bit for bit; those of rank 0
+    """A new replica that loads a saved state has its running statistics and batch counter, bit for bit, and rank 0's
     continue from there. The state may be saved before or after any training.
     """
     layers = Linear("fc1", 3, 4), BatchNorm("norm", 4), Linear("fc2", 4, 2)
@@ -229,21 +232,23 @@ def interrupt(job: Job, after: int) -> Job:
 
 
 def _saved_again(job: Job, *, windows: bool) -> Job:
-    """Saved at the beginning, and once more at the end, in an open window: the resumed state is that of the end."""
+    """Saved at the start and again at the end, in an open window: the resumed state is that of the end."""
     opened: tuple[list[Operation], list[Operation]] = ([OpenWindow()], [CloseWindow()]) if windows else ([], [])
     again = (*opened[0], Save(), *opened[1], Resume(), LOOK)
     return replace(job, operations=(Save(), *job.operations, *again))
 
 
 def _resumed_often(job: Job) -> Job:
-    """Saved and resumed after one step, two more, three, and four: a gap in the state at some count shows in the step after."""
+    """Saved and resumed after one step, two more, three, and four: an error in the state at some count shows in the next
+    step.
+    """
     for after in (1, 3, 6, 10):
         job = interrupt(job, after)
     return job
 
 
 def _resumed_twice(job: Job) -> Job:
-    """Saved after one step, resumed at the end, trained on, and resumed from the same state once more."""
+    """Saved after one step, resumed at the end, trained on, and resumed from the same state again."""
     first, *rest = (position + 1 for position, operation in enumerate(job.operations) if isinstance(operation, Step))
     again = (Resume(), LOOK, *job.operations[first : rest[0]], LOOK)
     operations = (*job.operations[:first], Save(), *job.operations[first:], *again, *again)
@@ -273,7 +278,7 @@ def _from_rank_0(what: Literal["parameters", "buffers"]) -> Judge:
 
 
 def _split(of_ranks: list[Array]) -> Array:
-    """One array of which each rank holds rows, of the values that it has itself."""
+    """One array of which each rank holds rows with its own initial values."""
     tall = [np.atleast_1d(values) for values in of_ranks]
     rows = -(-len(tall[0]) // len(tall))
     parts = [values[rank * rows : (rank + 1) * rows] for rank, values in enumerate(tall)]

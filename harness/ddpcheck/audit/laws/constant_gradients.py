@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ...causes import Cause, audit
 from ..evidence import Evidence
 from ..journal import Event
-from .law import Judged, broken, held, not_judged
+from .law import LawVerdict, broken, held, not_judged
 
 _STEPS = 3
 """So many steps have to show the same gradients, with batches that differ."""
@@ -99,7 +99,7 @@ def _batches(evidence: Evidence, rank: int, steps: set[int]) -> set[str]:
     return {e["digest"] for e in evidence.real.of(rank, "batch") if e["step"] in steps and e["grad"]}
 
 
-def units_are_not_copies(evidence: Evidence) -> Judged:
+def units_are_not_copies(evidence: Evidence) -> LawVerdict:
     """Rows of a layer's weight that are alike and get gradients that are alike stay so for ever."""
     steps = [event for event in evidence.real.of(0, "step") if event.get("patterns")]
     if len(steps) < _STEPS:

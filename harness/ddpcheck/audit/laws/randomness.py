@@ -7,13 +7,13 @@ from collections import defaultdict
 from ...causes import audit
 from ..evidence import Evidence
 from .data import ranks_read_different_shards
-from .law import Judged, broken, held, not_judged
+from .law import LawVerdict, broken, held, not_judged
 
 _ELEMENTS = 8
 """A draw with fewer elements may be one for the whole step, which ranks have to make alike."""
 
 
-def random_streams_are_as_asked(evidence: Evidence) -> Judged:
+def random_streams_are_as_asked(evidence: Evidence) -> LawVerdict:
     if evidence.ranks == 1:
         return not_judged("there is one rank")
     if evidence.random_streams == "any":
@@ -32,7 +32,7 @@ def random_streams_are_as_asked(evidence: Evidence) -> Judged:
     return _held(compared)
 
 
-def _equal(evidence: Evidence) -> Judged:
+def _equal(evidence: Evidence) -> LawVerdict:
     compared = _compared(evidence, 1)
     for (line, operation), equal in compared.items():
         if not all(equal):
@@ -44,7 +44,7 @@ def _equal(evidence: Evidence) -> Judged:
     return _held(compared)
 
 
-def _held(compared: dict[tuple[str, str], list[bool]]) -> Judged:
+def _held(compared: dict[tuple[str, str], list[bool]]) -> LawVerdict:
     if not compared:
         return not_judged("no random numbers were drawn after the first batch")
     return held(f"{sum(map(len, compared.values()))} draws compared")

@@ -55,10 +55,9 @@ class Draws:
         if self.kept and not run.mirrors:
             run.journal.keep(f"draws-{run.step}", self.kept)
         self.kept, self._counts = {}, {}
-        if not run.mirrors and run.step + 1 >= run.settings.steps and _get_current_dispatch_mode() is self.mode:
-            self.mode.__exit__(
-                None, None, None
-            )  # later draws are not recorded, and each operation is faster without it
+        mode: Any = _get_current_dispatch_mode()
+        if mode is not None and mode is self.mode and not run.mirrors and run.step + 1 >= run.settings.steps:
+            mode.__exit__(None, None, None)  # later draws are not recorded, and operations are faster without it
 
 
 _Mode: Any = TorchDispatchMode  # untyped

@@ -42,7 +42,6 @@ def _taken_out(message: Array, like: Array) -> Array:
 
 
 in_messages_of_one_size = sent_as(
-    "in messages of one size",
     lambda call: _filled_up(call.array),
     lambda call, message: _taken_out(message, call.array),
 )
@@ -74,19 +73,29 @@ def gathered_and_reduced(call: Call) -> Array:
 # fmt: off
 table(
     globals(),
-    Fault("death-told-to-who-waits-only", where=all_reduce | in_place, effect=waits_for_ever_if_it_fails_at_once,
+    Fault("death-told-to-who-waits-only",
+          "A rank's death wakes ranks that already wait in all-reduce; ranks that enter it later hang.",
+          where=all_reduce | in_place, effect=waits_for_ever_if_it_fails_at_once,
           caught_by=DEATH, cause="death-unnoticed"),
-    Fault("dead-member-of-a-group-waited-for", where=(all_reduce | in_place) & in_part, effect=waits_for_ever,
+    Fault("dead-member-of-a-group-waited-for", "All-reduce in a group retries a broken connection forever.",
+          where=(all_reduce | in_place) & in_part, effect=waits_for_ever,
           caught_by=DEATH, cause="death-unnoticed-in-group", world_size=3),
-    Fault("broadcast-in-messages-of-one-size", where=broadcast, effect=in_messages_of_one_size,
+    Fault("broadcast-in-messages-of-one-size",
+          "Broadcast pads messages to one size, so arrays of different sizes are not noticed.",
+          where=broadcast, effect=in_messages_of_one_size,
           caught_by=ARRAYS, cause="messages-unlabelled", world_size=3, detects_mismatch=True),
-    Fault("asynchronous-in-messages-of-one-size", where=asynchronous & op("sum"),
+    Fault("asynchronous-in-messages-of-one-size",
+          "Asynchronous sums pad messages to one size, so arrays of different sizes are not noticed.",
+          where=asynchronous & op("sum"),
           effect=gathered_in_messages_of_one_size,
           caught_by=ARRAYS, cause="messages-unlabelled", world_size=4, detects_mismatch=True),
-    Fault("minimum-and-maximum-look-alike", where=(all_reduce | in_place) & op("min", "max"),
+    Fault("minimum-and-maximum-look-alike", "Minimum and maximum send equal messages, so a mismatch is not noticed.",
+          where=(all_reduce | in_place) & op("min", "max"),
           effect=gathered_and_compared,
           caught_by=CALLS, cause="messages-unlabelled", world_size=3, detects_mismatch=True),
-    Fault("reductions-of-scatters-look-alike", where=reduce_scatter, effect=gathered_and_reduced,
+    Fault("reductions-of-scatters-look-alike",
+          "All reductions of reduce-scatter send equal messages, so a mismatch is not noticed.",
+          where=reduce_scatter, effect=gathered_and_reduced,
           caught_by=CALLS, cause="messages-unlabelled", world_size=4, detects_mismatch=True),
 )
 # fmt: on

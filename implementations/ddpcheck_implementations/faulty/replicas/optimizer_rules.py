@@ -37,7 +37,7 @@ def made_with(changed: Callable[[OptimizerSpec, int], dict[str, Any]]) -> Replic
         optimizer._spec = replace(optimizer._spec, **changed(optimizer._spec, use.world))
         optimizer.lr = optimizer._spec.lr
 
-    return ReplicaEffect(f"{changed.__name__.replace('_', ' ')} in the optimizer", "start", done)
+    return ReplicaEffect("start", done)
 
 
 def usual_betas(spec: OptimizerSpec, world: int) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def adam(direction: Callable[[Moments], Array]) -> ReplicaEffect:
             found = Moments(settings(replica), first[name], second[name], largest[name], int(steps[name]))
             replica.network.parameters[name][...] = before[name] - settings(replica).lr * direction(found)
 
-    return ReplicaEffect(direction.__name__.replace("_", " "), "step", done)
+    return ReplicaEffect("step", done)
 
 
 def by_the_largest_second_moment(moments: Moments) -> Array:
@@ -176,37 +176,53 @@ def gradients_added_up(replica: PlainReplica) -> None:
 # fmt: off
 table(
     globals(),
-    Fault("adam-with-betas-of-the-paper", where=always, effect=made_with(usual_betas),
+    Fault("adam-with-betas-of-the-paper", "Adam ignores the requested betas and uses 0.9 and 0.999.",
+          where=always, effect=made_with(usual_betas),
           caught_by=ADAM, cause="adam-betas-fixed"),
-    Fault("adam-with-betas-in-the-other-order", where=always, effect=made_with(swapped_betas),
+    Fault("adam-with-betas-in-the-other-order", "Adam swaps its two betas.",
+          where=always, effect=made_with(swapped_betas),
           caught_by=ADAM, cause="adam-betas-swapped"),
-    Fault("adam-with-the-usual-eps", where=always, effect=made_with(usual_eps),
+    Fault("adam-with-the-usual-eps", "Adam ignores the requested eps and uses 1e-8.",
+          where=always, effect=made_with(usual_eps),
           caught_by=ADAM, cause="adam-eps-fixed"),
-    Fault("adam-with-eps-inside-the-root", where=always, effect=adam(with_eps_inside_the_root),
+    Fault("adam-with-eps-inside-the-root", "Adam adds eps inside the root.",
+          where=always, effect=adam(with_eps_inside_the_root),
           caught_by=ADAM, cause="adam-eps-inside-root"),
-    Fault("adam-with-eps-before-the-correction", where=always, effect=adam(with_eps_before_the_correction),
+    Fault("adam-with-eps-before-the-correction", "Adam adds eps before the bias correction.",
+          where=always, effect=adam(with_eps_before_the_correction),
           caught_by=ADAM, cause="adam-epsilon-hat"),
-    Fault("adam-corrects-as-in-the-first-step", where=always, effect=adam(by_the_correction_of_the_first_step),
+    Fault("adam-corrects-as-in-the-first-step", "Adam uses the bias correction of the first step in every step.",
+          where=always, effect=adam(by_the_correction_of_the_first_step),
           caught_by=ADAM, cause="adam-steps-restart"),
-    Fault("adam-is-amsgrad", where=always, effect=adam(by_the_largest_second_moment),
+    Fault("adam-is-amsgrad", "Adam uses the largest second moment so far, as AMSGrad does.",
+          where=always, effect=adam(by_the_largest_second_moment),
           caught_by=ADAM, cause="adam-amsgrad"),
-    Fault("optimizer-rate-times-world-size", where=always, effect=made_with(learning_rate_times_world_size),
+    Fault("optimizer-rate-times-world-size", "The learning rate is multiplied by the world size.",
+          where=always, effect=made_with(learning_rate_times_world_size),
           caught_by=ADAM, cause="learning-rate-scaled", world_size=3),
-    Fault("optimizer-without-momentum", where=always, effect=made_with(no_momentum),
+    Fault("optimizer-without-momentum", "The optimizer ignores momentum.",
+          where=always, effect=made_with(no_momentum),
           caught_by=(STEPS, SGD), cause="momentum-missing"),
-    Fault("weight-decay-in-optimizer-and-loss", where=always, effect=made_with(weight_decay_twice),
+    Fault("weight-decay-in-optimizer-and-loss", "Weight decay is applied twice.",
+          where=always, effect=made_with(weight_decay_twice),
           caught_by=(SGD, STEPS), cause="weight-decay-repeated"),
-    Fault("weight-decay-beside-the-gradient", where=always, effect=weight_decay_beside_the_gradient,
+    Fault("weight-decay-beside-the-gradient", "Weight decay is applied to the parameters directly, as in AdamW.",
+          where=always, effect=weight_decay_beside_the_gradient,
           caught_by=(SGD, ADAM), cause="weight-decay-decoupled"),
-    Fault("momentum-dampened", where=always, effect=dampened,
+    Fault("momentum-dampened", "The gradient enters the momentum with weight 1 - momentum.",
+          where=always, effect=dampened,
           caught_by=SGD, cause="momentum-dampened"),
-    Fault("momentum-of-nesterov", where=always, effect=ahead_by_momentum,
+    Fault("momentum-of-nesterov", "SGD uses Nesterov momentum.",
+          where=always, effect=ahead_by_momentum,
           caught_by=SGD, cause="nesterov"),
-    Fault("momentum-in-float16", where=always, effect=momentum_in_float16,
+    Fault("momentum-in-float16", "Momentum is stored in float16.",
+          where=always, effect=momentum_in_float16,
           caught_by=SGD, cause="momentum-float16"),
-    Fault("parameters-in-float16", where=always, effect=parameters_in_float16,
+    Fault("parameters-in-float16", "Parameters are rounded to float16 after each step.",
+          where=always, effect=parameters_in_float16,
           caught_by=SGD, cause="held-in"),
-    Fault("optimizer-adds-up-gradients", where=always, effect=gradients_added_up,
+    Fault("optimizer-adds-up-gradients", "The optimizer adds each gradient to a sum that zero_grad() does not clear.",
+          where=always, effect=gradients_added_up,
           caught_by=SGD, cause="update-of-all-gradients"),
 )
 # fmt: on

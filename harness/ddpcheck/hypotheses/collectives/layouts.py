@@ -1,0 +1,19 @@
+"""Hypotheses about arrays whose memory layout is taken for another."""
+
+from __future__ import annotations
+
+from ...causes import Cause
+from ...causes import collectives as causes
+
+_IGNORED = {
+    "mixed": causes.LAYOUTS_DIFFER,
+    "varied": causes.LAYOUTS_DIFFER,
+    "columns": causes.STRIDE_IGNORED,
+    "repeated": causes.ZERO_STRIDE_IGNORED,
+}
+"""By layouts of an argument, the cause if nothing else explains a wrong result."""
+
+
+def layout_ignored(layout: str) -> tuple[Cause, ...]:
+    """The cause that the layout itself suggests."""
+    return (_IGNORED[layout](),) if layout in _IGNORED else ()
