@@ -14,6 +14,7 @@ from ddpcheck.seeded_values import Array
 
 from .background import Pending
 from .connections import wire_format
+from .connections.lookout import Lookout
 from .connections.peer import Link, Peer, Traffic
 from .group import Group
 from .meeting.host import Hosts
@@ -41,6 +42,7 @@ class Communicator:
         world_size: int,
         peers: Mapping[int, Peer],
         traffic: Traffic,
+        lookout: Lookout,
         *,
         host: Host | None = None,
         hosts: Hosts = (),
@@ -50,6 +52,7 @@ class Communicator:
         self.world_size = world_size
         self.traffic = traffic
         self._peers = peers
+        self._lookout = lookout
         self._guard = Guard(rank, peers)
         self._algorithm = algorithm
         self._host, self._hosts = host, hosts
@@ -185,6 +188,7 @@ class Communicator:
         self._guard.background.stop()
         for peer in self._peers.values():
             peer.close()
+        self._lookout.close()
         self._world.express = None  # which has the group, and the memory
         host, self._host = self._host, None
         if host is not None:

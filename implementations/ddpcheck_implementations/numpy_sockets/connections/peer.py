@@ -6,8 +6,11 @@ ring asks for no waiting call by call.
 
 from __future__ import annotations
 
+import fcntl
 import select
 import socket
+import struct
+import termios
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,6 +24,7 @@ from ddpcheck.seeded_values import Array
 from ..errors import CommunicationError, Mismatch, PeerLost
 from ..shared_memory.waiting import Polling
 from . import wire_format
+from .lookout import Lookout
 from .socket_options import LOOK_SECONDS, set_options
 
 _NOTHING = np.empty(0, np.uint8)
@@ -45,20 +49,29 @@ class Link(Protocol):
 
 
 class Peer:
-    """The other end of a connection is rank `rank`. `beside` are this rank's other ones."""
+    """The other end of a connection is rank `rank`. `beside` are this rank's other ones, which share its `lookout`."""
 
     def __init__(
-        self, connection: socket.socket, own_rank: int, rank: int, timeout: float, traffic: Traffic, crowded: bool
+        self,
+        connection: socket.socket,
+        own_rank: int,
+        rank: int,
+        timeout: float,
+        traffic: Traffic,
+        lookout: Lookout,
+        crowded: bool,
     ) -> None:
         self.rank = rank
         self.timeout = timeout
+        self.lookout = lookout
         self.traffic = traffic
         self._own_rank = own_rank
         self._socket = connection
         self.looks = (lambda: iter(())) if crowded else Polling(_SPINS)  # the kernel wakes a waiting thread fast
         self._whole = True  # no message is half sent
         self.beside: Sequence[Peer] = ()
-        self._wanted = b""  # of the message that is awaited, or comes in
+        self.wanted = b""  # the header of the message that is awaited, or comes in
+        self.given = b""  # that of the message that goes out, or was the last to
         self._header = bytearray(wire_format.HEADER_BYTES)
         set_options(connection, timeout)
 
@@ -74,18 +87,21 @@ class Peer:
         traffic.payload_bytes += payload.nbytes
         traffic.header_bytes += len(header)
         self._whole = False
+        self.given = header
         try:
             sent = self._socket.sendmsg((header, payload.data))
-            if sent < len(header) + payload.nbytes:
-                self._socket.sendall(header[sent:])
-                self._socket.sendall(as_bytes(payload)[max(0, sent - len(header)) :])
+        except BlockingIOError:
+            sent = 0
         except OSError as error:
             raise self._lost(error, "taken") from error
+        if sent < len(header) + payload.nbytes:
+            self._send_rest(memoryview(header)[sent:])
+            self._send_rest(as_bytes(payload)[max(0, sent - len(header)) :])
         self._whole = True
 
     def receive(self, header: bytes, payload: Array = _NOTHING) -> None:
         """One message into a contiguous array. Mismatch if its header is not `header`, as soon as the header is there."""
-        got, self._wanted = self._header, header
+        got, self.wanted = self._header, header
         try:
             received = self._first_of((got, payload.data))
             if received < wire_format.HEADER_BYTES:
@@ -116,26 +132,32 @@ class Peer:
             received += more
 
     def _patiently(self, receive: Callable[..., Any], *args: object) -> Any:
-        """The result of `receive` within the time limit, else its BlockingIOError. Mismatch if other ranks' calls differ."""
-        latest = time.monotonic() + self.timeout
+        """The result of `receive`, which waits for LOOK_SECONDS. PeerLost or Mismatch as wait_longer() has it."""
         while True:
+            start = time.monotonic()
             try:
                 return receive(*args)
             except BlockingIOError:
-                if time.monotonic() > latest:
-                    raise
-            self.look_round()
+                wait_longer(self, None, start + self.timeout)
+
+    def _send_rest(self, view: memoryview) -> None:
+        while view:
+            start = time.monotonic()
+            try:
+                view = view[self._socket.send(view) :]
+            except BlockingIOError:
+                wait_longer(None, self, start + self.timeout)
+            except OSError as error:
+                raise self._lost(error, "taken") from error
 
     # -------------------------------------------------------------------------------------------- piece by piece (ring)
 
     def start_stream(self, header: bytes) -> None:
         """Send the header of a message whose payload follows by send_some()."""
         self._whole = False
+        self.given = header
         self.traffic.header_bytes += len(header)
-        try:
-            self._socket.sendall(header)
-        except OSError as error:
-            raise self._lost(error, "taken") from error
+        self._send_rest(memoryview(header))
 
     def end_stream(self, messages: int) -> None:
         """All of the stream, which was `messages` steps of an algorithm, is sent."""
@@ -176,6 +198,14 @@ class Peer:
         except OSError:
             return True
 
+    def unread(self) -> bool:
+        """Whether bytes that were sent to the peer may still be on their way."""
+        try:
+            (queued,) = struct.unpack("i", fcntl.ioctl(self._socket, termios.TIOCOUTQ, bytes(4)))
+        except OSError:
+            return True
+        return bool(queued)
+
     def trouble(self, header: bytes) -> CommunicationError | None:
         """Why nothing will come by another way in the operation of this header: the peer's last words, or that it is gone.
 
@@ -205,7 +235,7 @@ class Peer:
 
     def look_round(self) -> None:
         """Mismatch if there is a stray while a message is awaited from here, or comes in."""
-        stray = self.stray(self._wanted)
+        stray = self.stray(self.wanted)
         if stray is not None:
             raise stray
 
@@ -213,7 +243,7 @@ class Peer:
         """The first unread bytes: between messages, a header. BlockingIOError if there are none."""
         return self._socket.recv(wire_format.HEADER_BYTES, socket.MSG_PEEK | socket.MSG_DONTWAIT)
 
-    def silent(self, verb: str) -> PeerLost:
+    def silent(self, verb: str) -> CommunicationError:
         """What to raise when it has "sent", or "taken", nothing within the time limit."""
         return self._lost(BlockingIOError(), verb)
 
@@ -236,14 +266,14 @@ class Peer:
             pass  # nothing is unread, or the peer was faster
         self._socket.close()
 
-    def _lost(self, error: Exception, verb: str) -> PeerLost:
+    def _lost(self, error: Exception, verb: str) -> CommunicationError:
         if isinstance(error, BlockingIOError):
             return PeerLost(
                 self.rank,
                 f"rank {self.rank} has {verb} nothing for {self.timeout:g} s: it is stuck, or has not called this operation; "
                 "look at its stack, or raise NUMPY_SOCKETS_TIMEOUT",
             )
-        return PeerLost(
+        return self.lookout.proof() or PeerLost(
             self.rank,
             f"rank {self.rank} closed its connection to rank {self._own_rank}: it died or gave up; see its output",
         )
@@ -251,15 +281,16 @@ class Peer:
     def unexpected(self, got: bytes, wanted: bytes) -> CommunicationError:
         """What to raise when the header of a message is another one: its sender gave up, or calls something else."""
         culprit = wire_format.culprit_of(got)
+        told = None if culprit is None else self.lookout.proof() or self.stray(wanted)
         if culprit == self._own_rank:
             here = wire_format.describe(wanted)
-            return self.stray(wanted) or PeerLost(
+            return told or PeerLost(
                 self.rank,
                 f"rank {self.rank} gave up because of what rank {culprit}, this one, has called; it is in {here}. The output of "
                 f"rank {self.rank} shows both sides",
             )
         if culprit is not None:
-            return self.stray(wanted) or PeerLost(
+            return told or PeerLost(
                 culprit, f"rank {self.rank} gave up because of rank {culprit}; see the output of rank {culprit}"
             )
         here, there = wire_format.describe(wanted), wire_format.describe(got)
@@ -276,7 +307,43 @@ def as_bytes(array: Array) -> memoryview:
 
 
 def wait_for(reader: Peer | None, writer: Peer | None) -> None:
-    """Return when one of them is ready. PeerLost if neither is within the time limit."""
+    """Return when one of them is ready. PeerLost or Mismatch as wait_longer() has it."""
+    ready, slowest = _poll(reader, writer), reader or writer
+    assert slowest is not None
+    for _ in slowest.looks():
+        if ready.poll(0):
+            return
+    start = time.monotonic()
+    if not ready.poll(1000 * min(slowest.timeout, LOOK_SECONDS)):
+        wait_longer(reader, writer, start + slowest.timeout)
+
+
+def wait_longer(reader: Peer | None, writer: Peer | None, latest: float) -> None:
+    """Return when one of them is ready.
+
+    PeerLost if neither is by `latest`. Mismatch if ranks have called different operations, or wait in a circle.
+    """
+    slowest = reader or writer
+    assert slowest is not None
+    ready, awake, lookout = _poll(reader, writer), _poll(reader, writer), slowest.lookout
+    lookout.wake(awake)
+    sources, sinks = ([peer.rank] if peer else [] for peer in (reader, writer))
+    header = reader.wanted if reader else slowest.given
+    lookout.begin(header, lambda: not ready.poll(0), sources, sinks)
+    try:
+        while not ready.poll(0):
+            left = latest - time.monotonic()
+            if left < 0:
+                raise slowest.silent("sent" if reader else "taken")
+            if reader is not None:
+                reader.look_round()
+            lookout.look()
+            awake.poll(1000 * min(left, LOOK_SECONDS))
+    finally:
+        lookout.end()
+
+
+def _poll(reader: Peer | None, writer: Peer | None) -> select.poll:
     poll = select.poll()
     if reader is not None and reader is writer:
         poll.register(reader, select.POLLIN | select.POLLOUT)
@@ -285,14 +352,4 @@ def wait_for(reader: Peer | None, writer: Peer | None) -> None:
             poll.register(reader, select.POLLIN)
         if writer is not None:
             poll.register(writer, select.POLLOUT)
-    slowest = reader or writer
-    assert slowest is not None
-    for _ in slowest.looks():
-        if poll.poll(0):
-            return
-    latest = time.monotonic() + slowest.timeout
-    while not poll.poll(1000 * min(slowest.timeout, LOOK_SECONDS)):
-        if time.monotonic() > latest:
-            raise slowest.silent("sent" if reader else "taken")
-        if reader is not None:
-            reader.look_round()
+    return poll

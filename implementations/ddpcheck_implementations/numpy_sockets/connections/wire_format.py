@@ -101,8 +101,8 @@ def expand(word: int, group: int) -> bytes:
     return _HEADER.pack(_MAGIC, operation, dtype, detail, group, (word >> WHAT_BITS) - 1, count)
 
 
-def describe(header: bytes) -> str:
-    """A header in words."""
+def describe(header: bytes, *, receives: bool = False) -> str:
+    """A header in words; as its receiver calls the operation if it `receives`."""
     magic, operation, dtype, detail, group, sequence, count = _HEADER.unpack(header)
     if magic != _MAGIC or operation >= len(_OPERATIONS) or dtype >= len(DTYPES):
         return f"bytes that are no header ({header[:8].hex()}...)"
@@ -112,6 +112,7 @@ def describe(header: bytes) -> str:
     elif name == "broadcast":
         name += f"(root {detail})"
     if group == NO_GROUP:
+        name = "recv" if receives and name == "send" else name
         return f"{name} of {count} x {DTYPES[dtype]}, message {sequence} of this pair"
     ranks = (
         f"ranks {', '.join(map(str, _groups[group]))}" if group in _groups else "a group that this rank does not know"

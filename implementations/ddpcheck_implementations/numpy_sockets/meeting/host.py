@@ -16,7 +16,6 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from ..connections import wire_format
 from ..connections.peer import Peer, Traffic
 from ..errors import RendezvousError
 from ..shared_memory.collectives import Host
@@ -24,6 +23,7 @@ from ..shared_memory.mapping import Mapped, Pool, Region, map_region
 from ..shared_memory.messages import Board, board_bytes, keeps_order
 from ..shared_memory.waiting import fits
 from ..shared_memory.wake_up import Bell, Rope
+from .exchange import exchanged
 
 _TOKEN_BYTES = 16
 Hosts = tuple[tuple[int, ...], ...]
@@ -48,7 +48,7 @@ def share_memory(
             descriptor = region.descriptor
         numbers = np.array([os.getpid(), descriptor, bell.descriptor], np.int64)
         card = np.concatenate([np.frombuffer(_place(emulated) + token, np.int64), numbers])
-        cards = _told(peers, card, 0)
+        cards = exchanged(peers, card, 0)
         near = {other: peers[other] for other, told in cards.items() if (told[:2] == card[:2]).all()}
         boards: dict[int, memoryview] = {}
         ropes: dict[int, Rope] = {}
@@ -65,7 +65,7 @@ def share_memory(
             except (OSError, ValueError) as error:
                 reason = f"rank {rank} cannot map the memory of all others: {error}"
         agreement = np.array([not reason], np.int64)
-        agreed = _told(peers, agreement, 1) | {rank: agreement}
+        agreed = exchanged(peers, agreement, 1) | {rank: agreement}
         if region is not None:
             region.close()
         reason = reason or next((f"rank {other} cannot" for other in near if not agreed[other][0]), "")
@@ -99,17 +99,6 @@ def _made(ranks: int) -> tuple[Region | None, str]:
         return Region(board_bytes(ranks)), ""
     except OSError as error:
         return None, f"there is no memory to share: {error}"
-
-
-def _told(peers: Mapping[int, Peer], card: Array, round_: int) -> dict[int, Array]:
-    """What every peer says, in exchange for this rank's word."""
-    header = wire_format.pack("meet", card, sequence=round_)
-    for peer in peers.values():
-        peer.send(header, card)
-    told = {other: np.empty_like(card) for other in peers}
-    for other, peer in peers.items():
-        peer.receive(header, told[other])
-    return told
 
 
 def _place(emulated: int) -> bytes:

@@ -10,11 +10,13 @@ from ddpcheck.contract.rank_context import RankContext
 
 from ..algorithms.choice import known
 from ..communicator import Communicator
+from ..connections.lookout import Lookout
 from ..connections.peer import Peer, Traffic
 from ..connections.unix_sockets import over_unix
 from ..shared_memory.collectives import Host
 from ..shared_memory.waiting import fits
 from .host import Hosts, share_memory
+from .lookouts import introduce
 from .rendezvous import Meeting, meet
 
 Transport = Literal["auto", "tcp", "unix", "shm"]
@@ -45,25 +47,31 @@ def start(
     deadline = time.monotonic() + start_timeout
     meeting = Meeting(rank, world_size, context.master_addr, context.master_port, run, start_timeout)
     connections = meet(meeting)
+    lookout = Lookout(rank)
+    here = [connection.getsockname()[0] for connection in connections.values()]
+    addresses = {other: connection.getpeername()[0] for other, connection in connections.items()}
     if transport == "unix" and connections:
         connections = over_unix(rank, connections, deadline)
     traffic = Traffic()
     crowded = not fits(context.local_world_size)
     peers = {
-        other: Peer(connection, rank, other, timeout, traffic, crowded=crowded)
+        other: Peer(connection, rank, other, timeout, traffic, lookout, crowded=crowded)
         for other, connection in sorted(connections.items())
     }
     for peer in peers.values():
         peer.beside = [other for other in peers.values() if other is not peer]
     try:
+        if peers:
+            introduce(lookout, here[0], peers, addresses)
         host: Host | None = None
         shared: Hosts = ()
         if peers and transport in ("auto", "shm"):
             host, shared = share_memory(rank, peers, traffic, must=transport == "shm", emulated=emulated)
-        return Communicator(rank, world_size, peers, traffic, host=host, hosts=shared, algorithm=algorithm)
+        return Communicator(rank, world_size, peers, traffic, lookout, host=host, hosts=shared, algorithm=algorithm)
     except BaseException:
         for peer in peers.values():
             peer.close()
+        lookout.close()
         raise
 
 

@@ -3,8 +3,7 @@
 Every rank has a board: memory that it alone writes, and that the others map. On it are
 
     lines   for each other rank r, 64 bytes of tickets: word n % SLOTS says in which slot the n-th message to r is
-    acks    for each other rank r, 64 bytes: how many of r's messages this rank has done with, whether it sleeps, and then for
-            which word of r, for what number there, and in which operation
+    acks    for each other rank r, 64 bytes: how many of r's messages this rank has done with, and whether it sleeps
     slots   SLOTS blocks, each after the header (wire_format.py) of the operation that it belongs to
     halves  for operations that need neither (small_reductions.py)
 
@@ -15,8 +14,8 @@ Order matters: a ticket must not be seen before the block that it announces. x86
 the program, and loads too; others do not, and NumPy has no barrier, so sockets are used there (keeps_order()).
 
 A rank that waits looks again and again, as long as nobody else wants its processor, then it sleeps until the other one rings.
-Meanwhile it looks at the socket of the one it waits for: a peer that ends, fails or gives up says so there. Two ranks that
-sleep until the other one does something will do so for ever: each tells the other's operation.
+Meanwhile it looks at the socket of the one it waits for: a peer that ends, fails or gives up says so there. Ranks that wait in a
+circle find out as those over sockets do (lookout.py).
 """
 
 from __future__ import annotations
@@ -32,6 +31,7 @@ from ddpcheck.seeded_values import Array
 
 from ..connections import wire_format
 from ..connections.peer import Peer, Traffic
+from ..connections.socket_options import LOOK_SECONDS
 from ..errors import CommunicationError
 from .plans import HALVES_BYTES, Halves
 from .waiting import Polling
@@ -44,12 +44,6 @@ BLOCK_BYTES = 512 * 1024
 _LINE = 64
 _TICKET = 8  # a ticket is its number times this, plus its slot
 ASLEEP = 1  # the word after the count of acks: this rank sleeps until the other one rings
-_FOR, _LEAST, _IN = (
-    2,
-    3,
-    slice(4, 8),
-)  # the words after it: for which word of the other one, for what number, in which operation
-_TICKETS, _DONE, _WORDS = 0, 16, 32  # what such a word is among, to which its place is added
 _SPINS = 1000  # some 50 microseconds
 _LOOK_AGAIN = 0.02
 """Seconds after which a sleeper looks for itself: a store may pass a load, so that a bell is not rung (it was never seen)."""
@@ -229,44 +223,36 @@ class Board:
 
     def _sleep(self, line: Line, words: memoryview, place: int, least: int, header: bytes, verb: str) -> None:
         """As _wait, until the other rank wakes this one."""
-        peer = line.peer
+        peer, lookout = line.peer, line.peer.lookout
         poll = select.poll()
         poll.register(self._bell, select.POLLIN)
         poll.register(peer, select.POLLIN)
-        line.done[_FOR] = place + (_TICKETS if words is line.announced else _DONE if words is line.taken else _WORDS)
-        line.done[_LEAST] = least
-        line.done[_IN] = memoryview(header).cast("Q")
         line.done[ASLEEP] = 1
-        start, patient, before = time.monotonic(), False, b""
+        ends = ((), (peer.rank,)) if verb == "taken" else ((peer.rank,), ())
+        start, patient, long = time.monotonic(), False, False
         try:
             while words[place] < least:
                 trouble = peer.trouble(header) or self._astray(line, words, header)
                 if trouble is None and patient:
                     trouble = peer.stray(header)
-                    asleep = self._waits_for_this_rank(line)
-                    if trouble is None and asleep and asleep == before != header:
-                        trouble = peer.unexpected(asleep, header)
-                    before = asleep
                 if words[place] >= least:  # it came before the peer ended, or went on
                     return
                 if trouble is not None:
                     raise trouble
-                if time.monotonic() - start > peer.timeout:
+                waited = time.monotonic() - start
+                if waited > peer.timeout:
                     raise peer.silent(verb)
+                if long:
+                    lookout.look()
+                elif waited > LOOK_SECONDS:
+                    long = True
+                    lookout.begin(header, lambda: words[place] < least, *ends)
+                    lookout.wake(poll)
                 patient = not poll.poll(_LOOK_AGAIN * 1000)
                 self._bell.silence()
         finally:
             line.done[ASLEEP] = 0
-
-    def _waits_for_this_rank(self, line: Line) -> bytes:
-        """The header of the operation in which the other rank sleeps until this one does something; empty if it does not.
-
-        While this rank waits as well, it does nothing: if it sees that twice, both would sleep for ever.
-        """
-        wanted, least = line.taken[_FOR], line.taken[_LEAST]
-        kind, place = wanted & ~15, wanted & 15
-        own = line.tickets if kind == _TICKETS else line.done if kind == _DONE else self._words
-        return bytes(line.taken[_IN].cast("B")) if line.taken[ASLEEP] and own[place] < least else b""
+            lookout.end()
 
     def _astray(self, line: Line, words: memoryview, header: bytes) -> CommunicationError | None:
         """What to raise if the other rank has gone on: with a word if a message is awaited, with a message if it is a word."""
