@@ -52,8 +52,16 @@ def groups_in_a_circle(comm: Communicator) -> None:
     comm.all_reduce(np.ones(100_000), group=after)
 
 
+_WORDS: dict[Callable[[Communicator], None], str] = {
+    next_is_root: "broadcast(root 1)",
+    all_receive: "recv of 4",
+    all_send: f"send of {_LARGE}",
+    groups_in_a_circle: "all_reduce(sum)",
+}
+
+
 @pytest.mark.parametrize("world_size", [2, 3, 4])
-@pytest.mark.parametrize("program", [next_is_root, all_receive, all_send, groups_in_a_circle])
+@pytest.mark.parametrize("program", _WORDS)
 def test_ranks_that_wait_in_a_circle_are_all_told_in_what(
     program: Callable[[Communicator], None], world_size: int, transport: str
 ) -> None:
@@ -66,8 +74,7 @@ def test_ranks_that_wait_in_a_circle_are_all_told_in_what(
         assert told.startswith(f"rank {rank} waits for rank ")
         assert all(f"rank {other} waits for rank " in told for other in range(world_size))
         assert "same order" in told
-    words = {next_is_root: "broadcast(root 1)", all_receive: "recv of 4", all_send: f"send of {_LARGE}"}
-    assert words.get(program, "all_reduce(sum)") in str(outcomes[0])
+    assert _WORDS[program] in str(outcomes[0])
 
 
 def test_a_circle_of_some_ranks_ends_the_wait_of_those_that_wait_for_it(transport: str) -> None:

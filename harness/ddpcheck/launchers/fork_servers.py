@@ -7,6 +7,7 @@ the ranks of another Session, forked from other templates, may be running.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import select
@@ -34,6 +35,7 @@ _UNLIKE = 2
 
 _ANSWER_WITHIN = 60.0
 """Seconds for a template to import its modules and to fork. A stopped template is not waited for."""
+_DESCRIPTORS = 2  # a process's own, and the pipe for its exit status
 _LOOK_EVERY = 1.0
 _LEAVE_WITHIN = 5.0
 _TELL_WITHIN = 5.0
@@ -79,14 +81,24 @@ class Templates:
         for template, env in zip(asked, environments, strict=True):
             template.ask(command[len(RANK_PROGRAM) - 1 :], env, output)
         limit = time.monotonic() + _ANSWER_WITHIN
-        answers = [template.answer(limit) for template in asked]
-        forked = [child for child in answers if child is not None]
-        if len(forked) < len(asked):
-            for child in forked:
-                child.kill()
-                child.wait()
-            return None
-        return forked
+        forked: list[Forked] = []
+        refused: OSError | None = None
+        for template in asked:
+            try:
+                child = template.answer(limit)
+            except OSError as error:
+                refused = error
+                continue
+            if child is not None:
+                forked.append(child)
+        if len(forked) == len(asked):
+            return forked
+        for child in forked:
+            child.kill()
+            child.wait()
+        if refused is not None:
+            raise refused
+        return None
 
     def _template(self, number: int, environment: Mapping[str, str], modules: Sequence[str]) -> _Template:
         known = {
@@ -156,14 +168,28 @@ class _Template:
             self.requests.sendall(content)
 
     def answer(self, limit: float) -> Forked | None:
-        """Fork a rank. None if the template ended, does not answer in time, or cannot fork safely."""
+        """Fork a rank. None if the template ended, does not answer in time, or cannot fork safely.
+
+        OSError if this process may not open the rank's descriptors.
+        """
         if not self._answers(limit):
             return None
         try:
-            said, files, _, _ = socket.recv_fds(self.requests, len(FORKED) + NUMBER.size, 2, socket.MSG_CMSG_CLOEXEC)
+            said, files, _, _ = socket.recv_fds(
+                self.requests, len(FORKED) + NUMBER.size, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+            )
         except OSError:
             return None
-        return Forked(*NUMBER.unpack(said[len(FORKED) :]), *files) if said.startswith(FORKED) else None
+        if not said.startswith(FORKED):
+            return None
+        (pid,) = NUMBER.unpack(said[len(FORKED) :])
+        if len(files) < _DESCRIPTORS:  # the kernel has dropped those for which there was no room
+            for file in files:
+                os.close(file)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return Forked(pid, *files)
 
     def _answers(self, limit: float) -> bool:
         """Wait for an answer, or the end of the process. It is killed if neither comes."""
