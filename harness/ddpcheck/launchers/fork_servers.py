@@ -16,7 +16,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from typing import IO, Self
 
 from .fork_server import FORKED, HEADER, NUMBER, STATUS
 from .process_handles import is_stopped
+from .starvation import Patience
 
 RANK_PROGRAM = (sys.executable, "-m", "ddpcheck.worker")
 """The start of a rank's command that a template can replace."""
@@ -80,12 +80,12 @@ class Templates:
         asked = [self._template(rank % _UNLIKE, env, modules) for rank, env in enumerate(environments)]
         for template, env in zip(asked, environments, strict=True):
             template.ask(command[len(RANK_PROGRAM) - 1 :], env, output)
-        limit = time.monotonic() + _ANSWER_WITHIN
+        patience = Patience(_ANSWER_WITHIN)
         forked: list[Forked] = []
         refused: OSError | None = None
         for template in asked:
             try:
-                child = template.answer(limit)
+                child = template.answer(patience)
             except OSError as error:
                 refused = error
                 continue
@@ -167,12 +167,12 @@ class _Template:
             socket.send_fds(self.requests, [HEADER.pack(len(content))], [output.fileno()])
             self.requests.sendall(content)
 
-    def answer(self, limit: float) -> Forked | None:
+    def answer(self, patience: Patience) -> Forked | None:
         """Fork a rank. None if the template ended, does not answer in time, or cannot fork safely.
 
         OSError if this process may not open the rank's descriptors.
         """
-        if not self._answers(limit):
+        if not self._answers(patience):
             return None
         try:
             said, files, _, _ = socket.recv_fds(
@@ -191,11 +191,11 @@ class _Template:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return Forked(pid, *files)
 
-    def _answers(self, limit: float) -> bool:
+    def _answers(self, patience: Patience) -> bool:
         """Wait for an answer, or the end of the process. It is killed if neither comes."""
-        while not select.select([self.requests], [], [], max(0.0, min(_LOOK_EVERY, limit - time.monotonic())))[0]:
+        while not select.select([self.requests], [], [], min(_LOOK_EVERY, patience.left))[0]:
             stopped = is_stopped(self.process.pid)
-            if not stopped and time.monotonic() < limit:
+            if not stopped and not patience.is_over([self.process.pid]):
                 continue
             why = "is stopped" if stopped else f"did not answer within {_ANSWER_WITHIN:g} s"
             end = "was killed; ranks start without it, which takes longer"

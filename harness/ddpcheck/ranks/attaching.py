@@ -5,6 +5,7 @@ Errors are reported for all ranks together, with the ranks' output.
 
 from __future__ import annotations
 
+import os
 import re
 import select
 import time
@@ -15,6 +16,8 @@ from typing import Any
 from ..causes import Cause, machine
 from ..causes.lifecycle import WORLD_OF_ITS_OWN
 from ..launchers.base import Launched
+from ..launchers.process_handles import processes_under
+from ..launchers.starvation import Patience
 from ..storage import codec
 from ..trace import IMPORTING, Outcome, RankTrace
 from .channel import Channel, ChannelClosed, Listener
@@ -72,7 +75,10 @@ _STOPPED = 2.0
 
 
 def attached(launched: Launched, world_size: int, listener: Listener, within: float) -> list[RankLink]:
-    """Accept both connections of every rank within so many seconds; none stays open if not all come."""
+    """Accept both connections of every rank within so many seconds, or more if this driver's processes get no processor.
+
+    None stays open if not all come.
+    """
     channels: list[Channel] = []
     try:
         return _accept_all(launched, world_size, listener, within, channels)
@@ -85,7 +91,7 @@ def attached(launched: Launched, world_size: int, listener: Listener, within: fl
 def _accept_all(
     launched: Launched, world_size: int, listener: Listener, within: float, channels: list[Channel]
 ) -> list[RankLink]:
-    limit = time.monotonic() + within
+    patience = Patience(within)
     found: dict[tuple[int, str], tuple[Channel, _Hello]] = {}
     while len(found) < 2 * world_size:
         channel = None
@@ -104,7 +110,7 @@ def _accept_all(
         ended = _ended_early(launched, world_size, reached)
         if ended is not None:
             raise StartFailed([f"{ended} before it reached the harness"], launched.output(), unreached=True)
-        if time.monotonic() > limit:
+        if patience.is_over(processes_under(os.getpid())):
             absent = ", ".join(str(rank) for rank in range(world_size) if rank not in reached)
             raise StartFailed([f"rank {absent} did not reach the harness within {within:g} s"], launched.output())
     return [

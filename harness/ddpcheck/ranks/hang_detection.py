@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ..job import Close, Job, Kill
 from ..launchers.base import Launched
+from ..launchers.starvation import Snapshot, snapshot, starved
 from ..storage import codec
 from ..trace import IMPORTING, RankTrace, rank_from_plain
 from . import low_priority_poll
@@ -19,11 +20,6 @@ _LOOKS = 10
 
 _TO_IMPORT = 60.0
 """Seconds for imports at first use: a large framework on a busy machine."""
-
-_STARVED = 0.8
-"""The part of the time looked at for which a rank was ready and got no processor, from which on it is the machine that
-is slow. Four ranks that wait busily for each other on two processors, and for ever, get one for half of the time.
-"""
 
 
 def gathered(
@@ -52,17 +48,17 @@ def gathered(
     if failed:
         limit = min(limit, time.monotonic() + grace)
     stood = [link.progress() for link in links if link.rank not in answers]
-    snapshot: _Snapshot | None = None  # taken once nobody is ready: most Jobs are done by then
+    queues: Snapshot | None = None  # taken once nobody is ready: most Jobs are done by then
     while len(answers) < len(links):
         left = max(0.0, limit - time.monotonic())
         ready = low_priority_poll.poll(poller, min(left, deadline / _LOOKS) * 1000)
         if not ready:
             stand = [link.progress() for link in links if link.rank not in answers]
             if not failed and stand != stood:
-                stood, limit, snapshot = stand, time.monotonic() + deadline, None
+                stood, limit, queues = stand, time.monotonic() + deadline, None
             elif not left:
-                before, snapshot = snapshot, _queued(links)
-                if not failed and time.monotonic() < imports_until and _starved(before, snapshot):
+                before, queues = queues, snapshot(link.queued() for link in links)
+                if not failed and time.monotonic() < imports_until and before and starved(before, queues):
                     limit = time.monotonic() + deadline
                     continue
                 stuck = asked([link for link in links if link.rank not in answers], job)
@@ -73,7 +69,7 @@ def gathered(
                 ):
                     return answers | stuck
                 limit = time.monotonic() + deadline
-            snapshot = snapshot or _queued(links)
+            queues = queues or snapshot(link.queued() for link in links)
             continue
         for file, _ in ready:
             link = by_file[file]
@@ -86,22 +82,6 @@ def gathered(
                 failed = True
                 limit = min(limit, time.monotonic() + grace)
     return answers
-
-
-_Snapshot = tuple[float, Sequence[Mapping[int, float]]]
-"""When it was taken, and for how long each thread of each rank had waited for a processor until then."""
-
-
-def _queued(links: Sequence[RankLink]) -> _Snapshot:
-    return time.monotonic(), [link.queued() for link in links]
-
-
-def _starved(before: _Snapshot | None, now: _Snapshot) -> bool:
-    """Whether some rank was ready to run all the time, but got no processor."""
-    if before is None:
-        return False
-    more = (late[task] - early.get(task, 0.0) for early, late in zip(before[1], now[1], strict=True) for task in late)
-    return max(more, default=0.0) > _STARVED * (now[0] - before[0])
 
 
 def _read(link: RankLink, job: Job, launched: Launched) -> RankTrace | None:
