@@ -18,6 +18,7 @@ from ..causes.lifecycle import WORLD_OF_ITS_OWN
 from ..launchers.base import Launched
 from ..launchers.process_handles import processes_under
 from ..launchers.starvation import Patience
+from ..refused_resources import cause_of_death
 from ..storage import codec
 from ..trace import IMPORTING, Outcome, RankTrace
 from .channel import Channel, ChannelClosed, Listener
@@ -199,6 +200,7 @@ def all_connected(links: Sequence[RankLink], launched: Launched, limit: float, g
             except ChannelClosed:
                 fates[link.rank] = link.obituary(None, launched)
                 problems.append(f"{link.ending(launched)} in connect()")
+                causes += [] if causes else cause_of_death()
             poller.unregister(file)
             del pending[file]
         if problems:
