@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from .fork_server import FORKED, HEADER, NUMBER, STATUS
-from .process_handles import is_stopped
+from .process_handles import is_stopped, queued
 from .starvation import Patience
 
 RANK_PROGRAM = (sys.executable, "-m", "ddpcheck.worker")
@@ -195,7 +195,7 @@ class _Template:
         """Wait for an answer, or the end of the process. It is killed if neither comes."""
         while not select.select([self.requests], [], [], min(_LOOK_EVERY, patience.left))[0]:
             stopped = is_stopped(self.process.pid)
-            if not stopped and not patience.is_over([self.process.pid]):
+            if not stopped and not patience.is_over(lambda: [queued(self.process.pid)]):
                 continue
             why = "is stopped" if stopped else f"did not answer within {_ANSWER_WITHIN:g} s"
             end = "was killed; ranks start without it, which takes longer"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-
-from .process_handles import queued
+from collections.abc import Callable, Iterable, Mapping
 
 _STARVED = 0.8
 """The part of the time looked at for which a thread was ready and got no processor, from which on it is the machine that
@@ -43,15 +41,16 @@ class Patience:
         """Seconds until the next call of is_over() that matters; 0 at the least."""
         return max(0.0, self._limit - time.monotonic())
 
-    def is_over(self, processes: Iterable[int]) -> bool:
-        """Whether the limit has passed, and none of these processes was starved when it was looked at since.
+    def is_over(self, threads: Callable[[], Iterable[Mapping[int, float]]]) -> bool:
+        """Whether the limit has passed, and no thread was starved when they were looked at since.
 
-        The first look begins at the limit, and takes two seconds, or as many as the limit has.
+        threads: those of each process, as queued() has them. The first look begins at the limit, and takes two seconds, or as
+        many as the limit has.
         """
         now = time.monotonic()
         if now < self._limit:
             return False
-        seen = snapshot(map(queued, processes))
+        seen = snapshot(threads())
         if now > self._last or (self._before is not None and not starved(self._before, seen)):
             return True
         self._before, self._limit = seen, now + self._look

@@ -16,8 +16,8 @@ from typing import Any
 from ..causes import Cause, machine
 from ..causes.lifecycle import WORLD_OF_ITS_OWN
 from ..launchers.base import Launched
-from ..launchers.process_handles import processes_under
-from ..launchers.starvation import Patience
+from ..launchers.process_handles import processes_under, queued
+from ..launchers.starvation import Patience, snapshot, starved
 from ..refused_resources import cause_of_death
 from ..storage import codec
 from ..trace import IMPORTING, Outcome, RankTrace
@@ -111,7 +111,7 @@ def _accept_all(
         ended = _ended_early(launched, world_size, reached)
         if ended is not None:
             raise StartFailed([f"{ended} before it reached the harness"], launched.output(), unreached=True)
-        if patience.is_over(processes_under(os.getpid())):
+        if patience.is_over(lambda: map(queued, processes_under(os.getpid()))):
             absent = ", ".join(str(rank) for rank in range(world_size) if rank not in reached)
             raise StartFailed([f"rank {absent} did not reach the harness within {within:g} s"], launched.output())
     return [
@@ -156,9 +156,12 @@ def all_connected(links: Sequence[RankLink], launched: Launched, limit: float, g
     Returns the promises that some rank lacks, with why.
 
     StartFailed with all problems of all ranks. Who waits for another rank is told much before somebody with a slow disk is.
+    While ranks get no processor, they are given more time.
     """
     since = time.monotonic()
     look, stood = since + _PATIENCE, None
+    patience = Patience(max(0.0, limit - since))
+    queues = snapshot(link.queued() for link in links)
     problems: list[str] = []
     details: list[str] = []
     causes: list[Cause] = []
@@ -169,14 +172,20 @@ def all_connected(links: Sequence[RankLink], launched: Launched, limit: float, g
     for file in pending:
         poller.register(file, select.POLLIN)
     while pending:
-        ready = poller.poll(max(0.0, min(look, limit, time.monotonic() + _STOPPED) - time.monotonic()) * 1000)
+        now = time.monotonic()
+        ends = limit if problems else now + patience.left
+        ready = poller.poll(max(0.0, min(look, ends, now + _STOPPED) - now) * 1000)
         if not ready:
-            if time.monotonic() >= limit or any(link.is_stopped() for link in pending.values()):
+            over = (
+                time.monotonic() >= limit if problems else patience.is_over(lambda: [link.queued() for link in links])
+            )
+            if over or any(link.is_stopped() for link in pending.values()):
                 break
             if time.monotonic() < look:
                 continue
             stand = [fate.stack for fate in asked(pending.values(), None).values()]
-            if stand == stood and not any(IMPORTING in stack for stack in stand):
+            before, queues = queues, snapshot(link.queued() for link in pending.values())
+            if stand == stood and not any(IMPORTING in stack for stack in stand) and not starved(before, queues):
                 break
             stood = stand
             look = time.monotonic() + _PATIENCE
