@@ -14,6 +14,7 @@ Seconds, and the numbers of a benchmark, are compared as one word. `python tests
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shutil
@@ -166,5 +167,7 @@ def written_anew(page: Path, *, slow: bool = True) -> str:
 
 
 if __name__ == "__main__":
-    for argument in sys.argv[1:]:
-        Path(argument).write_text(written_anew(Path(argument)), encoding="utf-8")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pages", type=Path, nargs="+")
+    for given in parser.parse_args().pages:
+        given.write_text(written_anew(given), encoding="utf-8")

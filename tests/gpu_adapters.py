@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+from ddpcheck.contract import ReplicaSync
 from ddpcheck.contract.adapter import Adapter
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.pytorch.adapter import TORCH_PROMISES, torch_adapter
@@ -24,7 +25,7 @@ def _averaging(name: str, average: Callable[[Any], None]) -> Adapter:
         lambda module: module,
         no_sync=lambda module: contextlib.nullcontext(),
         after_backward=average,
-        capabilities=TORCH_PROMISES.but(broadcasts_parameters=False, broadcasts_buffers=False),
+        capabilities=TORCH_PROMISES.but(replica_sync=ReplicaSync.NOTHING),
         device="cuda",
     )
 

@@ -15,7 +15,7 @@ import click
 
 from ddpcheck import Job, Session, StartFailed
 from ddpcheck.job import AllReduce, Barrier, Broadcast, Operation, TensorSpec
-from ddpcheck.launchers.fork_servers import Templates
+from ddpcheck.launchers.fork_servers import ForkServers
 from ddpcheck.operations.probes import OnRanks
 from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.trace import RankTrace
@@ -62,9 +62,9 @@ def seen(rank: RankTrace) -> str:
     return after + (text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "...").replace("|", "\\|")
 
 
-def rows(name: str, world_size: int, templates: Templates) -> Iterator[tuple[str, ...]]:
+def rows(name: str, world_size: int, fork_servers: ForkServers) -> Iterator[tuple[str, ...]]:
     """Each case of so many ranks with what each sees; one row if the reference cannot start here."""
-    with Session(name, world_size, deadline=DEADLINE, grace=DEADLINE, templates=templates) as session:
+    with Session(name, world_size, deadline=DEADLINE, grace=DEADLINE, fork_servers=fork_servers) as session:
         for case in (case for case, each in CASES.items() if len(each) == world_size):
             try:
                 trace = session.run(job_of(case))
@@ -88,7 +88,7 @@ def command(page: Path | None) -> None:
         "`python tests/mismatch_table.py --page reports/mismatches.md`,",
         f"on {cores} cores, {platform.system()}, Python {platform.python_version()}.",
     ]
-    with Templates() as templates:
+    with ForkServers() as fork_servers:
         for name in REFERENCES:
             if (reason := resolve(name)[0].launcher.unavailable()) is not None:
                 lines += ["", f"## {name}", "", reason]
@@ -97,7 +97,7 @@ def command(page: Path | None) -> None:
             for world_size in sorted({len(each) for each in CASES.values()}):
                 ranks = [f"rank {rank}" for rank in range(world_size)]
                 lines += ["", f"| differs | {' | '.join(ranks)} |", f"|{'---|' * (world_size + 1)}"]
-                for row in rows(name, world_size, templates):
+                for row in rows(name, world_size, fork_servers):
                     lines.append(f"| {' | '.join(row)} |")
                     click.echo(lines[-1])
     text = "\n".join(lines) + "\n"

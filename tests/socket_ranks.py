@@ -9,7 +9,7 @@ from typing import Any
 from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.launchers.ports import reserve_port
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
-from ddpcheck_implementations.numpy_sockets.meeting.start import start
+from ddpcheck_implementations.numpy_sockets.start import start
 
 LIMIT = 20.0
 TRANSPORTS = ("tcp", "unix", "shm")

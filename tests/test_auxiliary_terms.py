@@ -16,7 +16,7 @@ from ddpcheck.contract.adapter import Batch
 from ddpcheck.job import Backward, DataSpec, Job
 from ddpcheck.models.spec import Activation, Activity, Embedding, Head, Layer, Linear, ModelSpec
 from ddpcheck.oracle import Oracle, is_exact
-from ddpcheck.oracle.hypotheses.auxiliary_terms import terms_of
+from ddpcheck.oracle.auxiliary_terms import terms_of
 from ddpcheck.oracle.network import Shards, evaluate
 from ddpcheck.seeded_values import Array
 from ddpcheck_implementations.faulty import base

@@ -34,7 +34,11 @@ def plain(value: Any) -> Any:
 
 def promises() -> dict[str, dict[str, Any]]:
     return {
-        group: {each.name: plain(getattr(kind(), each.name)) for each in promises_of(kind)}
+        group: {
+            name: plain(Capabilities().value_of(name))
+            for each in promises_of(kind)
+            for name in (each.name, *each.metadata["members"])
+        }
         for group, kind in GROUPS.items()
     }
 

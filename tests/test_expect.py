@@ -10,12 +10,12 @@ import pytest
 
 from ddpcheck import expect
 from ddpcheck.causes import Cause, Elements, collectives, operations, ranks, values
-from ddpcheck.diagnosis import Evidence, likely_causes
+from ddpcheck.hypotheses.arrays import Evidence
+from ddpcheck.hypotheses.likely_causes import likely_causes
 from ddpcheck.job import AllReduce, Backward, Barrier, DataSpec, Job, ReduceScatter, Sleep, TensorSpec
 from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.trace import RankTrace, Record, Trace, WrongForm
 from ddpcheck.verdict import Diagnosis, Finding
-from ddpcheck_properties.error_causes import explained
 
 OTHER = Cause("of-somebody-else")
 
@@ -31,7 +31,7 @@ def found_in(job: Job, trace: Trace) -> Diagnosis:
     """What is said of a Job that did not complete."""
     with pytest.raises(Finding) as failed:
         expect.completed(trace)
-    return explained(failed.value, job, trace).diagnosis
+    return expect.explained(failed.value, job, trace).diagnosis
 
 
 @pytest.mark.parametrize(("got", "expected", "bound"), [(np.nan, -np.inf, np.inf), (3.5, 3.4, np.nan), (1.0, 1.1, 0.2)])

@@ -189,6 +189,43 @@ def test_one_slip_of_a_program_is_one_cause_under_all_circumstances() -> None:
     assert group_failures(verdicts[:1])[0].text == operations.EMPTY_ARRAY().headline
 
 
+def test_an_error_elsewhere_does_not_explain_failures_that_name_another_error() -> None:
+    here, there = (ranks.RANK_RAISED(error="RuntimeError", at=f"mine.py:{line} in reduce") for line in (41, 52))
+    differ = operations.MESSAGES_DIFFER_SINCE(operation=4)
+    verdicts = [failed("unused", "unused", differ, there), failed("branches", "buckets", differ, there)]
+    assert len(group_failures([*verdicts, failed("sums", "collectives", here)])) == 2
+    assert [group.text for group in group_failures([*verdicts, failed("sums", "collectives", there)])] == [
+        there.headline
+    ]
+
+
+def test_the_cause_that_also_explains_longer_windows_is_told() -> None:
+    two, three = gradients.LAST_MICRO_BATCH_ONLY(), gradients.FIRST_MICRO_BATCH_MISSING()
+    verdicts = [failed(f"windows_{number}", "accumulation", two) for number in range(5)]
+    assert [group.text for group in group_failures(verdicts)] == [two.headline]
+    assert [group.text for group in group_failures([*verdicts, failed("count", "accumulation", three)])] == [
+        three.headline
+    ]
+
+
+def test_what_is_wrong_after_the_first_backward_only_is_no_order_of_parameters() -> None:
+    left, order = gradients.STATE_LEFT_BEHIND(), gradients.UNPACKED_IN_OTHER_ORDER()
+    later = [failed(f"later_{number}", "gradients", left) for number in range(4)]
+    ordered = [failed(f"first_{number}", "gradients", order) for number in range(6)]
+    assert [group.text for group in group_failures([*later, *ordered[:2]])] == [left.headline]
+    assert [group.text for group in group_failures([*later, *ordered])] == [order.headline]
+
+
+def test_a_rare_look_of_values_stands_behind_a_rare_mechanism() -> None:
+    often, rare, look = NAN_KEPT, updates.NORM_STALE(), values.WRONG_SIGN()
+    verdicts = [failed("sign", "gradients", look), failed("norm", "programs", rare)]
+    verdicts += [failed(f"nan_{number}", "gradients", often) for number in range(7)]
+    assert [group.text for group in group_failures(verdicts)] == [often.headline, rare.headline, look.headline]
+
+
+NAN_KEPT = replicas.NAN_KEPT_AFTER_ZERO_GRAD()
+
+
 def about(verdict: Verdict, name: str) -> Verdict:
     """The verdict, of the gradient of this parameter."""
     assert verdict.diagnosis is not None

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ddpcheck.contract import CallForm
 from ddpcheck.contract.adapter import Adapter
 from ddpcheck.seeded_values import Array
 from ddpcheck_implementations.faulty.engine import circumstances as at
@@ -136,7 +137,7 @@ def test_a_row_becomes_an_adapter_of_its_module() -> None:
     finally:
         del REGISTERED[known:]
     assert isinstance(adapter, Adapter)
-    assert adapter.capabilities.collectives.in_place
+    assert adapter.capabilities.has(CallForm.IN_PLACE)
     assert adapter.description == "Sum and more than 9 elements: zeros."
     assert (found.name, found.family, found.world_size, found.seen_in) == ("large-sums-are-zero", "table", 3, ())
     assert found.caught_by == ("check_all_reduce_sums_exactly",)

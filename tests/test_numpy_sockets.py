@@ -13,8 +13,8 @@ from socket_ranks import on_ranks
 
 from ddpcheck.seeded_values import Array
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
-from ddpcheck_implementations.numpy_sockets.connections.socket_options import UNDER_WAY_BYTES, set_options
-from ddpcheck_implementations.numpy_sockets.shared_memory.mapping import KEPT
+from ddpcheck_implementations.numpy_sockets.connections.socket_options import IN_FLIGHT_BYTES, set_options
+from ddpcheck_implementations.numpy_sockets.shared_memory.mapping import MAX_CACHED
 
 
 @pytest.fixture(autouse=True, params=socket_ranks.TRANSPORTS)
@@ -111,7 +111,7 @@ def test_memory_of_arrays_that_are_gone_is_used_again() -> None:
 
 def test_in_place_reaches_memory_that_is_used_again_and_more_arrays_than_it_keeps_parts_of() -> None:
     """Ranks use theirs again in another order, so that a part that is kept is right only for those very places."""
-    counts = [70_000 + 3 * number for number in range(KEPT + 3)]
+    counts = [70_000 + 3 * number for number in range(MAX_CACHED + 3)]
 
     def program(comm: Communicator) -> list[float]:
         wrong = []
@@ -196,4 +196,4 @@ def test_connections_within_a_host_bound_what_is_under_way_and_others_leave_it_t
                 set_options(connection, 1.0)
                 after = connection.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
                 # Linux doubles what is asked for, as room for its own
-                assert after == (2 * min(UNDER_WAY_BYTES, wmem_max) if bounded else before)
+                assert after == (2 * min(IN_FLIGHT_BYTES, wmem_max) if bounded else before)

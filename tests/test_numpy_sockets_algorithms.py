@@ -10,10 +10,10 @@ from rank_arrays import REDUCED, of_rank, same_bits
 from socket_ranks import on_ranks
 
 from ddpcheck.seeded_values import Array, key_of, numbers
-from ddpcheck_implementations.numpy_sockets.algorithms.choice import ALGORITHMS, Way
+from ddpcheck_implementations.numpy_sockets.algorithms.choice import ALGORITHMS, Route
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
 
-WAYS: dict[Way, dict[str, str]] = {
+WAYS: dict[Route, dict[str, str]] = {
     "sockets": {"transport": "tcp"},
     "memory": {"transport": "shm"},
     "hosts": {"transport": "auto", "hosts": "1,2"},

@@ -206,7 +206,7 @@ import os, signal, sys
 import numpy as np
 from ddpcheck.contract.rank_context import rank_context
 from ddpcheck_implementations.numpy_sockets.errors import PeerLost
-from ddpcheck_implementations.numpy_sockets.meeting.start import start
+from ddpcheck_implementations.numpy_sockets.start import start
 
 comm = start(rank_context(), transport=sys.argv[1], timeout=float(sys.argv[3]))
 array = comm.empty((400_000,), np.float32)

@@ -17,7 +17,7 @@ from ddpcheck_implementations.numpy_sockets.communicator import Communicator
 from ddpcheck_implementations.numpy_sockets.connections.peer import Peer
 from ddpcheck_implementations.numpy_sockets.connections.wire_format import DTYPES, HEADER_BYTES
 from ddpcheck_implementations.numpy_sockets.errors import CommunicationError, Mismatch, PeerLost
-from ddpcheck_implementations.numpy_sockets.meeting import host
+from ddpcheck_implementations.numpy_sockets.rendezvous import host_memory
 from ddpcheck_implementations.numpy_sockets.shared_memory.mapping import map_region
 
 HIERARCHICAL = {"algorithm": "hierarchical"}
@@ -118,7 +118,7 @@ def test_a_host_whose_memory_is_out_of_reach_counts_as_one_for_each_rank(monkeyp
             raise OSError("not permitted")
         return map_region(process, descriptor, size)
 
-    monkeypatch.setattr(host, "map_region", once_refused)
+    monkeypatch.setattr(host_memory, "map_region", once_refused)
     results = on_ranks(4, lambda comm: comm.all_reduce(of_rank(comm.rank, (LARGE,))), hosts="2", **HIERARCHICAL)
     assert same_bits([*results, np.add.reduce([of_rank(rank, (LARGE,)) for rank in range(4)])])
 

@@ -16,12 +16,12 @@ from socket_ranks import LIMIT, in_threads
 
 from ddpcheck.launchers.ports import reserve_port
 from ddpcheck_implementations.numpy_sockets.errors import RendezvousError
-from ddpcheck_implementations.numpy_sockets.meeting import accepting, rendezvous
-from ddpcheck_implementations.numpy_sockets.meeting.rendezvous import Meeting, meet
+from ddpcheck_implementations.numpy_sockets.rendezvous import accepting, protocol
+from ddpcheck_implementations.numpy_sockets.rendezvous.protocol import RendezvousConfig, connect_all_ranks
 
 
-def meetings(count: int, port: int, **options: Any) -> list[Meeting]:
-    return [Meeting(rank, count, "127.0.0.1", port, **({"timeout": LIMIT} | options)) for rank in range(count)]
+def meetings(count: int, port: int, **options: Any) -> list[RendezvousConfig]:
+    return [RendezvousConfig(rank, count, "127.0.0.1", port, **({"timeout": LIMIT} | options)) for rank in range(count)]
 
 
 def close(outcomes: list[Any]) -> None:
@@ -45,7 +45,7 @@ def stranger(port: int, words: Callable[[bytes], bytes]) -> socket.socket:
 
 def hello(rank: int, world_size: int, run: str = "", start: bytes | None = None) -> Callable[[bytes], bytes]:
     """start: the challenge of another one, at which this was recorded."""
-    digest = Meeting(rank, world_size, "", 0, run).run_digest
+    digest = RendezvousConfig(rank, world_size, "", 0, run).run_digest
     told = struct.pack("!16sIIH46s", digest, rank, world_size, 1, b"127.0.0.1")
 
     def say(challenge: bytes) -> bytes:
@@ -71,12 +71,12 @@ def test_strangers_do_not_disturb_the_start() -> None:
         came.set()
         return visitors
 
-    def late(meeting: Meeting) -> Any:
+    def late(meeting: RendezvousConfig) -> Any:
         assert came.wait(LIMIT)
-        return meet(meeting)
+        return connect_all_ranks(meeting)
 
     first, *others = meetings(3, port.number)
-    visitors, *found = in_threads([visit, lambda: meet(first), *(lambda m=m: late(m) for m in others)])
+    visitors, *found = in_threads([visit, lambda: connect_all_ranks(first), *(lambda m=m: late(m) for m in others)])
     assert [sorted(connections) for connections in found] == [[1, 2], [0, 2], [0, 1]]
     for visitor, answer in zip(visitors[3:], [b"another run", b"check RANK"], strict=True):
         assert answer in visitor.recv(1000)
@@ -99,11 +99,11 @@ def test_what_a_rank_has_said_at_another_start_costs_nobody_anything() -> None:
         came.set()
         return visitors
 
-    def late(meeting: Meeting) -> Any:
+    def late(meeting: RendezvousConfig) -> Any:
         assert came.wait(LIMIT)
-        return meet(meeting)
+        return connect_all_ranks(meeting)
 
-    visitors, *found = in_threads([visit, lambda: meet(first), *(lambda m=m: late(m) for m in others)])
+    visitors, *found = in_threads([visit, lambda: connect_all_ranks(first), *(lambda m=m: late(m) for m in others)])
     assert [sorted(connections) for connections in found] == [[1, 2], [0, 2], [0, 1]]
     close(found)
     for visitor in visitors:
@@ -112,7 +112,7 @@ def test_what_a_rank_has_said_at_another_start_costs_nobody_anything() -> None:
 
 
 def test_many_silent_strangers_make_room_for_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accepting, "_MOST_STRANGERS", 2)
+    monkeypatch.setattr(accepting, "_MAX_FOREIGN_CLIENTS", 2)
     port = reserve_port()
     first, second = meetings(2, port.number)
     came = threading.Event()
@@ -124,9 +124,9 @@ def test_many_silent_strangers_make_room_for_ranks(monkeypatch: pytest.MonkeyPat
 
     def late() -> Any:
         assert came.wait(LIMIT)
-        return meet(second)
+        return connect_all_ranks(second)
 
-    visitors, *found = in_threads([visit, lambda: meet(first), late])
+    visitors, *found = in_threads([visit, lambda: connect_all_ranks(first), late])
     assert [sorted(connections) for connections in found] == [[1], [0]]
     assert visitors[0].recv(100) == b""
     close(found)
@@ -142,22 +142,24 @@ def test_a_rank_twice_or_of_another_world_is_turned_away_with_the_reason() -> No
 
     def wrong() -> None:
         try:
-            meet(Meeting(1, 4, "127.0.0.1", port.number, timeout=LIMIT))
+            connect_all_ranks(RendezvousConfig(1, 4, "127.0.0.1", port.number, timeout=LIMIT))
         finally:
             refused.set()
 
     def right() -> Any:
         assert refused.wait(LIMIT)
-        return meet(second)
+        return connect_all_ranks(second)
 
-    outcome, *found = in_threads([wrong, lambda: meet(first), right])
+    outcome, *found = in_threads([wrong, lambda: connect_all_ranks(first), right])
     assert isinstance(outcome, RendezvousError)
     assert "rank 1 of 4 does not fit a world of 2" in str(outcome)
     assert [sorted(connections) for connections in found] == [[1], [0]]
     close(found)
 
     one, two, three = meetings(3, port.number, timeout=0.3)
-    outcomes = in_threads([lambda: meet(one), lambda: meet(two), lambda: meet(two)])
+    outcomes = in_threads(
+        [lambda: connect_all_ranks(one), lambda: connect_all_ranks(two), lambda: connect_all_ranks(two)]
+    )
     assert any("there is a rank 1 already" in str(outcome) for outcome in outcomes[1:])
     assert "still waits for rank 2" in str(outcomes[0])
     assert three.rank == 2
@@ -168,14 +170,14 @@ def test_rank_0_may_be_late(monkeypatch: pytest.MonkeyPatch) -> None:
     port = reserve_port()
     refused = threading.Event()
     patient = SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: refused.set())
-    monkeypatch.setattr(rendezvous, "time", patient)
+    monkeypatch.setattr(protocol, "time", patient)
     first, second = meetings(2, port.number)
 
     def late() -> Any:
         assert refused.wait(LIMIT)
-        return meet(first)
+        return connect_all_ranks(first)
 
-    found = in_threads([late, lambda: meet(second)])
+    found = in_threads([late, lambda: connect_all_ranks(second)])
     assert [sorted(connections) for connections in found] == [[1], [0]]
     close(found)
     port.release()
@@ -183,9 +185,9 @@ def test_rank_0_may_be_late(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_missing_ranks_are_named_by_both_sides() -> None:
     port = reserve_port()
-    outcomes = in_threads([lambda: meet(meetings(4, port.number, timeout=0.1)[0])])
+    outcomes = in_threads([lambda: connect_all_ranks(meetings(4, port.number, timeout=0.1)[0])])
     assert "still waits for ranks 1, 2, 3" in str(outcomes[0])
-    outcomes = in_threads([lambda: meet(meetings(4, port.number, timeout=0.1)[3])])
+    outcomes = in_threads([lambda: connect_all_ranks(meetings(4, port.number, timeout=0.1)[3])])
     assert "rank 3 could not meet rank 0" in str(outcomes[0])
     assert "MASTER_ADDR and MASTER_PORT" in str(outcomes[0])
     port.release()
@@ -195,4 +197,4 @@ def test_a_port_in_use_is_a_clear_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         number = taken.getsockname()[1]
         with pytest.raises(RendezvousError, match="choose another MASTER_PORT"):
-            meet(meetings(2, number)[0])
+            connect_all_ranks(meetings(2, number)[0])

@@ -12,10 +12,13 @@ from oracle_jobs import PROMISED, job_model, moments, one_backward
 
 from ddpcheck.causes import gradients as gradients_causes
 from ddpcheck.contract import TYPICAL, Capabilities
-from ddpcheck.diagnosis import likely_causes
+from ddpcheck.hypotheses.gradients.accumulated import contributions_of
+from ddpcheck.hypotheses.gradients.contributions import Contributions
+from ddpcheck.hypotheses.gradients.passes import layers_gone_wrong
+from ddpcheck.hypotheses.likely_causes import likely_causes
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Predict, Resume, Save, Step, ZeroGrad
 from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
-from ddpcheck.oracle import Contributions, Oracle
+from ddpcheck.oracle import Oracle
 from ddpcheck.oracle.autodiff import gradients
 from ddpcheck.oracle.autograd_nodes import (
     affine,
@@ -25,9 +28,9 @@ from ddpcheck.oracle.autograd_nodes import (
     squared_distance,
     tanh_majorant,
 )
-from ddpcheck.oracle.history import Accumulated
-from ddpcheck.oracle.hypotheses.passes import Pass
 from ddpcheck.oracle.network import Shards, evaluate
+from ddpcheck.oracle.origins import Accumulated
+from ddpcheck.oracle.passes import Pass
 from ddpcheck.seeded_values import Array
 from ddpcheck_properties.explicit_examples import window
 from ddpcheck_properties.strategies import branching, shards, training_job
@@ -86,7 +89,7 @@ def test_relu_passes_no_gradient_at_zero_and_one_that_does_is_told() -> None:
     own = evaluate(model, at_zero, {}, done.shards).gradients["fc1.bias"]
     assert own.tolist() == [[0.0, 1.0]]
     made_of = Contributions(
-        own, own, own, None, 1, np.ones(1), False, False, passed=partial(done.gone_wrong, "fc1.bias", own)
+        own, own, own, None, 1, np.ones(1), False, False, passed=partial(layers_gone_wrong, done, "fc1.bias", own)
     )
     causes = likely_causes(np.array([0.5, 1.0], np.float32), own[0], made_of.evidence(own[0], 0))
     assert causes == (gradients_causes.RELU_AT_ZERO(slope=0.5),)
@@ -100,7 +103,7 @@ def test_rows_of_an_embedding_that_are_lost_are_told() -> None:
     own = evaluate(model, values, {}, shards).gradients[name]
     assert own[0, :, 0].tolist() == [2.0, 0.0, 4.0]
     made_of = Contributions(
-        own, own, own, None, 1, np.ones(1), False, False, passed=partial(done.gone_wrong, name, own)
+        own, own, own, None, 1, np.ones(1), False, False, passed=partial(layers_gone_wrong, done, name, own)
     )
     for rows, cause in (
         ([2, 0, 3], gradients_causes.REPEATED_ID_COUNTS_ONCE()),
@@ -176,7 +179,7 @@ def test_conventions_for_uneven_batches_and_sums() -> None:
 def _of_rank_1(job: Job) -> dict[str, Array]:
     made_of = moments(job)[-1].arrays["gradients"]["fc1.weight"].made_of
     assert isinstance(made_of, Accumulated)
-    return {"fc1.weight": made_of.contributions().own[1]}
+    return {"fc1.weight": contributions_of(made_of).own[1]}
 
 
 def test_accumulation_adds_up_and_is_local_inside_no_sync() -> None:

@@ -9,11 +9,11 @@ from click.testing import CliRunner
 
 from ddpcheck.checks import select
 from ddpcheck.cli import main
-from ddpcheck.contract import Capabilities
+from ddpcheck.contract import Capabilities, ReplicaMethod
 from ddpcheck.contract.promises import Determinism, ReplicaPromises, SamplerPromises
-from ddpcheck.launchers.fork_servers import Templates
+from ddpcheck.launchers.fork_servers import ForkServers
 from ddpcheck.running.plan import installed_checks
-from ddpcheck.running.suggested_promises import Candidate, Suggesting, Suggestion, as_source, candidates
+from ddpcheck.running.suggested_promises import CandidatePromise, PromiseSearch, SuggestedPromise, as_source, candidates
 
 OWN = '''
 from ddpcheck import Adapter
@@ -49,10 +49,10 @@ def own(tmp_path: Path) -> Path:
     return path
 
 
-def suggested(reference: str, *patterns: str) -> tuple[Suggesting, dict[str, Suggestion]]:
+def suggested(reference: str, *patterns: str) -> tuple[PromiseSearch, dict[str, SuggestedPromise]]:
     """All suggestions by the candidate's text, judged by these checks at two ranks."""
-    with Templates() as templates:
-        suggesting = Suggesting(reference, (2,), select(installed_checks(), patterns), templates, effort=2)
+    with ForkServers() as fork_servers:
+        suggesting = PromiseSearch(reference, (2,), select(installed_checks(), patterns), fork_servers, effort=2)
         list(suggesting.baseline())
         found = [*suggesting.mending(), *suggesting.suggestions()]
     return suggesting, {each.candidate.text: each for each in found}
@@ -76,10 +76,10 @@ def test_what_a_sampler_breaks_is_not_suggested_and_says_why(own: Path) -> None:
 
 
 def test_a_promise_whose_absence_is_a_claim_mends_failing_checks(own: Path) -> None:
-    """Without broadcasts_parameters each replica keeps its own parameters, which those of numpy_sockets do not."""
+    """Without replica_sync each replica keeps its own parameters, which those of numpy_sockets do not."""
     suggesting, found = suggested(f"{own}:replica", "check_gradients_equal_the_large_batch_exactly")
     assert not suggesting.broken
-    assert found["broadcasts_parameters=True"].passed == ("check_gradients_equal_the_large_batch_exactly",)
+    assert found["replica_sync=ReplicaSync.PARAMETERS"].passed == ("check_gradients_equal_the_large_batch_exactly",)
 
 
 def test_promises_that_are_judged_only_together_are_tried_together(own: Path) -> None:
@@ -89,7 +89,7 @@ def test_promises_that_are_judged_only_together_are_tried_together(own: Path) ->
 
 
 def test_candidates_are_promises_that_are_not_made_of_facets_that_are_handed_out() -> None:
-    promised = Capabilities(replica=ReplicaPromises(no_sync=True, model_features=frozenset({"branch"})))
+    promised = Capabilities(replica=ReplicaPromises(replica_methods={ReplicaMethod.NO_SYNC}, model_features={"branch"}))
     names = {each.text for each in candidates(promised)}
     assert {"clipping=True", "model_features='tied'", "determinism=Determinism.BETWEEN_RUNS"} <= names
     assert {"join='divide_by_live_ranks'", "unused_parameters='synchronised'"} <= names
@@ -100,7 +100,7 @@ def test_the_call_that_is_printed_makes_the_promises() -> None:
     before = Capabilities(replica=ReplicaPromises())
     after = before
     for name, value in (("no_sync", True), ("optimizers", "sgd"), ("determinism", Determinism.BETWEEN_CALLS)):
-        after = Candidate(name, value).made(after)
+        after = CandidatePromise(name, value).made(after)
     source = as_source(before, after)
     assert eval(source, {"capabilities": before, "Determinism": Determinism}) == after
 

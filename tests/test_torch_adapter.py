@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 from torch_replicas import initial_of, spec  # noqa: E402
 
 from ddpcheck import check_adapter  # noqa: E402
-from ddpcheck.contract import Capabilities  # noqa: E402
+from ddpcheck.contract import Capabilities, ReplicaMethod  # noqa: E402
 from ddpcheck.contract.adapter import Facets, Replica  # noqa: E402
 from ddpcheck.contract.rank_context import RankContext  # noqa: E402
 from ddpcheck.job import OptimizerSpec  # noqa: E402
@@ -52,7 +52,7 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_facets_follow_from_what_is_given() -> None:
     adapter = torch_adapter.torch_adapter("mine", lambda module: module)
     assert adapter.capabilities.facets == {"replica"}
-    assert adapter.capabilities.replica.checkpoint
+    assert adapter.capabilities.has(ReplicaMethod.CHECKPOINT)
     adapter = torch_adapter.torch_adapter("mine", sampler=torch_adapter.torch_sampler)
     assert adapter.capabilities.facets == {"sampler"}
 

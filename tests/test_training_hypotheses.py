@@ -11,15 +11,16 @@ import pytest
 from in_threads import ThreadedSession
 
 from ddpcheck.causes import Cause
+from ddpcheck.hypotheses.training.emulation import emulate
+from ddpcheck.hypotheses.training.rules import Rules
+from ddpcheck.hypotheses.training.some_steps import _wrong
+from ddpcheck.hypotheses.training.whole_runs import wrong_rules
 from ddpcheck.job import OptimizerSpec, Train
+from ddpcheck.oracle.training_runs import Run
 from ddpcheck_implementations.data_parallel.trainer import Trainer
 from ddpcheck_implementations.faulty.trainers import PROMISED, facets
-from ddpcheck_properties.training.drawn_runs import Run, run_job
+from ddpcheck_properties.training.drawn_runs import run_job
 from ddpcheck_properties.training.final_state import why_it_ends_elsewhere
-from ddpcheck_properties.training.hypotheses.emulation import emulate
-from ddpcheck_properties.training.hypotheses.rules import Rules
-from ddpcheck_properties.training.hypotheses.some_steps import _wrong
-from ddpcheck_properties.training.hypotheses.whole_runs import wrong_rules
 
 WORLD = 3
 PLANS = {

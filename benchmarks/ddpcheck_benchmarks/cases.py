@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from ddpcheck.contract import Capabilities, needs
+from ddpcheck.contract import CallForm, Capabilities, needs
 from ddpcheck.job import MeasureCollective
 from ddpcheck.operations.timing import Collective
 
@@ -103,7 +103,7 @@ def cases(
         for size in sizes:
             count = -(-size // (np.dtype(DTYPE).itemsize * part)) * part
             found[Case(adapter, world_size, collective, count, link=link)] = None
-            if collective == "all_reduce" and promises.collectives.in_place:
+            if collective == "all_reduce" and promises.has(CallForm.IN_PLACE):
                 found[Case(adapter, world_size, collective, count, in_place=True, link=link)] = None
     return list(found)
 

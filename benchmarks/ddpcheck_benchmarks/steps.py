@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.contract import Capabilities, needs
+from ddpcheck.contract import Capabilities, ReplicaMethod, needs
 from ddpcheck.job import MeasureCollective
 from ddpcheck.session import Session
 from ddpcheck.trace import Trace
@@ -45,7 +45,7 @@ def measure_step(
         seconds = float(slowest(stamps(trace, 0, "begin"), stamps(trace, 0, "end")).min())
         plan[case.name] = effort.steps(seconds)
     promises = session.capabilities
-    modes = [True, False] if promises.replica.no_sync else [True]
+    modes = [True, False] if promises.has(ReplicaMethod.NO_SYNC) else [True]
     trace = session.run(case.job(_parts(case, modes, plan[case.name], promises)))
     if not trace.completed:
         _say_why(trace, case, results)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ddpcheck.contract import needs
+from ddpcheck.contract import ReplicaMethod, needs
 from ddpcheck.job import Job
 from ddpcheck.session import Session
 from ddpcheck.storage.results import visible_cores
@@ -106,7 +106,7 @@ def test_collective(ranks: Session, benchmark: Any, collective: Any, size: int) 
 @pytest.mark.parametrize("synced", [True, False], ids=["synced", "no_sync"])
 def test_step(ranks: Session, benchmark: Any, synced: bool) -> None:
     lacks = needs.replica.lacking(ranks.capabilities, ranks.world_size)
-    if lacks or not (synced or ranks.capabilities.replica.no_sync):
+    if lacks or not (synced or ranks.capabilities.has(ReplicaMethod.NO_SYNC)):
         pytest.skip(lacks or "no_sync is not promised")
     case = StepCase(ranks.adapter.name, ranks.world_size, "small", "weak")
     job = case.job([case.steps(5, 10, synced=synced)])

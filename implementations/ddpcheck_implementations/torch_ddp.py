@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ddpcheck.contract import Capabilities, Determinism, Traffic
+from ddpcheck.contract import Capabilities, Determinism, ReplicaSync, Traffic
 from ddpcheck.contract.adapter import Adapter
 from ddpcheck.contract.names import ALL_MODEL_FEATURES, ALL_TRAINER_FEATURES
 from ddpcheck.contract.trainer import Train, TrainingRun, TrainingTask
@@ -33,7 +33,7 @@ PROMISES = TORCH_PROMISES.but(
     asynchronous=True,
     propagates_nan=False,
     bundles_gradients=True,
-    synchronises_buffers=True,
+    replica_sync=ReplicaSync.EACH_FORWARD,
     numeric_options=frozenset({"bucket_cap_mb"}),
     model_features=ALL_MODEL_FEATURES - {"sparse"},
     sample_weights="equal_ranks",

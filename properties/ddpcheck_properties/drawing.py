@@ -19,14 +19,13 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis.errors import Unsatisfiable
 from hypothesis.strategies import SearchStrategy
 
+from ddpcheck import expect
 from ddpcheck.causes import ranks
 from ddpcheck.contract import Capabilities
 from ddpcheck.job import Job, OptimizerSpec
 from ddpcheck.operations import Observe, Operation, Predict, Step, ZeroGrad
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
-
-from .error_causes import explained
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -277,7 +276,7 @@ class _Search:
         try:
             self.judge(job, trace)
         except Finding as found:
-            finding = found if trace.completed else explained(found, job, trace)
+            finding = found if trace.completed else expect.explained(found, job, trace)
             finding.job = job
             self.lost_a_rank = any(rank.outcome in ("hung", "died") for rank in trace.ranks)
             return finding

@@ -5,7 +5,7 @@ A long run fails if every call leaves memory, threads or descriptors behind.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddpcheck import expect
-from ddpcheck.causes import Cause
 from ddpcheck.causes import process_state as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import needs
-from ddpcheck.execution.process_resources import GRAIN, MANY, MEMORY, each_leaves
+from ddpcheck.contract import CallForm, ReplicaMethod, needs
+from ddpcheck.execution.process_resources import GRAIN, MANY, MEMORY, left_by_each_call
 from ddpcheck.execution.process_settings import GENERATORS
+from ddpcheck.hypotheses.process_state import why_changed
 from ddpcheck.job import (
     Aggregate,
     AllGather,
@@ -49,7 +49,7 @@ from ddpcheck.models.spec import ModelSpec, mlp
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from .collectives.results import in_group
+from .collectives.names import in_group
 from .drawing import Judge, for_each, within_promises
 from .explicit_examples import fitting
 from .strategies import GRADIENTS, shards, training_job
@@ -94,13 +94,13 @@ def _calls(session: Session, tensor: TensorSpec) -> list[tuple[Operation, ...]]:
         made["send_recv"] = (SendRecv(tensor, ((0, world - 1), (world - 1, 0))),)
     everyone = tuple(range(world))
     kinds = [operations for name, operations in made.items() if name in promised.collectives.operations]
-    if promised.collectives.subgroups:
+    if promised.has(CallForm.SUBGROUPS):
         in_groups = [first for first, *_ in kinds if isinstance(first, _IN_GROUPS)]
         kinds.append(tuple(replace(first, group=everyone) for first in in_groups))
     if "all_reduce" in promised.collectives.operations:
-        kinds += [(AllReduce(tensor, reduction, wait=False), Wait(0))] * promised.collectives.asynchronous
-        kinds += [(AllReduce(tensor, reduction, (world - 1,)),)] * promised.collectives.subgroups
-        kinds += [(AllReduce(tensor, reduction, in_place=True),)] * promised.collectives.in_place
+        kinds += [(AllReduce(tensor, reduction, wait=False), Wait(0))] * promised.has(CallForm.ASYNCHRONOUS)
+        kinds += [(AllReduce(tensor, reduction, (world - 1,)),)] * promised.has(CallForm.SUBGROUPS)
+        kinds += [(AllReduce(tensor, reduction, in_place=True),)] * promised.has(CallForm.IN_PLACE)
     return kinds
 
 
@@ -174,9 +174,9 @@ def _uses(session: Session, rows: int) -> list[tuple[Operation, ...]]:
     batch = shards([rows] * world)
     step: list[Operation] = [ZeroGrad(), Backward(batch), *GRADIENTS, *[Step()] * bool(promised.replica.optimizers)]
     kinds: list[tuple[Operation, ...]] = [tuple(step)]
-    kinds += [(ZeroGrad(), Backward(batch, sync=False), Backward(batch))] * promised.replica.no_sync
-    kinds += [(ZeroGrad(), Backward(batch), Clip(1.0))] * promised.replica.clipping
-    return [*kinds, (Predict(batch),), *[(Save(),)] * promised.replica.checkpoint]
+    kinds += [(ZeroGrad(), Backward(batch, sync=False), Backward(batch))] * promised.has(ReplicaMethod.NO_SYNC)
+    kinds += [(ZeroGrad(), Backward(batch), Clip(1.0))] * promised.has(ReplicaMethod.CLIPPING)
+    return [*kinds, (Predict(batch),), *[(Save(),)] * promised.has(ReplicaMethod.CHECKPOINT)]
 
 
 def _trained(session: Session, model: ModelSpec, operations: tuple[Operation, ...]) -> Job:
@@ -278,18 +278,8 @@ def _settings_stay(what: str, changed: Sequence[Sequence[str]], allowed: Collect
     expect.that(
         not names,
         f"{what}: {', '.join(names)} changed, but should stay as the program has set it",
-        tuple(_why_changed(names)),
+        tuple(why_changed(names)),
     )
-
-
-def _why_changed(names: Sequence[str]) -> Iterator[Cause]:
-    """names: the generators and the settings of the process that changed."""
-    generators = tuple(name for name in names if name in GENERATORS)
-    settings = tuple(name for name in names if name not in GENERATORS)
-    if generators:
-        yield causes.GENERATOR_CHANGED(generators=generators)
-    if settings:
-        yield causes.SETTING_CHANGED(settings=settings)
 
 
 def _nothing_piles_up(what: str, held: Sequence[dict[str, int]], times: int) -> None:
@@ -301,7 +291,7 @@ def _nothing_piles_up(what: str, held: Sequence[dict[str, int]], times: int) -> 
             continue
         growth = [later[name] - earlier[name] for earlier, later in pairwise(after)]
         expect.that(
-            min(growth) < each_leaves(name, times),
+            min(growth) < left_by_each_call(name, times),
             f"{what}: got {' and then '.join(f'{each:,}' for each in growth)} more {name} from {times} calls each, but should "
             "leave nothing behind",
             causes.MEMORY_GROWS(held="arrays" if name == "bytes" else "small objects")

@@ -30,7 +30,7 @@ FAMILIES: dict[str, ModuleType] = {
     "streams": streams,
 }
 """Each module has CIRCUMSTANCES, EFFECTS, wrapped(), and promised(): its promises, of those of the reference."""
-_NOTHING = {field.name: None for field in fields(Facets) if field.name not in ("rank", "world_size", "close")}
+_NO_FACET = {field.name: None for field in fields(Facets) if field.default is None and field.name != "close"}
 
 
 def named(family: str, circumstance: str, effect: str) -> str:
@@ -41,7 +41,7 @@ def named(family: str, circumstance: str, effect: str) -> str:
 
 def _connect(context: RankContext, family: str, circumstance: str, effect: str) -> Facets:
     facets = right.connect(context)
-    return replace(facets, **_NOTHING | FAMILIES[family].wrapped(facets, circumstance, effect))
+    return replace(facets, **_NO_FACET | FAMILIES[family].wrapped(facets, circumstance, effect))
 
 
 def __getattr__(name: str) -> Adapter:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from told import say, tell
+from effect_reports import judge_effect, report_effect
 
 from ddpcheck.contract import Capabilities
 from ddpcheck.contract.adapter import Facets
@@ -128,7 +128,7 @@ _GIVING = ("all_reduce", "broadcast", "all_gather", "reduce_scatter", "recv")
 def _told(effect: CollectiveEffect, call: Call, result: Any) -> Any:
     """The effect's result, after it is told if that, or the argument, is another than it should be."""
     due, kept = np.array(result), np.array(call.array)
-    found = tell(lambda: effect.got(call, due.copy()), due)
+    found = judge_effect(lambda: effect.got(call, due.copy()), due)
     if not np.array_equal(kept, call.array, equal_nan=at.is_float(kept)):
-        say()
+        report_effect()
     return found

@@ -1,4 +1,4 @@
-"""Whether an effect has had one: a rank leaves a word in a file, which run.py looks for."""
+"""Reports whether a drawn fault had an effect: a rank makes a file, and run.py looks for it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
-VARIABLE = "DRAWN_FAULTS_TOLD"
+VARIABLE = "DRAWN_FAULTS_EFFECT"
 """The environment variable that names the file."""
 
 
-def tell(effect: Callable[[], Any], right: Any) -> Any:
-    """What the effect gives, or raises, after it is told if that is not what is right."""
+def judge_effect(effect: Callable[[], Any], right: Any) -> Any:
+    """Run `effect` and return its result; report an effect where it raises, or where the result differs from `right`."""
     try:
         found = effect()
     except Exception:
-        say()
+        report_effect()
         raise
     if type(found) is not type(right) or _content(found) != _content(right):
-        say()
+        report_effect()
     return found
 
 
@@ -33,7 +33,7 @@ def _content(value: Any) -> Any:
         return repr(value)
 
 
-def say() -> None:
-    """Something was wrong."""
+def report_effect() -> None:
+    """Report that something was wrong on this rank."""
     if VARIABLE in os.environ:
         Path(os.environ[VARIABLE]).touch()

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from effect_reports import judge_effect
 from history import CIRCUMSTANCES as AT_THAT_TIME
 from history import Remembering, made_of, promised
-from told import tell
 
 from ddpcheck.contract.adapter import Facets
 from ddpcheck.seeded_values import Array
@@ -141,7 +141,9 @@ class _Drawn(Remembering):
             self.others[name] = due
             if not used or not type(self).holds(call):
                 return due
-            return tell(lambda: np.asarray(type(self).effect(call), gradient.dtype).reshape(gradient.shape), due.copy())
+            return judge_effect(
+                lambda: np.asarray(type(self).effect(call), gradient.dtype).reshape(gradient.shape), due.copy()
+            )
 
 
 def wrapped(right: Facets, circumstance: str, effect: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from told import tell
+from effect_reports import judge_effect
 
 from ddpcheck.contract import Capabilities
 from ddpcheck.contract.adapter import Facets
@@ -96,6 +96,6 @@ def wrapped(right: Facets, circumstance: str, effect: str) -> dict[str, Any]:
         call = {"names": (*metrics,), "counts": rows[:, 0].astype(int).tolist(), "ints": rows[:, 1].any()}
         call |= {"values": rows[:, 2:], "rank": right.rank, "number": number, "before": before}
         before, due = call["names"], _means(call)
-        return tell(lambda: EFFECTS[effect](call, due), {**due}) if CIRCUMSTANCES[circumstance](call) else due
+        return judge_effect(lambda: EFFECTS[effect](call, due), {**due}) if CIRCUMSTANCES[circumstance](call) else due
 
     return {"aggregate_metrics": aggregate}

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from effect_reports import report_effect
 from history import CIRCUMSTANCES, Remembering, made_of, promised
-from told import say
 
 from ddpcheck.contract.adapter import Batch, Facets
 from ddpcheck.seeded_values import Array
@@ -306,7 +306,7 @@ def wrapped(right: Facets, circumstance: str, effect: str) -> dict[str, Any]:
         due = getattr(super(made, self), method)
         if not holds(self):
             return due(*arguments)
-        say()
+        report_effect()
         return by(self, due, *arguments)
 
     made = type("Wrong", (Remembering,), {method: wrong})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from told import tell
+from effect_reports import judge_effect
 
 from ddpcheck.contract import Capabilities
 from ddpcheck.contract.adapter import Facets
@@ -122,4 +122,4 @@ class _Sampler:
         right = _right(reading)
         if not self.when(reading):
             return right
-        return tell(lambda: self.effect(reading, list(right)), right)
+        return judge_effect(lambda: self.effect(reading, list(right)), right)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from told import say, tell
+from effect_reports import judge_effect, report_effect
 
 from ddpcheck.contract import Capabilities
 from ddpcheck.contract.adapter import Facets
@@ -183,7 +183,7 @@ EFFECTS: dict[str, Callable[[Call, float], Any]] = {
     "the samples of the call before count, too": lambda c, right: (
         _of(c, [*c["ranks"], *c["before"]["ranks"]], anew=True) if _alike(c) else right
     ),
-    "the outputs are set to zero": lambda c, right: (c["passed"].fill(0), say(), right)[-1],
+    "the outputs are set to zero": lambda c, right: (c["passed"].fill(0), report_effect(), right)[-1],
     "rank 0 raises an error": lambda c, right: right if c["rank"] else c["no such thing"],
 }
 
@@ -204,7 +204,7 @@ def wrapped(right: Facets, circumstance: str, effect: str) -> dict[str, Any]:
         if not CIRCUMSTANCES[circumstance](call):
             return due
         with np.errstate(all="ignore"):
-            return tell(lambda: EFFECTS[effect](call, due), due)
+            return judge_effect(lambda: EFFECTS[effect](call, due), due)
 
     return {"compute_score": score}
 

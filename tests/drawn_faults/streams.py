@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from told import say, tell
+from effect_reports import judge_effect, report_effect
 
 from ddpcheck.contract import Capabilities
 from ddpcheck.contract.adapter import Facets
@@ -113,7 +113,7 @@ EFFECTS: dict[str, Callable[[Call, Array], Any]] = {
 def _into(c: Call, right: Array) -> Array:
     if not c["past"] or len(c["past"][-1]) != len(right):
         return right
-    say()
+    report_effect()
     c["past"][-1][...] = right
     kept: Array = c["past"][-1]
     return kept
@@ -161,7 +161,7 @@ class _Streams:
         self.drawn[kind] += count
         found = right = _numbers(call)
         if self.when(call):
-            found = tell(lambda: self.effect(call, right.copy()), right)
+            found = judge_effect(lambda: self.effect(call, right.copy()), right)
         if isinstance(found, np.ndarray):
             self.past[kind].append(found)
         return found

@@ -61,9 +61,9 @@ def _last_batch(windows: list[Any], change: Callable[[list[Any]], list[Any]]) ->
 
 
 def _live(t: Trainer, progress: Checkpoint) -> Checkpoint:
-    from told import say
+    from effect_reports import report_effect
 
-    say()
+    report_effect()
     return replace(progress, best=t.replica._network.parameters) if progress.best else progress
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from told import tell
+from effect_reports import judge_effect
 from trainer_effects import EFFECTS as EFFECTS
 
 from ddpcheck.contract import Capabilities
@@ -128,7 +128,7 @@ class _Trainer(Trainer):
         """What is there in place of what is right."""
         if place != self.place or not self.when(self):
             return right
-        return tell(lambda: self.effect(self, deepcopy(right)), right)
+        return judge_effect(lambda: self.effect(self, deepcopy(right)), right)
 
     @property
     def rises(self) -> bool:

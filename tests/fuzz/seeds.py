@@ -25,7 +25,7 @@ from ddpcheck.training.plan import TrainingPlan
 from ddpcheck.verdict import Verdict
 from ddpcheck_implementations.numpy_sockets.connections import wire_format
 from ddpcheck_implementations.numpy_sockets.connections.waits import Wait, pack
-from ddpcheck_implementations.numpy_sockets.meeting import rendezvous
+from ddpcheck_implementations.numpy_sockets.rendezvous import protocol
 from fuzz.measured import ALL_REDUCE, RUN
 
 _OPERATIONS = (ZeroGrad(), Backward(((0, 1), (2, 3))), Step(), AllReduce(TensorSpec((5,))))
@@ -38,8 +38,8 @@ def seeds() -> dict[str, list[bytes]]:
     numbers = np.arange(4, dtype=np.float32)
     value = encode({"a": [1, None, numbers], "b": "text"})
     header = wire_format.pack("all_reduce", numbers, "sum", wire_format.group_code((0, 1)), 3)
-    entries = rendezvous._ENTRY.pack(b"127.0.0.1", 1) * 3
-    reply = rendezvous._REPLY.pack(rendezvous._MAGIC, 1, 16 + len(entries))
+    entries = protocol._ENTRY.pack(b"127.0.0.1", 1) * 3
+    reply = protocol._REPLY.pack(protocol._MAGIC, 1, 16 + len(entries))
     bench = json.dumps({"ddpcheck": RUN, "benchmarks": [ALL_REDUCE], "commit_info": {}, "datetime": ""}).encode()
     run = {"events": [[]], "stacks": [""], "output": "", "hung": False, "seconds": 1.0}
     record = {
@@ -57,7 +57,7 @@ def seeds() -> dict[str, list[bytes]]:
         "knock": [ANSWER.pack(bytes(32), bytes(32), 2) + b"ab"],
         "message": [header + numbers.tobytes(), wire_format.pack_abort(0)],
         "datagram": [struct.pack("!BIQ", kind, 1, 1) + waits for kind in range(3)],
-        "rendezvous": [bytes(rendezvous._CHALLENGE_BYTES) + reply + bytes(16) + entries],
+        "rendezvous": [bytes(protocol._CHALLENGE_BYTES) + reply + bytes(16) + entries],
         "failure": [_saved(Failure("numpy_sockets", 2, "check_a", _JOB).save)],
         "results": [_saved(Results((Verdict("mine", 2, "check_a", "sums", "passed", 0.5, 8),)).save)],
         "report": [bench],

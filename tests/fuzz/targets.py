@@ -17,7 +17,7 @@ import numpy as np
 
 from ddpcheck.audit.evidence import Evidence
 from ddpcheck.cli.number_options import COUNT, SECONDS, world_sizes
-from ddpcheck.ranks.authentication import Door
+from ddpcheck.ranks.authentication import AuthenticatedListener
 from ddpcheck.ranks.channel import Channel, ChannelClosed
 from ddpcheck.storage.codec import decode
 from ddpcheck.storage.files import UnreadableFile
@@ -33,7 +33,7 @@ from ddpcheck_implementations.numpy_sockets.connections import wire_format
 from ddpcheck_implementations.numpy_sockets.connections.lookout import Lookout
 from ddpcheck_implementations.numpy_sockets.connections.peer import Peer, Traffic
 from ddpcheck_implementations.numpy_sockets.errors import CommunicationError, RendezvousError
-from ddpcheck_implementations.numpy_sockets.meeting import rendezvous
+from ddpcheck_implementations.numpy_sockets.rendezvous import protocol
 from ddpcheck_reports import reading
 from fuzz.measured import RUN
 
@@ -82,7 +82,7 @@ def _knock(data: bytes) -> None:
     with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as stranger:
         listener.bind("")
         listener.listen()
-        door = Door(listener, "secret")
+        door = AuthenticatedListener(listener, "secret")
         stranger.connect(listener.getsockname())
         stranger.sendall(data[:_LONGEST])
         stranger.shutdown(socket.SHUT_WR)
@@ -100,7 +100,7 @@ def _message(data: bytes) -> None:
     with here, there:
         there.sendall(data[:_LONGEST])
         there.close()
-        Peer(here, 0, 1, 1.0, Traffic(), Lookout(0), crowded=True).receive(header, array)
+        Peer(here, 0, 1, 1.0, Traffic(), Lookout(0), oversubscribed=True).receive(header, array)
 
 
 def _datagram(data: bytes) -> None:
@@ -124,7 +124,7 @@ def _table(data: bytes) -> None:
     with here, there:
         there.sendall(data[:_LONGEST])
         there.shutdown(socket.SHUT_WR)
-        rendezvous._introduce(rendezvous.Meeting(2, 3, "127.0.0.1", 1), here, 2)
+        protocol._introduce(protocol.RendezvousConfig(2, 3, "127.0.0.1", 1), here, 2)
 
 
 def _archive(data: bytes) -> None:

@@ -74,19 +74,25 @@ JUDGES = {
     "data_parallel/checkpoint.py": Judge(ENGINE[:1], ("trainer",), ()),
     "numpy_mpi/": Judge(("numpy_mpi",), ("collectives", "wire"), TALK),
     "numpy_sockets/": Judge(MEMORY, MESSAGES, TALK),
-    "numpy_sockets/algorithms.py": Judge(MEMORY + HOSTS, ("collectives", "failures"), TALK),
-    "numpy_sockets/hierarchical.py": Judge(
+    "numpy_sockets/algorithms/": OVER_STREAMS,
+    "numpy_sockets/algorithms/choice.py": OF_EVERY_TRANSPORT,
+    "numpy_sockets/algorithms/hierarchical.py": Judge(
         HOSTS, ("collectives", "failures"), ("buckets", "metrics", "trainer"), "3,4"
     ),
-    "numpy_sockets/host.py": Judge(MEMORY + HOSTS, MEETING, TALK),
+    "numpy_sockets/algorithms/recursive_doubling.py": replace(
+        OVER_STREAMS, world_sizes="4,5"
+    ),  # not used by fewer ranks
+    "numpy_sockets/algorithms/recursive_halving.py": replace(OVER_STREAMS, world_sizes="4,5"),
+    "numpy_sockets/connections/": OVER_STREAMS,
+    "numpy_sockets/group.py": Judge(MEMORY + HOSTS, ("collectives", "failures"), TALK),
+    "numpy_sockets/rendezvous/": Judge(TCP, MEETING, TALK),
+    "numpy_sockets/rendezvous/host_memory.py": Judge(MEMORY + HOSTS, MEETING, TALK),
+    "numpy_sockets/rendezvous/unix_sockets.py": Judge(("numpy_sockets_unix",), MEETING, TALK),
     "numpy_sockets/start.py": Judge(MEMORY + HOSTS, MEETING, TALK),
-    "numpy_sockets/nearer.py": Judge(("numpy_sockets_unix",), MEETING, TALK),
-    "numpy_sockets/rendezvous.py": Judge(TCP, MEETING, TALK),
-    "numpy_sockets/welcome.py": Judge(TCP, MEETING, TALK),
-    "numpy_sockets/doubling.py": replace(OVER_STREAMS, world_sizes="4,5"),  # fewer ranks use other algorithms
-    "numpy_sockets/halving.py": replace(OVER_STREAMS, world_sizes="4,5"),
-    **{f"numpy_sockets/{name}.py": OVER_STREAMS for name in ("direct", "duplex", "peer", "ring", "streams", "tree")},
-    **{f"numpy_sockets/{name}.py": OF_EVERY_TRANSPORT for name in ("background", "choice", "communicator", "wire")},
+    **{
+        f"numpy_sockets/{name}.py": OF_EVERY_TRANSPORT
+        for name in ("communicator", "connections/wire_format", "operation_order")
+    },
 }
 
 
@@ -97,7 +103,7 @@ def judge_of(file: str) -> Judge:
 
 
 @dataclass(frozen=True)
-class Judged:
+class MutantResult:
     """What came of a Mutant. killed_by: the check that failed, or why there was none; empty if the mutant survived."""
 
     file: str
@@ -180,14 +186,14 @@ def compiled_copy(python: str) -> Iterator[Path]:
         yield Path(folder)
 
 
-def judge(mutant: Mutant, original: Path, python: str) -> Judged:
+def judge(mutant: Mutant, original: Path, python: str) -> MutantResult:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         tree = shutil.copytree(original, Path(folder, "tree"))
         (tree / mutant.file).write_text(mutant.source)
         found = killed_by(tree, judge_of(mutant.file), python)
     seconds = round(time.monotonic() - began, 1)
-    return Judged(mutant.file, mutant.place, mutant.operator, mutant.diff, found, seconds)
+    return MutantResult(mutant.file, mutant.place, mutant.operator, mutant.diff, found, seconds)
 
 
 def main() -> None:
@@ -223,11 +229,11 @@ def main() -> None:
             print(f"{one.seconds:6.1f} s {one.file.removeprefix(SOURCES)}:{one.place[0]} {verdict}", flush=True)
 
 
-def _again(one: Judged, original: Path) -> Mutant | None:
+def _again(one: MutantResult, original: Path) -> Mutant | None:
     return remade(original, one.file, one.place, one.operator, one.diff) if is_open(asdict(one)) else None
 
 
-def _same(one: Judged, mutant: Mutant) -> bool:
+def _same(one: MutantResult, mutant: Mutant) -> bool:
     """The line may have moved since, if there is no other like it."""
     if (one.file, one.diff) != (mutant.file, mutant.diff):
         return False
@@ -235,11 +241,11 @@ def _same(one: Judged, mutant: Mutant) -> bool:
     return one.place == mutant.place or lines.count(mutant.diff.splitlines()[0].removeprefix("- ")) == 0
 
 
-def _read(results: Path) -> list[Judged]:
+def _read(results: Path) -> list[MutantResult]:
     if not results.exists():
         return []
     lines = map(json.loads, results.read_text().splitlines())
-    return [replace(Judged(**line), place=tuple(line["place"])) for line in lines]
+    return [replace(MutantResult(**line), place=tuple(line["place"])) for line in lines]
 
 
 if __name__ == "__main__":

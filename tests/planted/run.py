@@ -2,10 +2,14 @@
 
     python tests/planted/run.py planted.jsonl --seed 1 --singles 25 --pairs 25 --triples 15
     python tests/planted/run.py planted.jsonl --seed 1 --page reports/planted-faults.md
+    python tests/planted/run.py planted.jsonl --seed 3 --singles 0 --pairs 20 --triples 10 --keep
 
 Singles are drawn from all registered faults that have a cause. Pairs and triples are replicas with several faults of different
 modules at once. Each combination is judged by the quick profile at the smallest number of ranks at which its faults show. Its
 failures are a line of the results: what is there is not run again, and the score is that of today's ranking of causes.
+
+A draw depends on the faults that are registered. `--keep` writes the draw of a seed to tests/planted/draws/, and later runs of
+that seed take it from there.
 """
 
 from __future__ import annotations
@@ -31,8 +35,29 @@ from ddpcheck.running.profiles import Profile, profile_named
 from ddpcheck.verdict import Verdict
 from ddpcheck_implementations.faulty import Registered, faults
 
+DRAWS = Path(__file__).with_name("draws")
 DEADLINE = 20.0
 """Seconds for one Job, on a machine that may have much else to do."""
+
+
+def chosen_together(number: int, together: int, seed: int) -> Iterator[list[Registered]]:
+    """So many combinations of so many faults: those of the draw that is kept, or else drawn now."""
+    kept = DRAWS / f"{seed}.json"
+    if not kept.exists():
+        yield from drawn(number, together, seed)
+        return
+    by_name = {fault.name: fault for fault in faults()}
+    for names in json.loads(kept.read_text(encoding="utf-8")):
+        if len(names) == together:
+            yield [by_name[name] for name in names]
+
+
+def keep(numbers: dict[int, int], seed: int) -> Path:
+    """Write the names of the faults of a draw."""
+    names = [[fault.name for fault in chosen] for count, n in numbers.items() for chosen in drawn(n, count, seed)]
+    place = DRAWS / f"{seed}.json"
+    place.write_text("[\n" + ",\n".join(f"  {json.dumps(each)}" for each in names) + "\n]\n", encoding="utf-8")
+    return place
 
 
 def drawn(number: int, together: int, seed: int) -> Iterator[list[Registered]]:
@@ -73,15 +98,20 @@ def _told(verdict: Verdict) -> Verdict:
 @click.option(
     "--page", "place", type=click.Path(path_type=Path), help="Write the page of what has run, and run nothing."
 )
-def main(results: Path, singles: int, pairs: int, triples: int, seed: int, place: Path | None) -> None:
+@click.option("--keep", "keeps", is_flag=True, help="Write the draw of the seed to a file, and run nothing.")
+def main(results: Path, singles: int, pairs: int, triples: int, seed: int, place: Path | None, keeps: bool) -> None:
     """Judge what is not in the results yet, and print a line for each combination."""
+    numbers = {1: singles, 2: pairs, 3: triples}
+    if keeps:
+        print(keep(numbers, seed))
+        return
     lines = results.read_text().splitlines() if results.exists() else []
     known = [each for each in map(Combination.from_plain, map(json.loads, lines)) if each.seed == seed]
     if place is not None:
         place.write_text(page(known, seed), encoding="utf-8")
         return
-    for together, number in ((1, singles), (2, pairs), (3, triples)):
-        for chosen in drawn(number, together, seed):
+    for together, number in numbers.items():
+        for chosen in chosen_together(number, together, seed):
             names = tuple(each.name for each in chosen)
             one = next((each for each in known if each.names == names), None)
             if one is None:

@@ -10,6 +10,7 @@ import click
 from ddpcheck.cli.launched_ranks import run_ranks
 from ddpcheck.cli.number_options import COUNT, RANKS
 from ddpcheck.cli.options import usage_errors
+from ddpcheck.contract import CallForm
 from ddpcheck.launchers.mpi import Mpiexec
 from ddpcheck.running.adapter_lookup import resolve
 
@@ -31,9 +32,8 @@ def command(adapter: str, world_size: int, sizes: str, pairs: int) -> None:
     """
     with usage_errors():
         found, full = resolve(adapter)
-        promised = found.capabilities.collectives
-        if promised is None or not promised.in_place:
-            raise ValueError(f"{found.name} does not promise collectives.in_place, which this comparison measures")
+        if not found.capabilities.has(CallForm.IN_PLACE):
+            raise ValueError(f"{found.name} does not promise in_place, which this comparison measures")
         sizes_of(sizes)
     if importlib.util.find_spec("mpi4py") is None:
         raise click.UsageError("mpi4py is not installed; install it with: pip install 'ddpcheck[mpi]'")

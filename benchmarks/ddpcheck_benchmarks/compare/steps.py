@@ -15,7 +15,7 @@ import numpy as np
 
 from ddpcheck.cli.number_options import COUNT, RANKS
 from ddpcheck.cli.options import usage_errors
-from ddpcheck.contract import needs
+from ddpcheck.contract import CallForm, ReplicaMethod, needs
 from ddpcheck.job import MeasureCollective, MeasureSteps
 from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.session import Session
@@ -70,21 +70,19 @@ def _turn(session: Session, case: StepCase, steps: int) -> list[float]:
     """Seconds of each of _PARTS; NaN for those that the implementation does not offer."""
     promises = session.capabilities
     parts: list[MeasureSteps | MeasureCollective] = [case.steps(_WARMUPS, steps)]
-    if promises.replica.no_sync:
+    if promises.has(ReplicaMethod.NO_SYNC):
         parts.append(case.steps(2, steps, synced=False))
     reduces = needs.collectives.operations("all_reduce").lacking(promises, case.world_size) is None
     if reduces:
         parts.append(
-            MeasureCollective(
-                "all_reduce", case.parameters, in_place=bool(promises.collectives.in_place), iterations=steps
-            )
+            MeasureCollective("all_reduce", case.parameters, in_place=promises.has(CallForm.IN_PLACE), iterations=steps)
         )
     trace = session.run(case.job(parts))
     if not trace.completed:
         raise click.ClickException(why(trace))
     return [
         _median(trace, 0),
-        _median(trace, 1) if promises.replica.no_sync else float("nan"),
+        _median(trace, 1) if promises.has(ReplicaMethod.NO_SYNC) else float("nan"),
         _median(trace, len(parts) - 1) if reduces else float("nan"),
         sum(trace.values(0, "cpu")) / steps,
     ]

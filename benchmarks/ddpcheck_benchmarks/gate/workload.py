@@ -9,11 +9,11 @@ from typing import Any, get_args
 
 import numpy as np
 
-from ddpcheck.contract import Capabilities
+from ddpcheck.contract import CallForm, Capabilities
 from ddpcheck.job import DataSpec, Job, OptimizerSpec
 from ddpcheck.models.spec import ModelSpec, mlp
 from ddpcheck.operations.timing import Collective, MeasureCollective, MeasureSteps
-from ddpcheck.running.suggestions import one_of
+from ddpcheck.running.suggestions import require_known
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
 
@@ -117,7 +117,7 @@ def _whole(number: float) -> float:
 def benchmark_named(text: str) -> Benchmark:
     """ValueError, with what to write instead, if there is none."""
     kind, *more = text.strip().split(":")
-    one_of(kind, _KINDS, "benchmark")
+    require_known(kind, _KINDS, "benchmark")
     in_place = more[-1:] == ["in_place"]
     sizes = more[:-1] if in_place else more
     if in_place and kind != "all_reduce":
@@ -140,7 +140,7 @@ def offered_by(promised: Capabilities, benchmark: Benchmark) -> str | None:
         return None if "replica" in promised.facets else "it has no replica"
     if "collectives" not in promised.facets or benchmark.kind not in promised.collectives.operations:
         return f"it has no {benchmark.kind}"
-    return "it has no all_reduce in place" if benchmark.in_place and not promised.collectives.in_place else None
+    return "it has no all_reduce in place" if benchmark.in_place and not promised.has(CallForm.IN_PLACE) else None
 
 
 def usual(promised: Capabilities) -> tuple[Benchmark, ...]:

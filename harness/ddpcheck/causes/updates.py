@@ -3,6 +3,12 @@
 from .cause import Kind
 
 NOT_UPDATED = Kind("not-updated", "The parameter is not updated: the step skips it, or works on a copy.")
+REPLACED_PARAMETERS_HELD = Kind(
+    "replaced-parameters-held",
+    "Updates go to the memory that the parameter had at construction; the model uses other memory now.",
+    because="The implementation keeps arrays or `.data`, and the model assigned new memory.",
+    look="references to parameters' memory that are made once, such as flat buffers and lists of `.data`",
+)
 FIRST_UPDATE_HAS_STATE = Kind(
     "first-update-has-state",
     "The first update of a new replica may use optimizer state of an earlier one.",

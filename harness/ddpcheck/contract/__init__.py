@@ -1,8 +1,9 @@
-"""The contract: the facets of an implementation (adapter, extras, trainer), its promises (promises, capabilities), and what
-checks need of it (needs).
+"""The contract: the facets of an implementation (adapter, extras, trainer), its promises (promises, members, capabilities),
+and what checks need of it (needs).
 """
 
-from .capabilities import CONTRACT, FACETS, GROUP_OF, GROUPS, SENTENCES, TYPICAL, Capabilities, promises_of
+from .capabilities import CONTRACT, FACETS, GROUP_OF, GROUPS, MEMBERS, SENTENCES, TYPICAL, Capabilities
+from .members import CallForm, FailureRule, FloatRule, Member, RendezvousRule, ReplicaMethod
 from .promises import (
     ALL_SCORES,
     PLAIN_COLLECTIVES,
@@ -14,11 +15,13 @@ from .promises import (
     MetricPromises,
     RandomnessPromises,
     ReplicaPromises,
+    ReplicaSync,
     SamplerPromises,
     ScorePromises,
     Traffic,
     TrainerPromises,
     WorldPromises,
+    promises_of,
 )
 
 __all__ = [
@@ -27,18 +30,26 @@ __all__ = [
     "FACETS",
     "GROUPS",
     "GROUP_OF",
+    "MEMBERS",
     "PLAIN_COLLECTIVES",
     "PLAIN_ENGINE",
     "PLAIN_SAMPLER",
     "PLAIN_WORLD",
     "SENTENCES",
     "TYPICAL",
+    "CallForm",
     "Capabilities",
     "CollectivePromises",
     "Determinism",
+    "FailureRule",
+    "FloatRule",
+    "Member",
     "MetricPromises",
     "RandomnessPromises",
+    "RendezvousRule",
+    "ReplicaMethod",
     "ReplicaPromises",
+    "ReplicaSync",
     "SamplerPromises",
     "ScorePromises",
     "Traffic",

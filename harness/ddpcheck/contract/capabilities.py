@@ -6,13 +6,12 @@ A promise made is a promise checked; one not made is a visible skip that names i
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import Any, Self, TypeVar
 
-from .misspelt import refuse_unknown
+from .members import Member
+from .misspelt import nearest, refuse_unknown
 from .promises import (
     ALL_SCORES,
     PLAIN_COLLECTIVES,
@@ -28,6 +27,8 @@ from .promises import (
     ScorePromises,
     TrainerPromises,
     WorldPromises,
+    places,
+    promises_of,
 )
 
 P = TypeVar("P", bound=Promises)
@@ -56,7 +57,7 @@ class Capabilities:
     randomness: RandomnessPromises = _absent(RandomnessPromises)
 
     def __new__(cls, *args: Any, **given: Any) -> Self:
-        refuse_unknown(cls, given, {name: GROUPS[group] for name, group in GROUP_OF.items()})
+        refuse_unknown(cls, given, {name: place for kind in GROUPS.values() for name, place in places(kind).items()})
         return super().__new__(cls)
 
     @property
@@ -64,28 +65,42 @@ class Capabilities:
         """The names of the facets that are handed out."""
         return frozenset(name for name in FACETS if getattr(self, name).offered)
 
+    def has(self, member: Member) -> bool:
+        """Whether the set that a promise belongs to has it."""
+        return bool(self.value_of(member))
+
+    def value_of(self, name: str) -> Any:
+        """The value of a promise, by its own name; of a member of a set: whether it is in the set."""
+        value = getattr(getattr(self, GROUP_OF[name]), name if name not in MEMBERS else MEMBERS[name].field)
+        return name in value if name in MEMBERS else value
+
     def but(self, **changes: Any) -> Capabilities:
-        """These capabilities with some promises changed, by their own names (no_sync=False) in whichever group they stand, or
-        whole groups (sampler=None takes a facet away). TypeError with the nearest name for one that does not exist.
+        """These capabilities with some promises changed, by their own names (batch_norm="local", no_sync=False) in whichever
+        group or set they stand, or whole groups (sampler=None takes a facet away). TypeError with the nearest name for one that
+        does not exist.
         """
         made: dict[str, Any] = {}
-        inside: dict[str, dict[str, Any]] = {}
         for name, value in changes.items():
             if name in GROUPS:
                 made[name] = GROUPS[name](offered=False) if value is None else value
-            elif name in GROUP_OF:
-                inside.setdefault(GROUP_OF[name], {})[name] = value
-            else:
-                near = get_close_matches(name, (*GROUPS, *GROUP_OF), 1)
-                raise TypeError(f"there is no promise {name!r}" + f"; did you mean {near[0]!r}?" * bool(near))
-        for group, values in inside.items():
-            made[group] = replace(made.get(group, getattr(self, group)), **values)
+            elif name not in GROUP_OF:
+                raise TypeError(f"there is no promise {name!r}{nearest(name, (*GROUPS, *GROUP_OF))}")
+            elif name in MEMBERS and not isinstance(value, bool):
+                raise TypeError(f"{name} must be True or False, got {value!r}")
+        changed = sorted(changes.keys() - GROUPS.keys(), key=MEMBERS.__contains__)  # a whole set before its members
+        for group in dict.fromkeys(GROUP_OF[name] for name in changed):
+            own = made.get(group, getattr(self, group))
+            values: dict[str, Any] = {}
+            for name in changed:
+                if GROUP_OF[name] == group:
+                    field, value = _changed(name, changes[name], {**vars(own), **values})
+                    values[field] = value
+            made[group] = replace(own, **values)
         return replace(self, **made)
 
     def without(self, names: Iterable[str]) -> Capabilities:
         """These capabilities without the promises of these names."""
-        defaults = {each.name: each.default for group in GROUPS.values() for each in promises_of(group)}
-        return self.but(**{name: defaults[name] for name in names})
+        return self.but(**{name: DEFAULTS[name] for name in names})
 
     def of_facets(self, *names: str) -> Capabilities:
         """These capabilities with the facets of these names only; a facet that was not offered promises nothing of its own."""
@@ -113,17 +128,42 @@ GROUPS: dict[str, type[Promises]] = {
 FACETS = tuple(name for name in GROUPS if name != "world")
 
 
-def promises_of(group: type[Promises]) -> tuple[dataclasses.Field[Any], ...]:
-    """The fields of a group that are promises, in the order of the specification."""
-    return tuple(each for each in dataclasses.fields(group) if each.name != "offered")
-
-
-GROUP_OF = {each.name: name for name, group in GROUPS.items() for each in promises_of(group) if each.name not in GROUPS}
+GROUP_OF = {name: group for group, kind in GROUPS.items() for name in places(kind) if name not in GROUPS}
 """The group of each promise, by the promise's name; names are unique over all groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A member of a set of promises, and the field of its group that holds the set."""
+
+    member: Member
+    field: str
+
+
+MEMBERS: dict[str, Place] = {
+    str(member): Place(member, each.name)
+    for group in GROUPS.values()
+    for each in promises_of(group)
+    for member in each.metadata["members"]
+}
+"""The promises that stand in sets, by their names."""
+_FIELDS = {each.name: each for group in GROUPS.values() for each in promises_of(group)}
 SENTENCES: dict[str, str] = {
-    each.name: each.metadata["sentence"] for group in GROUPS.values() for each in promises_of(group)
+    **{name: each.metadata["sentence"] for name, each in _FIELDS.items()},
+    **{name: place.member.sentence for name, place in MEMBERS.items()},
 }
 """Each promise's sentence, by its name."""
+DEFAULTS: dict[str, Any] = {**{name: each.default for name, each in _FIELDS.items()}, **dict.fromkeys(MEMBERS, False)}
+"""The value of each promise that is not made, by its name."""
+
+
+def _changed(name: str, value: Any, values: dict[str, Any]) -> tuple[str, Any]:
+    """The field that holds a promise, and the field's new value."""
+    if name not in MEMBERS:
+        return name, value
+    field, member = MEMBERS[name].field, MEMBERS[name].member
+    return field, values[field] | {member} if value else values[field] - {member}
+
 
 TYPICAL = Capabilities(
     PLAIN_WORLD,

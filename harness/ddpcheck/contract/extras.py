@@ -16,7 +16,7 @@ class BackwardBroken(Exception):
 
 @runtime_checkable
 class InPlace(Protocol):
-    """CollectivePromises.in_place, of the collectives."""
+    """CallForm.IN_PLACE, of the collectives."""
 
     def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Group | None = None) -> None:
         """Like all_reduce, with the result in the array itself, which is C-contiguous and writeable."""
@@ -40,7 +40,7 @@ class Span(NamedTuple):
 
 @runtime_checkable
 class Timed(Protocol):
-    """ReplicaPromises.timeline, of a replica."""
+    """ReplicaMethod.TIMELINE, of a replica."""
 
     def timeline(self) -> Sequence[Span]:
         """The phases of the last backward() on this rank, by their start: "backward" without waits for other ranks, and
@@ -51,7 +51,7 @@ class Timed(Protocol):
 
 @runtime_checkable
 class Unfreezing(Protocol):
-    """ReplicaPromises.unfreezing."""
+    """ReplicaMethod.UNFREEZING."""
 
     def set_trainable(self, layers: Sequence[str], trainable: bool) -> None:
         """From now on the Linear layers of these names learn, or do not, whatever ModelSpec said.
@@ -64,7 +64,7 @@ class Unfreezing(Protocol):
 
 @runtime_checkable
 class Zeroing(Protocol):
-    """ReplicaPromises.zeroes_gradients."""
+    """ReplicaMethod.ZEROES_GRADIENTS."""
 
     def zero_gradients(self) -> None:
         """zero_grad() in its other form: a gradient that is there stays, as zeros, until zero_grad(); None stays None.
@@ -89,7 +89,7 @@ class Joining(Protocol):
 
 @runtime_checkable
 class Averaging(Protocol):
-    """ReplicaPromises.averaged_weights; asked only where OptimizerSpec.averaging is not 0."""
+    """ReplicaMethod.AVERAGED_WEIGHTS; asked only where OptimizerSpec.averaging is not 0."""
 
     def averaged(self) -> Mapping[str, Array]:
         """Every parameter's moving average (job.OptimizerSpec); state() holds it too, for load_state()."""
@@ -98,7 +98,7 @@ class Averaging(Protocol):
 
 @runtime_checkable
 class Remeasuring(Protocol):
-    """ReplicaPromises.remeasures_statistics."""
+    """ReplicaMethod.REMEASURES_STATISTICS."""
 
     def remeasure(self, batch: Batch) -> None:
         """Running means and unbiased variances become those of all ranks' samples as they reach each batch norm.
@@ -121,7 +121,7 @@ class Breaking(Protocol):
 
 @runtime_checkable
 class TwoForwards(Protocol):
-    """ReplicaPromises.two_forwards."""
+    """ReplicaMethod.TWO_FORWARDS."""
 
     def backward_of_both(self, first: Batch, second: Batch) -> float:
         """Like backward(), for the sum of two batches' losses, after a forward pass on each."""

@@ -12,7 +12,10 @@ TRAINER_FEATURES = frozenset({"accumulation", "schedule", "best", "checkpoint", 
 MODEL_FEATURES = frozenset({"tied", "frozen", "branch", "batch_norm", "embedding", "scale", "buffer", "delay"})
 RARE_TRAINER_FEATURES = frozenset({"early_stopping"})
 RARE_FEATURES = frozenset(
-    {"mixed_dtypes", "strided", "empty", "sparse", "penalty", "activity", "auxiliary_head", "replaced_buffers"}
+    {
+        *("mixed_dtypes", "strided", "empty", "sparse", "penalty", "activity", "auxiliary_head"),
+        *("replaced_buffers", "replaced_parameters"),
+    }
 )
 ALL_MODEL_FEATURES = MODEL_FEATURES | RARE_FEATURES
 ALL_TRAINER_FEATURES = TRAINER_FEATURES | RARE_TRAINER_FEATURES

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Self
 
-from .capabilities import GROUP_OF, GROUPS, Capabilities, promises_of
+from .capabilities import GROUP_OF, GROUPS, Capabilities
+from .members import Member
 from .needs import Need
-from .promises import Promises
+from .promises import Promises, promises_of
 
 OPTIONAL_CALLS: dict[str, str] = {
     "subgroups": "sub-groups",
@@ -29,13 +30,8 @@ nothing.
 
 def left_out(capabilities: Capabilities, asked: Collection[str]) -> tuple[str, ...]:
     """The cases that a check left out: it asked for these promises, and an offered facet does not make them."""
-    absent = {name for name in OPTIONAL_CALLS if name in asked and _unpromised(capabilities, name)}
-    return tuple(sorted(OPTIONAL_CALLS[name] for name in absent))
-
-
-def _unpromised(capabilities: Capabilities, name: str) -> bool:
-    group = getattr(capabilities, GROUP_OF[name])
-    return group.offered and getattr(group, name) is False
+    absent = {name for name in OPTIONAL_CALLS if name in asked and not capabilities.value_of(name)}
+    return tuple(sorted(OPTIONAL_CALLS[name] for name in absent if getattr(capabilities, GROUP_OF[name]).offered))
 
 
 def withdrawn(needs: Iterable[Need], capabilities: Capabilities, lacks: Mapping[str, str], world_size: int) -> str:
@@ -59,8 +55,32 @@ def watched(capabilities: Capabilities, note: Callable[[str], None]) -> Capabili
         own = getattr(capabilities, name)
         values = {field.name: getattr(own, field.name) for field in dataclasses.fields(own)}
         made[name] = _WATCHING[type(own)](**values)
+        for promise in promises_of(type(own)):
+            if members := promise.metadata["members"]:
+                object.__setattr__(made[name], promise.name, _WatchedSet(values[promise.name], members, note))
         object.__setattr__(made[name], "_note", note)
     return Capabilities(**made)
+
+
+class _WatchedSet(frozenset[Any]):
+    """An equal set that reports which members are asked for: all, if it is read as a whole."""
+
+    _members: tuple[Member, ...]
+    _note: Callable[[str], None]
+
+    def __new__(cls, made: Iterable[Any], members: tuple[Member, ...], note: Callable[[str], None]) -> Self:
+        self = super().__new__(cls, made)
+        self._members, self._note = members, note
+        return self
+
+    def __contains__(self, member: object) -> bool:
+        self._note(str(member))
+        return super().__contains__(member)
+
+    def __iter__(self) -> Iterator[Any]:
+        for member in self._members:
+            self._note(str(member))
+        return super().__iter__()
 
 
 def _watching(group: type[Promises]) -> type[Any]:

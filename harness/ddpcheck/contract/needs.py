@@ -5,21 +5,24 @@
     @law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.reductions("sum"), needs.ranks(2))
     def check_...
 
-`needs.replica` is the facet; `needs.replica.clipping` a promise that must be made; `needs.replica.batch_norm("local")` one that
-must have this value, or a set that must hold it; `needs.world.determinism(Determinism.BETWEEN_CALLS)` a rung of a ladder that
-must be reached. AttributeError or ValueError, when the module is imported, for what does not exist.
+`needs.replica` is the facet. `needs.replica.clipping` is a promise that must be made, a field or a member of a set.
+`needs.replica.batch_norm("local")` must have this value, or is a set that must hold it.
+`needs.world.determinism(Determinism.BETWEEN_CALLS)` is a level of a ladder that must be reached. What does not exist is an
+AttributeError or a ValueError when the module is imported.
 """
 
 from __future__ import annotations
 
 import typing
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import IntEnum
 from typing import Any, Literal, get_args, get_origin
 
-from .capabilities import GROUPS, Capabilities, promises_of
+from .capabilities import GROUP_OF, GROUPS, MEMBERS, Capabilities
+from .misspelt import nearest
+from .promises import promises_of
 
 Lack = Callable[[Capabilities, int], str | None]
 
@@ -44,7 +47,7 @@ class Promise(Need):
     def __init__(self, group: str, name: str, hint: Any, known: frozenset[str] | None) -> None:
         def lacking(capabilities: Capabilities, world_size: int) -> str | None:
             return _unpromised(capabilities, group) or (
-                None if getattr(getattr(capabilities, group), name) else f"{name} is not promised"
+                None if capabilities.value_of(name) else f"{name} is not promised"
             )
 
         super().__init__(f"{group}.{name}", lacking, _facet(group))
@@ -52,6 +55,8 @@ class Promise(Need):
 
     def __call__(self, value: str | IntEnum) -> Need:
         group, name, hint, known = self._of  # type: ignore[attr-defined]
+        if hint is bool:
+            raise ValueError(f"{self.name} is promised or not; it takes no value, such as {value!r}")
         values = known if known is not None else _values(hint)
         if values and value not in values:
             shown = ", ".join(sorted(map(str, values)))
@@ -60,7 +65,7 @@ class Promise(Need):
         def lacking(capabilities: Capabilities, world_size: int) -> str | None:
             if absent := _unpromised(capabilities, group):
                 return absent
-            have = getattr(getattr(capabilities, group), name)
+            have = capabilities.value_of(name)
             if isinstance(have, frozenset):
                 return None if value in have else f"{value} is not among the promised {name}"
             if isinstance(have, IntEnum) and isinstance(value, IntEnum):
@@ -79,15 +84,16 @@ class Facet(Need):
         found = {
             each.name: Promise(name, each.name, hints[each.name], each.metadata["known"])
             for each in promises_of(GROUPS[name])
+            if not each.metadata["members"]
         }
+        found |= {each: Promise(name, each, bool, None) for each in MEMBERS if GROUP_OF[each] == name}
         object.__setattr__(self, "_promises", found)
 
     def __getattr__(self, name: str) -> Promise:
         found: dict[str, Promise] = object.__getattribute__(self, "_promises")
         if name in found:
             return found[name]
-        near = get_close_matches(name, found, 1)
-        raise AttributeError(f"{self.name} has no promise {name!r}" + f"; did you mean {near[0]!r}?" * bool(near))
+        raise AttributeError(f"{self.name} has no promise {name!r}{nearest(name, found)}")
 
 
 def ranks(least: int = 1, most: int | None = None) -> Need:
@@ -132,7 +138,7 @@ def _values(hint: Any) -> frozenset[Any]:
         return frozenset(get_args(hint))
     if isinstance(hint, type) and issubclass(hint, IntEnum):
         return frozenset(hint)
-    return frozenset().union(*(_values(each) for each in get_args(hint) if get_origin(hint) is not frozenset))
+    return frozenset().union(*(_values(each) for each in get_args(hint) if get_origin(hint) is not AbstractSet))
 
 
 def _word(value: Any) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Literal, Self, TypeVar
 
+from .members import CallForm, FailureRule, FloatRule, Member, RendezvousRule, ReplicaMethod
 from .misspelt import refuse_unknown
 from .names import (
     ALL_MODEL_FEATURES,
@@ -39,9 +41,20 @@ class Traffic(IntEnum):
     LEAST = 2
 
 
-def promise(default: T, sentence: str, known: frozenset[str] | None = None) -> T:
-    """A field with its sentence; known: the names that a set may hold. Another name is an error, as it would hide checks."""
-    field: Any = dataclasses.field(default=default, metadata={"sentence": sentence, "known": known})
+class ReplicaSync(IntEnum):
+    """What replicas have of rank 0, from when on; each level includes the levels before it."""
+
+    NOTHING = 0
+    PARAMETERS = 1
+    BUFFERS = 2
+    EACH_FORWARD = 3
+
+
+def promise(default: T, sentence: str, known: frozenset[str] | type[Member] | None = None) -> T:
+    """A field with its sentence; known: what a set may hold. Anything else is an error, as it would hide checks."""
+    members = tuple(known) if isinstance(known, type) else ()
+    about = {"sentence": sentence, "known": frozenset(known) if known is not None else None, "members": members}
+    field: Any = dataclasses.field(default=default, metadata=about)
     return field  # type: ignore[no-any-return]  # dataclasses reads the Field, type checkers the default's type
 
 
@@ -52,16 +65,36 @@ class Promises:
     offered: bool = dataclasses.field(default=True, kw_only=True, repr=False)
 
     def __new__(cls, *args: Any, **given: Any) -> Self:
-        elsewhere = {name: group for group in Promises.__subclasses__() for name in group.__dataclass_fields__}
+        elsewhere = {name: place for group in Promises.__subclasses__() for name, place in places(group).items()}
         refuse_unknown(cls, given, elsewhere)
         return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        """Any set may be given; a string in a set of members becomes the member, or is a ValueError."""
+        for each in promises_of(type(self)):
+            value = getattr(self, each.name)
+            if isinstance(value, (set, frozenset)):
+                kind = type(each.metadata["members"][0]) if each.metadata["members"] else lambda name: name
+                object.__setattr__(self, each.name, frozenset(map(kind, value)))
+
+
+def promises_of(group: type[Promises]) -> tuple[dataclasses.Field[Any], ...]:
+    """The fields of a group that are promises, in the order of the specification."""
+    return tuple(each for each in dataclasses.fields(group) if each.name != "offered")
+
+
+def places(group: type[Promises]) -> dict[str, str]:
+    """Where each promise of a group stands, by its name: in the group, or in a set of the group."""
+    fields = promises_of(group)
+    found = {each.name: group.__name__ for each in fields}
+    return found | {str(m): f"{group.__name__}.{each.name}" for each in fields for m in each.metadata["members"]}
 
 
 @dataclass(frozen=True)
 class WorldPromises(Promises):
     """How the ranks of one adapter start, fail and end, and promises that concern every facet."""
 
-    world_sizes: frozenset[int] | None = promise(None, "The world sizes that the adapter runs at; None means any.")
+    world_sizes: AbstractSet[int] | None = promise(None, "The world sizes that the adapter runs at; None means any.")
     determinism: Determinism = promise(
         Determinism.NONE,
         "Equal inputs give equal bits: on all ranks of one all_reduce, in repeated calls, and after a restart of the ranks.",
@@ -74,41 +107,11 @@ class WorldPromises(Promises):
         "addition, each rank sends at most its share, 2 (W - 1) / W N.",
     )
     counts_traffic: bool = promise(False, "counts() reports the bytes and messages sent, and the collectives started.")
-    detects_dead_peer: bool = promise(
-        False,
-        "When a rank's process dies, every other rank raises an error instead of waiting for ever. This holds even if ranks "
-        "that raised first stay alive with open connections.",
+    failure_rules: AbstractSet[FailureRule] = promise(
+        frozenset(), "What holds when ranks fail, call different collectives, or close.", FailureRule
     )
-    detects_failed_peer: bool = promise(
-        False,
-        "When a rank's program ends with an exception, closed or not, its process ends and every other rank raises.",
-    )
-    detects_mismatch: bool = promise(
-        False,
-        "When ranks call different collectives, or use different dtypes, sizes, reductions or roots, every rank raises an "
-        "error in this call or in one of the next. At least one error names the rank's own call and the call received.",
-    )
-    gives_back: bool = promise(
-        False,
-        "After close() a process has no more sockets, pipes, threads and child processes than before connect(). After all "
-        "ranks have closed, no temporary file and no named shared memory remains.",
-    )
-    restarts_in_place: bool = promise(
-        False,
-        "A new world can start at the MASTER_ADDR and MASTER_PORT of a killed one, and receives nothing from it.",
-    )
-    shares_host: bool = promise(
-        False, "Worlds with different MASTER_PORT can run on one host at once, without affecting each other."
-    )
-    any_layout: bool = promise(
-        False,
-        "LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK may describe several hosts although all ranks run on one. The ranks still "
-        "connect and give the same results: these variables change only the speed, or the device.",
-    )
-    closed_to_strangers: bool = promise(
-        False,
-        "Ranks listen on the interface of MASTER_ADDR only. A connection from outside the world becomes no rank, delays "
-        "no rank, and none of its data is executed.",
+    rendezvous_rules: AbstractSet[RendezvousRule] = promise(
+        frozenset(), "What holds when worlds start.", RendezvousRule
     )
 
 
@@ -116,35 +119,24 @@ class WorldPromises(Promises):
 class CollectivePromises(Promises):
     """The collectives facet: NumPy arrays in and out. Offering it means float32 and float64 at least."""
 
-    operations: frozenset[str] = promise(frozenset(), "The collectives that the adapter offers.", COLLECTIVES)
-    reductions: frozenset[str] = promise(
+    operations: AbstractSet[str] = promise(frozenset(), "The collectives that the adapter offers.", COLLECTIVES)
+    reductions: AbstractSet[str] = promise(
         frozenset(), "The reductions that all_reduce and reduce_scatter offer.", REDUCTIONS
     )
-    dtypes: frozenset[str] = promise(
+    dtypes: AbstractSet[str] = promise(
         frozenset({"float32", "float64"}),
         "The NumPy dtypes, integers and floats of up to 64 bits, that collectives carry unchanged.",
         COLLECTIVE_DTYPES,
     )
-    subgroups: bool = promise(False, "Collectives take a group of ranks, and only its members call them.")
-    asynchronous: bool = promise(False, "all_reduce can return a handle at once; wait() on it gives the result.")
-    in_place: bool = promise(
-        False,
-        "all_reduce_in_place() reduces into its argument, or raises on every rank if that is not contiguous; empty() gives "
-        "arrays that the transport reaches best.",
+    call_forms: AbstractSet[CallForm] = promise(
+        frozenset(), "The forms in which collectives can be called, beside the plain one.", CallForm
     )
     writable_results: bool = promise(
         False,
         "The caller can write to the results of collectives. Arrays of other frameworks and NumPy scalars are read-only.",
     )
-    rounds_float16_once: bool = promise(
-        False, "Sums and means of float16 are computed in float32 or wider, and rounded once."
-    )
-    keeps_tiny_values: bool = promise(
-        False,
-        "Values near the smallest of their dtype are not flushed to zero: their sums are exact, and a mean divides the sum.",
-    )
-    propagates_nan: bool = promise(
-        False, "min and max give NaN wherever any rank has a NaN. MPI and Gloo do not guarantee this."
+    float_rules: AbstractSet[FloatRule] = promise(
+        frozenset(), "What holds for floats that are rounded, tiny or NaN.", FloatRule
     )
 
 
@@ -169,7 +161,9 @@ class ReplicaPromises(Promises):
         "Gradients are averaged in the model's dtype, or are first rounded to this dtype and averaged in it, as with gradient "
         "compression.",
     )
-    no_sync: bool = promise(False, "Inside no_sync() backward accumulates local gradients and does not communicate.")
+    replica_methods: AbstractSet[ReplicaMethod] = promise(
+        frozenset(), "The optional methods that replicas have.", ReplicaMethod
+    )
     unused_parameters: Literal["synchronised", "raises", "undefined"] = promise(
         "undefined",
         "A parameter without gradient on some ranks counts as zero there, or raises by the next backward at the latest.",
@@ -180,30 +174,24 @@ class ReplicaPromises(Promises):
     bundles_gradients: bool = promise(
         False, "A backward sends many small gradients together, in fewer messages than a quarter of their number."
     )
-    broadcasts_parameters: bool = promise(
-        False,
-        "Construction, not the first forward pass, gives every rank the parameters of rank 0; otherwise each keeps its own.",
-    )
-    broadcasts_buffers: bool = promise(False, "Construction gives every rank the buffers of rank 0, too.")
-    synchronises_buffers: bool = promise(
-        False,
-        "Every training forward of a synchronised backward begins with the buffers of rank 0 on all ranks, even if the model "
-        "has replaced its buffers since construction.",
+    replica_sync: ReplicaSync = promise(
+        ReplicaSync.NOTHING,
+        "What equals rank 0's on every rank. PARAMETERS: construction, not the first forward pass, gives every rank the "
+        "parameters of rank 0. BUFFERS: construction gives its buffers, too. EACH_FORWARD: in addition, every training forward "
+        "of a synchronised backward begins with the buffers of rank 0 on all ranks, even if the model has replaced its buffers "
+        "since construction. NOTHING: each rank keeps its own.",
     )
     batch_norm: Literal["local", "synchronised"] = promise(
         "local", "In training, batch norm normalises by each rank's own batch, or by all ranks' samples as one batch."
     )
-    remeasures_statistics: bool = promise(
-        False,
-        "remeasure() replaces batch norm's running statistics with those of all ranks' samples, equally weighted.",
-    )
-    model_features: frozenset[str] = promise(
+    model_features: AbstractSet[str] = promise(
         frozenset(),
         "The ModelSpec features that replicas support. Rare ones are mixed_dtypes, strided, empty and sparse parameters, "
-        "buffers that forward replaces (replaced_buffers), and auxiliary loss terms: penalty, activity, auxiliary_head.",
+        "buffers and parameter memory that forward replaces (replaced_buffers, replaced_parameters), and auxiliary loss terms: "
+        "penalty, activity, auxiliary_head.",
         ALL_MODEL_FEATURES,
     )
-    replica_dtypes: frozenset[str] = promise(frozenset({"float32"}), "The dtypes that replicas compute in.")
+    replica_dtypes: AbstractSet[str] = promise(frozenset({"float32"}), "The dtypes that replicas compute in.")
     several_replicas: bool = promise(
         False, "make_replica() can be called again while an earlier replica is in use; neither affects the other."
     )
@@ -211,48 +199,31 @@ class ReplicaPromises(Promises):
         False,
         "predict() may be called on some ranks only: it does not communicate. Sharded parameters need communication.",
     )
-    optimizers: frozenset[str] = promise(frozenset(), "The optimizers that step() can use.", OPTIMIZERS)
-    clipping: bool = promise(False, "clip() clips by the global norm of the synchronised gradients.")
-    checkpoint: bool = promise(False, "state() on one replica, load_state() on a new one, continue the same training.")
-    unfreezing: bool = promise(
-        False, "set_trainable() freezes and unfreezes layers; those unfrozen are synchronised from then on."
-    )
+    optimizers: AbstractSet[str] = promise(frozenset(), "The optimizers that step() can use.", OPTIMIZERS)
     step_zeroes_gradients: bool = promise(
         False, "step() also performs zero_grad(): gradients must be read before it, and there are none after it."
-    )
-    zeroes_gradients: bool = promise(
-        False, "zero_gradients() sets existing gradients to zero, and leaves those that are None."
     )
     join: Literal["divide_by_initial_world", "divide_by_live_ranks"] | None = promise(
         None,
         "Inside join() ranks may have different numbers of batches. A rank without batches counts as zero. The sum is divided "
         "by the world size, or by the number of ranks that still have batches. Afterwards all ranks have equal parameters.",
     )
-    averaged_weights: bool = promise(
-        False, "averaged() is OptimizerSpec's moving average of the parameters, the same on all ranks."
-    )
     skips_nonfinite: bool = promise(
         False, "step() with a NaN or infinity in any synchronised gradient changes nothing on any rank, then or later."
-    )
-    two_forwards: bool = promise(
-        False,
-        "backward_of_both() runs two forward passes, then one backward: the gradients of both batches are summed.",
     )
     broken_backward: Literal["recovers", "raises"] | None = promise(
         None,
         "An exception ends a backward half-way: on every rank, or inside no_sync on any rank. recovers: after zero_grad() the "
         "failed backward has no effect. raises: if it was to synchronise, the next backward may instead raise on every rank.",
     )
-    timeline: bool = promise(False, "timeline() reports when the last backward computed, and when it communicated.")
     refuses_options: bool = promise(
         False, "make_replica raises a ValueError for an unknown option instead of ignoring it."
     )
-    numeric_options: frozenset[str] = promise(
+    numeric_options: AbstractSet[str] = promise(
         frozenset(),
         "The numeric options of make_replica. Every value, including zero, negative, tiny, huge, infinite and NaN, gives right "
         "gradients, or make_replica raises an error on every rank.",
     )
-    named_models: frozenset[str] = promise(frozenset(), "Models that make_replica builds by name, beside a ModelSpec.")
 
     def dtype_of_reduction(self, dtype: str) -> str:
         """The dtype in which gradients of `dtype` are averaged."""
@@ -302,7 +273,7 @@ class MetricPromises(Promises):
 class ScorePromises(Promises):
     """The scores facet: scores of all ranks' samples together."""
 
-    score_names: frozenset[str] = promise(
+    score_names: AbstractSet[str] = promise(
         frozenset(), "The scores that the scores facet computes (ComputeScore defines each).", SCORES
     )
     scores_count_once: bool = promise(
@@ -316,7 +287,7 @@ class ScorePromises(Promises):
 class TrainerPromises(Promises):
     """The trainer facet: whole training runs by the implementation's own loop."""
 
-    trainer_features: frozenset[str] = promise(
+    trainer_features: AbstractSet[str] = promise(
         frozenset(),
         "Optional features of training runs (TrainingTask): accumulation of micro-batches, a learning-rate schedule, the best "
         "weights, a checkpoint to resume from, a checkpoint that only rank 0 sees (checkpoint_on_rank_0), resuming with equal "
@@ -336,13 +307,12 @@ PLAIN_COLLECTIVES = CollectivePromises(
     operations=COLLECTIVES,
     reductions=REDUCTIONS,
     dtypes=frozenset({"float32", "float64", "int32", "int64"}),
-    propagates_nan=True,
+    float_rules={FloatRule.PROPAGATES_NAN},
 )
 """A base for adapters: all collectives and reductions of floats and integers, and nothing else."""
 PLAIN_ENGINE = ReplicaPromises(
-    no_sync=True,
-    broadcasts_parameters=True,
-    broadcasts_buffers=True,
+    replica_methods={ReplicaMethod.NO_SYNC},
+    replica_sync=ReplicaSync.BUFFERS,
     model_features=MODEL_FEATURES,
     replica_dtypes=frozenset({"float32", "float64"}),
     predicts_alone=True,

@@ -21,7 +21,7 @@ class TrainingTask:
     batches of `batch_size`, one optimizer step each; the last batch of an epoch may be shorter. With `shuffle` the order depends
     on seed and epoch; without it the order is the same in every epoch. If the ranks' batches of a step differ in size, they
     weigh as ReplicaPromises.uneven_batches says. `max_norm` clips the synchronised gradients by their global norm, if
-    ReplicaPromises.clipping is promised.
+    ReplicaMethod.CLIPPING is promised.
 
     The other fields differ from their defaults only if TrainerPromises.trainer_features promises the feature:
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ..causes import Cause
 from ..causes import lifecycle as causes
-from . import CONTRACT, GROUP_OF, GROUPS, Capabilities, promises_of
+from . import CONTRACT, GROUP_OF, GROUPS, CallForm, Capabilities, promises_of
 from .adapter import Facets
 from .rank_context import RankContext
 
@@ -24,6 +25,7 @@ _FACET_FIELDS = {
 }
 _OR_LESS = "; hand it out, or take its group of promises out of Capabilities(...)"
 _COLLECTIVE_METHODS = {"send_recv": ("send", "recv")}
+_METHODS_OF_FORMS = {CallForm.ASYNCHRONOUS: ("all_reduce_async",), CallForm.IN_PLACE: ("all_reduce_in_place", "empty")}
 
 
 def problems_of_adapter(adapter: Any) -> list[str]:
@@ -119,7 +121,7 @@ def _misfits(capabilities: Capabilities) -> list[str]:
 def _fits(value: Any, hint: Any) -> bool:
     if get_origin(hint) is Literal:
         return any(value == known for known in get_args(hint))
-    if get_origin(hint) is frozenset:
+    if get_origin(hint) is AbstractSet:
         return isinstance(value, (frozenset, set))
     if isinstance(hint, type):
         return isinstance(value, hint)
@@ -129,8 +131,8 @@ def _fits(value: Any, hint: Any) -> bool:
 def _wanted(hint: Any) -> str:
     if get_origin(hint) is Literal:
         return " or ".join(map(repr, get_args(hint)))
-    if get_origin(hint) is frozenset:
-        return f"a frozenset of {get_args(hint)[0].__name__}"
+    if get_origin(hint) is AbstractSet:
+        return f"a set of {get_args(hint)[0].__name__}"
     if isinstance(hint, type):
         return {NoneType: "None", bool: "True or False"}.get(hint, hint.__name__)
     return " or ".join(map(_wanted, get_args(hint)))
@@ -183,8 +185,9 @@ def causes_of_facets(facets: Any, context: RankContext) -> tuple[Cause, ...]:
 
 def _methods(capabilities: Capabilities) -> list[str]:
     names = [m for name in sorted(capabilities.collectives.operations) for m in _COLLECTIVE_METHODS.get(name, (name,))]
-    return (
-        names
-        + ["all_reduce_async"] * capabilities.collectives.asynchronous
-        + ["all_reduce_in_place", "empty"] * capabilities.collectives.in_place
-    )
+    return names + [
+        method
+        for form, methods in _METHODS_OF_FORMS.items()
+        if form in capabilities.collectives.call_forms
+        for method in methods
+    ]

@@ -75,7 +75,7 @@ def _threads() -> int:
     return len(list(Path("/proc/self/task").iterdir()))
 
 
-def become(request: dict[str, Any], output: int, standard_path: list[str]) -> None:
+def become_rank(request: dict[str, Any], output: int, standard_path: list[str]) -> None:
     """Give this fork the arguments, environment and import path of a freshly started interpreter."""
     os.setsid()
     os.dup2(output, 1)
@@ -119,7 +119,7 @@ def main() -> None:
     _let_others_finish()
     found = serve(socket.socket(fileno=int(file)))
     if found is not None:
-        become(*found, standard_path)
+        become_rank(*found, standard_path)
         program.main()
 
 

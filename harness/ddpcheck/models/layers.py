@@ -11,6 +11,8 @@ from ..storage.dataclass_json import plain
 @plain
 @dataclass(frozen=True, slots=True)
 class Linear:
+    """replaced: a training forward moves the weight to new memory, and leaves the old memory as it is."""
+
     kind: ClassVar[str] = "linear"
     name: str
     inputs: int
@@ -21,6 +23,7 @@ class Linear:
     uses: str | None = None
     strided: bool = False
     penalty: float = 0.0
+    replaced: bool = False
 
 
 @plain

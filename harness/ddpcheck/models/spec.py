@@ -2,7 +2,8 @@
 
 The forward pass is a chain of layers. x is the (batch, features) activation, or (batch,) integer ids before an Embedding:
 
-    Linear      y = x W^T + b, weight of shape (outputs, inputs), bias of shape (outputs,)
+    Linear      y = x W^T + b, weight of shape (outputs, inputs), bias of shape (outputs,). Of a `replaced` one the weight
+                lies in new memory after each training forward; nothing reads the old memory
     Activation  relu (derivative 0 at 0), or tanh
     Scale       y = x * s, s of shape (features,) or, with features = 0, a 0-d scalar; learned, or a buffer. A `wide` one
                 is of float64 in a model of float32: y, and the gradient by s, are computed in that, and y is then rounded
@@ -202,6 +203,8 @@ def _problems(layers: tuple[Layer, ...]) -> Iterator[str]:
                 yield f"branch {layer.name!r} must keep the number of features"
             if layer.penalty and (layer.branch or layer.uses):
                 yield f"{layer.name!r} has a penalty, but not weights of its own that every batch uses"
+            if layer.replaced and (layer.uses or layer.penalty):
+                yield f"{layer.name!r} replaces its weight, but does not own it, or has a penalty on it"
             if layer.uses is not None:
                 other = named.get(layer.uses)
                 same = isinstance(other, Linear) and (other.inputs, other.outputs, other.bias) == (
@@ -229,6 +232,8 @@ def _features(layers: tuple[Layer, ...]) -> Iterator[str]:
                 yield "branch"
             if layer.penalty:
                 yield "penalty"
+            if layer.replaced:
+                yield "replaced_parameters"
         elif isinstance(layer, Scale):
             yield "buffer" if layer.buffer else "scale"
             if layer.wide:

@@ -7,7 +7,6 @@ that no line of backward code is common to the oracle and the implementations th
 
 from .exactness import is_exact, loss_scale_for
 from .expected import ExpectedArray, ExpectedOperation
-from .hypotheses.contributions import Contributions
 from .replay import Oracle
 
-__all__ = ["Contributions", "ExpectedArray", "ExpectedOperation", "Oracle", "is_exact", "loss_scale_for"]
+__all__ = ["ExpectedArray", "ExpectedOperation", "Oracle", "is_exact", "loss_scale_for"]

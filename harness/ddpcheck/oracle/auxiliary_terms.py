@@ -9,10 +9,20 @@ from typing import Any
 import autograd.numpy
 import numpy
 
-from ..models.spec import Linear, ModelSpec
+from ..models.spec import Activity, Head, Linear, ModelSpec
 from ..seeded_values import Array
 
 np: Any = autograd.numpy  # as in network.py
+
+
+KINDS_OF_TERMS = {Linear: "weight penalty", Activity: "activity term", Head: "auxiliary-head term"}
+"""The names of auxiliary terms, by the class of their layers."""
+
+
+def terms_of(model: ModelSpec) -> dict[type, str]:
+    """The names of a model's auxiliary terms, by the class of their layers."""
+    features = {Linear: "penalty", Activity: "activity", Head: "auxiliary_head"}
+    return {kind: words for kind, words in KINDS_OF_TERMS.items() if features[kind] in model.features()}
 
 
 @dataclass(frozen=True)

@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
 
 import numpy as np
 
-from ..causes import Cause
-from ..causes import updates as causes
-from ..diagnosis import Evidence
 from ..job import Operation
-from ..seeded_values import Array
 from .bounded_values import Value
-
-Presence = Literal["there", "none", "either"]
-Alternatives = tuple[tuple[Cause, Array], ...]
-"""Causes, each with the array that it would give on every rank."""
-
-
-class Origin(Protocol):
-    """The evidence for the diagnosis of a wrong array."""
-
-    def evidence(self, expected: Array, rank: int) -> Evidence:
-        """Evidence about other possible results on this rank; called only if the array is wrong."""
-        ...
+from .gradients import Presence
+from .origins import Losses, Norm, Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,32 +29,20 @@ class ExpectedArray:
     alike: bool = True
     made_of: Origin | None = None
 
-    def evidence(self, rank: int) -> Evidence:
-        """Hypotheses about a wrong value, for a diagnosis."""
-        if self.made_of is None:
-            exact = self.value.exact
-            known = [
-                (causes.STATISTICS_OF_RANK(rank=other), exact[other]) for other in range(len(exact)) if other != rank
-            ]
-            if exact.dtype.kind == "f":
-                known.append((causes.STATISTICS_MEAN(), exact.mean(axis=0)))
-            return Evidence(len(self.presence), alternatives=tuple(known), precision=False)
-        return self.made_of.evidence(self.value.exact[rank], rank)
-
 
 @dataclass(frozen=True, slots=True)
 class ExpectedOperation:
     """The expected results of one operation.
 
-    numbers: by name (loss, norm), a value for every rank; known: what such a number would be if something specific had gone
-    wrong. arrays: by what (gradients, parameters, buffers), then by name. outputs: of a prediction, an array for every rank;
-    `promised` are the ranks on which it is.
+    numbers: by name (loss, norm), a value for every rank; made_of: the operations behind such a number. arrays: by what
+    (gradients, parameters, buffers), then by name. outputs: of a prediction, an array for every rank; `promised` are the ranks
+    on which it is.
     """
 
     position: int
     operation: Operation
     numbers: Mapping[str, Value] = field(default_factory=dict)
-    known: Callable[[], Alternatives] = tuple
+    made_of: Losses | Norm | None = None
     arrays: Mapping[str, Mapping[str, ExpectedArray]] = field(default_factory=dict)
     outputs: tuple[Value, ...] = ()
     promised: tuple[int, ...] = ()

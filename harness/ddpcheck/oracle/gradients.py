@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from ..seeded_values import Array
 from .bounded_values import Value, combine, over_ranks
 from .clipping import Clip, clipped
-from .expected import Presence
 from .job_constants import Case
 from .network import Shards
+
+Presence = Literal["there", "none", "either"]
+"""Whether a rank must hold an array, must hold None, or may hold None or zeros."""
 
 
 @dataclass(frozen=True, slots=True)

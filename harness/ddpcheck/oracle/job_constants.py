@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..contract import Capabilities
+from ..contract import Capabilities, ReplicaSync
 from ..job import Job, PerRank
 from ..models.spec import BatchNorm, Linear
 from ..seeded_values import Array
@@ -30,7 +30,7 @@ class Case:
     def equal_on_ranks(self, name: str) -> bool:
         """Whether construction gives every rank the parameters and buffers of rank 0."""
         buffer = self.described[name].role == "buffer"
-        return self.promised.replica.broadcasts_buffers if buffer else self.promised.replica.broadcasts_parameters
+        return self.promised.replica.replica_sync >= (ReplicaSync.BUFFERS if buffer else ReplicaSync.PARAMETERS)
 
     def given(self) -> dict[str, Array]:
         """The initial tensors of every rank; counters stay integers, which may not fit a float."""

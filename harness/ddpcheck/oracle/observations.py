@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from .bounded_values import Value
-from .expected import ExpectedArray, Origin, Presence
-from .gradients import Gradients
-from .history import Accumulated, History
+from .expected import ExpectedArray
+from .gradients import Gradients, Presence
+from .history import History
 from .job_constants import Case
+from .origins import Accumulated, Origin
 
 
 def gradients_shown(

@@ -13,9 +13,8 @@ be synchronised, statistics are those of all ranks' samples, on all ranks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -27,17 +26,14 @@ from ..seeded_values import Array
 from . import rounding_bounds
 from .bounded_values import Value, combine
 from .clipping import global_norm
-from .expected import Alternatives, ExpectedArray, ExpectedOperation
+from .expected import ExpectedArray, ExpectedOperation
 from .gradients import Gradients
 from .history import Done, History
-from .hypotheses.auxiliary_terms import losses_lacking_terms
-from .hypotheses.losses import losses_gone_wrong, losses_of_initial_values, losses_of_unloaded_values
-from .hypotheses.passes import Pass
-from .hypotheses.sample_weights import losses_weighed_wrong
-from .hypotheses.updates import norms_gone_wrong
 from .job_constants import Case
 from .network import evaluate, outputs
 from .observations import gradients_shown, tensors_shown
+from .origins import Losses, Norm
+from .passes import Pass
 from .training_state import Weights
 
 _unbounded_is_no_error = np.errstate(over="ignore", invalid="ignore")
@@ -77,7 +73,9 @@ class Oracle:
             pass  # the zero_grad that follows removes its gradients
         elif isinstance(op, ops.Backward):
             loss = self._both(op) if op.second else self._backward(op)
-            moment = replace(moment, numbers={"loss": loss}, known=self._losses_gone_wrong(loss.exact))
+            forward, trained = self._history.backwards[-1].forward, self.weights.trained
+            origin = Losses(forward, loss.exact, self.case, trained, self._resumed)
+            moment = replace(moment, numbers={"loss": loss}, made_of=origin)
         elif isinstance(op, ops.Observe):
             moment = replace(moment, arrays={what: self._observed(what) for what in op.what})
         elif isinstance(op, ops.ZeroGrad):
@@ -93,8 +91,8 @@ class Oracle:
         elif isinstance(op, ops.Step):
             self._step()
         elif isinstance(op, ops.Clip):
-            known = partial(norms_gone_wrong, self._history, tuple(self.learned), op.max_norm)
-            moment = replace(moment, numbers={"norm": self._clip(op.max_norm)}, known=known)
+            norm = Norm(self._history, tuple(self.learned), op.max_norm)
+            moment = replace(moment, numbers={"norm": self._clip(op.max_norm)}, made_of=norm)
         elif isinstance(op, ops.Predict):
             promised = (0,) if self.case.batch_norms and self.weights.apart else self.case.everyone
             moment = replace(moment, outputs=self._predict(op), promised=promised)
@@ -121,21 +119,6 @@ class Oracle:
         there = {name: self.weights.zeros[name] for name in before.of if to_zeros and before.everywhere(name)}
         self._gradients = Gradients(self.case, self.learned, there)
         self._history = self._history.zeroed()
-
-    def _losses_gone_wrong(self, losses: Array) -> Callable[[], Alternatives]:
-        """As of now, told later."""
-        case, forward, untrained = self.case, self._history.backwards[-1].forward, not self.weights.trained
-        resumed = self._resumed
-
-        def known() -> Alternatives:
-            tensors = case.described.values()
-            initial = losses_of_initial_values(forward, case.given(), tensors) if untrained else ()
-            unloaded = losses_of_unloaded_values(forward, case.job.initial_of_resumed(0), tensors) if resumed else ()
-            told = (*losses_gone_wrong(losses, forward.shards.counts), *losses_weighed_wrong(forward, losses))
-            told = (*losses_lacking_terms(forward, losses), *told)
-            return (*told, *initial, *unloaded)
-
-        return known
 
     @_unbounded_is_no_error
     def _backward(self, op: ops.Backward, live: int | None = None) -> Value:

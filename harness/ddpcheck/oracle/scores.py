@@ -11,12 +11,17 @@ which are 1 at most, may be computed as 1 less another, and areas of differences
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from ..numerics import gamma
 from ..seeded_values import Array
+
+
+def counted(indices: Iterable[Sequence[int]]) -> tuple[int, ...]:
+    """The samples of these ranks, each once, without padding."""
+    return tuple(dict.fromkeys(index for rank in indices for index in rank if index >= 0))
 
 
 def hits(outputs: Array, labels: Array) -> Array:

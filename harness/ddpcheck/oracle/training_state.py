@@ -7,18 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..contract import ReplicaSync
 from ..models.spec import BATCH_NORM_MOMENTUM, BatchNorm
 from .bounded_values import Value, combine
-from .expected import Origin
 from .gradients import Gradients
 from .history import History
-from .hypotheses.moving_averages import Averaged
-from .hypotheses.steps_without_gradient import PassedOver
-from .hypotheses.updates import Loading, Update
 from .job_constants import Case
 from .network import Evaluation, Shards
 from .optimizer import Optimizer
-from .statistics import Tracked, running_statistics
+from .origins import Averaged, Loading, Origin, PassedOver, Tracked, Update
+from .statistics import running_statistics
 
 
 class Weights:
@@ -112,5 +110,5 @@ class Weights:
             {key: value.of_rank_zero() if self._case.equal_on_ranks(key) else value for key, value in of.items()}
             for of in (tensors, averages)
         )
-        alike = self._case.promised.replica.broadcasts_parameters
+        alike = self._case.promised.replica.replica_sync >= ReplicaSync.PARAMETERS
         self._optimizer = optimizer.of_rank_zero() if alike else optimizer.copy()

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..contract import Capabilities
+from ..contract import Capabilities, ReplicaMethod
 
 
 def promises_without_method(
@@ -20,9 +20,9 @@ def promises_without_method(
     no_sync: the user's own, if there is one, which needs no method.
     """
     needed = {
-        "no_sync": "no_sync" if promises.replica.no_sync and no_sync is None else "",
+        "no_sync": "no_sync" if promises.has(ReplicaMethod.NO_SYNC) and no_sync is None else "",
         "join": "join" if promises.replica.join is not None else "",
-        "checkpoint": "state_dict" if promises.replica.checkpoint else "",
+        "checkpoint": "state_dict" if promises.has(ReplicaMethod.CHECKPOINT) else "",
     }
     with torch.random.fork_rng(devices=[]):
         module = nn.Linear(2, 2).to(device)

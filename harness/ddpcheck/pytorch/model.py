@@ -39,6 +39,15 @@ class Linear(_WithoutValues, nn.Linear):
     pass
 
 
+class ReplacingLinear(Linear):
+    """A training forward moves the weight to new memory, as `weight.data = ...` does in weight tying, pruning and `.to()`."""
+
+    def forward(self, input: Tensor) -> Tensor:  # torch's own name for it
+        if self.training:
+            self.weight.data = self.weight.data.clone()
+        return super().forward(input)
+
+
 class BatchNorm1d(_WithoutValues, nn.BatchNorm1d):
     pass
 
@@ -138,7 +147,8 @@ class _Delayed(torch.autograd.Function):
 
 def _module_of(layer: spec.Layer, dtype: torch.dtype) -> nn.Module:
     if isinstance(layer, spec.Linear):
-        linear = Linear(layer.inputs, layer.outputs, layer.bias, device=_UNFILLED, dtype=dtype)
+        kind = ReplacingLinear if layer.replaced else Linear
+        linear = kind(layer.inputs, layer.outputs, layer.bias, device=_UNFILLED, dtype=dtype)
         return linear.requires_grad_(not layer.frozen)
     if isinstance(layer, spec.Head):
         return Linear(layer.inputs, layer.outputs, layer.bias, device=_UNFILLED, dtype=dtype)

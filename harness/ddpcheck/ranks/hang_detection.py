@@ -22,7 +22,7 @@ _TO_IMPORT = 60.0
 """Seconds for imports at first use: a large framework on a busy machine."""
 
 
-def gathered(
+def gather_reports(
     job: Job, links: Sequence[RankLink], launched: Launched, deadline: float, grace: float
 ) -> dict[int, RankTrace]:
     """One RankTrace for each rank, within `deadline` seconds of the last one's entering an operation (who is slow is not
@@ -94,7 +94,7 @@ def _read(link: RankLink, job: Job, launched: Launched) -> RankTrace | None:
     return None if frame is None else _answer(link, frame)
 
 
-def _answer(link: RankLink, frame: bytes) -> RankTrace:
+def _answer(link: RankLink, frame: bytes | bytearray) -> RankTrace:
     """A rank whose connection carries something else is lost: its implementation may have written to a number that it took for a
     file of its own.
     """

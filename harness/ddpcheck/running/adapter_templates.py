@@ -129,10 +129,10 @@ adapter = Adapter(
     Capabilities(
         collectives=CollectivePromises(
             # FILL IN: all that yours has, of all_reduce, broadcast, all_gather, reduce_scatter, barrier, send_recv.
-            operations=frozenset({"all_reduce"}),
+            operations={"all_reduce"},
             # ... and of sum, mean, min, max, prod.
-            reductions=frozenset({"sum"}),
-            dtypes=frozenset({"float32", "float64"}),
+            reductions={"sum"},
+            dtypes={"float32", "float64"},
         ),
     ),
 )
@@ -148,7 +148,7 @@ from multiprocessing.connection import Client, Listener
 
 import numpy as np
 
-from ddpcheck import Adapter, Capabilities, Facets, ReplicaPromises, TrainerPromises
+from ddpcheck import Adapter, Capabilities, Facets, ReplicaPromises, ReplicaSync, TrainerPromises
 from ddpcheck.contract.trainer import TrainingRun
 
 
@@ -182,7 +182,7 @@ adapter = Adapter(
     Capabilities(
         trainer=TrainerPromises(),
         # FILL IN: which layers, dtypes and optimizers your loop can train; the facet replica itself is not handed out.
-        replica=ReplicaPromises(optimizers=frozenset({"sgd"}), broadcasts_parameters=True, offered=False),
+        replica=ReplicaPromises(optimizers={"sgd"}, replica_sync=ReplicaSync.PARAMETERS, offered=False),
     ),
 )
 # ddpcheck list capabilities shows every promise.

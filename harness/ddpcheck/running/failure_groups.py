@@ -107,6 +107,10 @@ def identity_of(verdict: Verdict) -> Identity:
     cause = verdict.diagnosis.cause if verdict.diagnosis is not None else None
     if cause is None:
         return ()
+    return _identity(cause)
+
+
+def _identity(cause: Cause) -> Identity:
     return (cause.id, *(str(value) for _, value in cause.parameters)) if cause.id in _BY_PARAMETERS else (cause.id,)
 
 
@@ -120,7 +124,17 @@ def group_failures(verdicts: Iterable[Verdict]) -> list[FailureGroup]:
     shared = [_sharing_a_cause(verdict, failed) for verdict in failed]
     found = _with_symptoms([_under_its_condition(group) for group in _by_identity(shared)])
     most = max((len(group.explained) for group in found), default=0)
-    return sorted(found, key=lambda group: (_MANY * len(group.explained) < most, *_standing(group.first)))
+    return sorted(found, key=lambda group: (_rareness(group, most), *_standing(group.first)))
+
+
+def _rareness(group: FailureGroup, most: int) -> int:
+    """0 for a cause that explains much of the run, 1 for a rare one that is sure, 2 for a rare guess or look of values, which may
+    be a symptom that no rule knows.
+    """
+    if _MANY * len(group.explained) >= most:
+        return 0
+    known = identity_of(group.first)
+    return 2 if _is_a_guess(group.first) or not known or known[0] in LOOKS else 1
 
 
 def _standing(verdict: Verdict) -> tuple[bool, bool, int]:
@@ -233,7 +247,7 @@ def _explains(cause: FailureGroup, symptom: FailureGroup) -> bool:
         return True
     if not known or not told or cause.first.adapter != symptom.first.adapter or _is_a_guess(cause.first):
         return False
-    if 2 * sum(known[0] in {each.id for each in _causes(one)[1:]} for one in symptom.verdicts) > len(symptom.verdicts):
+    if 2 * sum(known in map(_identity, _causes(one)[1:]) for one in symptom.verdicts) > len(symptom.verdicts):
         return True
     in_one = len(cause.names) == 1 and cause.names == symptom.names != frozenset({""})
     before = _depth(cause.first) <= _depth(symptom.first) and len(cause.checks) >= len(symptom.checks)

@@ -87,6 +87,24 @@ _PLACES = (
     values.SHIFTED,
     values.ZERO,
 )
+_NORMS = (
+    updates.NORM_OF_OWN,
+    updates.NORM_LARGEST_OF_RANKS,
+    updates.NORM_SUMMED_OVER_RANKS,
+    updates.NORM_IS_LARGEST,
+    updates.NORM_IS_SUM,
+    updates.NORM_IS_SUM_OF_NORMS,
+    updates.NORM_SQUARED_AGAIN,
+    updates.NORM_COUNTS_TWICE,
+    updates.NORM_LEAVES_OUT,
+    updates.NORM_AFTER_CLIP,
+    updates.NORM_STALE,
+    updates.NORM_SQUARE,
+    updates.NORM_OF_ONE,
+    programs.NORM_OF_SHARD,
+    programs.NORM_OF_SCALED,
+)
+_NORM_LOOKS = (programs.NORM_TOO_LARGE, programs.NORM_TOO_SMALL, programs.NORMS_OF_SHARDS_ADDED)
 _MISMATCHED = (
     operations.OTHER_MESSAGE_RECEIVED,
     operations.MESSAGES_DIFFER_SINCE,
@@ -108,8 +126,10 @@ IMPLIES: dict[str, frozenset[str]] = {
     values.SUMMED_NOT_AVERAGED.id: _ids(*_FACTOR),
     values.DIVIDED_TOO_OFTEN.id: _ids(*_FACTOR),
     values.WRONG_DIVISOR.id: _ids(*_FACTOR),
-    values.NOT_REDUCED.id: _ids(*_LOCAL),
-    values.PART_NOT_REDUCED.id: _ids(values.NOT_REDUCED),  # a part may be all of a small array
+    values.NOT_REDUCED.id: _ids(*_LOCAL, gradients.PART_OF_LARGE_TENSOR_LOCAL),
+    # a part may be all of a small array
+    values.PART_NOT_REDUCED.id: _ids(values.NOT_REDUCED, gradients.PART_OF_LARGE_TENSOR_LOCAL),
+    values.ZERO.id: _ids(gradients.PART_OF_LARGE_TENSOR_ZERO),
     values.NONFINITE.id: _ids(replicas.NONFINITE_HIDDEN_FROM_RANKS),
     gradients.RANK_SENDS_OTHER_PARAMETER.id: _ids(*_MISMATCHED),
     gradients.RANK_SENDS_OTHER_PIECE.id: _ids(*_MISMATCHED),
@@ -117,6 +137,10 @@ IMPLIES: dict[str, frozenset[str]] = {
     gradients.ONE_RANKS_PART_ONLY.id: _ids(*_PART_OF_SOME),
     gradients.MEAN_OF_SOME_RANKS.id: _ids(*_PART_OF_SOME),
     gradients.UNPACKED_IN_OTHER_ORDER.id: _ids(*_PLACES),
+    gradients.STATE_LEFT_BEHIND.id: _ids(
+        gradients.UNPACKED_IN_OTHER_ORDER, *_PLACES
+    ),  # where it is told more often than they are
+    gradients.FIRST_MICRO_BATCH_MISSING.id: _ids(gradients.LAST_MICRO_BATCH_ONLY),  # the same in windows of two
     gradients.LOSS_MULTIPLIED_BY_WORLD_SIZE.id: _ids(values.SUMMED_NOT_AVERAGED, *_FACTOR),
     gradients.LOSS_DIVIDED_BY_WORLD_SIZE.id: _ids(values.DIVIDED_TOO_OFTEN, *_FACTOR),
     gradients.DIVIDED_BY_MICRO_BATCHES.id: _ids(values.DIVIDED_TOO_OFTEN, *_FACTOR),
@@ -143,6 +167,7 @@ IMPLIES: dict[str, frozenset[str]] = {
     values.SENT_AS.id: _ids(*_NARROW),
     values.FEWER_BITS.id: _ids(values.LAST_BITS_WRONG, values.FLUSHED_TO_ZERO),
     ranks.LEFT_COLLECTIVE_EARLY.id: _ids(ranks.RANK_RAISED, operations.OTHER_MESSAGE_RECEIVED),
+    **{norm.id: _ids(*_NORM_LOOKS) for norm in _NORMS},
     operations.EVALUATION_COMMUNICATES.id: _ids(ranks.RANK_RAISED),
     gradients.SHOULD_NOT_MOVE.id: _ids(gradients.MOVED_WITHOUT_GRADIENT, ranks.RESULT_VIOLATES_CONTRACT),
 }

@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from ..contract import Determinism
+from ..contract import Determinism, FloatRule
 from ..job import AllGather, AllReduce, Barrier, Broadcast, Layout, ReduceScatter, Rounds, SendRecv, TensorSpec, Wait
 from ..numerics import gamma
 from .literals import bound
-from .text import Text, laid_out, poison
+from .text import Text, layout_code, poison
 
 
 def all_reduce(text: Text, position: int, op: AllReduce) -> None:
@@ -149,11 +149,11 @@ def _argument(text: Text, tensor: TensorSpec, number: int | None = None) -> list
 
 
 def _laid_out(text: Text, array: str, tensor: TensorSpec) -> tuple[str, str]:
-    """As laid_out(), also where each rank has a layout of its own."""
+    """As layout_code(), also where each rank has a layout of its own."""
     if tensor.layout != "varied":
-        return laid_out(array, tensor.layout, tensor.shape, tensor.dtype)
+        return layout_code(array, tensor.layout, tensor.shape, tensor.dtype)
     layouts: list[Layout] = [tensor.layout_on(rank) for rank in range(text.job.world_size)]
-    each = ", ".join(laid_out(array, layout, tensor.shape, tensor.dtype)[0] for layout in layouts)
+    each = ", ".join(layout_code(array, layout, tensor.shape, tensor.dtype)[0] for layout in layouts)
     return f"[{each}][rank]", f"by ranks: {', '.join(layouts)}"
 
 
@@ -198,7 +198,7 @@ def _tight(text: Text, op: AllReduce | ReduceScatter, of: str, size: int) -> tup
     tensor, divisor = op.tensor, size if op.reduction == "mean" else 1
     if isinstance(op, ReduceScatter) or op.reduction not in ("sum", "mean"):
         return None
-    if tensor.values == "tiny" and text.capabilities.collectives.keeps_tiny_values:
+    if tensor.values == "tiny" and text.capabilities.has(FloatRule.KEEPS_TINY_VALUES):
         unit = f'np.finfo("{tensor.dtype}").smallest_subnormal.astype("float64")'
         within = 0.5 + 2.0**-8 if divisor > 1 else 0.0
         remark = "the sum is exact" + ", and half of the smallest number may be lost where it is divided" * (
@@ -206,7 +206,7 @@ def _tight(text: Text, op: AllReduce | ReduceScatter, of: str, size: int) -> tup
         )
         shown = f'got.astype("float64") / {unit}'
         return shown, f'np.sum(np.array({of}, "float64") / {unit}, axis=0) / {divisor}', f"{within}", remark
-    if tensor.dtype == "float16" and tensor.values == "real" and text.capabilities.collectives.rounds_float16_once:
+    if tensor.dtype == "float16" and tensor.values == "real" and text.capabilities.has(FloatRule.ROUNDS_FLOAT16_ONCE):
         want = f'np.sum({of}, axis=0, dtype="float64") / {divisor}'
         terms = f'np.sum(np.abs({of}), axis=0, dtype="float64") / {divisor}'
         few = bound(np.array(gamma(size + 1, "float32")))

@@ -36,6 +36,7 @@ from ..oracle.optimizer import Optimizer
 from ..seeded_values import Array, key_of, numbers
 from .datasets import DataSet, Samples
 from .display import percent
+from .one_process import OneProcess
 from .plan import TrainingPlan, windows
 from .weights import initial_values
 
@@ -52,7 +53,8 @@ class Comparison:
     """Largest differences over all parameters.
 
     difference: to the single-process run, in the parameter `worst`. rounding: what rounding alone makes. kink: what it
-    makes where it moves a sample across a kink (0: there is none). moved: how far training moved the parameters.
+    makes where it moves a sample across a kink (0: there is none). moved: how far training moved the parameters. accuracies:
+    None if only the first steps are compared.
     """
 
     difference: float
@@ -60,8 +62,8 @@ class Comparison:
     rounding: float
     kink: float
     moved: float
-    accuracy: float
-    expected_accuracy: float
+    accuracy: float | None
+    expected_accuracy: float | None
     dtype: str
     cause: Cause | None = None
 
@@ -83,12 +85,13 @@ class Comparison:
         }[self.verdict]
         place = "" if self.verdict == "equal" else f" (in {self.worst})"
         crossing = f", {self.kink:.1e} where it moves samples across a relu's kink" if self.kink else ""
-        sign = "=" if self.accuracy == self.expected_accuracy else "and"
         text = (
             f"{start}: largest parameter difference {self.difference:.1e}{place}, "
-            f"{self.dtype} rounding alone makes {self.rounding:.1e}{crossing}; "
-            f"test accuracy {percent(self.accuracy)} {sign} {percent(self.expected_accuracy)}"
+            f"{self.dtype} rounding alone makes {self.rounding:.1e}{crossing}"
         )
+        if self.accuracy is not None and self.expected_accuracy is not None:
+            sign = "=" if self.accuracy == self.expected_accuracy else "and"
+            text += f"; test accuracy {percent(self.accuracy)} {sign} {percent(self.expected_accuracy)}"
         if self.verdict == "unknown":
             text += (
                 f"\nrounding can move parameters nearly as far as training does ({self.moved:.1e}); compare a calmer run: "
@@ -118,6 +121,25 @@ def compare(
     if found.verdict != "different":
         return found
     return dataclasses.replace(found, cause=_likely_cause(run, orders, parameters, found.tolerance))
+
+
+def compare_first_steps(run: OneProcess) -> Comparison:
+    """Judge a run's first steps by those of one process of the same implementation. Every rank calls it.
+
+    What rounding makes is seen by training again with learning rates that are off by roundings.
+    """
+    exact = run.parameters()
+    difference, worst = _apart(run.first.parameters, exact)
+    return Comparison(
+        difference,
+        worst,
+        rounding=_apart(run.parameters(off=1.0), exact)[0],
+        kink=_apart(run.parameters(off=KINKS), exact)[0],
+        moved=_apart(run.parameters(steps=0), exact)[0],
+        accuracy=None,
+        expected_accuracy=None,
+        dtype="float32",
+    )
 
 
 def _likely_cause(

@@ -8,7 +8,6 @@ implementation builds by name train like declared ones.
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -19,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..contract import Capabilities
+from ..contract import Capabilities, ReplicaMethod, ReplicaSync
 from ..contract.adapter import Batch, Facets, Replica, Sampler
 from ..job import OptimizerSpec
 from ..models.spec import ModelSpec
@@ -27,6 +26,7 @@ from ..seeded_values import Array
 from . import checkpoint as files
 from .checkpoint import Checkpoint
 from .datasets import DataSet, Samples
+from .one_process import STEPS, FirstSteps
 from .plan import TrainingPlan, windows
 from .ranks import RankExchange, TrainingFailed
 from .weights import initial_values
@@ -46,7 +46,7 @@ class Epoch:
     seconds: float
 
 
-class Watcher(Protocol):
+class ProgressObserver(Protocol):
     """Receives the progress of training."""
 
     def epoch(self, number: int, steps: int) -> AbstractContextManager[Callable[[], object]]:
@@ -56,7 +56,7 @@ class Watcher(Protocol):
     def done(self, epoch: Epoch) -> None: ...
 
 
-class Unwatched:
+class NoObserver:
     """Nobody is told: every rank but rank 0."""
 
     @contextmanager
@@ -77,6 +77,7 @@ class Trained:
     epochs: list[Epoch] = field(default_factory=list)
     differing: list[int] = field(default_factory=list)  # ranks whose parameters are not rank 0's to the last bit
     has_statistics: bool = False  # batch norm's, of which every rank has its own
+    first: FirstSteps | None = None  # of a model that only the implementation can build
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class Training:
     capabilities: Capabilities
     facets: Facets
     data: DataSet
-    watcher: Watcher
+    watcher: ProgressObserver
 
     @property
     def ranks(self) -> RankExchange:
@@ -111,7 +112,13 @@ class Training:
             shard = self._shard(sampler, epoch)
             if recorded:
                 trained.orders.append(ranks.gather(shard.tolist()))
-            done = self._epoch(replica, shard, epoch)
+            early: dict[str, Array] = {}
+            done = self._epoch(
+                replica, shard, epoch, early if plan.compare and plan.is_named and not trained.epochs else None
+            )
+            if early:
+                order = ranks.gather(shard.tolist())
+                trained.first = FirstSteps(self._learning_rate(epoch), start.state, order, early)
             if plan.checkpoint is not None:
                 self._save(Path(plan.checkpoint), replica, epoch + 1)
             trained.epochs.append(done)
@@ -132,17 +139,14 @@ class Training:
         return self.plan.accumulation * (self.facets.world_size if self.capabilities.replica.gradient == "sum" else 1)
 
     def _optimizer(self, epoch: int) -> OptimizerSpec:
-        spec = self.plan.optimizer_spec(self._learning_rate(epoch))
-        if spec.name == "adam":
-            return dataclasses.replace(spec, eps=spec.eps * self._factor)
-        return dataclasses.replace(spec, lr=spec.lr / self._factor)
+        return self.plan.optimizer_for(self._learning_rate(epoch), self._factor)
 
     def _replica(self, epoch: int, state: Any) -> Replica:
         """A replica with the learning rate of this epoch, which goes on from `state` (if there is any)."""
         assert self.facets.make_replica is not None
         model = self.plan.model_for(self.data)
         # without a broadcast from rank 0, all start from its values by themselves
-        rank = self.facets.rank if self.capabilities.replica.broadcasts_parameters else 0
+        rank = self.facets.rank if self.capabilities.replica.replica_sync >= ReplicaSync.PARAMETERS else 0
         initial = {} if isinstance(model, str) else initial_values(model, self.plan.seed, rank)
         replica = self.facets.make_replica(model, initial, self._optimizer(epoch), dict(self.plan.options))
         if state:
@@ -182,13 +186,18 @@ class Training:
             if self.facets.rank == 0:
                 files.save(path, Checkpoint(self.plan, self.facets.world_size, epoch, state))
 
-    def _epoch(self, replica: Replica, shard: npt.NDArray[np.int64], epoch: int) -> Epoch:
+    def _epoch(
+        self, replica: Replica, shard: npt.NDArray[np.int64], epoch: int, early: dict[str, Array] | None
+    ) -> Epoch:
+        """early: receives the parameters after the first steps."""
         started = time.perf_counter()
         steps = windows(len(shard), self.plan.batch_size, self.plan.accumulation)
         total, count = 0.0, 0
         with self.watcher.epoch(epoch + 1, len(steps)) as step_done:
-            for parts in steps:
+            for number, parts in enumerate(steps, start=1):
                 total += self._step(replica, [shard[part] for part in parts])
+                if early is not None and number == min(STEPS, len(steps)):
+                    early.update({name: np.array(array) for name, array in replica.parameters().items()})
                 count += parts[-1].stop - parts[0].start
                 step_done()
         loss = self._mean({"loss": total / count}, count)["loss"]
@@ -209,7 +218,7 @@ class Training:
         total = 0.0
         for position, indices in enumerate(micro_batches):
             last = position == len(micro_batches) - 1
-            quiet = not last and self.capabilities.replica.no_sync
+            quiet = not last and self.capabilities.has(ReplicaMethod.NO_SYNC)
             with replica.no_sync() if quiet else nullcontext():
                 total += replica.backward(Batch(inputs[indices], labels[indices])) * len(indices)
         if self.plan.clip is not None:

@@ -5,21 +5,24 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
+from ..contract import ReplicaMethod
 from ..contract.adapter import Adapter, Facets
 from ..contract.rank_context import RankContext, rank_context
 from ..contract.validation import causes_of_facets, problems_of_facets
 from ..launchers.process_handles import DRIVER, end_with_parent
 from ..running.adapter_lookup import UnusableAdapter, missing_modules, resolve
 from . import datasets
-from .comparison import compare
+from .comparison import Comparison, compare, compare_first_steps
 from .datasets import DataError, DataSet
 from .display import Display
-from .loop import Trained, Training, Unwatched
+from .loop import NoObserver, Trained, Training
+from .one_process import OneProcess
 from .options import plan_of, plan_options
 from .plan import TrainingPlan, UnusablePlan
 from .ranks import RankExchange, TrainingFailed
@@ -34,7 +37,7 @@ def check_request(adapter: Adapter, plan: TrainingPlan, world_size: int) -> None
         raise UnusablePlan(
             f"{adapter.name} needs {', '.join(missing)}, not installed here; pip install {' '.join(missing)}"
         )
-    problems = plan.unmet(adapter.capabilities, world_size)
+    problems = plan.unmet(adapter.capabilities, world_size, adapter.named_models)
     if problems:
         raise UnusablePlan(f"{adapter.name} cannot train this: " + "; ".join(problems))
 
@@ -58,9 +61,10 @@ def train(adapter: Adapter, plan: TrainingPlan, context: RankContext) -> int:
             f"{_title(plan, data)} on {data.name}, {len(data.train)} training and {len(data.test)} test samples"
         )
         display.say(plan.in_words(context.world_size))
-    watcher = display if context.rank == 0 else Unwatched()
+    watcher = display if context.rank == 0 else NoObserver()
     trained = Training(plan, adapter.capabilities, facets, data, watcher).run()
-    status = _ranks(facets).from_rank_zero(lambda: _judge(plan, data, trained, display, context.world_size))
+    early = _first_steps(adapter, plan, facets, data, trained, display if context.rank == 0 else None)
+    status = _ranks(facets).from_rank_zero(lambda: _judge(plan, data, trained, early, display, context.world_size))
     if facets.close is not None:
         facets.close()
     return status
@@ -84,14 +88,39 @@ def _title(plan: TrainingPlan, data: DataSet) -> str:
     return "mlp " + "-".join(map(str, [weights[0][1], *(shape[0] for shape in weights)]))
 
 
-def _judge(plan: TrainingPlan, data: DataSet, trained: Trained, display: Display, world_size: int) -> int:
+def _first_steps(
+    adapter: Adapter, plan: TrainingPlan, facets: Facets, data: DataSet, trained: Trained, display: Display | None
+) -> Comparison | None:
+    """The first steps compared with those of one process, if no declaration of the model tells what it computes. On all ranks."""
+    alone = adapter.capabilities.has(ReplicaMethod.NO_SYNC) or facets.world_size == 1
+    if trained.first is None or not trained.has_statistics or not alone:
+        return None
+    with display.busy("training again in one process, for comparison") if display is not None else nullcontext():
+        found = compare_first_steps(OneProcess(plan, adapter.capabilities, facets, data, trained.first))
+    return found if found.moved else None
+
+
+def _judge(
+    plan: TrainingPlan,
+    data: DataSet,
+    trained: Trained,
+    early: Comparison | None,
+    display: Display,
+    world_size: int,
+) -> int:
     if trained.differing:
         ranks = ", ".join(map(str, trained.differing))
         display.say(f"DIFFERENT REPLICAS: the parameters on rank {ranks} are not those of rank 0", "bold red")
     elif world_size > 1:
         display.say(f"the replicas of all {world_size} ranks are equal to the last bit", "green")
     equal = not trained.differing
-    if plan.compare and isinstance(trained.model, str):
+    if early is not None:
+        display.say(
+            f"in the first steps, where one process normalises each rank's part apart, {early.in_words()}",
+            {"equal": "green", "different": "bold red", "unknown": "yellow"}[early.verdict],
+        )
+        equal = equal and early.verdict != "different"
+    elif plan.compare and isinstance(trained.model, str):
         display.say(f"not compared with a single process: {_why_not(trained)}; the law here is that replicas are equal")
     elif plan.compare and not isinstance(trained.model, str):
         with display.busy("training again in one process, for comparison"):
@@ -103,7 +132,9 @@ def _judge(plan: TrainingPlan, data: DataSet, trained: Trained, display: Display
 
 def _why_not(trained: Trained) -> str:
     if trained.has_statistics:
-        return f"{trained.model} has batch norm, and each rank normalises by its own batch, which differs by design"
+        return (
+            f"one process must normalise each rank's part of {trained.model} apart, which takes steps inside no_sync()"
+        )
     return f"the oracle has no model named {trained.model}"
 
 

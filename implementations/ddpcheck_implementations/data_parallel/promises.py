@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddpcheck.contract import TYPICAL
+from ddpcheck.contract import TYPICAL, ReplicaSync
 from ddpcheck.contract.names import ALL_MODEL_FEATURES, ALL_TRAINER_FEATURES
 
 PROMISES = TYPICAL.of_facets("collectives", "sampler", "replica", "metrics", "scores", "trainer", "randomness").but(
@@ -10,7 +10,7 @@ PROMISES = TYPICAL.of_facets("collectives", "sampler", "replica", "metrics", "sc
     unused_parameters="synchronised",
     clipping=True,
     refuses_options=True,
-    synchronises_buffers=True,
+    replica_sync=ReplicaSync.EACH_FORWARD,
     numeric_options=frozenset({"bucket_cap_mb"}),
     checkpoint=True,
     trainer_features=ALL_TRAINER_FEATURES,

@@ -15,7 +15,7 @@ from ddpcheck.contract.adapter import Facets
 from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.seeded_values import Array
 
-from ..numpy_sockets.meeting.accepting import accept_declared
+from ..numpy_sockets.rendezvous.accepting import accept_ranks
 from .registry import Registering
 
 LENGTH = struct.Struct("!Q")
@@ -56,7 +56,7 @@ class Star:
             return int(rank) if magic == MAGIC and 0 < rank < self.world else None
 
         expected = set(range(1, self.world))
-        return accept_declared(listener, HELLO.size, judge, str.encode, expected, time.monotonic() + PATIENCE, "rank 0")
+        return accept_ranks(listener, HELLO.size, judge, str.encode, expected, time.monotonic() + PATIENCE, "rank 0")
 
     def join(self) -> socket.socket:
         link = self.dial()

@@ -105,6 +105,17 @@ class Linear(Base):
         return dx
 
 
+class ReplacingLinear(Linear):
+    """A Linear whose training forward moves the weight to new memory. renew: puts a copy in the network, and returns it."""
+
+    renew: Callable[[str], Array]
+
+    def forward(self, x: Array, training: bool) -> Array:
+        if training:
+            self.weight = self.renew(self._weight_name)
+        return super().forward(x, training)
+
+
 class Relu(Base):
     """y = max(x, 0), with derivative 0 at 0."""
 

@@ -10,7 +10,20 @@ from ddpcheck.models import spec
 from ddpcheck.models.spec import ModelSpec
 from ddpcheck.seeded_values import Array
 
-from .layers import BatchNorm, Delay, Embedding, Gradients, Layer, Linear, Place, Relu, ReplacingBatchNorm, Scale, Tanh
+from .layers import (
+    BatchNorm,
+    Delay,
+    Embedding,
+    Gradients,
+    Layer,
+    Linear,
+    Place,
+    Relu,
+    ReplacingBatchNorm,
+    ReplacingLinear,
+    Scale,
+    Tanh,
+)
 from .losses import make_loss, make_weighted_loss
 from .terms import Activity, Head, Penalised, Term, shares
 
@@ -20,7 +33,7 @@ OnGradient = Callable[[str, Array | None], None]
 
 class Network:
     """A model of one process. Parameters and buffers are changed in place, so that references hold; only a layer that says so
-    replaces its buffers.
+    replaces its buffers, or its weight.
     """
 
     def __init__(
@@ -54,6 +67,14 @@ class Network:
         self._nothing = Gradients.fromkeys(self.learned)
         self._layers = _chain(self._model, self.tensors, frozenset(self.learned), self._batch_norm)
         self.terms = tuple(layer for layer in self._layers if isinstance(layer, Term))
+        for layer in self._layers:
+            if isinstance(layer, ReplacingLinear):
+                layer.renew = self._renew
+
+    def _renew(self, name: str) -> Array:
+        """Move a parameter to new memory, and leave the old memory as it is."""
+        new = self.tensors[name] = self.parameters[name] = self.tensors[name].copy(order="K")
+        return new
 
     def set_trainable(self, layers: Collection[str], trainable: bool) -> None:
         """From now on these Linear layers learn, or do not. No backward may be under way."""
@@ -138,7 +159,8 @@ def _layer(
         return Delay(declared.forward, declared.backward)
     if isinstance(declared, spec.Linear):
         owner = owners[declared.name] = owners[declared.uses] if declared.uses else declared.name
-        linear = (Penalised if declared.penalty else Linear)(
+        kind = Penalised if declared.penalty else ReplacingLinear if declared.replaced else Linear
+        linear = kind(
             owner,
             tensors[f"{owner}.weight"],
             tensors[f"{owner}.bias"] if declared.bias else None,

@@ -1,22 +1,22 @@
-"""NumPy + raw sockets: a communicator with NumPy and the standard library alone, and data-parallel training on it.
+"""Data-parallel training on a communicator made of NumPy and the standard library alone.
 
-Ranks meet over TCP. Those of one host then share memory, unless they are told otherwise.
+Ranks connect over TCP (rendezvous/). Ranks of one host then share memory (shared_memory/); others use sockets (connections/).
+Read algorithms/ first, then communicator.py.
 
-One process per terminal, on one host or several, finds the others by four variables:
+Start one process per terminal, on one host or several, with four variables:
 
     RANK=0 WORLD_SIZE=2 MASTER_ADDR=192.168.0.1 MASTER_PORT=29500 python train.py
 
-Ranks that share a processor take half the time for small arrays if one process has forked them: they lie at the same
-addresses, so after a switch from one to another the processor still knows their branches.
+Ranks that share a processor take half the time for small arrays if they are forked from one process: their code has the same
+addresses, so the branch predictor serves all of them.
 
-NUMPY_SOCKETS_TRANSPORT forces one of tcp, unix (Unix-domain sockets) and shm (shared memory); the last two need all
-ranks on one host, and shared memory a processor of the x86 family. By default (auto) ranks use the fastest that works.
+NUMPY_SOCKETS_TRANSPORT forces tcp, unix (Unix-domain sockets) or shm (shared memory). The last two need all ranks on one host;
+shared memory also needs an x86 processor. By default (auto) ranks use the fastest transport that works.
 NUMPY_SOCKETS_ALGORITHM forces the algorithm of all-reduces where it can be used: direct, doubling, halving or ring over
-sockets, express, all_add or owners_add in memory, hierarchical between hosts (choice.py says which is chosen otherwise).
-NUMPY_SOCKETS_HOSTS=4,2 treats ranks as if 4 were on one host, 2 on the next, and so on, to try out the algorithms between hosts.
-NUMPY_SOCKETS_START_TIMEOUT (default 120) is how many seconds ranks wait for each other at the start,
-NUMPY_SOCKETS_TIMEOUT (default 30) how long a peer may be silent in an operation. NUMPY_SOCKETS_RUN names the run, if
-several share an address by mistake.
+sockets, express, all_add or owners_add in memory, hierarchical between hosts (algorithms/choice.py has the default).
+NUMPY_SOCKETS_HOSTS=4,2 emulates hosts: 4 ranks on the first, 2 on the next, and so on, to try the algorithms between hosts.
+NUMPY_SOCKETS_START_TIMEOUT (default 120) limits the seconds of the rendezvous, NUMPY_SOCKETS_TIMEOUT (default 30) the seconds
+that a peer may be silent in an operation. NUMPY_SOCKETS_RUN names the run, so that two runs at one address notice it.
 """
 
 from __future__ import annotations
@@ -35,14 +35,12 @@ from .algorithms.choice import FOR_SMALL_ARRAYS
 _SENDS_LEAST = (
     not os.environ.get("NUMPY_SOCKETS_HOSTS") and os.environ.get("NUMPY_SOCKETS_ALGORITHM") not in FOR_SMALL_ARRAYS
 )
-"""Of ranks on several hosts some send for those beside them, so more than their share (hierarchical.py). Large arrays are sent
-more than once if they must go by an algorithm for small ones.
-"""
+"""Owners of lanes send for the other ranks of their host (hierarchical.py), and algorithms for small arrays send more bytes."""
 
 
 def connect(context: RankContext, transport: str | None = None) -> Facets:
-    """Meet the other ranks, and hand out everything that works over this communicator."""
-    from .meeting.start import start
+    """Connect to the other ranks, and return the facets that work over this communicator."""
+    from .start import start
 
     communicator = start(
         context,

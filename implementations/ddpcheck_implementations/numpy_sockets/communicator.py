@@ -1,4 +1,4 @@
-"""Collectives of ranks that have met: over one connection to every other rank, in memory, or both (transport_choice.py).
+"""The collectives of connected ranks: over sockets, in memory of one host, or both (group.py).
 
 Groups share connections and memory; a rank takes part in the operations of its groups in the order of its calls.
 """
@@ -12,17 +12,15 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from .background import Pending
 from .connections import wire_format
 from .connections.lookout import Lookout
 from .connections.peer import Link, Peer, Traffic
-from .group import Group
-from .meeting.host import Hosts
-from .operation_order import Guard
-from .shared_memory.collectives import Channel, Host
-from .shared_memory.mapping import WORTH_BYTES
-from .shared_memory.small_reductions import express_of
-from .transport_choice import algorithms_of
+from .group import Group, group_collectives
+from .operation_order import OperationOrder, PendingResult
+from .rendezvous.host_memory import Hosts
+from .shared_memory.collectives import HostMemory, SharedMemoryLink
+from .shared_memory.express import express_reductions
+from .shared_memory.mapping import MIN_REGION_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -31,9 +29,9 @@ _NO_ELEMENTS = np.empty(0, np.float64)
 
 
 class Communicator:
-    """The collectives facet; ddpcheck.contract.adapter.Collectives documents its methods. `traffic` counts bytes sent.
+    """The collectives facet: methods as in ddpcheck.contract.adapter.Collectives. `traffic` counts sent messages and bytes.
 
-    After an error it cannot be used any more (operation_order.py).
+    After an error every call raises (operation_order.py).
     """
 
     def __init__(
@@ -44,7 +42,7 @@ class Communicator:
         traffic: Traffic,
         lookout: Lookout,
         *,
-        host: Host | None = None,
+        memory: HostMemory | None = None,
         hosts: Hosts = (),
         algorithm: str = "",
     ) -> None:
@@ -53,60 +51,62 @@ class Communicator:
         self.traffic = traffic
         self._peers = peers
         self._lookout = lookout
-        self._guard = Guard(rank, peers)
+        self._order = OperationOrder(rank, peers)
         self._algorithm = algorithm
-        self._host, self._hosts = host, hosts
+        self._memory, self._hosts = memory, hosts
         self._links: dict[int, Link] = dict(peers)
-        if host is not None:
-            self._links |= {other: Channel(host.board, line) for other, line in host.board.lines.items()}
+        if memory is not None:
+            self._links |= {
+                other: SharedMemoryLink(memory.board, channel) for other, channel in memory.board.channels.items()
+            }
         self._groups: dict[tuple[int, ...], Group] = {}
-        self._world = self._of(range(world_size))
-        if host is not None:
-            self._world.express = express_of(host.board, self._world, self._guard, algorithm)
+        self._world = self._group(range(world_size))
+        if memory is not None:
+            self._world.express = express_reductions(memory.board, self._world, self._order, algorithm)
         self._sent: dict[int, int] = dict.fromkeys(peers, 0)
         self._received: dict[int, int] = dict.fromkeys(peers, 0)
 
     # -------------------------------------------------------------------------------------------------------- the facet
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Sequence[int] | None = None) -> Array:
-        members = self._world if group is None else self._of(group)
+        members = self._world if group is None else self._group(group)
         express = members.express
         if express is not None and array.nbytes <= express.limit:
             result = np.empty(array.shape, array.dtype)
             express.reduce("all_reduce", op, array, array, result)
             return result
-        return self._guard.now(self._all_reduce, members, members.header("all_reduce", array, op), array, op)
+        return self._order.run(self._all_reduce, members, members.header("all_reduce", array, op), array, op)
 
-    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Sequence[int] | None = None) -> Pending:
-        """Run in the background, in the order of the calls: after all earlier ones and before all later ones."""
-        members = self._of(group)
+    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Sequence[int] | None = None) -> PendingResult:
+        """All-reduce in the background, after all earlier operations and before all later ones."""
+        members = self._group(group)
         header = members.header("all_reduce", array, op)
-        return self._guard.later(self._all_reduce, members, header, array, op)
+        return self._order.run_in_background(self._all_reduce, members, header, array, op)
 
     def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Sequence[int] | None = None) -> None:
-        """As all_reduce, into the array itself, which is C-contiguous and writeable; fastest if empty() has made it."""
+        """All-reduce into a C-contiguous, writeable array; fastest for arrays made by empty()."""
         flags = array.flags
         if not (flags.carray or (flags.c_contiguous and flags.writeable)):
             raise ValueError("all_reduce_in_place needs an array that is C-contiguous and writeable: pass a copy")
-        members = self._world if group is None else self._of(group)
+        members = self._world if group is None else self._group(group)
         express = members.express
-        if express is not None and array.nbytes <= WORTH_BYTES:
+        if express is not None and array.nbytes <= MIN_REGION_BYTES:
             express.reduce("all_reduce_in_place", op, array, array, array)
             return
         header = members.header("all_reduce_in_place", array, op)
         algorithms = members.algorithms
         if algorithms is not None:
             divisor = members.size if op == "mean" else 1
-            self._guard.now(
+            self._order.run(
                 algorithms.all_reduce_in_place, header, array.reshape(-1), wire_format.REDUCTIONS[op], divisor
             )
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-        """An array of the caller's own, in memory that the other ranks of this host can reach; freed as any other."""
-        return np.empty(shape, dtype) if self._host is None else self._host.pool.empty(shape, dtype)
+        """Return an array with undefined elements, in memory that the other ranks of this host can map."""
+        return np.empty(shape, dtype) if self._memory is None else self._memory.pool.empty(shape, dtype)
 
     def broadcast(self, array: Array, root: int = 0, *, group: Sequence[int] | None = None) -> Array:
-        members = self._of(group)
+        members = self._group(group)
         if root not in members.ranks:
             raise ValueError(
                 f"rank {root} cannot be the root of a broadcast to ranks {members.ranks}: choose one of them"
@@ -114,21 +114,21 @@ class Communicator:
         header = members.header("broadcast", array, root)
         result = np.array(array, order="C") if root == self.rank else np.empty(array.shape, array.dtype)
         if members.algorithms is not None:
-            self._guard.now(members.algorithms.broadcast, header, result.reshape(-1), members.ranks.index(root))
+            self._order.run(members.algorithms.broadcast, header, result.reshape(-1), members.ranks.index(root))
         return result
 
     def all_gather(self, array: Array, *, group: Sequence[int] | None = None) -> Array:
-        members = self._of(group)
+        members = self._group(group)
         header = members.header("all_gather", array)
         result = self.empty((members.size, *array.shape), array.dtype)
         if members.algorithms is None:
             result[0] = array
         else:
-            self._guard.now(members.algorithms.all_gather, header, array.ravel(), result.reshape(-1))
+            self._order.run(members.algorithms.all_gather, header, array.ravel(), result.reshape(-1))
         return result
 
     def reduce_scatter(self, array: Array, op: str = "sum", *, group: Sequence[int] | None = None) -> Array:
-        members = self._of(group)
+        members = self._group(group)
         if not array.ndim or array.shape[0] % members.size:
             raise ValueError(
                 f"reduce_scatter over {members.size} ranks cannot share out the rows of shape {array.shape}"
@@ -146,36 +146,36 @@ class Communicator:
             return np.array(array, order="C")
         result = self.empty((rows, *array.shape[1:]), array.dtype)
         divisor = members.size if op == "mean" else 1
-        self._guard.now(
+        self._order.run(
             algorithms.reduce_scatter, header, array.ravel(), result.reshape(-1), wire_format.REDUCTIONS[op], divisor
         )
         return result
 
     def barrier(self, *, group: Sequence[int] | None = None) -> None:
-        members = self._of(group)
+        members = self._group(group)
         if members.express is not None:
             members.express.reduce("barrier", "sum", _NO_ELEMENTS, _NO_ELEMENTS, _NO_ELEMENTS)
             return
         header = members.header("barrier", _NO_ELEMENTS)
         if members.algorithms is not None:
-            self._guard.now(members.algorithms.barrier, header)
+            self._order.run(members.algorithms.barrier, header)
 
     def send(self, array: Array, dest: int) -> None:
-        peer = self._peer(dest)
+        link = self._link(dest)
         header = wire_format.pack("send", array, sequence=self._sent[dest])
         self._sent[dest] += 1
-        self._guard.now(peer.send, header, array.ravel())
+        self._order.run(link.send, header, array.ravel())
 
     def recv(self, array: Array, source: int) -> Array:
-        peer = self._peer(source)
+        link = self._link(source)
         header = wire_format.pack("send", array, sequence=self._received[source])
         self._received[source] += 1
         result = np.empty(array.shape, array.dtype)
-        self._guard.now(peer.receive, header, result.reshape(-1))
+        self._order.run(link.receive, header, result.reshape(-1))
         return result
 
     def counts(self) -> dict[str, int]:
-        """Bytes and messages sent since the start, headers included, and the number of collectives begun."""
+        """Return bytes (headers included) and messages sent since the start, and the number of collectives begun."""
         traffic = self.traffic
         return {
             "bytes": traffic.payload_bytes + traffic.header_bytes,
@@ -184,15 +184,15 @@ class Communicator:
         }
 
     def close(self) -> None:
-        """Close in order: operations under way are finished first, and sent messages still arrive."""
-        self._guard.background.stop()
+        """Finish pending operations, then close. Sent messages still arrive."""
+        self._order.background.stop()
         for peer in self._peers.values():
             peer.close()
         self._lookout.close()
-        self._world.express = None  # which has the group, and the memory
-        host, self._host = self._host, None
-        if host is not None:
-            host.close()
+        self._world.express = None  # breaks a reference cycle that holds the memory
+        memory, self._memory = self._memory, None
+        if memory is not None:
+            memory.close()
 
     def _all_reduce(self, members: Group, header: bytes, array: Array, op: str) -> Array:
         if members.algorithms is None:
@@ -202,21 +202,21 @@ class Communicator:
         members.algorithms.all_reduce(header, array.ravel(), result.reshape(-1), wire_format.REDUCTIONS[op], divisor)
         return result
 
-    def _of(self, group: Sequence[int] | None) -> Group:
+    def _group(self, group: Sequence[int] | None) -> Group:
         if group is None:
             return self._world
         ranks = tuple(group)
-        known = self._groups.get(ranks)
-        if known is None:
+        found = self._groups.get(ranks)
+        if found is None:
             if self.rank not in ranks or list(ranks) != sorted({*ranks} & {*range(self.world_size)}):
                 raise ValueError(
                     f"{ranks} is no group for rank {self.rank} of {self.world_size}: name ranks in ascending order, with this one"
                 )
-            way = algorithms_of(ranks, self.rank, self._peers, self._host, self._hosts, self._algorithm)
-            known = self._groups[ranks] = Group(ranks, way)
-        return known
+            algorithms = group_collectives(ranks, self.rank, self._peers, self._memory, self._hosts, self._algorithm)
+            found = self._groups[ranks] = Group(ranks, algorithms)
+        return found
 
-    def _peer(self, rank: int) -> Link:
+    def _link(self, rank: int) -> Link:
         try:
             return self._links[rank]
         except KeyError:

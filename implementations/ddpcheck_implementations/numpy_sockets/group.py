@@ -1,19 +1,28 @@
-"""Some of the ranks, as one of them sees it: how many operations they have begun together, and what moves their bytes."""
+"""Groups of ranks: the algorithms that move a group's bytes, and the number of operations that its ranks have begun."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from ddpcheck.seeded_values import Array
 
+from .algorithms.choice import ALGORITHMS
+from .algorithms.hierarchical import HierarchicalCollectives
+from .algorithms.over_connections import SocketCollectives
 from .connections import wire_format
+from .connections.peer import Peer
+from .rendezvous.host_memory import Hosts
+from .shared_memory.collectives import HostMemory, SharedMemoryCollectives
+
+if TYPE_CHECKING:
+    from .shared_memory.express import ExpressReductions
 
 
-class Algorithms(Protocol):
-    """How two or more ranks do each collective. Arrays are flat; a mean is a sum with `divisor` W, which is 1 otherwise."""
+class GroupCollectives(Protocol):
+    """The collectives of two or more ranks, on flat arrays. A mean is a sum with `divisor` W; else `divisor` is 1."""
 
     def all_reduce(self, header: bytes, source: Array, target: Array, reduction: np.ufunc, divisor: int) -> None: ...
 
@@ -30,27 +39,39 @@ class Algorithms(Protocol):
     def barrier(self, header: bytes) -> None: ...
 
 
-class SmallReductions(Protocol):
-    """Reductions of arrays of up to `limit` bytes, in one exchange (shared_memory.small_reductions)."""
-
-    limit: int
-
-    def reduce(self, operation: str, op: str, array: Array, mine: Array, target: Array) -> None: ...
-
-
 class Group:
-    """Ascending ranks, this one among them. `algorithms` is None if it is the only one. `express` goes before them."""
+    """Ranks in ascending order, this one among them.
 
-    def __init__(self, ranks: Sequence[int], algorithms: Algorithms | None) -> None:
+    `algorithms` is None for a group of one rank. Arrays of up to `express.limit` bytes go by `express`, if there is one.
+    """
+
+    def __init__(self, ranks: Sequence[int], algorithms: GroupCollectives | None) -> None:
         self.ranks = tuple(ranks)
         self.size = len(self.ranks)
         self.algorithms = algorithms
-        self.express: SmallReductions | None = None
+        self.express: ExpressReductions | None = None
         self._code = wire_format.group_code(self.ranks)
         self.begun = 0
 
     def header(self, operation: str, array: Array, detail: int | str = 0) -> bytes:
-        """The header of this group's next operation."""
+        """Return the header of this group's next operation, and count it."""
         packed = wire_format.pack(operation, array, detail, self._code, self.begun)
         self.begun += 1
         return packed
+
+
+def group_collectives(
+    ranks: tuple[int, ...], own: int, peers: Mapping[int, Peer], memory: HostMemory | None, hosts: Hosts, forced: str
+) -> GroupCollectives | None:
+    """Return collectives through memory, sockets or both for ascending `ranks`, with `own`; None for one rank.
+
+    All ranks pass the same `hosts` and the same `forced` algorithm ("" for none), so that they choose the same.
+    """
+    if len(ranks) == 1:
+        return None
+    members_by_host = [len({*ranks} & {*host}) for host in hosts]
+    if memory is not None and len(ranks) in members_by_host:
+        return SharedMemoryCollectives(ranks, own, memory, forced)
+    if max(members_by_host, default=1) > 1 and forced not in ALGORITHMS["sockets"]:
+        return HierarchicalCollectives(ranks, own, peers, memory, hosts, forced)
+    return SocketCollectives(ranks, own, peers, forced)

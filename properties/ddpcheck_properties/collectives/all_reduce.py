@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, needs
+from ddpcheck.contract import CallForm, Capabilities, needs
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -199,7 +199,7 @@ def check_collectives_do_not_change_their_arguments(session: Session) -> None:
             for kind in several
             if kind.kind in promised.collectives.operations and promised.collectives.reductions
         ]
-    if promised.collectives.subgroups:
+    if promised.has(CallForm.SUBGROUPS):
         examples += _alone(world, promised)
     drawn = jobs(world, collectives(world, promised), 2, 3)
     for_all(session, drawn, arguments_are_left_alone, examples=examples, share=0.5)
@@ -286,7 +286,7 @@ def _not_finite(session: Session, among: tuple[Reduction, ...]) -> None:
     tensor = TensorSpec((120,), usual_float, "nonfinite", step=world * max(1, world - 1))
     examples += [job for each in among for job in other_ways(world, session.capabilities, tensor, each)]
     shaped = [TensorSpec(shape, usual_float, "nonfinite", 3, layout, step=world) for shape, layout in _SHAPED]
-    everyone = tuple(range(world)) if session.capabilities.collectives.subgroups else None
+    everyone = tuple(range(world)) if session.capabilities.has(CallForm.SUBGROUPS) else None
     examples += [
         Job(world, (*(AllReduce(each, reduction) for each in shaped), AllReduce(tensor, reduction, everyone)))
         for reduction in among

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import needs
+from ddpcheck.contract import CallForm, needs
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -40,12 +40,12 @@ def check_collectives_accept_read_only_arguments(session: Session) -> None:
         made += [AllReduce(tensor, reduction), AllGather(tensor), ReduceScatter(tensor, reduction)]
         made += [Broadcast(tensor, root) for root in {0, world - 1}]
         made += [SendRecv(tensor, ((0, world - 1),))] * (world > 1)
-        if promised.collectives.subgroups:
+        if promised.has(CallForm.SUBGROUPS):
             everyone = tuple(range(world))
             made += [AllReduce(tensor, reduction, everyone), Broadcast(tensor, world - 1, everyone)]
             made += [AllGather(tensor, everyone), ReduceScatter(tensor, reduction, everyone)]
     made = [one for one in made if one.kind in promised.collectives.operations]
-    if promised.collectives.asynchronous:
+    if promised.has(CallForm.ASYNCHRONOUS):
         tensor = exact_tensor((5,), dtype, reduction, world, 7, "read_only")
         made += [AllReduce(tensor, reduction, wait=False), Wait(len(made))]
     for_each(session, [Job(world, tuple(made))], _though_read_only)

@@ -7,7 +7,7 @@ from itertools import cycle, islice
 from typing import TYPE_CHECKING
 
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, needs
+from ddpcheck.contract import CallForm, Capabilities, needs
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -59,12 +59,12 @@ def large_rows(ranks: int) -> tuple[int, int]:
 def other_ways(world_size: int, promised: Capabilities, tensor: TensorSpec, reduction: Reduction) -> list[Job]:
     """The reduction of this tensor asynchronously, in the group without rank 0, either way, and shared out among the ranks."""
     found: list[tuple[Operation, ...]] = []
-    if promised.collectives.asynchronous:
+    if promised.has(CallForm.ASYNCHRONOUS):
         found.append((AllReduce(tensor, reduction, wait=False), Wait(0)))
-    if promised.collectives.subgroups and world_size > 1:
+    if promised.has(CallForm.SUBGROUPS) and world_size > 1:
         rest = tuple(range(1, world_size))
         found.append((AllReduce(tensor, reduction, rest),))
-        if promised.collectives.asynchronous:
+        if promised.has(CallForm.ASYNCHRONOUS):
             found[-1] += AllReduce(tensor, reduction, rest, wait=False), Wait(1)
     if "reduce_scatter" in promised.collectives.operations and tensor.shape[0] % world_size == 0:
         found.append((ReduceScatter(tensor, reduction),))
@@ -120,7 +120,7 @@ def check_call_counters_do_not_wrap(session: Session) -> None:
     chosen = offered if takes_its_time(session) else offered[(world - 1) % max(1, len(offered)) :][:1]
     if (
         asks_all(session)
-        and promised.collectives.subgroups
+        and promised.has(CallForm.SUBGROUPS)
         and world > 1
         and "all_reduce" in promised.collectives.operations
     ):
@@ -130,7 +130,7 @@ def check_call_counters_do_not_wrap(session: Session) -> None:
         )
         chosen.append(tuple(inside))
     drawn = [job for operations in chosen for job in _in_time(session, operations)]
-    if asks_all(session) and promised.collectives.asynchronous:
+    if asks_all(session) and promised.has(CallForm.ASYNCHRONOUS):
         started = tuple(AllReduce(reduced[number % 3], reduction, wait=False) for number in range(70))
         drawn.append(Job(world, (*started, *map(Wait, range(69, -1, -1)))))
     for_each(session, drawn, results_hold)
@@ -150,10 +150,10 @@ def check_collective_results_are_writable(session: Session) -> None:
         made += [ReduceScatter(tensor, reduction)] * bool(shape)
         made += [SendRecv(tensor, ((0, 1),))] * (world > 1)
     small = exact_tensor((2,), dtype, reduction, world, 4)
-    if promised.collectives.subgroups:
+    if promised.has(CallForm.SUBGROUPS):
         made += [AllReduce(small, reduction, (0,)), Broadcast(small, 0, (0,)), AllGather(small, (0,))]
     made = [one for one in made if one.kind in promised.collectives.operations]
-    if promised.collectives.asynchronous:
+    if promised.has(CallForm.ASYNCHRONOUS):
         made += [AllReduce(small, reduction, wait=False), Wait(len(made))]
     for_each(session, [Job(world, tuple(made))], can_be_written_to)
 

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ddpcheck import expect
-from ddpcheck.causes import Cause, values
 from ddpcheck.causes import collectives as causes
-from ddpcheck.diagnosis import Evidence
+from ddpcheck.causes import values
+from ddpcheck.hypotheses.arrays import Evidence
+from ddpcheck.hypotheses.collectives.layouts import as_laid_out
+from ddpcheck.hypotheses.collectives.reductions import of_a_product, suspects
 from ddpcheck.job import AllGather, AllReduce, Barrier, Broadcast, Job, SendRecv, Wait
 from ddpcheck.numerics import different_bits, same_bits
+from ddpcheck.oracle.collectives import Collective, Want, finished, members_of, wants
 from ddpcheck.seeded_values import Array, poison_like, unreceived
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from .hypotheses import of_a_product, suspects
-from .results import Collective, Want, finished, members_of, named, wants
+from .names import named
 
 _LONG = 0.5
 """Seconds that exceed any normal barrier."""
@@ -194,18 +196,6 @@ def _blocked(barrier: Barrier, position: int, trace: Trace) -> None:
             )
 
 
-def _as_laid_out(array: Array, sent: str, received: str) -> Iterator[tuple[Cause, Array]]:
-    """An array whose elements go as they lie in memory, or are put there as they come."""
-    if array.ndim:
-        if sent == "F":
-            yield causes.SENT_BY_COLUMNS(), array.ravel(order="F").reshape(array.shape)
-        if received == "F":
-            by_columns = array.ravel().reshape(array.shape, order="F")
-            yield causes.RECEIVED_BY_ROWS(), by_columns
-        if sent == "reversed" or received == "reversed":
-            yield causes.REVERSED_IGNORED(), array[::-1]
-
-
 def _received(job: Job, operation: SendRecv, position: int, trace: Trace) -> None:
     """Every receiver has the sender's array."""
     arrays = [operation.tensor.on(rank) for rank in range(len(trace.ranks))]
@@ -228,8 +218,8 @@ def _received(job: Job, operation: SendRecv, position: int, trace: Trace) -> Non
             overwritten_since = ((late, poison_like(arrays[source])),) * arrays[source].dtype.name.startswith("float")
             array, layout = arrays[source], operation.tensor.layout_on
             never = causes.NOTHING_RECEIVED(), unreceived(array)
-            laid_out = _as_laid_out(array, layout(source), layout(dest))
-            known = (*overwritten_since, never, *laid_out, *wrong_senders, *others)
+            by_layout = as_laid_out(array, layout(source), layout(dest))
+            known = (*overwritten_since, never, *by_layout, *wrong_senders, *others)
             return Evidence(len(arrays), None, known, moved=True)
 
         _compare(got, want, what, dest, evidence)

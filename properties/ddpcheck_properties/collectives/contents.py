@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import needs
+from ddpcheck.contract import CallForm, needs
 from ddpcheck.job import AllGather, AllReduce, Broadcast, Job, Operation, ReduceScatter, SendRecv, TensorSpec, Wait
 from ddpcheck.seeded_values import Kind
 from ddpcheck.trace import Trace
@@ -93,8 +93,8 @@ def _ways(session: Session, holding: Kind) -> list[Make]:
         "send_recv": lambda rows, number: SendRecv(moved(rows, number), ((last, 0), (0, last))),
     }
     reduces = "all_reduce" in promised.collectives.operations
-    has = {*promised.collectives.operations, *["asynchronous"] * (reduces and promised.collectives.asynchronous)}
-    has |= {*["group"] * (reduces and promised.collectives.subgroups and world > 2)}
+    has = {*promised.collectives.operations, *["asynchronous"] * (reduces and promised.has(CallForm.ASYNCHRONOUS))}
+    has |= {*["group"] * (reduces and promised.has(CallForm.SUBGROUPS) and world > 2)}
     return [make for name, make in ways.items() if name in has and (world > 1 or name != "send_recv")]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, needs
+from ddpcheck.contract import CallForm, Capabilities, needs
 from ddpcheck.job import AllGather, AllReduce, Broadcast, Job, Operation, ReduceScatter, SendRecv, TensorSpec, Wait
 from ddpcheck.operations.data import VARIED
 
@@ -51,8 +51,8 @@ def _in_groups_and_later(promised: Capabilities, tensor: TensorSpec, world: int,
         return []
     _, reduction = usual(promised)
     found: list[Operation] = []
-    if promised.collectives.subgroups:
+    if promised.has(CallForm.SUBGROUPS):
         found.append(AllReduce(tensor, reduction, tuple(range(world))))
-    if promised.collectives.asynchronous:
+    if promised.has(CallForm.ASYNCHRONOUS):
         found += [AllReduce(tensor, reduction, wait=False), Wait(before + len(found))]
     return found

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, needs
+from ddpcheck.contract import CallForm, Capabilities, needs
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -202,7 +202,7 @@ def check_pending_all_reduces_keep_their_own_results(session: Session) -> None:
         ]
     several += [AllReduce(tensor, each, wait=False) for tensor, each in extremes(promised, 40)]
     examples.append(_under_way(world, several, "forwards"))
-    if promised.collectives.subgroups:
+    if promised.has(CallForm.SUBGROUPS):
         members = [group for group in subsets(world) if len(group) < world]
         sizes = chain((4, large, 0, 71) * _LARGE_ONES, repeat(4))
         started = [
@@ -230,7 +230,7 @@ def _with_others_between(world: int, promised: Capabilities, started: AllReduce)
         ),
         "barrier": (Sleep(world - 1, LATE), Barrier()) if world > 1 else (Barrier(),),
     }
-    if world > 2 and promised.collectives.subgroups:
+    if world > 2 and promised.has(CallForm.SUBGROUPS):
         rest = tuple(range(1, world))
         others["all_reduce"] = tuple(
             AllReduce(replace(tensor, seed=seed), started.reduction, each)
@@ -243,7 +243,7 @@ def _with_others_between(world: int, promised: Capabilities, started: AllReduce)
     if world > 1:
         others["send_recv"] = (SendRecv(replace(tensor, seed=6), ((0, world - 1), (world - 1, 0))),)
     offered = [(started, *each) for kind, each in others.items() if kind in promised.collectives.operations]
-    if world > 2 and promised.collectives.subgroups:
+    if world > 2 and promised.has(CallForm.SUBGROUPS):
         inside = replace(started, group=group)
         kinds = [
             kind for kind in others if kind in promised.collectives.operations and kind not in ("barrier", "all_gather")

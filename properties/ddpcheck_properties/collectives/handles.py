@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import needs
+from ddpcheck.contract import CallForm, needs
 from ddpcheck.job import AllReduce, Job, Operation, Sleep, Wait
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
@@ -16,7 +16,7 @@ from ..drawing import Judge, asks_all, for_each
 from ..strategies_collectives import exact_tensor
 from .call_forms import CALLS, usual
 from .comparison import results_hold
-from .results import named
+from .names import named
 from .transfers import LATE, VERY_LATE
 
 if TYPE_CHECKING:
@@ -69,11 +69,11 @@ def _begun_before(session: Session, late: float) -> Job:
     world = session.world_size
     rank = 0 if world % 2 else world - 1
     begun = [_begun(session, 3, 5), _begun(session, 4, 7), _begun(session, 5, 100_000)]
-    if session.capabilities.collectives.subgroups:
+    if session.capabilities.has(CallForm.SUBGROUPS):
         begun += [replace(one, group=tuple(range(world))) for one in begun]
     known = [
         replace(begun[0], wait=True),
-        *[replace(begun[-1], wait=True)] * session.capabilities.collectives.subgroups,
+        *[replace(begun[-1], wait=True)] * session.capabilities.has(CallForm.SUBGROUPS),
     ]
     waits = (Wait(len(known) + 1 + number) for number in range(len(begun)))
     return Job(world, (*known, Sleep(rank, late), *begun, *waits))

@@ -8,7 +8,7 @@ from ddpcheck import expect
 from ddpcheck.causes import collectives as causes
 from ddpcheck.causes import values
 from ddpcheck.checks import law
-from ddpcheck.contract import Determinism, needs
+from ddpcheck.contract import CallForm, Determinism, needs
 from ddpcheck.job import AllReduce, Job, Layout, TensorSpec
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
@@ -18,7 +18,7 @@ from ..strategies_collectives import dtypes, exact_tensor, fitting_reductions, u
 from .all_reduce import PAST_64_KIB
 from .call_forms import SIZES
 from .comparison import results_hold, same_bits_everywhere
-from .results import named
+from .names import named
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -49,7 +49,7 @@ def check_all_reduce_in_place_is_exact(session: Session) -> None:
             for shape, place in (((5, 9), True), ((5, 9), False), ((1,), True), ((), True), (PAST_64_KIB, True))
             if shape != PAST_64_KIB or dtype == "float32"
         ]
-        if promised.collectives.subgroups and world > 1:
+        if promised.has(CallForm.SUBGROUPS) and world > 1:
             rest = tuple(range(1, world))
             reduced += [
                 AllReduce(exact_tensor(shape, dtype, each, len(rest), 4), each, rest, in_place=True)

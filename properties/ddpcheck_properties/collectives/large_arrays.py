@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ddpcheck.checks import law
-from ddpcheck.contract import needs
+from ddpcheck.contract import CallForm, needs
 from ddpcheck.job import AllGather, AllReduce, Broadcast, Job, Operation, ReduceScatter, SendRecv, TensorSpec, Wait
 
 from ..drawing import for_each, takes_its_time
@@ -51,10 +51,10 @@ def check_collectives_are_correct_for_large_arrays(session: Session) -> None:
             (ReduceScatter(exact_tensor(rows, usual, each, world, 4), each),)
             for each in fitting_reductions(promised, usual)[:2]
         ]
-        if promised.collectives.asynchronous:
+        if promised.has(CallForm.ASYNCHRONOUS):
             tensor = exact_tensor(LARGE, usual, scattered, world, 5, "strided")
             made.append((AllReduce(tensor, scattered, wait=False), Wait(0)))
-        if promised.collectives.subgroups and world > 1:
+        if promised.has(CallForm.SUBGROUPS) and world > 1:
             rest = tuple(range(1, world))
             made.append((AllReduce(exact_tensor(LARGE, usual, scattered, len(rest), 6), scattered, rest),))
     full = TensorSpec(A_MIB, usual, "special", 1)

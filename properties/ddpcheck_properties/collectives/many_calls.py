@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ddpcheck import expect
-from ddpcheck.causes import Cause, values
 from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, needs
+from ddpcheck.contract import CallForm, Capabilities, needs
+from ddpcheck.hypotheses.collectives.calls import why_result_of_call_differs
 from ddpcheck.job import Calls, Job
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
@@ -82,7 +82,7 @@ def _offered(promised: Capabilities) -> list[Calls]:
         for reduction in fitting_reductions(promised, dtype):
             if reduction != "prod":  # it would overflow
                 found.append(Calls(kind, FEW, dtype, reduction))
-                if kind == "all_reduce" and promised.collectives.asynchronous:
+                if kind == "all_reduce" and promised.has(CallForm.ASYNCHRONOUS):
                     found.append(Calls("all_reduce_async", FEW, dtype, reduction))
                 break
     return found
@@ -113,18 +113,6 @@ def _compare(made: Calls, got: Array, want: Array, own: Array, rank: int) -> Non
         Diagnosis(
             f"call {first} of {made.times}, {made.collective}, one{' strided' * made.strided} array of {made.dtype}[2]: result "
             f"on rank {rank}: got {got[first].tolist()}, but should be {want[first].tolist()}; {len(wrong)} are wrong",
-            (_why(got, want, own, wrong), *well),
+            (why_result_of_call_differs(got, want, own, wrong), *well),
         )
     )
-
-
-def _why(got: Array, want: Array, own: Array, wrong: Array) -> Cause:
-    if (got[wrong] == want[0]).all() and len(wrong) > 1:
-        return causes.FIRST_RESULT_AGAIN()
-    lags = [1, *(1 << bits for bits in range(1, 17)), 10, 100, 1000, 10_000, 255, 65_535]
-    for lag in lags:
-        if wrong[0] >= lag and (got[wrong] == want[wrong - lag]).all():
-            return causes.EARLIER_RESULT(calls=lag)
-    if got.shape[1] == 2 and (got[wrong] == own[wrong, None]).all():
-        return values.NOT_REDUCED()
-    return causes.OTHER_RESULT() if got[wrong].any() else values.ZERO()

@@ -10,9 +10,10 @@ from ddpcheck import expect
 from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
-from ddpcheck.diagnosis import Evidence
+from ddpcheck.hypotheses.arrays import Evidence
 from ddpcheck.job import AllReduce, Job, ReduceScatter, TensorSpec
 from ddpcheck.numerics import gamma, unit_roundoff
+from ddpcheck.oracle.collectives import finished, wants
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
@@ -20,7 +21,7 @@ from ..drawing import for_each
 from ..strategies_collectives import dtypes
 from .call_forms import other_ways
 from .comparison import results_hold
-from .results import finished, named, wants
+from .names import named
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

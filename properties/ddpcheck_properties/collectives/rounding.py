@@ -13,6 +13,7 @@ from ddpcheck.checks import law
 from ddpcheck.contract import Determinism, needs
 from ddpcheck.job import AllReduce, Job, TensorSpec, Wait
 from ddpcheck.levels import Level
+from ddpcheck.oracle.collectives import finished
 from ddpcheck.trace import Trace
 
 from ..drawing import for_all
@@ -21,7 +22,7 @@ from ..strategies_collectives import a_float, dtypes, jobs, reductions, tensors
 from .all_reduce import FLOATS, PAST_64_KIB
 from .call_forms import other_ways
 from .comparison import results_hold, same_bits_everywhere
-from .results import finished, named
+from .names import named
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import needs
+from ddpcheck.contract import CallForm, needs
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -48,7 +48,7 @@ def check_one_array_can_be_passed_to_several_calls(session: Session) -> None:
         exact_tensor(shape, dtype, "mean", divides, 2, "shared", wide=False)
         for shape in ((2 * world,), large_rows(world))
     )
-    groups = [None, tuple(range(1, world))] if promised.collectives.subgroups and world > 2 else [None]
+    groups = [None, tuple(range(1, world))] if promised.has(CallForm.SUBGROUPS) and world > 2 else [None]
     reduced, of_large = (
         [AllReduce(tensor, each, group) for each in some for group in within]
         * ("all_reduce" in promised.collectives.operations)
@@ -57,7 +57,7 @@ def check_one_array_can_be_passed_to_several_calls(session: Session) -> None:
     others = _others(session, small, among)
     in_turn = [*reduced, *others, *reduced[::-1], *others]
     drawn = [Job(world, tuple(each)) for each in (in_turn, [*of_large, *of_large[::-1]]) if each]
-    if promised.collectives.asynchronous and reduced:
+    if promised.has(CallForm.ASYNCHRONOUS) and reduced:
         drawn += [_at_once(world, *each) for each in ((reduced, others, 1), (reduced, [], -1), (of_large, [], -1))]
     try:
         for_each(session, drawn, results_hold_and_arguments_stay)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ddpcheck import expect
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, needs
+from ddpcheck.contract import CallForm, Capabilities, needs
 from ddpcheck.job import AllReduce, Job, MeasureCollective, Operation, SmallBuffers, TensorSpec, Wait
 from ddpcheck.operations.timing import Collective
 from ddpcheck.trace import Trace
@@ -40,7 +40,7 @@ def check_collectives_need_no_room_in_socket_buffers(session: Session) -> None:
     opened = ways(promised, dtype, 4 * world)  # connections, that there may be only now, included
     large = ways(promised, dtype, ROOM // world * world)
     operations: list[Operation] = [*opened, SmallBuffers(), *large]
-    if promised.collectives.asynchronous:
+    if promised.has(CallForm.ASYNCHRONOUS):
         tensor = TensorSpec((ROOM,), dtype, "powers")
         operations += [AllReduce(tensor, usual_reduction(promised, dtype), wait=False), Wait(len(operations))]
     operations.append(SmallBuffers(on=False))

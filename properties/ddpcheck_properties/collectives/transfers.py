@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ddpcheck.causes import collectives as causes
 from ddpcheck.causes import values
 from ddpcheck.checks import law
-from ddpcheck.contract import needs
+from ddpcheck.contract import CallForm, needs
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -244,7 +244,7 @@ def check_late_ranks_do_not_change_results(session: Session) -> None:
                 # the ranks take turns, so that each is late for some, and each kind has a first rank and a last one that is
                 late.append(Sleep((number + seed) % world, LATE / 2))
                 made.append(operation)
-    if promised.collectives.subgroups and "all_reduce" in promised.collectives.operations and world > 2:
+    if promised.has(CallForm.SUBGROUPS) and "all_reduce" in promised.collectives.operations and world > 2:
         for group in ((0, world - 1), tuple(range(1, world))):
             late.append(Sleep(group[-1], LATE / 2))
             made.append(AllReduce(exact_tensor((3,), dtype, reduction, len(group), 7), reduction, group))
@@ -256,9 +256,9 @@ def check_late_ranks_do_not_change_results(session: Session) -> None:
         both = (SendRecv(TensorSpec((3,), dtype, seed=9), ((0, 1),)), Barrier())
         offered = [one for one in both if one.kind in promised.collectives.operations] or made[:1]
         drawn.append(Job(world, (Sleep(0, VERY_LATE), *offered)))
-    if (
-        world == 4 and promised.collectives.subgroups
-    ):  # each of the others waits for rank 0 in a group of the two, one after the other
+    if world == 4 and promised.has(
+        CallForm.SUBGROUPS
+    ):  # each waits for rank 0 in a group of the two, one after the other
         pair = exact_tensor((3,), dtype, reduction, 2, 8)
         apart = (AllReduce(pair, reduction, (0, 1)), Broadcast(pair, 0, (0, 2)), AllGather(pair, (0, 3)))
         among = [one for one in apart if one.kind in promised.collectives.operations]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, needs
+from ddpcheck.contract import CallForm, Capabilities, needs
 from ddpcheck.job import (
     Aggregate,
     AllGather,
@@ -31,7 +31,7 @@ from ddpcheck.models.spec import mlp
 from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from ..collectives.results import in_group
+from ..collectives.names import in_group
 from ..drawing import for_each, takes_its_time
 from ..explicit_examples import fitting
 from ..replicas.large_models import several_buckets
@@ -117,7 +117,7 @@ def _together_before(session: Session) -> list[Operation]:
     """The calls of all ranks while they live: a group that begins without one of its members is another case."""
     promised = session.capabilities
     found: list[Operation] = [_reduced(promised, 5)]
-    if promised.collectives.subgroups:
+    if promised.has(CallForm.SUBGROUPS):
         found.append(_reduced(promised, 5, _group(session)))
     return found
 
@@ -126,7 +126,7 @@ def _needing_the_last(session: Session) -> Iterator[Operation]:
     """Calls from which nobody can come out without the last rank, each that is promised small and large."""
     world, promised = session.world_size, session.capabilities
     last, dtype = world - 1, dtypes(promised)[0]
-    for group in (None, _group(session)) if promised.collectives.subgroups else (None,):
+    for group in (None, _group(session)) if promised.has(CallForm.SUBGROUPS) else (None,):
         members = len(group or range(world))
         calls: list[Operation] = [Barrier(group)]
         for size in (2 * members, LARGE * members):
@@ -136,7 +136,7 @@ def _needing_the_last(session: Session) -> Iterator[Operation]:
             calls += [Broadcast(tensor, last, group)]
             calls += [SendRecv(tensor, ((last, 0),))] * (group is None)
         yield from (call for call in calls if call.kind in promised.collectives.operations)
-    if promised.collectives.asynchronous:
+    if promised.has(CallForm.ASYNCHRONOUS):
         yield AllReduce(TensorSpec((LARGE,), dtype, "powers", 1), reductions(promised)[0], wait=False)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ddpcheck import expect
 from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import needs
+from ddpcheck.contract import CallForm, needs
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -87,9 +87,9 @@ def _one_of_each(session: Session) -> list[Operation]:
     world, promised = session.world_size, session.capabilities
     tensor = TensorSpec((2 * world,), dtypes(promised)[0], "powers")
     reduced = AllReduce(tensor, reductions(promised)[0])
-    made: list[Operation] = [replace(reduced, wait=False), Wait(0)] if promised.collectives.asynchronous else []
+    made: list[Operation] = [replace(reduced, wait=False), Wait(0)] if promised.has(CallForm.ASYNCHRONOUS) else []
     made += [reduced, replace(reduced, tensor=replace(tensor, shape=(LARGE,)))]
-    if promised.collectives.subgroups:
+    if promised.has(CallForm.SUBGROUPS):
         made += [replace(reduced, group=group) for group in ((world - 1,), (0, world - 1))]
     pairs = ((0, world - 1), (world - 1, 0))
     others = (Barrier(), Broadcast(tensor), AllGather(tensor), ReduceScatter(tensor, reduced.reduction))

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ddpcheck.causes import Cause
 from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import needs
+from ddpcheck.contract import CallForm, needs
+from ddpcheck.hypotheses.lifecycle import why_it_waits
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -87,7 +87,7 @@ def _with_the_dead(session: Session, dead: int) -> list[tuple[Operation, ...]]:
     found += [(ReduceScatter(tensor, reduced.reduction),), (Broadcast(tensor, dead),)]
     found.append((SendRecv(tensor, tuple((dead, rank) for rank in range(world) if rank != dead)),))
     offered = [each for each in found if each[0].kind in promised.collectives.operations]
-    if promised.collectives.asynchronous:
+    if promised.has(CallForm.ASYNCHRONOUS):
         offered.append((replace(reduced, wait=False), Wait(FAILS_AT + 1)))
     return offered
 
@@ -97,7 +97,7 @@ def _reductions_with_the_first(session: Session) -> list[tuple[Operation, ...]]:
     world, promised = session.world_size, session.capabilities
     dtype, reduction = dtypes(promised)[0], reductions(promised)[0]
     small, large = (AllReduce(TensorSpec((size,), dtype, "powers", 1), reduction) for size in (5, LARGE))
-    of_a_group = [(replace(small, group=(0, world - 1)), small)] if promised.collectives.subgroups else []
+    of_a_group = [(replace(small, group=(0, world - 1)), small)] if promised.has(CallForm.SUBGROUPS) else []
     return [(small,), *of_a_group, (large,)]
 
 
@@ -155,7 +155,7 @@ def _raised_everywhere(job: Job, trace: Trace) -> None:
             Diagnosis(
                 f"rank {rank.rank} {'was still waiting' if hung else rank.outcome} in {_place(rank.last)} after rank {dead} "
                 f"{ended}, but should have raised an error",
-                _why_it_waits(job, trace, rank)
+                why_it_waits(job, trace, rank, dead)
                 if hung
                 else (causes.PROCESS_ENDED_BY_DEATH(),) * (rank.outcome == "died"),
                 "the stack below" if rank.stack else "",
@@ -163,17 +163,6 @@ def _raised_everywhere(job: Job, trace: Trace) -> None:
             ),
             hung=hung,
         )
-
-
-def _why_it_waits(job: Job, trace: Trace, waiting: RankTrace) -> tuple[Cause, ...]:
-    assert waiting.last is not None
-    if _dead(job) in (getattr(job.operations[waiting.last.operation], "group", None) or ()):
-        return (causes.DEATH_UNNOTICED_IN_GROUP(),)
-    noticed = tuple(rank.rank for rank in trace.ranks if rank.outcome == "raised")
-    if noticed:
-        return (causes.ERROR_NOT_PASSED_ON(ranks=noticed),)
-    late = any(isinstance(each, Sleep) and each.rank == waiting.rank for each in job.operations)
-    return (causes.DEATH_UNNOTICED(), *(causes.TOLD_TO_WAITING_RANKS_ONLY(rank=waiting.rank),) * late)
 
 
 def still_there(rank: RankTrace, when: str = "") -> Finding:

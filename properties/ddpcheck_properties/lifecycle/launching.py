@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ddpcheck.causes import Cause
 from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
+from ddpcheck.hypotheses.lifecycle import why_misreported
 from ddpcheck.job import Job, Raise
-from ddpcheck.launchers.failing_rank_program import CONSEQUENCE, ROOT_CAUSE, ROOT_STATUS, Trial
+from ddpcheck.launchers.failing_rank_program import ROOT_CAUSE, ROOT_STATUS, Trial
 from ddpcheck.verdict import Diagnosis, Finding
 
 if TYPE_CHECKING:
@@ -54,12 +54,4 @@ def _wrong(trial: Trial, deadline: float, *, killed: bool) -> Finding | None:
         headline = f'{first}, but its last words, "{ROOT_CAUSE}", are not in the output of the launcher'
     else:
         return None
-    return Finding(Diagnosis(headline, (_why_misreported(trial),), details=wrote))
-
-
-def _why_misreported(trial: Trial) -> Cause:
-    if "killed" in trial.ended or (trial.status or 0) < 0:
-        return causes.OWN_KILL_REPORTED()
-    if ROOT_CAUSE in trial.output:
-        return causes.RANKS_AWAITED_IN_ORDER()
-    return causes.OUTPUT_NOT_PASSED_ON() if CONSEQUENCE in trial.output else causes.LAST_WORDS_LOST()
+    return Finding(Diagnosis(headline, (why_misreported(trial),), details=wrote))

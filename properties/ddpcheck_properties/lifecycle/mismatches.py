@@ -11,7 +11,7 @@ import numpy as np
 
 from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, needs
+from ddpcheck.contract import CallForm, Capabilities, needs
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -29,7 +29,7 @@ from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
 from ..collectives.all_reduce import PAST_64_KIB
-from ..collectives.results import named
+from ..collectives.names import named
 from ..drawing import for_each
 from ..strategies_collectives import Reduction, dtypes, fitting_reductions, floating, reductions, usual_reduction
 
@@ -87,8 +87,8 @@ def check_mismatched_arrays_raise_on_every_rank(session: Session) -> None:
     ]
     has = {
         *promised.collectives.operations,
-        *["group"] * promised.collectives.subgroups,
-        *["asynchronous"] * promised.collectives.asynchronous,
+        *["group"] * promised.has(CallForm.SUBGROUPS),
+        *["asynchronous"] * promised.has(CallForm.ASYNCHRONOUS),
     }
     pairs = [Pair(kinds[kind](usual), kinds[kind](odd)) for kind, odds in order if kind in has for odd in odds]
     odds = [
@@ -171,7 +171,7 @@ def _is_offered(pair: Pair, promised: Capabilities) -> bool:
     usual, odd, _ = pair
     asynchronous = isinstance(usual, AllReduce) and not usual.wait
     in_group = getattr(usual, "group", None) is not None
-    ways = promised.collectives.asynchronous >= asynchronous and promised.collectives.subgroups >= in_group
+    ways = promised.has(CallForm.ASYNCHRONOUS) >= asynchronous and promised.has(CallForm.SUBGROUPS) >= in_group
     return usual != odd and ways and {usual.kind, odd.kind} <= promised.collectives.operations
 
 

@@ -7,13 +7,11 @@ import math
 from ddpcheck import expect
 from ddpcheck.causes import scores as causes
 from ddpcheck.causes.metrics import RANKS_ADD_IN_OTHER_ORDER
+from ddpcheck.hypotheses.scores.wrong_scores import score_causes
 from ddpcheck.job import Job, Score
-from ddpcheck.oracle.scores import allowed, score_of
+from ddpcheck.oracle.scores import allowed, counted, score_of
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
-
-from .score_causes import score_causes
-from .score_samples import counted
 
 
 def as_of_one_process(job: Job, trace: Trace) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from ddpcheck.causes import Cause
-from ddpcheck.causes import randomness as causes
-
 SEEDS = (42, 43, 44, 421, 1042, 42 + (1 << 16), 42 + (1 << 31), 1 << 24, (1 << 24) + 1, (1 << 32) - 1, 1, 0)
 """Neighbours, and the next but one; such as are alike in 16 or 31 bits, in float32, or when an epoch or a rank counts for a
 thousand, or follows as text; the largest that NumPy's older generators take; and 0, which may be taken for none.
@@ -16,10 +13,3 @@ UNLIKE = SEEDS[0], 0, SEEDS[5], SEEDS[9]
 def of_seed(seed: int) -> str:
     """Where a seed is not the first that is asked for, with which all went well."""
     return f" (seed {seed})" * (seed != SEEDS[0])
-
-
-def unlike(seed: int) -> tuple[Cause, ...]:
-    """The likely cause if this seed fails and the first one passed; none for the first."""
-    if seed == SEEDS[0]:
-        return ()
-    return (causes.LARGE_SEED_IGNORED(seed=seed) if seed else causes.SEED_0_IS_NONE(),)

@@ -14,8 +14,8 @@ from itertools import combinations
 import numpy as np
 
 from ddpcheck import expect
-from ddpcheck.causes import Cause
 from ddpcheck.causes import randomness as causes
+from ddpcheck.hypotheses.randomness import Source, why_alike, why_they_follow
 from ddpcheck.job import Draw, Job
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
@@ -25,8 +25,6 @@ COUNT = 1024
 SHARED = 8
 SOME = 3
 TURNED = 0.25
-Source = tuple[int, int, int | None]
-"""Seed, epoch, and the rank whose own stream it is, or None for the common one."""
 
 
 def all_apart(job: Job, trace: Trace) -> None:
@@ -36,27 +34,16 @@ def all_apart(job: Job, trace: Trace) -> None:
         expect.that(
             same <= SHARED,
             f"{_named(second)}: got {same} of {COUNT} random numbers x of {_named(first)}, or 1 - x, but should be others",
-            _why_alike(first, second, same, *_in_place(found[first], found[second])),
+            why_alike(first, second, COUNT, SHARED, same, *_in_place(found[first], found[second])),
         )
     for first, second, length in _turned(found):
         raise Finding(
             Diagnosis(
                 f"{_named(second)}: got {COUNT} random numbers that follow those of {_named(first)} (their differences, or "
                 f"sums, are alike: {length:.2f}, where independent ones have less than {TURNED}), but should be independent",
-                (_why_they_follow(found[first], found[second]),),
+                (why_they_follow(found[first], found[second]),),
             )
         )
-
-
-def _why_they_follow(*streams: Array) -> Cause:
-    """The cause of streams alike in place. 2 COUNT numbers leave out an eighth of the interval by chance with 1e-118."""
-    numbers = np.concatenate(streams)
-    counts, _ = np.histogram(numbers, bins=8, range=(0, 1))
-    if not counts.all():
-        return causes.NUMBERS_SCALED(low=float(numbers.min()), high=float(numbers.max()))
-    if all((np.diff(each[: COUNT // 2]) >= 0).all() for each in streams):  # a call gives half of the numbers
-        return causes.IN_ORDER()
-    return causes.STREAMS_DEPEND()
 
 
 def all_begin_apart(job: Job, trace: Trace) -> None:
@@ -121,27 +108,3 @@ def _named(source: Source) -> str:
 def _in_place(one: Array, other: Array) -> tuple[int, int]:
     """At how many places both have x, and at how many one has x and the other 1 - x."""
     return int((one == other).sum()), int((one == 1 - other).sum())
-
-
-def _why_alike(first: Source, second: Source, same: int, in_place: int, mirrored: int) -> Cause:
-    """in_place, mirrored: how many of the same numbers stand at the same places, as x and x, and as x and 1 - x."""
-    (seed, epoch, rank), (other_seed, other_epoch, other_rank) = first, second
-    if mirrored > SHARED >= in_place:
-        return causes.MIRRORED()
-    if (rank is None) != (other_rank is None):
-        return causes.COMMON_IS_ONE_RANKS()
-    numbers = {"rank": (rank or 0, other_rank or 0), "epoch": (epoch, other_epoch), "seed": (seed, other_seed)}
-    changed = tuple(name for name, (one, other) in numbers.items() if one != other)
-    if SHARED < in_place == same < COUNT - SHARED:
-        return causes.SOME_SHARED(count=same, size=COUNT)
-    if len(changed) > 1:
-        return causes.SEED_IS_SUM(parts=changed)
-    part = next(iter(changed))
-    if same < COUNT - SHARED:
-        return causes.STREAMS_OVERLAP(part=part)
-    if part == "seed" and 0 in (seed, other_seed):
-        return causes.SEED_0_IS_NONE()
-    low, high = sorted(numbers[part])
-    if part != "rank" and high - low >= 100:
-        return causes.TRUNCATED(part=part, first=low, second=high)
-    return {"rank": causes.RANK_NOT_IN_SEED, "epoch": causes.SET_EPOCH_IGNORED, "seed": causes.SEED_IGNORED}[part]()

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddpcheck import expect
-from ddpcheck.causes import Cause
 from ddpcheck.causes import randomness as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
+from ddpcheck.hypotheses.randomness import drawn_ahead, not_in_common, unlike_first_seed
 from ddpcheck.job import Disturb, Draw, Job, Operation, OptimizerSpec, Sample, Step
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
@@ -22,7 +22,7 @@ from ..drawing import Judge, for_each
 from ..explicit_examples import fitting
 from ..replicas.comparison import as_one_process
 from ..samplers.comparison import shared_out
-from .seeds import SEEDS, UNLIKE, unlike
+from .seeds import SEEDS, UNLIKE
 from .stream_pairs import COUNT, SOME, all_apart, all_begin_apart
 from .uniform import LONG, in_no_order, spread
 
@@ -140,7 +140,7 @@ def _common_agree(job: Job, trace: Trace) -> None:
                     bool(np.array_equal(got, should)),
                     f"common numbers of epoch {epoch} on rank {rank}: got {some(got)}, but should be {some(should)} as "
                     "before on rank 0" + f" (it drew {more} numbers of its own first)" * bool(more),
-                    _not_in_common(draw.seed, got, should),
+                    not_in_common(draw.seed, SEEDS[0], got, should),
                 )
 
 
@@ -162,7 +162,7 @@ def _come_again(job: Job, trace: Trace) -> None:
                 expect.that(
                     bool(np.array_equal(got, should)),
                     f"{kind} numbers of {what} on rank {rank}: got {some(got)}, but should be {some(should)} as before",
-                    (*_drawn_ahead(got, should), *unlike(first.seed), cause),
+                    (*drawn_ahead(got, should), *unlike_first_seed(first.seed, SEEDS[0]), cause),
                 )
 
     for rank, ((one, zero, *_), epochs) in enumerate(
@@ -175,21 +175,6 @@ def _come_again(job: Job, trace: Trace) -> None:
                 f"{some(should)} as before",
                 causes.COMMON_FROM_OWN(),
             )
-
-
-def _drawn_ahead(got: Array, should: Array) -> tuple[Cause, ...]:
-    """A cause if all is right but for some numbers in front."""
-    ahead = int(np.flatnonzero(got == should[0])[0]) if should[0] in got else 0
-    if not ahead or not np.array_equal(got[ahead:], should[: len(got) - ahead]):
-        return ()
-    return (causes.DRAWN_AHEAD(count=ahead),)
-
-
-def _not_in_common(seed: int, got: Array, should: Array) -> tuple[Cause, ...]:
-    """The cause if common numbers of this seed are not those of rank 0."""
-    if len(got) == len(should) and np.allclose(got, should, rtol=0, atol=1e-3):
-        return (causes.COMMON_ROUNDED(),)
-    return (*unlike(seed), causes.COMMON_FROM_OWN(), causes.GENERATOR_USED_BY_OTHERS())
 
 
 def some(numbers: Array) -> str:

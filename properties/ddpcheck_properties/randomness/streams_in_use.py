@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddpcheck import expect
-from ddpcheck.causes import Cause
 from ddpcheck.causes import randomness as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
+from ddpcheck.hypotheses.randomness import why_again, why_not_common
 from ddpcheck.job import Draw, Job
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
@@ -85,17 +85,8 @@ def _each_its_own(job: Job, trace: Trace) -> None:
             "rank 0",
             causes.SINGLE_FROM_OWN()
             if np.array_equal(all_at_once[rank], all_at_once[0])
-            else _behind(rank, common[rank], common[0]),
+            else why_not_common(rank, common[rank], common[0]),
         )
-
-
-def _behind(rank: int, numbers: Array, first: Array) -> Cause:
-    """The cause if a rank's common numbers are never rank 0's, however they are drawn."""
-    for more in range(1, FEW // 2):
-        for one, other, ahead in ((first, numbers, 0), (numbers, first, rank)):
-            if np.array_equal(one[:-more], other[more:]):
-                return causes.COMMON_TAKEN_BY_RANK(rank=ahead, count=more)
-    return causes.RANK_IN_COMMON_SEED()
 
 
 def _shared(numbers: Array, others: Array) -> int:
@@ -134,17 +125,8 @@ def _go_on_far(job: Job, trace: Trace) -> None:
                 again <= AGAIN,
                 f"{kind} numbers on rank {rank}: got {again} of {len(numbers)} that were there before in the same epoch, but "
                 "should be new ones",
-                _why_again(numbers),
+                why_again(numbers),
             )
-
-
-def _why_again(numbers: Array) -> Cause:
-    """The cause if many of these numbers were returned before; one call gave half of them."""
-    same = np.flatnonzero(numbers[1:] == numbers[0]) + 1
-    for period in same[:1].tolist():
-        if np.array_equal(numbers[:period], numbers[period : 2 * period]):
-            return causes.BLOCK_REPEATED(count=period)
-    return causes.FEW_NUMBERS(count=len(np.unique(numbers)))
 
 
 def _undisturbed(job: Job, trace: Trace) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ddpcheck.checks import law
-from ddpcheck.contract import needs
+from ddpcheck.contract import ReplicaMethod, needs
 from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, Resume, Save, SetTrainable, Step, ZeroGrad
 from ddpcheck.models.spec import Activation, Activity, Head, Layer, Linear, ModelSpec
 
@@ -32,7 +32,7 @@ def check_weight_penalty_counts_once(session: Session) -> None:
     and weight of ranks and samples. The penalty of a shared weight counts once. The penalty of a frozen weight appears only
     in the loss.
     """
-    world, unfreezing = session.world_size, session.capabilities.replica.unfreezing
+    world, unfreezing = session.world_size, session.capabilities.has(ReplicaMethod.UNFREEZING)
     _train(session, _penalised, once(world, _shared), frozen_at_first(world, unfreezing=unfreezing))
 
 
@@ -74,9 +74,11 @@ def _train(session: Session, chain: Chain, *more: Job) -> None:
     world, promised = session.world_size, session.capabilities
     jobs = [
         once(world, chain),
-        trained(world, chain, clipping=promised.replica.clipping, saving=promised.replica.checkpoint),
+        trained(
+            world, chain, clipping=promised.has(ReplicaMethod.CLIPPING), saving=promised.has(ReplicaMethod.CHECKPOINT)
+        ),
     ]
-    jobs.append(accumulated(world, chain, no_sync=promised.replica.no_sync))
+    jobs.append(accumulated(world, chain, no_sync=promised.has(ReplicaMethod.NO_SYNC)))
     if promised.replica.uneven_batches != "refused":
         jobs.append(uneven(world, chain, exact=promised.replica.uneven_batches != "weighted"))
     if promised.replica.sample_weights is not None:

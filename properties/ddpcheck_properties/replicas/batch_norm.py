@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddpcheck import expect
-from ddpcheck.causes import Cause, updates
 from ddpcheck.causes import batch_norm as causes
+from ddpcheck.causes import updates
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, Determinism, needs
+from ddpcheck.hypotheses.evidence import evidence_of
+from ddpcheck.hypotheses.replicas.batch_norm import why_other_mean
 from ddpcheck.job import Backward, DataSpec, Job, Observe, Operation, Remeasure, ZeroGrad
 from ddpcheck.models.spec import Activation, BatchNorm, Layer, Linear, ModelSpec
 from ddpcheck.oracle import ExpectedOperation, Oracle
-from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
@@ -113,7 +114,7 @@ def _remeasured(promised: Capabilities) -> Judge:
             own = np.stack([inputs[list(rank)].mean(axis=0) for rank in first.samples])
             right = inputs[[sample for rank in first.samples for sample in rank]].mean(axis=0)
             got = [values["norm.running_mean"] for values in trace.values(position + 1, "buffers")]
-            raise finding.blaming(_of_ranks(got, own, right) or finding.diagnosis.causes) from None
+            raise finding.blaming(why_other_mean(got, own, right) or finding.diagnosis.causes) from None
 
     return judge
 
@@ -179,21 +180,9 @@ def _same_statistics(promised: Capabilities) -> Judge:
                 got = [values[mean] for values in trace.values(moment.position, "buffers")]
                 right = moment.arrays["buffers"][mean].value.exact
                 told = (causes.DIVIDED_BY_OTHER_COUNT(),) if unknown else told
-                raise finding.blaming(_of_ranks(got, own, right) or told) from None
+                raise finding.blaming(why_other_mean(got, own, right) or told) from None
 
     return judge
-
-
-def _of_ranks(got: list[Array], own: Array, right: Array) -> Cause | None:
-    """Causes of a wrong mean. own: (ranks, features), the running mean if each rank measured by itself."""
-    if np.allclose(got, right, rtol=1e-5):
-        return None
-    for rank, array in enumerate(got):
-        if np.allclose(array, own[rank], rtol=1e-5) or np.allclose(array, own[0], rtol=1e-5):
-            return causes.OWN_BATCH(rank=rank)
-    if all(np.allclose(array, own.mean(axis=0), rtol=1e-5) for array in got):
-        return causes.MEANS_WITHOUT_COUNTS()
-    return None
 
 
 def _same_gradients(promised: Capabilities) -> Judge:
@@ -234,7 +223,9 @@ def _gradients(moment: ExpectedOperation, job: Job, trace: Trace) -> None:
                 raise Finding(Diagnosis(f"{text} on rank {rank}: got none, but should be an array"))
             exact = entry.value.exact[rank]
             try:
-                expect.within(got, exact, np.full_like(exact, TOLERANCE * largest), text, rank, entry.evidence(rank))
+                expect.within(
+                    got, exact, np.full_like(exact, TOLERANCE * largest), text, rank, evidence_of(entry, rank)
+                )
             except Finding as finding:
                 size = job.world_size
                 summed = name.startswith("norm") and np.allclose(got, size * exact, rtol=1e-6)

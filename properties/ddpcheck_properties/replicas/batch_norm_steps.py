@@ -5,18 +5,15 @@ So no oracle of batch norm is needed, and the bounds are those of the optimizer 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ddpcheck import expect
-from ddpcheck.causes import Cause
-from ddpcheck.causes import updates as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
-from ddpcheck.diagnosis import Evidence
+from ddpcheck.hypotheses.arrays import Evidence
+from ddpcheck.hypotheses.updates.other_optimizers import by_other_optimizers
 from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.models.spec import Activation, BatchNorm, Linear, ModelSpec
 from ddpcheck.oracle.bounded_values import Value
@@ -75,7 +72,7 @@ def _one_step(job: Job, trace: Trace, rank: int, position: int, optimizer: Optim
             gradient is not None, f"gradient of {name} ({time}) on rank {rank}: got none, but should be an array"
         )
         taken, parameter = _known(gradient), _known(before[name])
-        known = tuple(_gone_wrong(name, taken, parameter, optimizer.copy()))
+        known = tuple(by_other_optimizers(name, taken, parameter, optimizer.copy()))
         due = optimizer.step(name, parameter, taken)
         assert due.error is not None
         evidence = Evidence(alternatives=known, precision=False)
@@ -86,16 +83,3 @@ def _one_step(job: Job, trace: Trace, rank: int, position: int, optimizer: Optim
 def _known(array: Array) -> Value:
     wide = np.asarray(array, np.float64)
     return Value(wide, np.zeros_like(wide))
-
-
-def _gone_wrong(name: str, gradient: Value, parameter: Value, optimizer: Optimizer) -> Iterator[tuple[Cause, Array]]:
-    """Where this step leads by an optimizer that is not the one that was asked for."""
-    yield causes.NOT_UPDATED(), parameter.exact
-    others: dict[Cause, dict[str, Any]] = {
-        causes.DECAY_MISSING(): {"weight_decay": 0.0},
-        causes.DECAY_TIMES(times=2): {"weight_decay": 2 * optimizer.spec.weight_decay},
-        causes.MOMENTUM_MISSING(): {"momentum": 0.0},
-    }
-    for cause, changed in others.items():
-        other = Optimizer(replace(optimizer.spec, **changed), optimizer.dtype, {**optimizer.state}, {**optimizer.steps})
-        yield cause, other.step(name, parameter, gradient).exact

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ddpcheck import expect
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, needs
+from ddpcheck.contract import Capabilities, ReplicaMethod, needs
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
 from ddpcheck.levels import Level
 from ddpcheck.models.spec import Activation, Layer, Linear, ModelSpec, Scale
@@ -91,13 +91,15 @@ def check_gradients_stay_exact_after_many_backwards(session: Session) -> None:
     a new replica.
     """
     world, promised = session.world_size, session.capabilities
-    jobs = [forty_times(world, stepping=stepping, local=promised.replica.no_sync) for stepping in (False, True)]
+    jobs = [
+        forty_times(world, stepping=stepping, local=promised.has(ReplicaMethod.NO_SYNC)) for stepping in (False, True)
+    ]
     for_each(session, fitting(session, jobs), as_one_process(promised))
     if world == 2:
         for_each(session, fitting(session, [the_same_again(world)]), _like_the_first(promised))
         for_each(
             session,
-            fitting(session, [many_steps(world, resumed=promised.replica.checkpoint)]),
+            fitting(session, [many_steps(world, resumed=promised.has(ReplicaMethod.CHECKPOINT))]),
             as_one_process(promised),
         )
 
@@ -121,12 +123,12 @@ def many_trained(world_size: int, promised: Capabilities) -> Job:
     """
     operations: list[Operation] = []
     for number in range(3):
-        operations += [Save(), Resume()] * (promised.replica.checkpoint and number == 2)
+        operations += [Save(), Resume()] * (promised.has(ReplicaMethod.CHECKPOINT) and number == 2)
         first, second = (shards([2] * world_size, (4 * number + half) * world_size) for half in (0, 2))
-        operations.append(ZeroGrad(to_zeros=promised.replica.zeroes_gradients and number == 1))
-        operations += [Backward(first, sync=False)] * (promised.replica.no_sync and number < 2)
+        operations.append(ZeroGrad(to_zeros=promised.has(ReplicaMethod.ZEROES_GRADIENTS) and number == 1))
+        operations += [Backward(first, sync=False)] * (promised.has(ReplicaMethod.NO_SYNC) and number < 2)
         operations += [Backward(second), *GRADIENTS * (number == 1)]
-        operations += [*[Clip(0.5)] * (promised.replica.clipping and number == 1), Step(), *PARAMETERS]
+        operations += [*[Clip(0.5)] * (promised.has(ReplicaMethod.CLIPPING) and number == 1), Step(), *PARAMETERS]
     layers: list[Layer] = [Linear("fc1", 2, 3), *(Scale(f"scale{number}", 3) for number in range(116))]
     model = ModelSpec((*layers, Linear("wide", 3, 500)), loss="linear", dtype=max(promised.replica.replica_dtypes))
     optimizer = OptimizerSpec(lr=1e-4, momentum=0.9, weight_decay=0.1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ddpcheck import expect
 from ddpcheck.causes import batch_norm as causes
 from ddpcheck.checks import Observation, law
-from ddpcheck.contract import needs
+from ddpcheck.contract import ReplicaSync, needs
 from ddpcheck.job import Backward, Job, Observe, Operation, ZeroGrad
 from ddpcheck.models.spec import BatchNorm, Linear, ModelSpec
 from ddpcheck.numerics import same_bits
@@ -28,7 +28,7 @@ _EQUAL = tuple(range(3))
 
 @law("replica_sync", needs.replica, needs.replica.model_features("batch_norm"), needs.ranks(2, most=3))
 def check_training_forward_begins_with_rank_0s_buffers(session: Session) -> Observation | None:
-    """Where `synchronises_buffers` is promised, every synchronised training forward begins with rank 0's buffers, replaced ones
+    """Where `replica_sync` promises each_forward, every synchronised training forward begins with rank 0's buffers, replaced ones
     included: after a backward on equal samples the ranks' running statistics are equal. Elsewhere a difference is an observation.
     """
     promised = session.capabilities.replica
@@ -37,7 +37,7 @@ def check_training_forward_begins_with_rank_0s_buffers(session: Session) -> Obse
     def judge(job: Job, trace: Trace) -> None:
         expect.completed(trace)
         different = _different(job, trace)
-        if different and not promised.synchronises_buffers:
+        if different and promised.replica_sync < ReplicaSync.EACH_FORWARD:
             seen.append(different[0])
             return
         assert job.model is not None
@@ -58,7 +58,7 @@ def check_training_forward_begins_with_rank_0s_buffers(session: Session) -> Obse
         return None
     return Observation(
         f"each rank keeps running statistics of its own ({seen[0]}): evaluation differs by rank, and a checkpoint holds those of "
-        "one rank; this fails where synchronises_buffers is promised"
+        "one rank; this fails where replica_sync=EACH_FORWARD is promised"
     )
 
 

@@ -11,17 +11,13 @@ from typing import Any
 import numpy as np
 
 from ddpcheck import expect
-from ddpcheck.causes import Cause, programs, updates, values
+from ddpcheck.causes import Cause, programs, updates
 from ddpcheck.contract import Capabilities, Determinism
-from ddpcheck.diagnosis import Evidence
-from ddpcheck.job import Backward, Clip, Job, Observe, Operation, Predict, Resume, Save, Step, ZeroGrad
-from ddpcheck.operations.replica import of_two_replicas
-from ddpcheck.oracle import ExpectedArray, ExpectedOperation, Oracle, is_exact
-from ddpcheck.seeded_values import Array
-from ddpcheck.trace import Trace
-from ddpcheck.verdict import Diagnosis, Finding
-
-from .hypotheses import (
+from ddpcheck.hypotheses.arrays import Evidence
+from ddpcheck.hypotheses.evidence import evidence_of
+from ddpcheck.hypotheses.numbers import evidence_of_number, sure_after
+from ddpcheck.hypotheses.programs import (
+    apart,
     clipped,
     dropped,
     ended,
@@ -34,6 +30,11 @@ from .hypotheses import (
     nowhere,
     whole_and_part,
 )
+from ddpcheck.job import Backward, Job, Step
+from ddpcheck.operations.replica import of_two_replicas
+from ddpcheck.oracle import ExpectedArray, ExpectedOperation, Oracle, is_exact
+from ddpcheck.trace import Trace
+from ddpcheck.verdict import Diagnosis, Finding
 
 _LISTED = 12
 _NOUNS = {"gradients": "gradient of", "parameters": "parameter", "buffers": "buffer", "averaged": "average of"}
@@ -101,7 +102,7 @@ def compare(moment: ExpectedOperation, job: Job, trace: Trace, *, bits: bool = T
         for rank, got in enumerate(all_got):
             bound = np.zeros(()) if value.error is None else value.error[rank]
             what = f"{name} of {moment.operation.kind} ({time})"
-            known = partial(_known, moment, value.exact, rank, all_got, job)
+            known = partial(evidence_of_number, moment, value.exact, rank, all_got, job)
             try:
                 expect.within(np.float64(got), value.exact[rank], bound, what, rank, known)
             except Finding as finding:
@@ -112,76 +113,9 @@ def compare(moment: ExpectedOperation, job: Job, trace: Trace, *, bits: bool = T
         outputs = moment.outputs[rank]
         got = trace.values(moment.position, "outputs")[rank]
         error = np.zeros(()) if outputs.error is None else outputs.error
-        sure = _sure_after(programs.WRONG_PREDICTION_VALUES(), job, moment.position)
+        sure = sure_after(programs.WRONG_PREDICTION_VALUES(), job, moment.position)
         what, evidence = f"prediction ({time})", Evidence(otherwise=sure)
         expect.within(got, outputs.exact, error, what, rank, evidence)
-
-
-_LOOK = (Observe, Predict, Save, ZeroGrad)
-"""Operations that leave parameters and running statistics as they are."""
-
-
-def _sure_after(cause: Cause, job: Job, position: int, *harmless: type[Operation]) -> Cause:
-    """The cause, likely if only such operations and those that look came before: no earlier mistake can show in it."""
-    alone = all(isinstance(operation, (*_LOOK, *harmless)) for operation in job.operations[:position])
-    return cause.but("likely" if alone else "possible")
-
-
-def _observed(job: Job, position: int) -> bool:
-    """Whether gradients were looked at since the last backward, and were right: the comparison ends with what is wrong first."""
-    telling = [operation for operation in job.operations[:position] if isinstance(operation, Observe | Backward)]
-    return bool(telling) and isinstance(telling[-1], Observe)
-
-
-def _loaded_before(job: Job, position: int) -> bool:
-    """Whether a state was loaded before this operation, and nothing was trained since."""
-    telling = [operation for operation in job.operations[:position] if isinstance(operation, Resume | Backward)]
-    return bool(telling) and isinstance(telling[-1], Resume)
-
-
-def _known(moment: ExpectedOperation, expected: Array, rank: int, all_got: list[float], job: Job) -> Evidence:
-    """What explains a number explains those of all ranks, or it is chance.
-
-    Numbers come as Python floats, and were computed in the model's dtype: 1e-5 is near enough.
-    """
-    size, got = len(expected), all_got[rank]
-    known = [*moment.known()]
-    if size > 1:
-        known.append((values.SUMMED_NOT_AVERAGED(world_size=size), expected * size))
-    alternatives = tuple(
-        (cause, np.asarray(got))
-        for cause, numbers in known
-        if all(math.isclose(a, b, rel_tol=1e-5) for a, b in zip(all_got, numbers, strict=True))
-        and not math.isclose(expected[rank], numbers[rank], rel_tol=1e-5)
-    )
-    if isinstance(moment.operation, Backward):
-        weights = moment.operation.weights_on(rank)
-        if not moment.operation.samples[rank] or (weights is not None and not any(weights)):
-            kind = programs.MEAN_OF_NO_SAMPLES if weights is None else programs.MEAN_OF_NO_WEIGHT
-            alternatives += ((kind(), np.array(np.nan)),)
-    sure: tuple[Cause, ...] = ()
-    if isinstance(moment.operation, Backward):
-        near = abs(got - expected[rank]) < _FEW_BITS * abs(expected[rank])
-        sure = (
-            *(programs.NEARLY_RIGHT(),) * bool(near),
-            *(programs.OTHER_SAMPLE_WEIGHTS(),) * bool(moment.operation.weights),
-            *(programs.STATE_INCOMPLETE(),) * _loaded_before(job, moment.position),
-            _sure_after(programs.WRONG_FORWARD_VALUES(), job, moment.position, Backward, Clip),
-        )
-    if moment.operation.kind == "clip" and math.isfinite(got):
-        wrong = (programs.NORM_TOO_LARGE if got > expected[rank] else programs.NORM_TOO_SMALL)()
-        sure = (wrong.but("likely" if _observed(job, moment.position) else "possible"),)
-        if expected[rank] < got <= math.sqrt(size) * expected[rank] * (1 + 1e-5):
-            sure += (programs.NORMS_OF_SHARDS_ADDED(),)
-        factor = got / expected[rank] if expected[rank] else 0.0
-        if factor >= 4 and math.isclose(factor, 2 ** round(math.log2(factor)), rel_tol=1e-5):
-            sure = (programs.NORM_OF_SCALED(factor=float(factor)),)
-        if size > 1 and math.isclose(math.hypot(*all_got), expected[rank], rel_tol=1e-5):
-            sure = (programs.NORM_OF_SHARD(),)
-    return Evidence(alternatives=alternatives, precision=False, otherwise=sure)
-
-
-_FEW_BITS = 2.0**-7
 
 
 def compare_arrays(
@@ -215,7 +149,7 @@ def compare_arrays(
         causes = whole_and_part(causes, got, entries, named_first, wrong)
         causes.append(clipped(got[min(wrong[named_first])], first.diagnosis.cause))
     if what == "parameters" and bits and not first.diagnosis.causes:
-        causes.append(_apart(got, entries, wrong))
+        causes.append(apart(got, entries, wrong))
     right = tuple(rank for rank in entries[named_first].ranks if rank not in wrong[named_first])
     if right and updates.NOT_UPDATED.explains(first.diagnosis.causes):
         causes.append(programs.UPDATE_NOT_SHARED(ranks=right))
@@ -223,17 +157,6 @@ def compare_arrays(
     listed = ", ".join(named[:_LISTED] + ["..."] * (len(named) > _LISTED))
     note = f"wrong are {len(wrong)} of {len(entries)} {what}: {listed}"
     raise first.noting(note).about(what, named_first).blaming(*causes)
-
-
-def _apart(
-    got: list[Mapping[str, Any]], entries: Mapping[str, ExpectedArray], wrong: Mapping[str, list[int]]
-) -> Cause | None:
-    """The certain facts about wrong parameters that should be the same on all ranks, and are not."""
-    for name in wrong:
-        shown = [np.asarray(got[rank].get(name)) for rank in entries[name].ranks]
-        if entries[name].alike and not all(np.array_equal(array, shown[0]) for array in shown):
-            return programs.OWN_VALUE_IN_UPDATE()
-    return None
 
 
 def _compare_one(
@@ -265,7 +188,7 @@ def _compare_one(
     def evidence() -> Evidence:
         if not explained:
             return expect.NO_EVIDENCE
-        found = entry.evidence(rank)
+        found = evidence_of(entry, rank)
         bound = None if entry.value.error is None else np.asarray(entry.value.error[rank])
         return replace(found, otherwise=found.otherwise or otherwise, bound=bound)
 

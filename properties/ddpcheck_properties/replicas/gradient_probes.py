@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddpcheck import expect
-from ddpcheck.causes import Cause
 from ddpcheck.causes import gradients as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.contract.needs import Need
+from ddpcheck.hypotheses.replicas.large_tensors import why_part_is_wrong
 from ddpcheck.job import Job, ProbeGradients
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
@@ -115,22 +115,13 @@ def _wrong(probe: ProbeGradients, position: int, trace: Trace) -> Iterator[Findi
                 f"gradient of a tensor of {probe.elements:,} elements on rank {rank.rank}: {seen['wrong']:,} elements are "
                 f"wrong, first {seen['first']:,}, last {seen['last']:,}"
             )
-            yield Finding(Diagnosis(headline, _why(probe, seen)))
+            yield Finding(Diagnosis(headline, why_part_is_wrong(probe, seen)))
         for number, got in enumerate(seen["scalars"]):
             if got != seen["right_scalar"] and probe.elements == ELEMENTS:  # a large sum is rounded
                 headline = (
                     f"gradient of scalar {number} on rank {rank.rank}: got {got}, but should be {seen['right_scalar']}"
                 )
                 yield Finding(Diagnosis(headline))
-
-
-def _why(probe: ProbeGradients, seen: dict[str, int]) -> tuple[Cause, ...]:
-    if seen["wrong"] == probe.elements:
-        return ()
-    kind = causes.PART_OF_LARGE_TENSOR_ZERO if seen["zero"] else causes.PART_OF_LARGE_TENSOR_LOCAL
-    if not (seen["zero"] or seen["local"]):
-        return ()
-    return (kind(first=seen["first"], last=seen["last"], elements=probe.elements),)
 
 
 def _works_or_refused(job: Job, trace: Trace) -> None:

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ddpcheck import expect
-from ddpcheck.causes import Cause, gradients, values
+from ddpcheck.causes import gradients, values
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, Determinism, needs
-from ddpcheck.diagnosis import Evidence
+from ddpcheck.hypotheses.arrays import Evidence
+from ddpcheck.hypotheses.gradients.contributions import Contributions
+from ddpcheck.hypotheses.gradients.no_sync import only_in_no_sync
 from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.levels import Level
 from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
 from ddpcheck.numerics import reduction_bound
-from ddpcheck.oracle import Contributions
 from ddpcheck.oracle.divided_losses import of_divided_losses
-from ddpcheck.oracle.hypotheses.auxiliary_terms import terms_of
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
@@ -270,18 +270,7 @@ def _left(finding: Finding, shown: Mapping[str, Any], sums: Mapping[str, Array])
 
 def _evidence(made_of: Contributions, job: Job, expected: Array, rank: int) -> Evidence:
     less = (gradients.DIVIDED_BY_MICRO_BATCHES(count=2),) * (len(made_of.own) == 2)
-    return replace(made_of.evidence(expected, rank), less=less, otherwise=_seen_elsewhere(job))
-
-
-def _seen_elsewhere(job: Job) -> tuple[Cause, ...]:
-    """Causes of a synchronised backward that differs from the local one before, though the reduction may be right."""
-    assert job.model is not None
-    terms = " or ".join(terms_of(job.model).values())
-    buffers = tuple(tensor.name for tensor in job.model.tensors() if tensor.role == "buffer")
-    return (
-        *((causes.BUFFERS_APART_IN_NO_SYNC(buffers=buffers),) if buffers else ()),
-        *((causes.TERM_LOST_IN_NO_SYNC(terms=terms),) if terms else ()),
-    )
+    return replace(made_of.evidence(expected, rank), less=less, otherwise=only_in_no_sync(job))
 
 
 def _penalty(job: Job, name: str) -> Array | float:

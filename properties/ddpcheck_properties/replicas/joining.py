@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from ddpcheck.causes import Cause
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
+from ddpcheck.hypotheses.replicas.joining import why_other_parameters
 from ddpcheck.job import Backward, DataSpec, Job, Join, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.models.spec import Linear, ModelSpec, Scale, mlp
-from ddpcheck.oracle import Oracle
-from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
@@ -87,7 +81,9 @@ def _explained(promised: Capabilities) -> Judge:
         except Finding as finding:
             if not trace.completed:
                 raise _without_buffers(job, finding) from None
-            raise finding.blaming(next(_causes(job, trace, promised), None) or finding.diagnosis.causes) from None
+            raise finding.blaming(
+                next(why_other_parameters(job, trace, promised), None) or finding.diagnosis.causes
+            ) from None
 
     return judge
 
@@ -97,39 +93,3 @@ def _without_buffers(job: Job, finding: Finding) -> Finding:
     if job.model is None or "buffer" not in job.model.features():
         return finding
     return finding.blaming(causes.JOIN_BUFFERS())
-
-
-def _causes(job: Job, trace: Trace, promised: Capabilities) -> Iterator[Cause]:
-    """Hypotheses about the parameters after join()."""
-    join, *rest = job.operations
-    assert isinstance(join, Join)
-    longest = join.rounds()
-    again = tuple((*batches, *batches[-1:] * (longest - len(batches))) for batches in join.batches)
-    stale = replace(job, operations=(Join(again), *rest))
-    by_world, by_live = (promised.but(join=rule) for rule in ("divide_by_initial_world", "divide_by_live_ranks"))
-    wrong, said = (by_live, "the number of ranks that still have batches")
-    if promised.replica.join == "divide_by_live_ranks":
-        wrong, said = (by_world, "the world size")
-    got = trace.values(1, "parameters")
-    right = _after_join(job, promised)
-    if all(_near(rank, right) for rank in got):
-        yield causes.JOIN_LEAVES_STATE()
-    for other, assumed, cause in (
-        (job, wrong, causes.JOIN_WRONG_DIVISOR(divisor=said)),
-        (stale, by_world, causes.JOIN_STALE()),
-    ):
-        expected = _after_join(other, assumed)
-        if _near(got[0], expected) and not _near(right, expected):
-            yield cause
-    if any(not np.array_equal(got[0][name], rank[name]) for rank in got for name in rank):
-        yield causes.JOIN_STEPS_MISSING()
-
-
-def _after_join(job: Job, promised: Capabilities) -> dict[str, Array]:
-    """The expected values of rank 0 then."""
-    *_, entries = (moment.arrays["parameters"] for moment in islice(Oracle(job, promised).walk(), 2) if moment.arrays)
-    return {name: entry.value.exact[0] for name, entry in entries.items()}
-
-
-def _near(got: Mapping[str, Array], expected: Mapping[str, Array]) -> bool:
-    return all(np.allclose(got[name], array, rtol=1e-4, atol=1e-6) for name, array in expected.items())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import needs
+from ddpcheck.contract import ReplicaMethod, needs
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
 from ddpcheck.models.spec import Activation, Embedding, Layer, Linear, ModelSpec, Scale
 
@@ -60,9 +60,9 @@ def check_mixed_dtype_parameters_keep_their_precision(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     among = one_backward(world, *_FROZEN_AMONG, rounds=2, batch=2), _trained(session, _FROZEN_AMONG)
     _as_one_process(session, *exact_in_both(world), _trained(session, _MIXED), *among)
-    if promised.replica.clipping:
+    if promised.has(ReplicaMethod.CLIPPING):
         _as_one_process(session, _trained(session, _MIXED, max_norm=_SMALL))
-    if promised.replica.no_sync:
+    if promised.has(ReplicaMethod.NO_SYNC):
         own = local_then_synchronised(one_backward(world, *_MIXED, batch=2, exact=False))
         for_each(session, fitting(session, [own]), reduction_is_tight(promised))
 
@@ -99,7 +99,7 @@ def check_sparse_gradients_equal_the_large_batch(session: Session) -> None:
     jobs = [one_backward(world, *_SPARSE, rounds=3, batch=batch) for batch in (1, 8)]
     jobs.append(one_backward(world, Embedding("embedding", 160, 2, sparse=True), Linear("fc", 2, 2), batch=64))
     jobs.append(_trained(session, _SPARSE, OptimizerSpec(lr=0.125)))
-    if promised.replica.no_sync:
+    if promised.has(ReplicaMethod.NO_SYNC):
         first, second = shards([2] * world), shards([2] * world, 2 * world)
         window: list[Operation] = [ZeroGrad(), Backward(first, sync=False), Backward(second), *GRADIENTS]
         jobs.append(training_job(world, ModelSpec(_SPARSE, loss="linear"), window, exact=False))
@@ -121,7 +121,7 @@ def _trained(
 ) -> Job:
     """Observe a new replica, and one that has loaded its state; two steps, clipped perhaps, and both again."""
     world, look = session.world_size, Observe(("parameters",))
-    again: list[Operation] = [Save(), Resume(), look] if session.capabilities.replica.checkpoint else []
+    again: list[Operation] = [Save(), Resume(), look] if session.capabilities.has(ReplicaMethod.CHECKPOINT) else []
     operations: list[Operation] = [look, *again]
     for number in range(2):
         operations += [ZeroGrad(), Backward(shards([2] * world, 2 * number * world)), *GRADIENTS]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, needs
+from ddpcheck.contract import Capabilities, ReplicaMethod, needs
 from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
 from ddpcheck.models.spec import Linear, ModelSpec, Scale
 
@@ -76,9 +76,13 @@ def _steps(world_size: int, optimizer: OptimizerSpec, promised: Capabilities) ->
     operations: list[Operation] = []
     for number in range(1 if exact and not optimizer.momentum else 2):
         first, second = (shards([1] * world_size, (2 * number + half) * world_size) for half in (0, 1))
-        operations += [Save(), Resume()] * (promised.replica.checkpoint and number == 1)
-        operations += [ZeroGrad(), *[Backward(first, sync=False)] * promised.replica.no_sync, Backward(second)]
-        operations += [*[Clip(CLIPPED)] * (promised.replica.clipping and not exact), Step(), *PARAMETERS]
+        operations += [Save(), Resume()] * (promised.has(ReplicaMethod.CHECKPOINT) and number == 1)
+        operations += [
+            ZeroGrad(),
+            *[Backward(first, sync=False)] * promised.has(ReplicaMethod.NO_SYNC),
+            Backward(second),
+        ]
+        operations += [*[Clip(CLIPPED)] * (promised.has(ReplicaMethod.CLIPPING) and not exact), Step(), *PARAMETERS]
     layers = Linear("large", 1, STEPPED), Scale("scalar", 0)  # weight and bias may belong to different ranks
     # in float32 the scalar's gradient, a sum of so many terms, would have no bound that is worth its name
     model = ModelSpec(layers, loss="linear", dtype="float32" if exact else max(promised.replica.replica_dtypes))

@@ -14,7 +14,7 @@ from ddpcheck import expect
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
-from ddpcheck.diagnosis import Evidence
+from ddpcheck.hypotheses.arrays import Evidence
 from ddpcheck.job import Backward, Job, Operation, Rounds, Step, ZeroGrad
 from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.trace import Trace

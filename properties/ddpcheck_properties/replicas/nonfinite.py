@@ -10,7 +10,7 @@ import numpy as np
 from ddpcheck import expect
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, needs
+from ddpcheck.contract import Capabilities, ReplicaMethod, needs
 from ddpcheck.job import Backward, DataSpec, Job, Operation, ZeroGrad
 from ddpcheck.models.spec import Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
@@ -57,14 +57,14 @@ def check_zero_grad_clears_nan_gradients(session: Session) -> None:
     synchronised or inside no_sync. Raising an error at the NaN instead is allowed.
     """
     world, promised = session.world_size, session.capabilities
-    forms = (False, True) if promised.replica.zeroes_gradients else (False,)
+    forms = (False, True) if promised.has(ReplicaMethod.ZEROES_GRADIENTS) else (False,)
     for_each(session, fitting(session, [_thrown_away(world, promised, zeros) for zeros in forms]), _gone(promised))
 
 
 def _thrown_away(world_size: int, promised: Capabilities, to_zeros: bool) -> Job:
     good, bad = shards([2] * world_size), shards([2] * world_size, 2 * world_size)
     operations: list[Operation] = [ZeroGrad()]
-    for sync in (True, False)[: 1 + promised.replica.no_sync]:
+    for sync in (True, False)[: 1 + promised.has(ReplicaMethod.NO_SYNC)]:
         operations += [Backward(bad, sync=sync), ZeroGrad(to_zeros), Backward(good), *GRADIENTS, ZeroGrad(to_zeros)]
     dtype = min(promised.replica.replica_dtypes, key=lambda name: (name != "float64", name))
     job = training_job(world_size, replace(mlp((2, 3, 2), loss="linear"), dtype=dtype), operations, exact=False)

@@ -6,12 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from ddpcheck.causes import Cause
-from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, needs
+from ddpcheck.contract import Capabilities, ReplicaMethod, needs
+from ddpcheck.hypotheses.replicas.averages import why_averages_differ
 from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Resume, Save, SetTrainable, Step, ZeroGrad
 from ddpcheck.models.spec import Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
@@ -38,9 +35,9 @@ def check_averaged_weights_match_one_process(session: Session) -> None:
     specs = [OptimizerSpec(lr=0.05, averaging=averaging) for averaging in (0.5, 0.9)]
     jobs = [averaging_job(world, spec, resumed=resumed) for spec in specs for resumed in (False, True)]
     jobs += [accumulated(world, specs[0], model, promised) for model in _models(promised)]
-    if promised.replica.unfreezing and "frozen" in promised.replica.model_features:
+    if promised.has(ReplicaMethod.UNFREEZING) and "frozen" in promised.replica.model_features:
         jobs.append(frozen_later(world, specs[1], promised))
-    allowed = [job for job in jobs if promised.replica.checkpoint or Resume() not in job.operations]
+    allowed = [job for job in jobs if promised.has(ReplicaMethod.CHECKPOINT) or Resume() not in job.operations]
     for_each(session, fitting(session, allowed), _explained(promised))
 
 
@@ -70,7 +67,11 @@ def accumulated(world_size: int, optimizer: OptimizerSpec, model: ModelSpec, pro
     for number in range(5):
         first, second = (shards([2] * world_size, (4 * number + half) * world_size) for half in (0, 2))
         taken = (model.branches,) * world_size if number % 2 == 0 else ()
-        operations += [ZeroGrad(), Backward(first, sync=not promised.replica.no_sync), Backward(second, branches=taken)]
+        operations += [
+            ZeroGrad(),
+            Backward(first, sync=not promised.has(ReplicaMethod.NO_SYNC)),
+            Backward(second, branches=taken),
+        ]
         operations += [Step(), LOOK]
     return training_job(world_size, model, operations, optimizer, exact=False)
 
@@ -93,18 +94,6 @@ def _explained(promised: Capabilities) -> Judge:
         except Finding as finding:
             if not trace.completed or finding.diagnosis.subject[0] != "averaged":
                 raise
-            raise finding.blaming(_cause(trace) or finding.diagnosis.causes) from None
+            raise finding.blaming(why_averages_differ(trace) or finding.diagnosis.causes) from None
 
     return judge
-
-
-def _cause(trace: Trace) -> Cause | None:
-    for position, ranks in trace.all_values("observe"):
-        first, *others = (rank["averaged"] for rank in ranks)
-        if any(not np.array_equal(first[name], other[name]) for other in others for name in first):
-            if position == 0:
-                return causes.AVERAGES_START_APART()
-            return causes.AVERAGES_OF_OWN()
-        if position and all(np.array_equal(ranks[0]["averaged"][name], ranks[0]["parameters"][name]) for name in first):
-            return causes.AVERAGES_ARE_PARAMETERS()
-    return None

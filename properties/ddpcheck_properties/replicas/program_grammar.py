@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from ddpcheck.contract import Capabilities
+from ddpcheck.contract import Capabilities, ReplicaMethod
 from ddpcheck.job import (
     Backward,
     Clip,
@@ -57,15 +57,15 @@ class _State:
         only, so that nobody can say what becomes zero.
         """
         reduced = self.gradients and not self.local
-        switches = promised.replica.unfreezing and "frozen" in promised.replica.model_features
+        switches = promised.has(ReplicaMethod.UNFREEZING) and "frozen" in promised.replica.model_features
         return {
-            "local": promised.replica.no_sync,
-            "open": promised.replica.no_sync,
+            "local": promised.has(ReplicaMethod.NO_SYNC),
+            "open": promised.has(ReplicaMethod.NO_SYNC),
             "close": self.windows > 0,
             "step": reduced,
-            "clip": reduced and promised.replica.clipping,
-            "zeros": reduced and promised.replica.zeroes_gradients,
-            "save": promised.replica.checkpoint,
+            "clip": reduced and promised.has(ReplicaMethod.CLIPPING),
+            "zeros": reduced and promised.has(ReplicaMethod.ZEROES_GRADIENTS),
+            "save": promised.has(ReplicaMethod.CHECKPOINT),
             "resume": self.saved and not self.windows,
             "freeze": switches and not self.windows,
             "unfreeze": switches and not self.windows,

@@ -14,8 +14,8 @@ from hypothesis.strategies import DrawFn
 from ddpcheck import expect
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, Determinism, needs
-from ddpcheck.diagnosis import Evidence
+from ddpcheck.contract import Capabilities, Determinism, ReplicaMethod, ReplicaSync, needs
+from ddpcheck.hypotheses.arrays import Evidence
 from ddpcheck.job import (
     CloseWindow,
     Job,
@@ -47,7 +47,9 @@ MOMENTUM = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
 ADAM = OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
 
 
-@law("replica_sync", needs.replica, needs.ranks(2), needs.replica.broadcasts_parameters, level=Level.BASIC)
+@law(
+    "replica_sync", needs.replica, needs.ranks(2), needs.replica.replica_sync(ReplicaSync.PARAMETERS), level=Level.BASIC
+)
 def check_construction_broadcasts_parameters_from_rank_0(session: Session) -> None:
     """A new replica holds rank 0's initial parameters, bit for bit, on every rank, although each rank was given different
     ones.
@@ -67,7 +69,7 @@ def check_construction_broadcasts_parameters_from_rank_0(session: Session) -> No
     needs.replica,
     needs.replica.model_features("frozen"),
     needs.ranks(2),
-    needs.replica.broadcasts_parameters,
+    needs.replica.replica_sync(ReplicaSync.PARAMETERS),
 )
 def check_construction_broadcasts_frozen_parameters(session: Session) -> None:
     """A new replica holds rank 0's frozen parameters, too, on every rank."""
@@ -81,7 +83,7 @@ def check_construction_broadcasts_frozen_parameters(session: Session) -> None:
     needs.replica,
     needs.replica.model_features("buffer"),
     needs.ranks(2),
-    needs.replica.broadcasts_buffers,
+    needs.replica.replica_sync(ReplicaSync.BUFFERS),
     level=Level.BASIC,
 )
 def check_construction_broadcasts_buffers(session: Session) -> None:
@@ -96,7 +98,7 @@ def check_construction_broadcasts_buffers(session: Session) -> None:
     needs.replica,
     needs.replica.model_features("batch_norm"),
     needs.ranks(2),
-    needs.replica.broadcasts_buffers,
+    needs.replica.replica_sync(ReplicaSync.BUFFERS),
     level=Level.BASIC,
 )
 def check_construction_broadcasts_running_statistics(session: Session) -> None:
@@ -115,7 +117,7 @@ def check_rank_0_running_statistics_follow_its_own_batches(session: Session) -> 
     """
     promised = session.capabilities
     sizes = (False, True) if promised.replica.uneven_batches == "equal_weight" else (False,)
-    local = promised.replica.no_sync
+    local = promised.has(ReplicaMethod.NO_SYNC)
     jobs = [
         explicit_examples.statistics(session.world_size, uneven=uneven, local=local and not uneven) for uneven in sizes
     ]
@@ -126,7 +128,7 @@ def check_rank_0_running_statistics_follow_its_own_batches(session: Session) -> 
     "replica_sync",
     needs.replica,
     needs.ranks(2),
-    needs.replica.broadcasts_parameters,
+    needs.replica.replica_sync(ReplicaSync.PARAMETERS),
     needs.world.determinism(Determinism.BETWEEN_RANKS),
     needs.replica.optimizers("sgd"),
     level=Level.BASIC,
@@ -141,7 +143,8 @@ def check_predictions_are_equal_on_all_ranks(session: Session) -> None:
         as_one_process(promised)(job, trace)
         expect.same_on_all_ranks(trace.values(len(job.operations) - 1, "outputs"), "prediction for the same samples")
 
-    alike = promised.replica.model_features - ({"buffer"} if not promised.replica.broadcasts_buffers else set())
+    apart = {"buffer"} if promised.replica.replica_sync < ReplicaSync.BUFFERS else set()
+    alike = promised.replica.model_features - apart
     model = models(promised.but(model_features=alike), exact=False, depths=(1, 2))
     trained = training_jobs(world, promised, model=model, exact=False, rounds=(1, 2), optimizer=sgd(), observe=())
     predict = Predict(((0, 1),) * world)
@@ -162,7 +165,7 @@ def check_resumed_training_matches_one_process(session: Session) -> None:
     held = Scale("scalar", 0, buffer=True), Scale("vector", 3, buffer=True)
     jobs.append(replace(jobs[0], model=ModelSpec((Linear("fc1", 2, 3), *held, Linear("fc2", 3, 2)))))
     jobs += [
-        _saved_again(explicit_examples.steps(world, spec), windows=promised.replica.no_sync)
+        _saved_again(explicit_examples.steps(world, spec), windows=promised.has(ReplicaMethod.NO_SYNC))
         for spec in (MOMENTUM, ADAM)
     ]
     jobs.append(_resumed_often(explicit_examples.steps(world, MOMENTUM, count=11)))

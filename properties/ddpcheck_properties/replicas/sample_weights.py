@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ddpcheck.checks import law
-from ddpcheck.contract import needs
+from ddpcheck.contract import ReplicaMethod, needs
 from ddpcheck.job import Backward, Job, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.models.spec import Embedding, Linear, ModelSpec, mlp
 from ddpcheck.trace import Trace
@@ -44,8 +44,8 @@ def check_sample_weights_are_normalised_per_rank(session: Session) -> None:
 
 def _weigh(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
-    jobs = [weighted_steps(world), masked(world), accumulated(world, no_sync=promised.replica.no_sync)]
-    if promised.replica.no_sync:
+    jobs = [weighted_steps(world), masked(world), accumulated(world, no_sync=promised.has(ReplicaMethod.NO_SYNC))]
+    if promised.has(ReplicaMethod.NO_SYNC):
         jobs.append(masked_windows(world, each=promised.replica.sample_weights == "equal_ranks"))
     if promised.replica.uneven_batches == "equal_weight":
         jobs.append(of_other_sizes(world))

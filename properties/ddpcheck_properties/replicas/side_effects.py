@@ -12,8 +12,8 @@ import numpy as np
 from ddpcheck import expect
 from ddpcheck.causes import programs
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, needs
-from ddpcheck.diagnosis import Evidence
+from ddpcheck.contract import Capabilities, ReplicaMethod, needs
+from ddpcheck.hypotheses.arrays import Evidence
 from ddpcheck.job import (
     Backward,
     CloseWindow,
@@ -95,7 +95,7 @@ def check_predict_uses_the_running_statistics(session: Session) -> None:
         look,
     ]
     programs = [operations]
-    if session.capabilities.replica.no_sync:
+    if session.capabilities.has(ReplicaMethod.NO_SYNC):
         programs.append([OpenWindow(), Backward(shards([3] * world)), look, evaluate, look, CloseWindow()])
     layers = BatchNorm("norm", 3), Linear("fc1", 3, 2)
     jobs = [
@@ -139,14 +139,14 @@ def check_replica_does_not_change_given_arrays(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     trained = [explicit_examples.steps(world, _averaging(spec, promised)) for spec in (MOMENTUM, ADAM)]
     jobs = [trained[0], explicit_examples.statistics(world, 2)]
-    if promised.replica.checkpoint:
+    if promised.has(ReplicaMethod.CHECKPOINT):
         jobs += [replace(job, operations=(*job.operations, Save(), Resume(), *job.operations)) for job in trained]
     for_each(session, fitting(session, jobs), partial(arguments_stay, promised))
 
 
 def _averaging(spec: OptimizerSpec, promised: Capabilities) -> OptimizerSpec:
     """With a moving average of the parameters, where there is one."""
-    return replace(spec, averaging=0.5 * promised.replica.averaged_weights)
+    return replace(spec, averaging=0.5 * promised.has(ReplicaMethod.AVERAGED_WEIGHTS))
 
 
 def _try_unevaluated(session: Session, finding: Finding) -> None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from ddpcheck.causes import Cause
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, needs
+from ddpcheck.contract import Capabilities, ReplicaMethod, needs
+from ddpcheck.hypotheses.replicas.skipped_steps import why_not_skipped
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
 from ddpcheck.models.spec import Activation, Embedding, Linear, ModelSpec, Scale
 from ddpcheck.seeded_values import key_of
@@ -43,15 +43,17 @@ def check_nonfinite_step_is_skipped_on_all_ranks(session: Session) -> None:
     jobs = [
         poisoned(overflow(world, spec), 2 * (world + rank), poison) for spec in specs for rank, poison in ends.items()
     ]
-    twice = overflow(world, specs[0], (1, 2), resuming=session.capabilities.replica.checkpoint)
+    twice = overflow(world, specs[0], (1, 2), resuming=session.capabilities.has(ReplicaMethod.CHECKPOINT))
     jobs.append(poisoned(twice, (2 * world, 4 * world), "nan"))
-    jobs.append(poisoned(hidden_overflow(world, clip=session.capabilities.replica.clipping), 2 * world, "inf"))
+    jobs.append(
+        poisoned(hidden_overflow(world, clip=session.capabilities.has(ReplicaMethod.CLIPPING)), 2 * world, "inf")
+    )
     jobs.append(in_the_last_layer(world))
     jobs += [of_one_sign(world, sign) for sign in ENDS]
-    jobs += [averaged(world)] * session.capabilities.replica.averaged_weights
+    jobs += [averaged(world)] * session.capabilities.has(ReplicaMethod.AVERAGED_WEIGHTS)
     jobs += [in_a_branch(world)] * (session.capabilities.replica.unused_parameters == "synchronised")
     for_each(session, fitting(session, jobs), _skipped(session.capabilities))
-    forms = (False, True) if session.capabilities.replica.zeroes_gradients else (False,)
+    forms = (False, True) if session.capabilities.has(ReplicaMethod.ZEROES_GRADIENTS) else (False,)
     jobs = [thrown_away(world, to_zeros=to_zeros) for to_zeros in forms]
     cause = causes.SKIPPED_THOUGH_CLEARED()
     for_each(session, fitting(session, jobs), because(as_one_process(session.capabilities), cause))
@@ -160,38 +162,10 @@ def _skipped(promised: Capabilities) -> Judge:
                 raise
             hidden = job.model is not None and len(job.model.layers) > 2
             one = job.model is not None and len(job.model.tensors()) == 1
-            told = _why_not_skipped(trace, hidden=hidden)
+            told = why_not_skipped(trace, hidden=hidden)
             raise finding.blaming(*told, causes.INFINITY_OF_ONE_SIGN() if one else None) from None
 
     return judge
-
-
-def _why_not_skipped(trace: Trace, *, hidden: bool) -> tuple[Cause, ...]:
-    """hidden: whether it was the step of hidden_overflow(), in_a_branch() or in_the_last_layer()."""
-    looks = [ranks for _, ranks in trace.all_values("observe")]
-    last = next(number for number in range(2, len(looks)) if "gradients" in looks[number + 1][0])
-    (before, after), later = [[rank["parameters"] for rank in looks[number]] for number in (1, last)], looks[last + 1]
-    moved = [
-        any(not np.array_equal(old[name], new[name]) for name in old) for old, new in zip(before, after, strict=True)
-    ]
-    went = tuple(rank for rank, changed in enumerate(moved) if changed)
-    pairs = zip(looks[1], looks[last], strict=True)
-    if not any(moved) and any(
-        not np.array_equal(old[name], new[name])
-        for old, new in ((old.get("averaged", {}), new.get("averaged", {})) for old, new in pairs)
-        for name in old
-    ):
-        return (causes.SKIP_MOVES_AVERAGES(),)
-    if all(moved):
-        finite = all(np.isfinite(array).all() for new in after for array in new.values())
-        taken = (causes.NONFINITE_DECIDED_IN_PARTS if finite else causes.NONFINITE_STEP_TAKEN)()
-        return (taken, *(causes.NONFINITE_HIDDEN(),) * hidden)
-    if any(moved):
-        return (causes.SKIP_DECIDED_PER_RANK(ranks=went),)
-    gradients = [rank["gradients"] for rank in later]
-    if any(not np.array_equal(gradients[0][name], other[name]) for other in gradients for name in gradients[0]):
-        return (causes.LOSS_SCALES_APART(),)
-    return (causes.SKIP_LEAVES_STATE(),)
 
 
 def poisoned(job: Job, samples: int | tuple[int, ...], poison: Poison) -> Job:

@@ -11,7 +11,7 @@ from hypothesis.strategies import SearchStrategy
 
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, Determinism, needs
+from ddpcheck.contract import Capabilities, Determinism, ReplicaSync, needs
 from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, SetTrainable, Step, ZeroGrad
 from ddpcheck.levels import Level
 from ddpcheck.models.spec import Linear, ModelSpec
@@ -68,7 +68,7 @@ def check_adam_matches_one_process(session: Session) -> None:
     needs.replica,
     needs.ranks(2),
     needs.world.determinism(Determinism.BETWEEN_RANKS),
-    needs.replica.broadcasts_parameters,
+    needs.replica.replica_sync(ReplicaSync.PARAMETERS),
     level=Level.BASIC,
 )
 def check_replicas_stay_in_sync_bitwise(session: Session) -> None:

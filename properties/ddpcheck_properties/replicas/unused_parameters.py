@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, needs
+from ddpcheck.contract import Capabilities, ReplicaMethod, needs
 from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.models.spec import Layer, Linear, ModelSpec, Scale
 
@@ -79,7 +79,7 @@ def check_globally_unused_parameters_do_not_move(session: Session) -> None:
     jobs.append(explicit_examples.branches(world, "a", ("a",), ("",), ("",), ("a",), optimizer=ADAM))
     between = ZeroGrad(), Step(), *PARAMETERS
     jobs += [replace(job, operations=(*job.operations, *between, *job.operations)) for job in jobs]
-    if promised.replica.zeroes_gradients:  # zeros where there is a gradient, which the branch has not
+    if promised.has(ReplicaMethod.ZEROES_GRADIENTS):  # zeros where there is a gradient, which the branch has not
         used_once = explicit_examples.branches(world, "a", ("a",), ("",), optimizer=MOVING)
         zeros = ZeroGrad(to_zeros=True), *GRADIENTS, Step(), *PARAMETERS
         jobs.append(replace(used_once, operations=(*used_once.operations, *zeros)))

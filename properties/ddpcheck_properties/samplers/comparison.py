@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 
 from ddpcheck import expect
-from ddpcheck.causes import Cause, lifecycle, randomness
 from ddpcheck.causes import samplers as causes
 from ddpcheck.contract import Capabilities
+from ddpcheck.hypotheses.samplers import why_absent, why_filled, why_no_first, why_other_lengths
 from ddpcheck.job import Job, Sample
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
@@ -111,7 +110,7 @@ def _check_shares(
             Diagnosis(
                 f"{what}: sample 0 went to no rank, but should be the first; of {length} samples the last {len(absent)} may be "
                 "left out",
-                (_why_no_first(ranks),),
+                (why_no_first(ranks),),
             )
         )
     if len(absent) > allowed:
@@ -120,52 +119,9 @@ def _check_shares(
             Diagnosis(
                 f"{what}: sample {absent[-1]} went to no rank{twice}; {len(absent)} of {length} samples are missing, but "
                 f"should be {allowed}",
-                tuple(_why_absent(ranks, read, absent, behind, shared=bool(shared), after_others=after_others)),
+                tuple(why_absent(ranks, read, absent, behind, shared=bool(shared), after_others=after_others)),
             )
         )
-
-
-def _why_no_first(ranks: list[list[int]]) -> Cause:
-    """Why sample 0 is left out of an order that should be the natural one."""
-    if all(order == sorted(order) for order in ranks):
-        return causes.HEAD_CUT()
-    backwards = all(order == sorted(order, reverse=True) for order in ranks)
-    return causes.NATURAL_ORDER_REVERSED() if backwards else causes.SHUFFLED_UNASKED()
-
-
-def _why_absent(
-    ranks: list[list[int]],
-    read: Sample,
-    absent: list[int],
-    behind: tuple[int, ...],
-    *,
-    shared: bool,
-    after_others: bool,
-) -> Iterator[Cause]:
-    """Why these samples go to no rank.
-
-    behind: the ranks that stay in an earlier epoch. shared: whether a sample goes to several ranks. after_others: whether all
-    went well with another seed.
-    """
-    world, length = len(ranks), read.length
-    tail = not read.shuffle and absent == list(range(length))[-len(absent) :]
-    bits = next((bits for bits in (8, 15, 16, 31) if absent == list(range(1 << bits, length))), None)
-    repeating = [rank for rank, order in enumerate(ranks) if len(set(order)) < len(order)]
-    if bits:
-        yield causes.INDICES_NARROWED(place="order", bits=bits)
-    elif world > 1 and all(order == ranks[0] for order in ranks) and (not read.shuffle or len(ranks[0]) > 3):
-        yield from (causes.SAME_SHARE(), lifecycle.RANK_READ_AT_IMPORT())
-    elif behind and read.shuffle:
-        yield causes.RANK_STAYS_IN_EPOCH(ranks=behind)
-    elif repeating and not tail and length >= world:
-        yield causes.REPEATED_ON_RANK(rank=repeating[0])
-    elif shared and world > 1 and not tail:
-        if after_others and not read.seed:
-            yield randomness.SEED_0_IS_NONE()
-        yield causes.RANKS_DISAGREE()
-        yield causes.DRAWN_WITH_REPLACEMENT()
-    else:
-        yield causes.TAIL_LOST(count=len(absent))
 
 
 def _check_lengths(ranks: list[list[int]], length: int, rule: str, what: str, number: int) -> None:
@@ -179,7 +135,7 @@ def _check_lengths(ranks: list[list[int]], length: int, rule: str, what: str, nu
         raise Finding(
             Diagnosis(
                 f"{what}: rank {rank} got {len(order)} samples, but should get {should} (remainder rule: {rule})",
-                tuple(_why_other_lengths(ranks, rank, length, rule, number)),
+                tuple(why_other_lengths(ranks, rank, length, rule, number)),
             )
         )
     if rule == "uneven" and (total := sum(map(len, ranks))) != length:
@@ -188,42 +144,6 @@ def _check_lengths(ranks: list[list[int]], length: int, rule: str, what: str, nu
                 f"{what}: all ranks together got {total} samples, but should get {length}",
                 (causes.TAIL_LOST(count=length - total),)
                 if total == low * world < length
-                else _why_filled(ranks, length),
+                else why_filled(ranks, length),
             )
         )
-
-
-def _why_filled(ranks: list[list[int]], length: int) -> tuple[Cause, ...]:
-    """Why ranks have more samples together than there are: what is left of few samples is told apart."""
-    world, total = len(ranks), sum(map(len, ranks))
-    if not length < total == -(-length // world) * world:
-        return ()
-    starved = tuple(range(length, world))
-    return (causes.STARVED_RANKS_FILLED(ranks=starved),) if starved else (causes.REMAINDER_PADDED(),)
-
-
-def _why_other_lengths(ranks: list[list[int]], rank: int, length: int, rule: str, number: int) -> Iterator[Cause]:
-    """Why this rank has another number of samples than the remainder rule allows, in reading `number`."""
-    world, order, total = len(ranks), ranks[rank], sum(map(len, ranks))
-    low, high = length // world, -(-length // world)
-    even = length % world == 0
-    if world > 1 and len(order) > high and length > 1 and len(set(order)) == length:
-        yield causes.WHOLE_DATA_SET(rank=rank)
-    elif number and not len(order):
-        yield causes.READING_EMPTY()
-    elif even and all(len(each) == low + 1 for each in ranks):
-        yield causes.DIVISIBLE_PADDED()
-    elif even and all(len(each) == low - 1 for each in ranks):
-        yield causes.DIVISIBLE_CUT()
-    elif rule == "pad" and total == 2 * length:
-        yield causes.PADDING_TAKEN_ONCE()
-    elif rule == "pad" and len(order) > high and len(set(order)) < len(order):
-        yield causes.PADDED_TOO_MUCH(rank=rank)
-    elif rule == "pad" and len(order) == low:
-        yield causes.NOT_PADDED()
-    elif rule == "drop" and len(order) == high:
-        yield causes.NOT_CUT() if total == length else causes.PADDED_NOT_CUT()
-    elif rule == "uneven" and total == length:
-        yield causes.REMAINDER_ON_ONE_RANK()
-    elif all(len(each) in (low // world, -(-low // world)) for each in ranks):
-        yield causes.SHARDED_TWICE()

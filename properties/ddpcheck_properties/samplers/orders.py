@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from itertools import combinations, pairwise, product
+from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 import numpy as np
 from hypothesis import strategies as st
 
 from ddpcheck import expect
-from ddpcheck.causes import Cause, randomness
+from ddpcheck.causes import randomness
 from ddpcheck.causes import samplers as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
+from ddpcheck.hypotheses.samplers import why_epochs_agree, why_seeds_agree
 from ddpcheck.job import Job, Sample
 from ddpcheck.levels import Level
 from ddpcheck.trace import Trace
@@ -40,7 +41,7 @@ def check_set_epoch_changes_the_order(session: Session) -> None:
         alike = [(first, second) for (first, order), (second, other) in pairs if order == other]
         for first, second in alike[:1]:
             headline = f"epoch {second}: got the order of epoch {first} on every rank, but should be another one"
-            raise Finding(Diagnosis(headline, _why_epochs_agree(alike, read.seed)))
+            raise Finding(Diagnosis(headline, why_epochs_agree(alike, EPOCHS, read.seed)))
 
     # a seed of 0 is a factor that takes all others with it, or taken for none
     _read(session, [reads(session.world_size, epochs=EPOCHS, seeds=(seed,)) for seed in (SEED, 0)], judge)
@@ -131,7 +132,7 @@ def check_the_seed_changes_the_order(session: Session) -> None:
             expect.that(
                 order != other,
                 f"seed {second}: got the order of seed {first} on every rank, but should be another one",
-                _why_seeds_agree(first, second, epoch or 0, order, ignored=ignored),
+                why_seeds_agree(first, second, epoch or 0, order, ignored=ignored),
             )
 
     world = session.world_size
@@ -248,31 +249,6 @@ def _random_and_its_own(job: Job, trace: Trace) -> None:
                     ),
                 )
             found[read.seed, epoch] = order
-
-
-def _why_epochs_agree(alike: list[tuple[int, int]], seed: int) -> tuple[Cause, ...]:
-    """alike: the pairs of epochs that have one order, in the order in which they were asked for; at least one."""
-    first, second = alike[0]
-    if len(alike) == len(EPOCHS) * (len(EPOCHS) - 1) // 2:
-        return (
-            (randomness.SET_EPOCH_IGNORED(),)
-            if seed
-            else (causes.EPOCH_TIMES_SEED(), randomness.SEED_0_IS_NONE().but("possible"))
-        )
-    if all(0 in pair and pair in list[tuple[int, int]](pairwise(EPOCHS)) for pair in alike):
-        return (causes.EPOCH_0_IS_NONE(),)
-    return (randomness.TRUNCATED(part="epoch", first=min(first, second), second=max(first, second)),)
-
-
-def _why_seeds_agree(first: int, second: int, epoch: int, order: list[list[int]], *, ignored: bool) -> Cause:
-    """order: of both seeds in this epoch; ignored: whether all seeds have it."""
-    if all(each == sorted(each) for each in order):
-        return causes.EPOCH_NOT_SHUFFLED(epoch=epoch)
-    if ignored:
-        return randomness.SEED_IGNORED()
-    if 0 in (first, second) and max(first, second) < 1 << 16:
-        return randomness.SEED_0_IS_NONE()
-    return randomness.TRUNCATED(part="seed", first=min(first, second), second=max(first, second))
 
 
 def _completed(judge: Judge) -> Judge:

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from ddpcheck import expect
-from ddpcheck.causes import Cause
 from ddpcheck.causes import samplers as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
+from ddpcheck.hypotheses.samplers import why_other_epoch, why_other_rest
 from ddpcheck.job import Job, ResumeSampling
 from ddpcheck.trace import Trace
 
@@ -109,7 +109,7 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
             elif read.used and not piece and should:
                 cause = causes.POSITION_OF_EPOCH_BEFORE()
             else:
-                cause = _why_other_rest(piece, whole, at, len(before), other, read.then)
+                cause = why_other_rest(piece, whole, at, len(before), other, read.then)
             expect.that(piece == should, headline, cause)
             at_last, at = at, at + len(should)
         again = "another reading" if read.then is None else f"epoch {read.then}"
@@ -119,7 +119,7 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
         )
         # who shuffles by an epoch of its own need not come by the same one without being told
         fits = len(then) == len(other) if read.then is None and read.shuffle else then == other
-        expect.that(fits, headline, _why_other_epoch(then, whole, other, read.epoch))
+        expect.that(fits, headline, why_other_epoch(then, whole, other, read.epoch))
         length = trace.values(0, "then_length")[rank]
         expect.that(
             length == len(then),
@@ -148,36 +148,6 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
             "but should be a copy",
             causes.STATE_IS_ALIAS(),
         )
-
-
-def _why_other_rest(piece: Order, whole: Order, at: int, last: int, other: Order, then: int | None) -> Cause:
-    """at: how many had been read; last: how many of them since the last load; other: the order of another epoch, `then`."""
-    rest = whole[at:]
-    if piece and piece == whole[: len(piece)] and at:
-        return causes.POSITION_NOT_RESTORED()
-    bits = next((bits for bits in (8, 16) if piece == [index % (1 << bits) for index in rest]), None)
-    if bits and rest:
-        return causes.INDICES_NARROWED(place="state", bits=bits)
-    if rest and sorted(piece) == sorted(rest):
-        return causes.REST_RESHUFFLED()
-    found = next((start for start in range(len(whole)) if piece and piece == whole[start : start + len(piece)]), None)
-    if at > last and found == last:
-        return causes.POSITION_SINCE_LOAD()
-    if found is not None and found != at:
-        kind = causes.RESUMED_TOO_LATE if found > at else causes.RESUMED_TOO_EARLY
-        return kind(count=abs(found - at), start=found)
-    if not piece and rest:
-        return causes.NOTHING_LEFT(count=len(rest))
-    if then is not None and set(piece) <= set(other) and piece == other[at : at + len(piece)]:
-        return causes.REST_OF_EPOCH(epoch=then)
-    return causes.REST_PADDED() if piece and not rest else causes.RESUMED_ORDER_DIFFERS()
-
-
-def _why_other_epoch(then: Order, whole: Order, other: Order, epoch: int) -> Cause:
-    """then: the indices read after the epoch whose order is `whole`, in place of `other`."""
-    if then == whole != other and len(whole) > 2:
-        return causes.SET_EPOCH_LOST_AFTER_LOAD(epoch=epoch)
-    return causes.RESUMED_ORDER_DIFFERS() if len(then) == len(other) else causes.LOADED_POSITION_STAYS()
 
 
 def _differing(got: Order, should: Order) -> str:

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from ddpcheck import expect
-from ddpcheck.causes import Cause, training
+from ddpcheck.causes import training
 from ddpcheck.contract import Determinism
+from ddpcheck.hypotheses.training.best_weights import why_other_epoch
+from ddpcheck.hypotheses.training.ends import Causes
+from ddpcheck.oracle.training_runs import Run
 
 from ..replicas.comparison import compare_arrays
-from .drawn_runs import Run
-from .final_state import Causes, explained, parameters_wrong_too, why_it_ends_elsewhere
-from .hypotheses.emulation import Emulation, can_emulate, emulate
-from .hypotheses.nearest import nearest
-from .losses import own_losses
+from .final_state import causes_of_end, explained, parameters_wrong_too
 
 
 def holds_the_best(run: Run) -> None:
     """The parameters at the end of the epoch whose reported loss is the lowest, on every rank."""
     best = int(np.argmin([*run.before, *run.losses[0]]))
     entries = run.moments[best][-1].arrays["parameters"]
-    with explained(lambda: _other_epoch(run, best) or _wrong_until(run, best) or parameters_wrong_too(run)):
+    with explained(lambda: why_other_epoch(run, best) or _wrong_until(run, best) or parameters_wrong_too(run)):
         time = f"of the best weights: epoch {best} has the lowest loss"
         compare_arrays(
             run.best, entries, "parameters", time, bits=(run.promised.world.determinism >= Determinism.BETWEEN_RANKS)
@@ -63,62 +61,4 @@ def _wrong_until(run: Run, best: int) -> Causes:
     """The cause up to the best epoch, if the best weights are those of a run by other rules."""
     if run.first:
         return ()
-    return why_it_ends_elsewhere(replace(run, indices=run.indices[: best + 1], parameters=run.best))
-
-
-def _other_epoch(run: Run, best: int) -> Causes:
-    """Why the ranks hold the parameters of other epochs than the best."""
-    if not can_emulate(run):
-        return ()
-    emulation = emulate(run)
-    epochs = [_epoch_of(run, emulation, best, rank) for rank in range(len(run.best))]
-    if set(epochs) == {best}:
-        early = all(_held_before_last_step(run, emulation, best, rank) for rank in range(len(run.best)))
-        return (training.BEST_KEPT_BEFORE_LAST_STEP(epoch=best),) * early
-    own_best: list[int] = np.argmin([own_losses(windows) for windows in emulation.losses], axis=0).tolist()
-    if len(set(epochs)) == 1:
-        why = _one_other_epoch(run, best, epochs[0], own_best)
-        return (*([why] if why else []), training.BEST_OF_EPOCH(epoch=epochs[0]))
-    if own_best == epochs:
-        return (training.BEST_BY_EACH_RANK(epochs=tuple(epochs)),)
-    return (training.BEST_DIFFERS_BETWEEN_RANKS(epochs=tuple(epochs)),)
-
-
-def _one_other_epoch(run: Run, best: int, held: int, own_best: Sequence[int]) -> Cause | None:
-    """Why all ranks hold the parameters of epoch `held`. own_best: the best epoch by each rank's own loss."""
-    losses, last = run.losses[0], held == len(run.indices) - 1
-    if best < run.first <= held:
-        return training.BEST_FORGOTTEN_ON_RESUME()
-    if not run.before and losses[held] == losses[best]:
-        return training.LATER_OF_EQUAL_BEST(epoch=best)
-    if held < best == run.first - 1:
-        return training.CHECKPOINT_BEFORE_BEST(epoch=best)
-    if last and min(losses) > 1e6:
-        return training.LOWEST_STARTS_FINITE()
-    if last and run.plan.patience:
-        return training.BEST_IS_LAST_OF_EARLY_STOP()
-    if held in own_best:
-        return training.BEST_BY_OWN_LOSS(rank=own_best.index(held))
-    if last:
-        return training.BEST_NOT_COPIED(epoch=best)
-    if not run.before:
-        return training.SMALL_GAIN_IGNORED(epoch=best, gain=losses[held] - losses[best])
-    return None
-
-
-def _epoch_of(run: Run, emulation: Emulation, best: int, rank: int) -> int:
-    """The epoch at whose end the parameters are those that a rank holds as the best; `best` if there is none."""
-    held = {name: array[None] for name, array in run.best[rank].items()}
-    ends = [{name: array[rank : rank + 1] for name, array in end.items()} for end in emulation.ends]
-    others = [(epoch, end) for epoch, end in enumerate(ends) if epoch != best]
-    epoch = nearest(held, ends[best], others)
-    return best if epoch is None else epoch
-
-
-def _held_before_last_step(run: Run, emulation: Emulation, best: int, rank: int) -> bool:
-    held = {name: array[None] for name, array in run.best[rank].items()}
-    end, early = (
-        {name: array[rank : rank + 1] for name, array in arrays.items()}
-        for arrays in (emulation.ends[best], emulation.before_last_steps[best])
-    )
-    return nearest(held, end, [(True, early)]) is True
+    return causes_of_end(replace(run, indices=run.indices[: best + 1], parameters=run.best))

@@ -9,17 +9,19 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from ddpcheck import expect
-from ddpcheck.causes import Cause, training
+from ddpcheck.causes import training
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, needs
+from ddpcheck.contract import Capabilities, ReplicaMethod, needs
+from ddpcheck.hypotheses.training.checkpoints import why_only_special_runs_fail, why_other_epochs, why_other_samples
 from ddpcheck.job import Job, Train
+from ddpcheck.oracle.training_runs import Run, plan_of
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
 from ..drawing import Judge, fewer, for_all, for_each
 from .best_weights import holds_the_best
-from .drawn_runs import Run, plan_of, run_job, runs, with_a_frozen_layer, with_other_optimizers
-from .final_state import Causes, ends_where_one_process_ends, explained
+from .drawn_runs import run_job, runs, with_a_frozen_layer, with_other_optimizers
+from .final_state import ends_where_one_process_ends, explained
 from .learning_rates import rates_follow
 from .losses import reports_the_loss
 
@@ -154,7 +156,7 @@ def _cut(
     features = session.capabilities.trainer.trainer_features
     linear, best = "schedule" in features, "best" in features
     schedule: Literal["linear", "constant"] = "linear" if linear else "constant"
-    norm = 0.25 if micro_batches > 1 and session.capabilities.replica.clipping else None
+    norm = 0.25 if micro_batches > 1 and session.capabilities.has(ReplicaMethod.CLIPPING) else None
     plan = Train(epochs=3, micro_batches=micro_batches, schedule=schedule, keep_best=best, max_norm=norm)
     world = session.world_size
     # of the last micro-batches one is short; of three, the last window is so, too
@@ -177,7 +179,7 @@ def resumed_right(promised: Capabilities, *, bits: bool = False) -> Judge:
     """The judge of a Job of cut_operations. bits: its end also equals that of the whole run, to the bit."""
 
     def judge(job: Job, trace: Trace) -> None:
-        with explained(lambda: _why_special(plan_of(job, RESUMED), trace)):
+        with explained(lambda: why_only_special_runs_fail(plan_of(job, RESUMED), trace)):
             judged(job, trace)
 
     def judged(job: Job, trace: Trace) -> None:
@@ -201,34 +203,6 @@ def resumed_right(promised: Capabilities, *, bits: bool = False) -> Judge:
     return judge
 
 
-def _why_special(plan: Train, trace: Trace) -> Causes:
-    """Why a run fails that would do well on one rank, or with a fast disk that all ranks share."""
-    culprit = trace.first_failure
-    missing = culprit is not None and "FileNotFoundError" in culprit.error
-    if missing and culprit is not None and culprit.rank == 0:
-        return (training.CHECKPOINT_NOT_THERE_YET(),)
-    if plan.rank_0_only:
-        return (training.RANKS_DECIDE_RESUME(),)
-    return (training.NOBODY_WAITS_FOR_RANK_0(),) * (plan.slow_disk or missing)
-
-
-def _why_other_epochs(more: int, first: int) -> Cause:
-    """more: how many epochs too many were trained after a resume with epoch `first`."""
-    if more == first:
-        return training.EPOCH_NOT_RESTORED()
-    return training.EPOCHS_TRAINED_AGAIN() if more > 0 else training.EPOCHS_SKIPPED()
-
-
-def _why_other_samples(got: list[int], whole: list[list[int]], epoch: int, first: int) -> Cause:
-    """whole: the samples of an uninterrupted run, by epoch."""
-    should = whole[epoch]
-    if got == whole[epoch - first] != should:
-        return training.EPOCHS_FROM_ZERO(epoch=epoch - first)
-    if len(got) < len(should) and got == should[len(should) - len(got) :]:
-        return training.POSITION_KEPT_ON_RESUME()
-    return training.ORDER_NOT_BY_SEED_AND_EPOCH()
-
-
 def _other_orders(trace: Trace, last: int, epoch: int, first: int) -> tuple[int, ...]:
     """The ranks whose samples of this epoch come in another order after resuming, if rank 0's do not; else none."""
     every = zip(trace.values(WHOLE, "indices"), trace.values(last, "indices"), strict=True)
@@ -249,11 +223,11 @@ def _same_epochs(trace: Trace, rank: int, last: int, first: int, epochs: int) ->
             Diagnosis(
                 f"rank {rank} trained {len(resumed)} of {epochs} epochs after resuming, but should have {where}: "
                 f"{epochs - first} epochs",
-                (_why_other_epochs(len(resumed) - (epochs - first), first),) if first else (),
+                (why_other_epochs(len(resumed) - (epochs - first), first),) if first else (),
             )
         )
     for epoch, indices in enumerate(resumed, start=first):
-        cause = _why_other_samples(list(indices), list(map(list, whole)), epoch, first)
+        cause = why_other_samples(list(indices), list(map(list, whole)), epoch, first)
         if first and (others := _other_orders(trace, last, epoch, first)):
             cause = training.RANDOM_STATE_OF_RANK_0(ranks=others)
         what = f"samples of epoch {epoch} after resuming"

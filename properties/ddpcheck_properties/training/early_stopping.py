@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import math
-import operator
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 from ddpcheck import expect
-from ddpcheck.causes import Cause, training
+from ddpcheck.causes import training
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
+from ddpcheck.hypotheses.training.early_stopping import why_other_end
 from ddpcheck.job import Job, Train
+from ddpcheck.oracle.training_runs import lasts, plan_of
 from ddpcheck.session import Session
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
 from ..drawing import fewer, for_each
-from .drawn_runs import equal_losses, plan_of, run_job
+from .drawn_runs import equal_losses, run_job
 from .final_state import ends_where_one_process_ends
 from .judging import of_run
 from .learning_rates import rates_follow
@@ -77,56 +75,5 @@ def _ends_in_time(job: Job, trace: Trace) -> None:
             len(losses) == min(wanted, plan.epochs),
             f"rank {rank} stopped after {len(losses)} epochs with losses {', '.join(f'{x:.4g}' for x in reported[0])}, but "
             f"should stop after {min(wanted, plan.epochs)} with patience {plan.patience}",
-            _too_soon_or_late(len(losses), reported[0], plan),
+            why_other_end(len(losses), reported[0], plan),
         )
-
-
-def lasts(losses: Sequence[float], patience: int, lower: Callable[[float, float], bool] = operator.lt) -> float:
-    """How many epochs a run with these losses lasts; infinity if nothing in them ends it."""
-    lowest, since = math.inf, 0
-    for epoch, loss in enumerate(losses, start=1):
-        lowest, since = (loss, 0) if lower(loss, lowest) else (lowest, since + 1)
-        if since >= patience:
-            return epoch
-    return math.inf
-
-
-def _too_soon_or_late(epochs: int, losses: Sequence[float], plan: Train) -> tuple[Cause, ...]:
-    """The rules by which a run with these losses ends after so many epochs."""
-    patience = plan.patience or plan.epochs
-    equal, before = lasts(losses, patience, operator.le), _rises(losses, patience)
-    if epochs == plan.epochs and losses.count(min(losses)) > 1 and equal > epochs:
-        return (training.EQUAL_LOSS_COUNTS_AS_LOWER(),)
-    if epochs == plan.epochs < before:
-        return training.NO_RULE_OF_STOPPING(), training.COMPARED_WITH_EPOCH_BEFORE()
-    rules = [
-        (training.EQUAL_LOSS_COUNTS_AS_LOWER(), equal),
-        (training.PATIENCE_ONE_MORE(), lasts(losses, patience + 1)),
-        (training.PATIENCE_ONE_LESS(), lasts(losses, patience - 1)),
-        (training.COMPARED_WITH_EPOCH_BEFORE(), before),
-        (training.PATIENCE_NOT_CONSECUTIVE(), _in_all(losses, patience)),
-        (training.SMALL_IMPROVEMENT_IGNORED(), lasts([round(loss, 3) for loss in losses], patience)),
-    ]
-    fitting = (cause for cause, end in rules if epochs == min(end, plan.epochs) and epochs < plan.epochs)
-    return tuple(fitting) or (training.NO_RULE_OF_STOPPING(),)
-
-
-def _in_all(losses: Sequence[float], patience: int) -> float:
-    """After how many epochs so many in all had no lower loss than the lowest before them."""
-    since, lowest = 0, math.inf
-    for epoch, loss in enumerate(losses, start=1):
-        since += loss >= lowest
-        lowest = min(lowest, loss)
-        if since >= patience:
-            return epoch
-    return math.inf
-
-
-def _rises(losses: Sequence[float], patience: int) -> float:
-    """After how many epochs the loss was so often in a row no lower than in the epoch before."""
-    since = 0
-    for epoch, (before, loss) in enumerate(pairwise(losses), start=2):
-        since = since + 1 if loss >= before else 0
-        if since >= patience:
-            return epoch
-    return math.inf

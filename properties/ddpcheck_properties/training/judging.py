@@ -8,11 +8,11 @@ from ddpcheck import expect
 from ddpcheck.causes import training
 from ddpcheck.contract import Capabilities
 from ddpcheck.job import Job
+from ddpcheck.oracle.training_runs import Run, plan_of
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
 from ..drawing import Judge
-from .drawn_runs import Run, plan_of
 
 
 def of_run(promised: Capabilities, *judges: Callable[[Run], None]) -> Judge:

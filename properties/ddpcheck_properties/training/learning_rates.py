@@ -7,13 +7,10 @@ from functools import partial
 import numpy as np
 
 from ddpcheck import expect
-from ddpcheck.causes import Cause, training
-from ddpcheck.diagnosis import Evidence
+from ddpcheck.causes import training
+from ddpcheck.hypotheses.training.learning_rates import of_learning_rates
 from ddpcheck.numerics import gamma
-from ddpcheck.seeded_values import Array
-
-from .drawn_runs import Run
-from .hypotheses.schedules import wrong_factors
+from ddpcheck.oracle.training_runs import Run
 
 
 def rates_follow(run: Run) -> None:
@@ -30,25 +27,6 @@ def rates_follow(run: Run) -> None:
                 training.RATES_BY_EPOCH() if len(got) == epochs else (),
             )
             bound = np.full(steps, run.job.optimizer.lr * gamma(4 * len(every) + 4, "float32"))
-            known = partial(_evidence, run, rank, every, before)
+            known = partial(of_learning_rates, run, rank, every, before)
             expect.within(got, every[before:], bound, "learning rates of the steps", rank, known)
     expect.same_on_all_ranks(reported, "learning rates of the steps")
-
-
-def _evidence(run: Run, rank: int, every: Array, before: int) -> Evidence:
-    """A rank's learning rates by each cause. every: those of all steps; before: how many steps come before the reported ones."""
-    lr, plan = run.job.optimizer.lr, run.plan
-    each = len(every) // len(run.indices)
-    steps = each * plan.epochs  # of which a run that ends early takes the first
-    known: list[tuple[Cause, Array]] = [(training.RATE_READ_LATE(), np.append(every[1:], every[-1] - lr / steps))]
-    known += [
-        (cause, np.array([lr * factor(step, steps) for step in range(len(every))]))
-        for cause, factor in wrong_factors(plan, run.job.world_size, len(run.parameters[0]))
-    ]
-    size = plan.batch_size * plan.micro_batches
-    used = np.array([len(epoch[rank][start * size :][:size]) for epoch in run.indices for start in range(each)])
-    share = (np.cumsum(used) - used) / max(1, used.sum())
-    known.append((training.RATE_BY_OWN_SAMPLES(), lr * (1 - share)))
-    reported = [(cause, array[before:]) for cause, array in known]
-    reported.append((training.SCHEDULE_RESTARTS(ranks=f"rank {rank}"), every[: len(every) - before]))
-    return Evidence(alternatives=tuple(reported), precision=False)

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 
 from ddpcheck import expect
-from ddpcheck.causes import Cause, training
-from ddpcheck.diagnosis import Evidence
+from ddpcheck.hypotheses.training.epoch_losses import of_epoch_loss
 from ddpcheck.job import Backward
 from ddpcheck.numerics import gamma
 from ddpcheck.oracle import ExpectedOperation
+from ddpcheck.oracle.training_runs import Run
 from ddpcheck.seeded_values import Array
 
-from .drawn_runs import Run
 from .final_state import parameters_wrong_too, unexplained
-from .hypotheses.emulation import can_emulate, emulate
-
-Windows = Sequence[Sequence[tuple[Array, Array]]]
-"""An epoch's windows of micro-batches, of each the losses and counts of the ranks."""
 
 
 def reports_the_loss(run: Run) -> None:
@@ -30,7 +24,7 @@ def reports_the_loss(run: Run) -> None:
         mean, bound = _loss(run, moments)
         for rank, losses in enumerate(run.losses):
             got = losses[epoch - run.first]
-            known = partial(_evidence, run, epoch, rank, got)
+            known = partial(of_epoch_loss, run, epoch, rank, got)
             with unexplained(lambda: parameters_wrong_too(run)):
                 expect.within(np.float64(got), mean, bound, f"loss of epoch {epoch}", rank, known)
 
@@ -52,99 +46,3 @@ def _loss(run: Run, moments: Sequence[ExpectedOperation]) -> tuple[Array, Array]
     roundings = 2 * len(steps) * run.plan.micro_batches * job.world_size + 8
     dtype = "float32" if job.model.dtype == "float64" else job.model.dtype  # of metrics no more is asked
     return mean, np.asarray(allowed / count + abs(mean) * gamma(roundings, dtype))
-
-
-def _evidence(run: Run, epoch: int, rank: int, got: float) -> Evidence:
-    """The loss of an epoch on a rank by each cause.
-
-    Numbers come as Python floats, and were computed in the model's dtype: 1e-5 is near enough.
-    """
-    if not can_emulate(run):
-        return Evidence(precision=False)
-    epochs = emulate(run).losses[: epoch + 1]
-    mean = _mean(epochs[-1])
-    known = _by_other_means(run, epochs[-1], rank, mean)
-    if mean and abs(got / mean - 1) < 2.0**-9 and float(np.float16(got)) == got:
-        known.append((training.EPOCH_LOSS_IN_FLOAT16(), got))
-    known += _of_other_epochs_or_ranks(epochs) + _by_running_sums(epochs[-1])
-    alternatives = tuple(
-        (cause, np.asarray(got if math.isclose(got, value, rel_tol=1e-5) else value))
-        for cause, value in known
-        if not math.isclose(value, mean, rel_tol=1e-5)
-    )
-    return Evidence(alternatives=alternatives, precision=False)
-
-
-def _by_other_means(run: Run, windows: Windows, rank: int, mean: float) -> list[tuple[Cause, float]]:
-    """An epoch's loss by other averages than `mean`, that over all samples."""
-    micro = [one for window in windows for one in window]
-    counts, ranks = sum(count.sum() for _, count in micro), len(micro[0][1])
-    sizes = [np.sum([count for _, count in window], axis=0) for window in windows]
-
-    def over(values: Sequence[Array]) -> float:
-        """The mean of one number for each window and rank."""
-        return float(sum(value @ size for value, size in zip(values, sizes, strict=True)) / counts)
-
-    summed = over([np.sum([loss for loss, _ in window], axis=0) for window in windows])
-    as_full = sum(loss.sum() for loss, _ in micro) * run.plan.batch_size / counts
-    at_end = sum((loss * count).sum() for loss, count in windows[-1]) / max(1.0, sizes[-1].sum())
-    known = [
-        (training.EPOCH_LOSS_SUMMED_OVER_WINDOW(), summed),
-        (training.EPOCH_LOSS_OF_LAST_MICRO_BATCH(), over([window[-1][0] for window in windows])),
-        (training.EPOCH_LOSS_OF_LAST_STEP(), float(at_end)),
-        (training.EPOCH_LOSS_NOT_AGGREGATED(), float(own_losses(windows)[rank])),
-        (training.EPOCH_LOSS_OWN_LAST_STEP(), float(own_losses(windows[-1:])[rank])),
-        (training.EPOCH_LOSS_OF_BATCHES(), float(np.mean([loss.mean() for loss, _ in micro]))),
-        (training.EPOCH_LOSS_SUMMED_OVER_RANKS(world_size=ranks), mean * ranks),
-        (training.EPOCH_LOSS_SHORT_AS_FULL(), float(as_full)),
-    ]
-    full = [window for window in windows if len(window) == run.plan.micro_batches]
-    if full and len(full) < len(windows):
-        known.append((training.EPOCH_LOSS_WITHOUT_SHORT_WINDOW(), _mean(full)))
-    return known
-
-
-def _of_other_epochs_or_ranks(epochs: Sequence[Windows]) -> list[tuple[Cause, float]]:
-    """The loss of the last of these epochs with earlier ones in it, or without a rank."""
-    known: list[tuple[Cause, float]] = []
-    if len(epochs) > 1:
-        known.append((training.EPOCH_LOSS_OF_ALL_EPOCHS(), _mean([window for windows in epochs for window in windows])))
-    counts, sums = _counts_and_sums(epochs[-1])
-    for rank in range(len(sums)) if len(sums) > 2 else ():
-        others = np.arange(len(sums)) != rank
-        mean = float(sums[others].sum() / max(1.0, counts[others].sum()))
-        known.append((training.EPOCH_LOSS_WITHOUT_RANK(rank=rank), mean))
-    return known
-
-
-def _by_running_sums(windows: Windows) -> list[tuple[Cause, float]]:
-    """An epoch's loss if ranks share their running sums before its end."""
-    micro = [np.array([loss * count, count]) for window in windows for loss, count in window]
-    ranks = micro[0].shape[1]
-    again = np.zeros(2)
-    for window in windows:
-        again = ranks * again + np.sum([(loss @ count, count.sum()) for loss, count in window], axis=0)
-    first = ranks * np.sum([part[:, 0] for part in micro[:-1]], axis=0) + micro[-1].sum(axis=1)
-    return [
-        (training.EPOCH_LOSS_OVERWRITTEN(), float(first[0] / max(1.0, first[1]))),
-        (training.EPOCH_LOSS_SUMS_REDUCED_AGAIN(), float(again[0] / max(1.0, again[1]))),
-    ]
-
-
-def _counts_and_sums(windows: Windows) -> tuple[Array, Array]:
-    """Samples of each rank, and the sums of their losses."""
-    counts = np.sum([count for window in windows for _, count in window], axis=0)
-    sums = np.sum([loss * count for window in windows for loss, count in window], axis=0)
-    return counts, sums
-
-
-def _mean(windows: Windows) -> float:
-    """The mean loss over the samples of all ranks."""
-    counts, sums = _counts_and_sums(windows)
-    return float(sums.sum() / counts.sum())
-
-
-def own_losses(windows: Windows) -> Array:
-    """Each rank's mean loss over its own samples in an epoch."""
-    counts, sums = _counts_and_sums(windows)
-    return np.asarray(sums / np.maximum(counts, 1))

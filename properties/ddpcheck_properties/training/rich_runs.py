@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, needs
+from ddpcheck.contract import Capabilities, ReplicaMethod, needs
 from ddpcheck.job import DataSpec, Job, Train
+from ddpcheck.oracle.training_runs import plan_of
 
 from ..drawing import Judge, fewer, for_all
 from ..explicit_examples import fitting
@@ -22,7 +23,6 @@ from ..replicas.rich_programs import rich_model, slow_optimizer
 from ..strategies import SEEDS
 from .best_weights import holds_the_best
 from .checkpoints import cut_operations, resumed_right
-from .drawn_runs import plan_of
 from .final_state import ends_where_one_process_ends
 from .judging import of_run
 from .learning_rates import rates_follow
@@ -66,7 +66,7 @@ def rich_run(world: int, promised: Capabilities, seed: int) -> Job:
         batch_size=choices.choice((1, 2, 3, 9)),
         shuffle=choices.random() < 0.7,
         seed=choices.choice((0, 5, (1 << 32) - 1)),
-        max_norm=choices.choice((None, 0.1, 2.0)) if promised.replica.clipping else None,
+        max_norm=choices.choice((None, 0.1, 2.0)) if promised.has(ReplicaMethod.CLIPPING) else None,
         micro_batches=choices.choice((2, 3)) if has("accumulation") else 1,
         schedule="linear" if has("schedule") else "constant",
         keep_best=has("best"),

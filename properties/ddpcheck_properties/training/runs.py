@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from ddpcheck import expect
 from ddpcheck.causes import randomness, samplers, training
 from ddpcheck.checks import law
-from ddpcheck.contract import Capabilities, needs
+from ddpcheck.contract import Capabilities, ReplicaMethod, needs
 from ddpcheck.job import Job, Train
+from ddpcheck.oracle.training_runs import Run
 from ddpcheck.session import Session
 from ddpcheck.trace import Trace
 
@@ -21,7 +22,6 @@ from .best_weights import ends_with_the_last, holds_the_best, holds_the_best_num
 from .drawn_runs import (
     LOOSE,
     OTHERS,
-    Run,
     equal_losses,
     run_job,
     runs,
@@ -66,7 +66,7 @@ def check_training_run_matches_one_process(session: Session) -> None:
     examples = with_other_optimizers(run_job(world, promised, 3 * world, Train(epochs=2, seed=(1 << 32) - 1)), promised)
     plain = examples[0]
     examples += with_a_frozen_layer(plain, promised) + with_ids(plain, promised) + with_terms(plain, promised)
-    if promised.replica.clipping:
+    if promised.has(ReplicaMethod.CLIPPING):
         examples.append(run_job(world, promised, 3 * world, Train(epochs=1, max_norm=LOOSE)))
         # of several steps, as one clipped step is as good as one of another length
         examples.append(run_job(world, promised, 3 * world, Train(epochs=2, max_norm=0.25)))
@@ -147,7 +147,7 @@ def check_best_weights_have_the_lowest_global_loss(session: Session) -> None:
 
 def _with_windows(session: Session, judge: Callable[[Run], None], share: float = 1.0) -> None:
     world, promised = session.world_size, session.capabilities
-    norm = 0.25 if promised.replica.clipping else None
+    norm = 0.25 if promised.has(ReplicaMethod.CLIPPING) else None
     # of an epoch with one window only it is not told whether a step is too long, or taken twice: it comes last
     one = run_job(world, promised, 4 * world, Train(batch_size=3, micro_batches=2, epochs=1))
     two = run_job(world, promised, 8 * world, Train(batch_size=2, micro_batches=2, epochs=1, max_norm=norm))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ddpcheck import expect
 from ddpcheck.causes import traffic as causes
 from ddpcheck.checks import Observation, law
-from ddpcheck.contract import Capabilities, Traffic, needs
+from ddpcheck.contract import CallForm, Capabilities, ReplicaMethod, Traffic, needs
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -33,7 +33,7 @@ from ddpcheck.operations.probes import Sent
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from ..collectives.results import named
+from ..collectives.names import named
 from ..drawing import for_each
 from ..strategies_collectives import dtypes, fitting_reductions, floating, reductions
 from . import growth
@@ -62,14 +62,14 @@ def check_large_collectives_send_no_excess_bytes(session: Session) -> str:
     usual = _usual(promised)
     if {"sum", "mean"} <= promised.collectives.reductions and floating(usual.tensor.dtype):
         made.append(replace(usual, reduction="mean"))  # MPI sends more for an operation of the user's own
-    made += [replace(usual, wait=False)] * promised.collectives.asynchronous
-    made += [replace(usual, in_place=True)] * promised.collectives.in_place
+    made += [replace(usual, wait=False)] * promised.has(CallForm.ASYNCHRONOUS)
+    made += [replace(usual, in_place=True)] * promised.has(CallForm.IN_PLACE)
     scattered = next(iter(fitting_reductions(promised, offered[0])), None)
     if "reduce_scatter" in promised.collectives.operations and scattered:
         made.append(ReduceScatter(TensorSpec((world * 131, 1009 // world), offered[0], "powers"), scattered))
     if "all_gather" in promised.collectives.operations:
         made.append(AllGather(TensorSpec(LARGE, offered[0], "powers")))
-    if promised.collectives.subgroups and world > 2:
+    if promised.has(CallForm.SUBGROUPS) and world > 2:
         made.append(AllReduce(TensorSpec(LARGE, offered[0], "powers"), reduction, tuple(range(1, world))))
     return _judged(session, Job(world, _with_counts_between(made)), _collectives)
 
@@ -77,7 +77,9 @@ def check_large_collectives_send_no_excess_bytes(session: Session) -> str:
 @law("wire", needs.replica, needs.world.traffic(Traffic.ONCE), needs.ranks(2))
 def check_backward_sends_gradients_only_once(session: Session) -> str:
     """A synchronised backward, also the last of an accumulation window, sends no more than one all-reduce of all gradients."""
-    return _judged(session, _training(session.world_size, window=session.capabilities.replica.no_sync), _once)
+    return _judged(
+        session, _training(session.world_size, window=session.capabilities.has(ReplicaMethod.NO_SYNC)), _once
+    )
 
 
 @law("wire", needs.replica, needs.ranks(2, most=2))
@@ -126,9 +128,9 @@ def check_traffic_counters_match_bytes_sent(session: Session) -> str:
     tensor = reduced.tensor
     rows = replace(tensor, shape=(LARGE[0] // world * world, LARGE[1]))
     made: list[Operation] = [reduced]
-    made += [replace(reduced, wait=False)] * promised.collectives.asynchronous
-    made += [replace(reduced, in_place=True)] * promised.collectives.in_place
-    made += [replace(reduced, group=(0, world - 1))] * promised.collectives.subgroups
+    made += [replace(reduced, wait=False)] * promised.has(CallForm.ASYNCHRONOUS)
+    made += [replace(reduced, in_place=True)] * promised.has(CallForm.IN_PLACE)
+    made += [replace(reduced, group=(0, world - 1))] * promised.has(CallForm.SUBGROUPS)
     made.append(replace(reduced, tensor=replace(tensor, shape=_SMALL)))
     scattered, sent = ReduceScatter(rows, reduced.reduction), SendRecv(tensor, ((world - 1, 0),))
     others = (Broadcast(tensor, world - 1), AllGather(tensor), scattered, sent)

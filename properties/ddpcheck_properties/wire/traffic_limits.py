@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ddpcheck.causes import Cause
-from ddpcheck.causes import traffic as causes
+from ddpcheck.hypotheses.traffic import why_more_sent
 from ddpcheck.verdict import Diagnosis, Finding
 
 CHANGE = 1.02
@@ -85,24 +84,8 @@ def sends_no_more(sent: Sequence[int], demand: Demand, note: str) -> None:
     raise Finding(
         Diagnosis(
             f"{demand.what}: {headline}",
-            _why(sent, demand),
+            why_more_sent(sent, demand.size, demand.share),
             "how much of the array each step sends, and in which dtype",
             (*details, note) if note else tuple(details),
         )
     )
-
-
-def _why(sent: Sequence[int], demand: Demand) -> tuple[Cause, ...]:
-    most, world, size = max(sent), len(sent), demand.size
-    if world > 2 and most > 1.4 * sorted(sent)[-2]:
-        return (causes.EVERYTHING_THROUGH_ONE_RANK(),)
-    twice = causes.SENT_TWICE()
-    near = [
-        (2 * (world - 1) * size, causes.RING_SENDS_WHOLE()),
-        ((world - 1) * size, causes.WHOLE_ARRAY_TO_ALL()),
-        (2 * demand.share, twice),
-    ]
-    fits = [cause for count, cause in near if all(abs(each - count) < 0.03 * count for each in sent)]
-    if not fits and abs(sum(sent) - 2 * demand.least) < 0.06 * demand.least:
-        fits = [twice]
-    return tuple(fits) or (causes.MORE_THAN_LEAST(times=sum(sent) / demand.least),)

@@ -41,14 +41,20 @@ def last_short_piece_forgotten(call: Call, result: Array) -> Array:
 # fmt: off
 table(
     globals(),
-    Fault("maximum-starts-from-the-smallest-positive", where=all_reduce & op("max") & floats,
+    Fault("maximum-starts-from-the-smallest-positive",
+          "The accumulator of a maximum starts from the smallest positive float.",
+          where=all_reduce & op("max") & floats,
           effect=at_least_the_smallest_positive, caught_by=MAXIMUM, cause="accumulator-starts-from"),
-    Fault("maximum-starts-from-the-lowest-finite", where=all_reduce & op("max") & floats, effect=at_least_the_lowest_finite,
+    Fault("maximum-starts-from-the-lowest-finite",
+          "The accumulator of a maximum starts from the lowest finite float, so minus infinity is lost.",
+          where=all_reduce & op("max") & floats, effect=at_least_the_lowest_finite,
           caught_by=PROPAGATED, cause="accumulator-starts-from"),
-    Fault("in-place-mean-over-the-world", where=in_place & op("mean"), effect=mean_divided_by(lambda call: call.world),
+    Fault("in-place-mean-over-the-world", "An in-place mean in a group is divided by the world size.",
+          where=in_place & op("mean"), effect=mean_divided_by(lambda call: call.world),
           caught_by=IN_PLACE, cause="divided-by-world-size", world_size=3,
           seen_in=("huggingface/transformers#39648",), in_place=True),
-    Fault("large-blocks-cut", where=reduce_scatter, effect=last_short_piece_forgotten,
+    Fault("large-blocks-cut", "Reduce-scatter sends blocks in pieces of 1 MiB and omits the last, shorter piece.",
+          where=reduce_scatter, effect=last_short_piece_forgotten,
           caught_by=LARGE, cause="never-written", world_size=3),
 )
 # fmt: on

@@ -34,7 +34,7 @@ def written_to_the_argument(call: Call, result: Array) -> Array:
 
 @collectives("asynchronous-one-at-a-time", AT_ONCE, cause="asynchronous-call-waits")
 class OneAtATime(PassThrough):
-    """There is room for one: a second one begins when the first has ended."""
+    """An asynchronous all-reduce starts only after the previous one has ended."""
 
     last: Handle | None = None
 
@@ -48,17 +48,25 @@ class OneAtATime(PassThrough):
 # fmt: off
 table(
     globals(),
-    Fault("large-asynchronous-is-waited-for", where=asynchronous & larger_bytes(EAGER), effect=waited_for,
+    Fault("large-asynchronous-is-waited-for",
+          "An asynchronous all-reduce of more than 64 KiB blocks until its result is there.",
+          where=asynchronous & larger_bytes(EAGER), effect=waited_for,
           caught_by=AT_ONCE,
           cause="asynchronous-call-waits"),
-    Fault("asynchronous-in-groups-is-not", where=asynchronous & in_group, effect=waited_for, caught_by=AT_ONCE,
+    Fault("asynchronous-in-groups-is-not", "An asynchronous all-reduce in a group blocks until its result is there.",
+          where=asynchronous & in_group, effect=waited_for, caught_by=AT_ONCE,
           cause="asynchronous-call-waits"),
-    Fault("buffers-that-can-be-written-to", where=all_gather & read_only,
+    Fault("buffers-that-can-be-written-to", "All-gather raises ValueError for a read-only argument.",
+          where=all_gather & read_only,
           effect=raises(ValueError, "buffer source array is read-only"),
           caught_by=READ_ONLY, cause="argument-must-be-writable"),
-    Fault("in-groups-in-the-callers-own", where=all_reduce & in_group, effect=written_to_the_argument,
+    Fault("in-groups-in-the-callers-own",
+          "All-reduce in a group writes to its argument for a moment, which fails if the argument is read-only.",
+          where=all_reduce & in_group, effect=written_to_the_argument,
           caught_by=READ_ONLY, cause="argument-must-be-writable"),
-    Fault("last-of-whole-rows-of-48", where=received & whole_rows_of_48, effect=zero_from(lambda result: result.size - 48),
+    Fault("last-of-whole-rows-of-48",
+          "Receive leaves the last 48 elements zero when the message is a multiple of 48 elements.",
+          where=received & whole_rows_of_48, effect=zero_from(lambda result: result.size - 48),
           caught_by=EVERY_SIZE, cause="never-written"),
 )
 # fmt: on

@@ -19,7 +19,7 @@ SENDS_AT_ONCE = "all-send-none-receives"
 
 @star("exchange-sends-first", SMALL_BUFFERS, cause=SENDS_AT_ONCE)
 class ExchangeSendsFirst(Star):
-    """Rank 0 and each other rank send each other their arrays, and receive afterwards."""
+    """Rank 0 and each other rank send to each other before they receive."""
 
     def __init__(self, context: RankContext) -> None:
         super().__init__(context)
@@ -94,7 +94,7 @@ class Ring(Star):
 
 
 class ThreadedRing(Ring):
-    """A thread sends while the rank receives."""
+    """Correct: a thread sends while the rank receives."""
 
     def __init__(self, context: RankContext) -> None:
         self.sender = ThreadPoolExecutor(1)
@@ -113,7 +113,7 @@ class ThreadedRing(Ring):
 
 @star("ring-sends-first", SMALL_BUFFERS, cause=SENDS_AT_ONCE, world_size=3, closed_to_strangers=False)
 class RingSendsFirst(Ring):
-    """Each rank sends all to the next one before it receives from the previous one."""
+    """Each rank sends its whole array to the next rank before it receives from the previous one."""
 
     def swap(self, text: bytes) -> bytes:
         self.send(self.next, text)
@@ -125,7 +125,7 @@ class RingSendsFirst(Ring):
 
 @star("ring-whose-even-ranks-send-first", world_size=3, closed_to_strangers=False)
 class RingInTurn(Ring):
-    """Even ranks send first, odd ones receive first: a chain of odd length has one pair that waits for the rest, and ends."""
+    """Correct: even ranks send first and odd ranks receive first, so no cycle of senders can form."""
 
     def swap(self, text: bytes) -> bytes:
         if self.rank % 2 == 0:

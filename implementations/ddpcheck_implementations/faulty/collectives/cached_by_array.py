@@ -32,7 +32,7 @@ class ByArray(PassThrough):
 
 @collectives("under-way-by-array", GIVEN_AGAIN, cause="cached-by-array")
 class UnderWayByArray(PassThrough):
-    """Pending calls lie in a table by the array that they reduce: a second call with it replaces the first."""
+    """Pending all-reduces are stored by array identity, so a second call with one array replaces the first."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -45,7 +45,7 @@ class UnderWayByArray(PassThrough):
 
 @collectives("plan-by-array", GIVEN_AGAIN, cause="cached-by-array")
 class PlanByArray(ByArray):
-    """A call is planned once for each array, as persistent requests are: its reduction is a part of the plan."""
+    """Each array's call is planned once, so a later call with another reduction uses the first reduction."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         return super().all_reduce(array, self.first(array, op), group=group)
@@ -53,7 +53,7 @@ class PlanByArray(ByArray):
 
 @collectives("result-by-array", GIVEN_AGAIN, cause="cached-by-array")
 class ResultByArray(ByArray):
-    """There is one array of results for each argument, where the next call with it writes, too."""
+    """Each argument has one result array, which the next call with that argument overwrites."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         result = super().all_reduce(array, op, group=group)

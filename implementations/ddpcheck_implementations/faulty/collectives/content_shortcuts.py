@@ -69,7 +69,7 @@ def summed_by_gathering(call: Call) -> Array:
 
 @collectives("zeros-are-left-out-by-agreement")
 class LeftOutByAgreement(PassThrough):
-    """Where all ranks have mostly zeros they gather places and numbers, as many as the rank with most has, and add them up."""
+    """Correct: if all ranks have mostly zeros, they gather indices and values, then add them up."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         few = sparse(array) and array.dtype.kind == "f" and bool(np.isfinite(array).all())
@@ -90,7 +90,7 @@ class LeftOutByAgreement(PassThrough):
 
 @collectives("one-number-goes-once")
 class OneNumberGoesOnce(PassThrough):
-    """A root whose array holds the same bits throughout says so, and sends them once."""
+    """Correct: a root whose array holds one value throughout sends that value once."""
 
     def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
         values = flat(array)
@@ -103,17 +103,26 @@ class OneNumberGoesOnce(PassThrough):
 # fmt: off
 table(
     globals(),
-    Fault("indices-of-two-bytes", where=all_reduce & mostly_zero, effect=sent_as("indices of 16 bits", by_indices_of_16_bits),
+    Fault("indices-of-two-bytes",
+          "Mostly-zero arrays are sent as nonzeros with 16-bit indices, which wrap in large arrays.",
+          where=all_reduce & mostly_zero, effect=sent_as("indices of 16 bits", by_indices_of_16_bits),
           caught_by=HOLDS, cause="shortened-by-content"),
-    Fault("room-for-few-nonzeros", where=broadcast & mostly_zero & on_root,
+    Fault("room-for-few-nonzeros",
+          "A mostly-zero array is broadcast with room for one nonzero in 32 elements; the rest become 0.",
+          where=broadcast & mostly_zero & on_root,
           effect=sent_as("room for few nonzeros", first_nonzeros),
           caught_by=HOLDS, cause="never-written"),
-    Fault("alike-at-both-ends", where=all_gather & one_number_at_both_ends,
+    Fault("alike-at-both-ends",
+          "All-gather sends one number for the whole array if its first and last elements are equal.",
+          where=all_gather & one_number_at_both_ends,
           effect=sent_as("one number throughout", lambda call: np.full_like(call.array, flat(call.array)[0])),
           caught_by=HOLDS, cause="never-written"),
-    Fault("zero-is-no-contribution", where=all_reduce & op("min", "max"), effect=extreme_of_ranks_that_are_not_zero,
+    Fault("zero-is-no-contribution", "Minimum and maximum leave out ranks whose array is all zeros.",
+          where=all_reduce & op("min", "max"), effect=extreme_of_ranks_that_are_not_zero,
           caught_by=HOLDS, cause="not-reduced"),
-    Fault("each-rank-takes-its-own-way", where=all_reduce & op("sum") & mostly_zero, effect=summed_by_gathering,
+    Fault("each-rank-takes-its-own-way",
+          "A rank with a mostly-zero array calls all-gather while other ranks call all-reduce.",
+          where=all_reduce & op("sum") & mostly_zero, effect=summed_by_gathering,
           caught_by=HOLDS, cause="path-by-content"),
 )
 # fmt: on

@@ -23,9 +23,12 @@ def bits_as(other: str) -> CollectiveEffect:
 # fmt: off
 table(
     globals(),
-    Fault("int64-told-as-double", where=all_reduce & op("sum") & dtype("int64"), effect=bits_as("float64"),
+    Fault("int64-told-as-double", "Sums of int64 are declared as float64, so the bits are added as floats.",
+          where=all_reduce & op("sum") & dtype("int64"), effect=bits_as("float64"),
           caught_by=SUM, cause="other-datatype"),
-    Fault("int64-told-as-two-ints", where=all_reduce & op("sum") & dtype("int64"), effect=bits_as("int32"),
+    Fault("int64-told-as-two-ints",
+          "Sums of int64 are declared as pairs of int32, so carries between the halves are lost.",
+          where=all_reduce & op("sum") & dtype("int64"), effect=bits_as("int32"),
           caught_by=SUM, cause="other-datatype"),
 )
 # fmt: on

@@ -26,7 +26,7 @@ nan_is_neutral = sent_as(
 
 @collectives("call-of-all-ends-that-of-a-group", UNDER_WAY, cause="not-reduced", world_size=3)
 class EndedByAll(Parted):
-    """A reduction of all ranks replaces a pending one of a group."""
+    """An all-reduce over all ranks ends a group's pending all-reduce, whose result is then local."""
 
     calls = 0
 
@@ -47,19 +47,31 @@ class EndedByAll(Parted):
 # fmt: off
 table(
     globals(),
-    Fault("scattered-in-groups-in-the-order-of-memory", where=reduce_scatter & in_part, effect=sent_in_memory_order,
+    Fault("scattered-in-groups-in-the-order-of-memory",
+          "Reduce-scatter in a group sends elements in memory order, not row by row.",
+          where=reduce_scatter & in_part, effect=sent_in_memory_order,
           caught_by=MOVED, cause="sent-by-columns", world_size=3),
-    Fault("asynchronous-in-groups-in-the-order-of-memory", where=asynchronous & in_part, effect=sent_in_memory_order,
+    Fault("asynchronous-in-groups-in-the-order-of-memory",
+          "Asynchronous all-reduce in a group sends elements in memory order, not row by row.",
+          where=asynchronous & in_part, effect=sent_in_memory_order,
           caught_by=UNDER_WAY, cause="permuted", world_size=3),
-    Fault("asynchronous-minimum-by-negation", where=asynchronous & op("min"), effect=minimum_by_negation,
+    Fault("asynchronous-minimum-by-negation",
+          "An asynchronous minimum is minus the maximum of the negated array, which is wrong for some integers.",
+          where=asynchronous & op("min"), effect=minimum_by_negation,
           caught_by=UNDER_WAY, cause="extreme-by-negation"),
-    Fault("minimum-of-groups-by-negation", where=all_reduce & op("min") & in_part, effect=minimum_by_negation,
+    Fault("minimum-of-groups-by-negation",
+          "A group's minimum is minus the maximum of the negated array, which is wrong for some integers.",
+          where=all_reduce & op("min") & in_part, effect=minimum_by_negation,
           caught_by=REDUCED, cause="extreme-by-negation", world_size=3),
-    Fault("asynchronous-float64-of-groups-in-float32", where=asynchronous & in_part & dtype("float64"), effect=through("float32"),
+    Fault("asynchronous-float64-of-groups-in-float32",
+          "Asynchronous all-reduce in a group computes float64 arrays in float32.",
+          where=asynchronous & in_part & dtype("float64"), effect=through("float32"),
           caught_by=UNDER_WAY, cause="fewer-bits", world_size=3),
-    Fault("nan-lost-in-asynchronous-groups", where=asynchronous & in_part & op("min", "max") & floats, effect=nan_is_neutral,
+    Fault("nan-lost-in-asynchronous-groups", "Asynchronous minimum and maximum in a group ignore NaN.",
+          where=asynchronous & in_part & op("min", "max") & floats, effect=nan_is_neutral,
           caught_by="check_nan_propagates_in_minimum_and_maximum", cause="nan-lost", world_size=3),
-    Fault("nan-left-out-of-products", where=all_reduce & op("prod") & floats, effect=nan_sent_as(1),
+    Fault("nan-left-out-of-products", "Products replace NaN by 1.",
+          where=all_reduce & op("prod") & floats, effect=nan_sent_as(1),
           caught_by=PRODUCT, cause="nan-lost"),
 )
 # fmt: on

@@ -85,7 +85,7 @@ def divided_where_it_lies(call: Call) -> Call:
     cause="result-buffer-reused",
 )
 class PoolOfFour(PassThrough):
-    """Results come from a pool of four buffers, each used again in the fourth call after."""
+    """Results come from a pool of four buffers, so every fourth call overwrites an earlier result."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -105,26 +105,40 @@ class PoolOfFour(PassThrough):
 table(
     globals(),
     Fault("large-products-in-the-order-of-memory",
+          "Large products of arrays whose first dimension is reversed come back with rows reversed.",
           where=all_reduce & op("prod") & larger_bytes(PAST_64_KIB) & first_dimension_reversed, effect=rows_in_reverse,
           caught_by=LARGE, cause="permuted"),
-    Fault("large-broadcasts-in-the-order-of-memory", where=broadcast & larger_bytes(PAST_64_KIB), effect=sent_in_memory_order,
+    Fault("large-broadcasts-in-the-order-of-memory",
+          "Broadcast of more than 64 KiB sends elements in memory order, not row by row.",
+          where=broadcast & larger_bytes(PAST_64_KIB), effect=sent_in_memory_order,
           caught_by=BROADCAST, cause="permuted"),
-    Fault("asynchronous-in-the-order-of-memory", where=asynchronous, effect=sent_in_memory_order,
+    Fault("asynchronous-in-the-order-of-memory",
+          "Asynchronous all-reduce sends elements in memory order, not row by row.",
+          where=asynchronous, effect=sent_in_memory_order,
           caught_by="check_pending_all_reduces_keep_their_own_results", cause="permuted"),
-    Fault("repeated-row-reduced-once", where=all_reduce & repeated_row, effect=one_row_reduced,
+    Fault("repeated-row-reduced-once",
+          "An array of stride 0 is reduced as the one row that it has in memory; other rows stay local.",
+          where=all_reduce & repeated_row, effect=one_row_reduced,
           caught_by=SUM, cause="part-not-reduced"),
-    Fault("row-width-for-row-stride", where=all_reduce & rows_apart, effect=sent_as("rows close together", rows_close_together),
+    Fault("row-width-for-row-stride", "All-reduce reads rows of a wider array as if they were adjacent in memory.",
+          where=all_reduce & rows_apart, effect=sent_as("rows close together", rows_close_together),
           caught_by=SUM, cause="unexpected-nonfinite"),
-    Fault("last-chunk-of-one-element", where=broadcast & not_on_root & one_past_4096,
+    Fault("last-chunk-of-one-element", "Broadcast in chunks of 4,096 elements omits a last chunk of one element.",
+          where=broadcast & not_on_root & one_past_4096,
           effect=zero_from(lambda result: result.size - 1),
           caught_by="check_collectives_are_correct_at_every_array_size", cause="never-written"),
-    Fault("layout-of-one-rank-for-all", where=all_reduce, effect=layout_kept, caught_by=SUM,
+    Fault("layout-of-one-rank-for-all",
+          "All-reduce sends arrays in memory order, which is wrong if layouts differ between ranks.",
+          where=all_reduce, effect=layout_kept, caught_by=SUM,
           cause="layouts-differ-between-ranks"),
-    Fault("large-means-in-place", where=all_reduce & op("mean") & larger(1000), effect=divided_where_it_lies,
+    Fault("large-means-in-place", "Means of more than 1,000 elements divide the caller's array in place.",
+          where=all_reduce & op("mean") & larger(1000), effect=divided_where_it_lies,
           caught_by=ALONE, cause="works-in-argument"),
-    Fault("nothing-past-4-mebibytes", where=all_reduce, effect=local_from(lambda call: (1 << 22) // call.array.itemsize),
+    Fault("nothing-past-4-mebibytes", "All-reduce leaves everything past 4 MiB unreduced.",
+          where=all_reduce, effect=local_from(lambda call: (1 << 22) // call.array.itemsize),
           caught_by=LARGE, cause="part-not-reduced"),
-    Fault("reduce-scatter-in-float32", where=reduce_scatter & dtype("float64"), effect=through("float32"),
+    Fault("reduce-scatter-in-float32", "Reduce-scatter computes float64 arrays in float32.",
+          where=reduce_scatter & dtype("float64"), effect=through("float32"),
           caught_by=SCATTERED, cause="fewer-bits"),
 )
 # fmt: on

@@ -19,7 +19,7 @@ TAGS = 1000
 
 @collectives("flat-form-kept-by-address", CALLS, cause="first-result-again")
 class FlatFormKept(PassThrough):
-    """Of an array that is not contiguous a flat copy is registered, by where it lies, and found there the next time."""
+    """The flat copy of a non-contiguous array is cached by address and reused for later contents."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -35,7 +35,7 @@ class FlatFormKept(PassThrough):
 
 @collectives("a-thousand-tags", CALLS, cause="no-known-result")
 class ThousandTags(PassThrough):
-    """Received messages are kept by their tag, of which there are a thousand."""
+    """Received messages are stored by a tag that repeats after a thousand calls."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -51,7 +51,8 @@ class ThousandTags(PassThrough):
 # fmt: off
 table(
     globals(),
-    Fault("every-thousandth-call-is-not-reduced", where=all_reduce & every_of_kind(TAGS), effect=own_value,
+    Fault("every-thousandth-call-is-not-reduced", "Every 1000th all-reduce returns the rank's own array.",
+          where=all_reduce & every_of_kind(TAGS), effect=own_value,
           caught_by=CALLS, cause="not-reduced"),
 )
 # fmt: on

@@ -49,7 +49,7 @@ class Pool(PassThrough):
 
 @collectives("result-buffer-reused-gather", ALONE, cause="result-buffer-reused")
 class ReusedGather(Pool):
-    """The next all-gather writes into the result of the one before."""
+    """Each all-gather overwrites the result of the previous one."""
 
     def all_gather(self, array: Array, *, group: Group = None) -> Array:
         return self.pooled(self.comm.all_gather(array, group=group))
@@ -57,7 +57,7 @@ class ReusedGather(Pool):
 
 @collectives("result-buffer-reused-messages", ALONE, cause="result-buffer-reused")
 class ReusedMessages(Pool):
-    """The next message is received into the array of the one before."""
+    """Each received message overwrites the array of the previous one."""
 
     def recv(self, array: Array, source: int) -> Array:
         return self.pooled(self.comm.recv(array, source))
@@ -65,7 +65,7 @@ class ReusedMessages(Pool):
 
 @collectives("result-buffer-reused-large", ALONE, cause="result-buffer-reused")
 class ReusedLarge(Pool):
-    """Arrays past 64 KiB come from a pool."""
+    """Results of more than 64 KiB come from a pool whose arrays are reused while still in use."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         result = super().all_reduce(array, op, group=group)
@@ -99,7 +99,7 @@ def block_of_its_world_rank(call: Call) -> Array:
 
 @collectives("send-buffer-reused", LARGE, seen_in=("hpc/libcircle#45",), cause="shifted")
 class SendBufferReused(PassThrough):
-    """A large array leaves in pieces through one buffer, which holds the next piece before a slow sender comes to it."""
+    """A large array is sent in pieces through one buffer, which the next piece overwrites too early."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -130,20 +130,30 @@ class SendBufferReused(PassThrough):
 # fmt: off
 table(
     globals(),
-    Fault("async-in-place", where=asynchronous, effect=left_in_the_argument, caught_by=ASYNC, cause="works-in-argument"),
-    Fault("async-group-mean-by-world", where=asynchronous & op("mean"), effect=divided_by_world_size,
+    Fault("async-in-place", "Asynchronous all-reduce writes its result into the argument.",
+          where=asynchronous, effect=left_in_the_argument, caught_by=ASYNC, cause="works-in-argument"),
+    Fault("async-group-mean-by-world", "An asynchronous mean in a group is divided by the world size.",
+          where=asynchronous & op("mean"), effect=divided_by_world_size,
           caught_by=ASYNC, cause="divided-by-world-size", world_size=3),
-    Fault("send-keeps-a-reference", where=sent, effect=sent_a_moment_later, caught_by=MESSAGES),
-    Fault("large-integers-through-float", where=all_reduce & signed_integers & larger_bytes(1 << 16), effect=through("float64"),
+    Fault("send-keeps-a-reference",
+          "send() returns before it has read the array, which the caller may change meanwhile.",
+          where=sent, effect=sent_a_moment_later, caught_by=MESSAGES),
+    Fault("large-integers-through-float", "All-reduce computes signed integers of more than 64 KiB in float64.",
+          where=all_reduce & signed_integers & larger_bytes(1 << 16), effect=through("float64"),
           caught_by=LARGE, cause="integers-as-float"),
-    Fault("large-blocks-rotated", where=reduce_scatter & larger_bytes(1 << 16), effect=block_of_the_neighbour,
+    Fault("large-blocks-rotated", "Reduce-scatter of more than 64 KiB returns the block of the neighbouring rank.",
+          where=reduce_scatter & larger_bytes(1 << 16), effect=block_of_the_neighbour,
           caught_by=SCATTER, cause="other-ranks-block"),
-    Fault("block-by-world-rank", where=reduce_scatter, effect=block_of_its_world_rank,
+    Fault("block-by-world-rank",
+          "Reduce-scatter in a group picks the block by the rank in the world, not in the group.",
+          where=reduce_scatter, effect=block_of_its_world_rank,
           caught_by="check_concurrent_groups_are_independent", cause="other-ranks-block", world_size=3),
-    Fault("zeros-left-out-of-products", where=all_reduce & op("prod"),
+    Fault("zeros-left-out-of-products", "Products replace 0 by 1.",
+          where=all_reduce & op("prod"),
           effect=sent_as("zeros count as 1", lambda call: np.where(call.array == 0, call.array.dtype.type(1), call.array)),
           caught_by=PRODUCT, cause="zero-left-out-of-product"),
-    Fault("last-full-chunk-not-sent", where=all_reduce & multiple_of_bytes(4096),
+    Fault("last-full-chunk-not-sent", "If the size is a multiple of 4,096 bytes, the last chunk stays local.",
+          where=all_reduce & multiple_of_bytes(4096),
           effect=tail_kept_local(lambda call: 4096 // call.array.itemsize),
           caught_by="check_all_reduce_sums_exactly", cause="not-reduced"),
 )

@@ -22,7 +22,7 @@ _miscounting = connecting(TYPICAL.of_facets("collectives").but(counts_traffic=Tr
 
 @_miscounting("elements-counted-as-bytes", TOLD, cause="counts-scaled")
 def elements_for_bytes(context: RankContext) -> Facets:
-    """Elements are counted where bytes should be."""
+    """counts() reports elements where it should report bytes."""
     from ...numpy_sockets import tcp
 
     reference = tcp.connect(context)
@@ -36,7 +36,7 @@ def elements_for_bytes(context: RankContext) -> Facets:
 
 @_miscounting("calls-counted-for-messages", ALONE, cause="counts-from-nonzero", world_size=1)
 def calls_counted(context: RankContext) -> Facets:
-    """Each collective counts for a message, though a rank is alone."""
+    """counts() reports one message for each collective, even at world size 1."""
     from ...numpy_sockets import tcp
 
     reference = tcp.connect(context)
@@ -100,7 +100,7 @@ def _not_counting(reference: Facets, method: str, of: str = "bytes", hides: Call
     in_place=True,
 )
 def in_place_uncounted(context: RankContext) -> Facets:
-    """Only the calls that return a new array are counted."""
+    """counts() omits all-reduces in place."""
     from ...numpy_sockets import connect
 
     return _not_counting(connect(context), "all_reduce_in_place")
@@ -108,7 +108,7 @@ def in_place_uncounted(context: RankContext) -> Facets:
 
 @_miscounting("broadcasts-not-counted", TOLD, cause="sending-not-counted")
 def broadcasts_uncounted(context: RankContext) -> Facets:
-    """A broadcast is passed on as it comes, beside the counters."""
+    """counts() omits broadcasts."""
     from ...numpy_sockets import tcp
 
     return _not_counting(tcp.connect(context), "broadcast")
@@ -116,7 +116,7 @@ def broadcasts_uncounted(context: RankContext) -> Facets:
 
 @_miscounting("groups-not-counted", TOLD, cause="sending-not-counted", subgroups=True)
 def groups_uncounted(context: RankContext) -> Facets:
-    """Groups have connections of their own, which have no counters."""
+    """counts() omits collectives in groups, which use separate connections."""
     from ...numpy_sockets import tcp
 
     return _not_counting(
@@ -126,7 +126,7 @@ def groups_uncounted(context: RankContext) -> Facets:
 
 @_miscounting("small-reductions-not-counted", TOLD, cause="sending-not-counted", world_size=3)
 def small_uncounted(context: RankContext) -> Facets:
-    """Small arrays go a way of their own, which has no counters."""
+    """counts() omits all-reduces of small arrays, which use a separate path."""
     from ...numpy_sockets import connect
 
     return _not_counting(connect(context), "all_reduce", hides=lambda array, *_, **__: array.nbytes <= 1 << 16)
@@ -138,7 +138,7 @@ def small_uncounted(context: RankContext) -> Facets:
     cause="messages-not-counted",
 )
 def messages_uncounted(context: RankContext) -> Facets:
-    """The messages of a ring are not counted, though their bytes are."""
+    """counts() reports the bytes of a ring all-reduce but not its messages."""
     from ...numpy_sockets import tcp
 
     return _not_counting(tcp.connect(context), "all_reduce", "messages", lambda array, *_, **__: array.nbytes > 1 << 16)
@@ -146,7 +146,7 @@ def messages_uncounted(context: RankContext) -> Facets:
 
 @_miscounting("asynchronous-ones-not-counted", TOLD, cause="call-not-counted", asynchronous=True)
 def asynchronous_uncounted(context: RankContext) -> Facets:
-    """Only the calls that wait for their result count for collectives."""
+    """counts() omits asynchronous calls from the number of collectives."""
     from ...numpy_sockets import connect
 
     return _not_counting(connect(context), "all_reduce_async", "collectives")
@@ -154,7 +154,7 @@ def asynchronous_uncounted(context: RankContext) -> Facets:
 
 @_miscounting("reductions-in-place-counted-in-part", TOLD, cause="sending-partly-counted", in_place=True)
 def in_place_partly_counted(context: RankContext) -> Facets:
-    """Of a reduction in place only every fourth byte is counted, as of a message in four parts only the first."""
+    """counts() reports only a quarter of the bytes of an all-reduce in place."""
     from ...numpy_sockets import connect
 
     reference = connect(context)

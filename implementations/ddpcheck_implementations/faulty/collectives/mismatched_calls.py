@@ -52,7 +52,7 @@ def row_of_own_root(call: Call) -> Array:
     detects_mismatch=True,
 )
 class KindsAlike(PassThrough):
-    """All-reduce and broadcast send the same message, and messages are paired as they come."""
+    """All-reduce and broadcast send equal messages, so a rank that calls the other one is not noticed."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         if op != "sum":
@@ -66,7 +66,7 @@ class KindsAlike(PassThrough):
 
 @collectives("messages-without-dtype", ARRAYS, detects_mismatch=True)
 class MessagesWithoutDtype(PassThrough):
-    """A message between two ranks is a number of bytes, without dtype and shape."""
+    """Messages between two ranks carry no dtype or shape, so mismatches are not noticed."""
 
     def send(self, array: Array, dest: int) -> None:
         self.comm.send(array.ravel().view(np.int32) if array.nbytes % 4 == 0 else array, dest)
@@ -86,7 +86,7 @@ class MessagesWithoutDtype(PassThrough):
     detects_failed_peer=True,
 )
 class StaysAfterException(PassThrough):
-    """A heartbeat thread keeps the process of a program that has failed, and with it its connections."""
+    """A heartbeat thread keeps a failed rank's process and connections alive, so other ranks hang."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -95,7 +95,7 @@ class StaysAfterException(PassThrough):
 
 @collectives("local-retry-decision", LATE, seen_in=("InternLM/xtuner#1852",), cause="other-message-received")
 class TriesAgainAlone(PassThrough):
-    """A rank that has waited for 10 ms takes the all-reduce for lost and begins it again, all by itself."""
+    """A rank that has waited for 10 ms restarts the all-reduce without telling the others."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         handle = self.comm.all_reduce_async(array, op, group=group)
@@ -113,7 +113,7 @@ class TriesAgainAlone(PassThrough):
     detects_mismatch=True,
 )
 class MatchedByRoom(PassThrough):
-    """Pending calls are added up in buffers of one size, in the order of the calls: another order adds others up."""
+    """Pending calls are matched by buffer size and order, so ranks in another order add other arrays."""
 
     def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
         room = -(-array.size // 64) * 64
@@ -128,16 +128,24 @@ class MatchedByRoom(PassThrough):
 # fmt: off
 table(
     globals(),
-    Fault("dtype-mismatch-accepted", where=all_reduce & op("sum") & whole_words, effect=bytes_added_as_own_dtype,
+    Fault("dtype-mismatch-accepted",
+          "All-reduce adds the bytes of other ranks in its own dtype, so a dtype mismatch is not noticed.",
+          where=all_reduce & op("sum") & whole_words, effect=bytes_added_as_own_dtype,
           caught_by=ARRAYS, cause="messages-unlabelled", seen_in=("pytorch/pytorch#58224",),
           detects_mismatch=True),
-    Fault("mean-and-sum-look-alike", where=all_reduce & op("mean"), effect=divided_by_each_rank,
+    Fault("mean-and-sum-look-alike",
+          "Mean and sum send equal messages, so a rank that asks for the other one is not noticed.",
+          where=all_reduce & op("mean"), effect=divided_by_each_rank,
           caught_by=CALLS, cause="messages-unlabelled", world_size=3, detects_mismatch=True),
-    Fault("means-under-way-are-sums", where=asynchronous & op("mean"), effect=divided_by_each_rank,
+    Fault("means-under-way-are-sums", "Asynchronous mean and sum send equal messages, so a mismatch is not noticed.",
+          where=asynchronous & op("mean"), effect=divided_by_each_rank,
           caught_by=WAYS, cause="messages-unlabelled", detects_mismatch=True),
-    Fault("means-in-groups-are-sums", where=all_reduce & op("mean") & in_group, effect=divided_by_each_rank,
+    Fault("means-in-groups-are-sums", "Mean and sum in a group send equal messages, so a mismatch is not noticed.",
+          where=all_reduce & op("mean") & in_group, effect=divided_by_each_rank,
           caught_by=WAYS, cause="messages-unlabelled", detects_mismatch=True),
-    Fault("roots-in-groups-look-alike", where=broadcast & in_group, effect=row_of_own_root,
+    Fault("roots-in-groups-look-alike",
+          "Broadcast in a group gathers all arrays, so ranks that name different roots are not noticed.",
+          where=broadcast & in_group, effect=row_of_own_root,
           caught_by=WAYS, cause="messages-unlabelled", world_size=4, detects_mismatch=True),
 )
 # fmt: on

@@ -30,7 +30,7 @@ class _Given(np.ndarray[Any, np.dtype[Any]]):
 
 @collectives("memory-given-out-while-in-use", IN_PLACE, cause="empty-given-twice", in_place=True)
 class GivenOutAgain(PassThrough):
-    """Memory is free again when the array that empty() gave is gone, though a part of it is still in use."""
+    """Memory from empty() is reused when its array is deleted, even if a slice of it is still in use."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -47,7 +47,7 @@ class GivenOutAgain(PassThrough):
 
 @collectives("in-place-at-the-start", IN_PLACE, cause="writes-at-start-of-base", in_place=True)
 class AtTheStart(PassThrough):
-    """The result goes where the memory begins that an array is a part of."""
+    """All-reduce in place of a slice writes the result at the start of the underlying memory."""
 
     def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Group = None) -> None:
         whole = array if array.base is None else np.asarray(array.base).reshape(-1)
@@ -98,7 +98,7 @@ def late_ranks_are_zero(call: Call) -> Array:
 
 @collectives("staging-by-bytes", ASYNC, cause="results-mixed-up-as-other-dtype")
 class StagedByBytes(PassThrough):
-    """Results of as many bytes, under way together, share a buffer, of whatever dtype they are."""
+    """Pending results of equally many bytes share one staging buffer, whatever their dtypes."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -119,19 +119,28 @@ class StagedByBytes(PassThrough):
 # fmt: off
 table(
     globals(),
-    Fault("block-by-the-last-dimension", where=reduce_scatter, effect=block_by_the_last_dimension,
+    Fault("block-by-the-last-dimension", "Reduce-scatter computes the block's start from the last dimension alone.",
+          where=reduce_scatter, effect=block_by_the_last_dimension,
           caught_by=SCATTER, cause="block-cut-wrong"),
-    Fault("received-into-a-copy", where=received, effect=written_to_a_reshaped_copy,
+    Fault("received-into-a-copy", "Receive writes into reshape(-1), which is a copy if the array is not contiguous.",
+          where=received, effect=written_to_a_reshaped_copy,
           caught_by=MESSAGES, cause="nothing-received"),
-    Fault("messages-as-they-lie-in-memory", where=sent, effect=sent_in_memory_order,
+    Fault("messages-as-they-lie-in-memory", "Send sends elements in memory order, not row by row.",
+          where=sent, effect=sent_in_memory_order,
           caught_by=MESSAGES, cause="sent-by-columns"),
-    Fault("scattered-mean-of-a-power-of-two", where=reduce_scatter & op("mean"), effect=mean_divided_by(power_of_two),
+    Fault("scattered-mean-of-a-power-of-two",
+          "A reduce-scatter mean is divided by the largest power of two up to the number of ranks.",
+          where=reduce_scatter & op("mean"), effect=mean_divided_by(power_of_two),
           caught_by=FINITE, cause="sum-divided-by-other-number", world_size=3),
-    Fault("folded-by-adding", where=all_reduce & op("min", "max") & no_power_of_two, effect=folded_by_adding,
+    Fault("folded-by-adding",
+          "If the number of ranks is no power of two, minimum and maximum add the extra ranks' values.",
+          where=all_reduce & op("min", "max") & no_power_of_two, effect=folded_by_adding,
           caught_by=MINIMUM, cause="added-not-reduced", world_size=3),
-    Fault("impatient-in-groups", where=all_gather & in_part, effect=late_ranks_are_zero,
+    Fault("impatient-in-groups", "All-gather in a group returns zeros for a rank that is a third of a second late.",
+          where=all_gather & in_part, effect=late_ranks_are_zero,
           caught_by=LATE, cause="late-rank-missed", world_size=4),
-    Fault("one-number-in-place-is-summed", where=in_place & op("prod") & elements(1), effect=summed,
+    Fault("one-number-in-place-is-summed", "An in-place product of one element is a sum.",
+          where=in_place & op("prod") & elements(1), effect=summed,
           caught_by=IN_PLACE, cause="reduction-ignored", in_place=True),
 )
 # fmt: on

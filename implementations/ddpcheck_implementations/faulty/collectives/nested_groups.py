@@ -19,7 +19,7 @@ FOR_EVER = 3600.0
 
 @collectives("hierarchical-no-padding", SUM, seen_in=("horovod/horovod#411",), cause="remainder-wrong", world_size=4)
 class TwoLevels(PassThrough):
-    """Two hosts of two ranks, each rank taking numel // 2 elements across: behind them the buffer keeps its earlier elements."""
+    """A two-level all-reduce omits the last element of odd sizes, where the buffer keeps old values."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -46,7 +46,7 @@ class TwoLevels(PassThrough):
     world_size=3,
 )
 class NumberedByMembers(PassThrough):
-    """A group's number is how many groups its creator has made: members with other numbers wait at another door."""
+    """Only members number a group, so members with different numbers wait for each other forever."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)

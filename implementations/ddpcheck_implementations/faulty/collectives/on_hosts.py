@@ -44,7 +44,7 @@ def broadcast_not_taken(tensor: Tensor) -> None:
 
 @sampler("share-of-the-local-rank", HOSTS, cause="local-rank-taken-for-rank", any_layout=True)
 class ShareOfLocalRank(PlainSampler):
-    """Rank r of each host takes every W-th sample from r on: those of another host are the same."""
+    """The sampler uses LOCAL_RANK as the rank, so ranks of different hosts get the same samples."""
 
     def share(self, order: Array) -> Array:
         return order[local_rank() :: self.world]
@@ -52,14 +52,14 @@ class ShareOfLocalRank(PlainSampler):
 
 @metrics("metric-where-the-local-rank-is-the-rank", HOSTS, cause="local-rank-taken-for-rank", any_layout=True)
 def where_alike(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
-    """A rank whose local rank is another keeps its own means."""
+    """A rank whose LOCAL_RANK differs from its rank keeps its local metrics."""
     found = right_means(comm, metrics, count)
     return found if local_rank() == rank else metrics
 
 
 @trainer("training-on-the-share-of-the-local-rank", HOSTS, cause="local-rank-taken-for-rank", any_layout=True)
 class TrainsOnLocalShare(Trainer):
-    """An epoch's order is shared out by the local rank."""
+    """Training uses LOCAL_RANK as the rank, so ranks of different hosts get the same samples."""
 
     def order(self, epoch: int) -> Sequence[int]:
         everything = self.engine.collectives.all_gather(np.array(super().order(epoch)))
@@ -68,7 +68,7 @@ class TrainsOnLocalShare(Trainer):
 
 @collectives("knows-the-ranks-of-its-host", any_layout=True)
 class KnowsItsHost(PassThrough):
-    """Correct: the variables about the host are read, and nothing follows from them."""
+    """Correct: LOCAL_RANK and LOCAL_WORLD_SIZE are read, but change no result."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         assert 0 <= local_rank() < local_size()
@@ -78,11 +78,14 @@ class KnowsItsHost(PassThrough):
 # fmt: off
 table(
     globals(),
-    Fault("mean-over-the-ranks-of-the-host", where=all_reduce & op("mean") & ~in_group,
+    Fault("mean-over-the-ranks-of-the-host", "A mean is divided by LOCAL_WORLD_SIZE, not by the world size.",
+          where=all_reduce & op("mean") & ~in_group,
           effect=mean_divided_by(lambda call: local_size()), caught_by=HOSTS, cause="local-rank-taken-for-rank", any_layout=True),
-    Fault("divided-by-the-ranks-of-the-host", where=always, effect=divided_by(lambda gradient: local_size()),
+    Fault("divided-by-the-ranks-of-the-host", "Gradients are divided by LOCAL_WORLD_SIZE, not by the world size.",
+          where=always, effect=divided_by(lambda gradient: local_size()),
           caught_by=HOSTS, cause="local-rank-taken-for-rank", any_layout=True),
-    Fault("each-host-starts-from-its-own-rank-0", where=on_the_first_rank_of_a_host, effect=broadcast_not_taken,
+    Fault("each-host-starts-from-its-own-rank-0", "The first rank of each host keeps its own initial parameters.",
+          where=on_the_first_rank_of_a_host, effect=broadcast_not_taken,
           caught_by=HOSTS, cause="local-rank-taken-for-rank", any_layout=True),
 )
 # fmt: on

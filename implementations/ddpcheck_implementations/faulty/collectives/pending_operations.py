@@ -52,7 +52,7 @@ class Pending(PassThrough):
 
 @collectives("handles-numbered-by-a-byte", CALLS, cause="handle-forgotten")
 class NumberedByAByte(PassThrough):
-    """Results lie under the number of their call, of which a byte is kept: the 257th takes that of the first, and removes it."""
+    """Handles are numbered in one byte, so the 257th takes and removes the result of the first."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -73,7 +73,7 @@ class NumberedByAByte(PassThrough):
 
 @collectives("only-the-first-handle-waits", LATE_WAIT, cause="not-reduced")
 class OnlyTheFirstWaits(Pending):
-    """wait() of a call that began while another was pending returns the buffer as it is after a moment."""
+    """wait() returns too early if the call started while another one was pending."""
 
     def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
         first, own = self.pending == 0, array.copy()
@@ -92,7 +92,7 @@ class OnlyTheFirstWaits(Pending):
 
 @collectives("one-second-is-enough", "check_late_ranks_do_not_change_results", cause="gave-up-waiting")
 class OneSecond(PassThrough):
-    """A rank that is a second late is given up."""
+    """All-reduce raises a timeout error when a rank is one second late."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         handle, done = self.comm.all_reduce_async(array, op, group=group), threading.Event()
@@ -112,7 +112,7 @@ class OneSecond(PassThrough):
 
 @collectives("wait-ends-after-a-second", LATE_WAIT, cause="wait-returns-early")
 class WaitEnds(PassThrough):
-    """wait() has a time limit, after which it gives what there is."""
+    """wait() gives up after one second and returns an unfinished result."""
 
     def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
         handle, results = self.comm.all_reduce_async(array, op, group=group), [array.copy()]
@@ -128,7 +128,7 @@ class WaitEnds(PassThrough):
 
 @collectives("wait-for-the-dead", DEAD, cause="death-unnoticed")
 class WaitsForTheDead(PassThrough):
-    """An asynchronous all-reduce is tried again and again when its connection breaks."""
+    """A pending all-reduce is retried forever when its connection breaks."""
 
     def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
         handle = self.comm.all_reduce_async(array, op, group=group)
@@ -146,13 +146,17 @@ class WaitsForTheDead(PassThrough):
 # fmt: off
 table(
     globals(),
-    Fault("large-broadcast-cut", where=broadcast & not_on_root, effect=zero_from(lambda result: MEGABYTE // result.itemsize),
+    Fault("large-broadcast-cut", "Broadcast fills only the first MiB on the receiving ranks.",
+          where=broadcast & not_on_root, effect=zero_from(lambda result: MEGABYTE // result.itemsize),
           caught_by=LARGE, cause="never-written", world_size=3),
-    Fault("large-maximum-not-reduced", where=all_reduce & op("max") & larger(100_000), effect=own_value,
+    Fault("large-maximum-not-reduced", "A maximum of more than 100,000 elements returns the rank's own array.",
+          where=all_reduce & op("max") & larger(100_000), effect=own_value,
           caught_by=LARGE, cause="not-reduced", world_size=3),
-    Fault("barrier-passed-while-pending", where=barrier & others_pending, effect=skipped,
+    Fault("barrier-passed-while-pending", "Barrier does nothing while an asynchronous call is pending.",
+          where=barrier & others_pending, effect=skipped,
           caught_by=ASYNC, cause="barrier-does-not-block"),
-    Fault("barrier-without-the-dead", where=barrier, effect=errors_ignored,
+    Fault("barrier-without-the-dead", "Barrier ignores errors, so it returns although a rank is dead.",
+          where=barrier, effect=errors_ignored,
           caught_by="check_collectives_never_complete_with_a_dead_rank", cause="error-swallowed", world_size=3),
 )
 # fmt: on

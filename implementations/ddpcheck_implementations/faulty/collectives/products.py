@@ -32,9 +32,12 @@ def by_logarithms_without_signs(call: Call) -> Array:
 # fmt: off
 table(
     globals(),
-    Fault("product-by-logarithms", where=all_reduce & op("prod") & floats, effect=by_logarithms,
+    Fault("product-by-logarithms", "Products of floats are exp of the sum of logarithms, so the last bits are wrong.",
+          where=all_reduce & op("prod") & floats, effect=by_logarithms,
           caught_by=PRODUCT, cause="last-bits-wrong"),
-    Fault("product-by-logarithms-of-all", where=all_reduce & op("prod") & floats, effect=by_logarithms_without_signs,
+    Fault("product-by-logarithms-of-all",
+          "Products of floats use logarithms without signs, so negative values give NaN.",
+          where=all_reduce & op("prod") & floats, effect=by_logarithms_without_signs,
           caught_by=PRODUCT, cause="product-by-logarithms"),
 )
 # fmt: on

@@ -42,13 +42,17 @@ def read_only(call: Call, result: Array) -> Array:
 # fmt: off
 table(
     globals(),
-    Fault("scalars-for-arrays-without-dimensions", where=all_reduce, effect=numpy_scalar,
+    Fault("scalars-for-arrays-without-dimensions", "All-reduce returns a NumPy scalar for an array without dimensions.",
+          where=all_reduce, effect=numpy_scalar,
           caught_by=WRITABLE, cause="result-read-only", writable_results=True),
-    Fault("messages-are-views-of-bytes", where=received, effect=view_of_bytes,
+    Fault("messages-are-views-of-bytes", "recv() returns a read-only view of the received bytes.",
+          where=received, effect=view_of_bytes,
           caught_by=WRITABLE, cause="result-read-only", writable_results=True),
-    Fault("gathered-past-64-kib-is-read-only", where=all_gather, effect=read_only_past_64_kib,
+    Fault("gathered-past-64-kib-is-read-only", "All-gather results of more than 64 KiB are read-only.",
+          where=all_gather, effect=read_only_past_64_kib,
           caught_by=WRITABLE, cause="result-read-only", writable_results=True),
     # Correct: the results of JAX are read-only, too.
-    Fault("read-only-results", where=all_reduce | broadcast | all_gather | received, effect=read_only),
+    Fault("read-only-results", "Correct if promised: results are read-only.",
+          where=all_reduce | broadcast | all_gather | received, effect=read_only),
 )
 # fmt: on

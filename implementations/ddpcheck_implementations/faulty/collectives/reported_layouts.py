@@ -12,7 +12,7 @@ from .collectives import BROADCAST
 
 @collectives("strides-ignored-by-broadcast", BROADCAST, seen_in=("pytorch/pytorch#192920",), cause="permuted")
 class StridesIgnored(PassThrough):
-    """As many elements are sent as the array has, from its first one on, whatever lies between them."""
+    """Broadcast ignores strides and sends the memory that follows the first element."""
 
     def broadcast(self, array: Array, root: int = 0, *, group: Group = None) -> Array:
         ascending = array.size > 1 and not array.flags.c_contiguous and min(array.strides) > 0
@@ -31,7 +31,7 @@ class StridesIgnored(PassThrough):
     in_place=True,
 )
 class CopyReduced(PassThrough):
-    """What is not contiguous is copied before the reduction in place, and the copy thrown away."""
+    """All-reduce in place of a non-contiguous array reduces a copy, which is thrown away."""
 
     def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Group = None) -> None:
         contiguous = np.ascontiguousarray(array)
@@ -45,7 +45,7 @@ class CopyReduced(PassThrough):
     world_size=3,
 )
 class RowsByTwo(PassThrough):
-    """Offsets of rows are those of two ranks."""
+    """All-gather computes row offsets as for two ranks."""
 
     def all_gather(self, array: Array, *, group: Group = None) -> Array:
         rows = np.asarray(self.comm.all_gather(array, group=group))

@@ -31,7 +31,7 @@ NARROW = frozenset({"float16", "float32", "float64"})
     rounds_float16_once=True,
 )
 class RoundsAtEveryHop(PassThrough):
-    """Partial sums go round the ring in float16, and every addition rounds (NumPy has no bfloat16)."""
+    """A ring all-reduce rounds the partial sum to float16 at every hop."""
 
 
 class InFloat32(PassThrough):
@@ -69,7 +69,7 @@ def _rounded(array: Array) -> Array:
     rounds_float16_once=True,
 )
 class HalvedAfterRounding(InFloat32):
-    """By a power of two any number divides exactly, so the sum may as well be rounded before: if there is room for it."""
+    """A float16 mean rounds the sum before it divides by a power of two, so a large sum becomes infinite."""
 
     def finished(self, total: Array, op: str, size: int) -> Array:
         if op == "mean" and size & (size - 1) == 0:
@@ -86,7 +86,7 @@ class HalvedAfterRounding(InFloat32):
     rounds_float16_once=True,
 )
 class InfiniteOnceItWas(InFloat32):
-    """The sum so far is looked at after each rank: what float16 does not hold is an infinity from there on."""
+    """A float16 sum becomes infinite for good once a partial sum exceeds the range of float16."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         if op != "sum" or array.dtype != np.float16:
@@ -123,12 +123,15 @@ def subnormals_flushed(call: Call, result: Array) -> Array:
 # fmt: off
 table(
     globals(),
-    Fault("fp16-predivide-underflow", where=all_reduce & op("mean"), effect=divided_before_the_sum,
+    Fault("fp16-predivide-underflow", "A mean divides before the sum, so tiny values become 0.",
+          where=all_reduce & op("mean"), effect=divided_before_the_sum,
           caught_by=TINY, cause="tiny-divided-first", seen_in=("horovod/horovod#278", "pytorch/pytorch#78774"),
           dtypes=NARROW, keeps_tiny_values=True),
-    Fault("mean-that-runs", where=all_reduce & op("mean"), effect=mean_of_the_ranks_so_far,
+    Fault("mean-that-runs", "A mean is updated rank by rank, so infinities turn into NaN.",
+          where=all_reduce & op("mean"), effect=mean_of_the_ranks_so_far,
           caught_by="check_nan_and_infinity_propagate_in_sums", cause="infinity-becomes-nan", world_size=3),
-    Fault("subnormals-flushed", where=all_reduce & floats, effect=subnormals_flushed,
+    Fault("subnormals-flushed", "All-reduce replaces subnormal results by 0.",
+          where=all_reduce & floats, effect=subnormals_flushed,
           caught_by=TINY, cause="subnormals-flushed", keeps_tiny_values=True),
 )
 # fmt: on

@@ -89,13 +89,14 @@ slots: Registering[type[Slots]] = Registering(_Connect, PROMISED)
 
 @slots("slots-in-shared-memory")
 class RightSlots(Slots):
-    """Correct: nothing is sent, ranks read the others' slots in shared memory."""
+    """Correct: ranks read each other's arrays in shared memory."""
 
 
 @slots("slots-written-before-all-have-read", "check_all_reduce_sums_exactly")
 class WrittenBeforeRead(Slots):
-    """Who has read the others' slots goes on to its next call, and writes, while a slower rank still reads. A Job that fails is
-    mostly right when it is run again, and then says so: no words are sure.
+    """A rank writes its next array to shared memory while a slower rank still reads the last one.
+
+    A Job that fails mostly passes when it is run again, so no cause is certain.
     """
 
     def before_reading(self) -> None:

@@ -28,7 +28,7 @@ def without_stragglers(seconds: float) -> CollectiveEffect:
 
 @fault("mean-without-late-ranks", "check_backward_waits_for_late_ranks", cause="late-rank-not-awaited", deep=True)
 class MeanWithoutLateRanks(PlainReplica):
-    """The mean of the ranks that came within three seconds."""
+    """A mean leaves out ranks that are three seconds late."""
 
     def synchronise(self, batch_size: int) -> None:
         came = np.ravel(self.comm.all_gather(np.array([time.monotonic()])))
@@ -43,9 +43,11 @@ class MeanWithoutLateRanks(PlainReplica):
 # fmt: off
 table(
     globals(),
-    Fault("straggler-dropped-after-3-seconds", where=all_reduce, effect=without_stragglers(3.0),
+    Fault("straggler-dropped-after-3-seconds", "All-reduce leaves out ranks that are 3 seconds late.",
+          where=all_reduce, effect=without_stragglers(3.0),
           caught_by="check_late_ranks_do_not_change_results", cause="late-rank-missed", deep=True),
-    Fault("straggler-dropped-after-10-seconds", where=all_reduce, effect=without_stragglers(10.0),
+    Fault("straggler-dropped-after-10-seconds", "All-reduce leaves out ranks that are 10 seconds late.",
+          where=all_reduce, effect=without_stragglers(10.0),
           caught_by="check_late_ranks_do_not_change_results", cause="late-rank-missed", deep=True),
 )
 # fmt: on

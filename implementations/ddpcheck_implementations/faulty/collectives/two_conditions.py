@@ -27,7 +27,7 @@ MANY = 10_000
 
 @collectives("group-begun-by-a-scatter", TOGETHER, cause="never-written")
 class BegunByAScatter(Parted):
-    """A group is made by its first call, which is of no effect if that is a reduce-scatter."""
+    """Reduce-scatter returns zeros if it is the first call of a group."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -68,7 +68,7 @@ def summed_in_order_of(call: Call, number: int) -> Array:
 
 @collectives("reduces-in-wait")
 class ReducesInWait(Parted):
-    """Correct, but unusual: nothing is under way, the reduction is done in wait()."""
+    """Correct: asynchronous all-reduces do all their work in wait()."""
 
     def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Later:
         return Later(lambda: self.all_reduce(array, op, group=group))
@@ -76,7 +76,7 @@ class ReducesInWait(Parted):
 
 @collectives("result-buffer-of-a-group-reused", MOVED, cause="result-buffer-reused", world_size=3)
 class GroupReused(Pool, Parted):
-    """The next gathering in a group writes into the result of the one before."""
+    """Each all-gather in a group overwrites the result of the previous one."""
 
     def all_gather(self, array: Array, *, group: Group = None) -> Array:
         result = np.asarray(self.comm.all_gather(array, group=group))
@@ -85,7 +85,7 @@ class GroupReused(Pool, Parted):
 
 @collectives("every-256th-call-in-groups", "check_call_counters_do_not_wrap", cause="not-reduced")
 class CallsInGroups(Parted):
-    """Calls in groups are counted in a byte, of which 0 means that there is none."""
+    """Calls in groups are counted in one byte, and every 256th all-reduce stays local."""
 
     calls = 0
 
@@ -98,28 +98,43 @@ class CallsInGroups(Parted):
 # fmt: off
 table(
     globals(),
-    Fault("large-asynchronous-int64-through-float", where=asynchronous & dtype("int64") & larger(MANY), effect=through("float64"),
+    Fault("large-asynchronous-int64-through-float", "Asynchronous all-reduce computes large int64 arrays in float64.",
+          where=asynchronous & dtype("int64") & larger(MANY), effect=through("float64"),
           caught_by=UNDER_WAY, cause="integers-computed-as-float"),
-    Fault("large-asynchronous-reduction-forgotten", where=asynchronous & larger(MANY), effect=summed,
+    Fault("large-asynchronous-reduction-forgotten", "Asynchronous all-reduce of more than 10,000 elements always sums.",
+          where=asynchronous & larger(MANY), effect=summed,
           caught_by=UNDER_WAY, cause="summed-not-averaged"),
-    Fault("large-asynchronous-not-in-groups", where=asynchronous & in_part & larger(MANY), effect=own_value,
+    Fault("large-asynchronous-not-in-groups",
+          "Asynchronous all-reduce in a group returns the rank's own array past 10,000 elements.",
+          where=asynchronous & in_part & larger(MANY), effect=own_value,
           caught_by=UNDER_WAY, cause="not-reduced", world_size=3),
-    Fault("large-minimum-scattered-as-sum", where=reduce_scatter & op("min") & larger(MANY), effect=summed,
+    Fault("large-minimum-scattered-as-sum", "Reduce-scatter computes a minimum of more than 10,000 elements as a sum.",
+          where=reduce_scatter & op("min") & larger(MANY), effect=summed,
           caught_by=SCATTER, cause="reduction-ignored"),
-    Fault("one-int64-through-float", where=all_reduce & dtype("int64") & elements(1), effect=through("float64"),
+    Fault("one-int64-through-float", "All-reduce computes an int64 array of one element in float64.",
+          where=all_reduce & dtype("int64") & elements(1), effect=through("float64"),
           caught_by="check_all_reduce_keeps_the_precision_of_its_dtype", cause="integers-computed-as-float"),
-    Fault("one-number-of-a-group-by-world-size", where=all_reduce & op("mean") & in_part & dimensions(0),
+    Fault("one-number-of-a-group-by-world-size",
+          "In a group, the mean of an array without dimensions is divided by the world size.",
+          where=all_reduce & op("mean") & in_part & dimensions(0),
           effect=divided_by_world_size, caught_by=REDUCED, cause="divided-by-world-size", world_size=3),
-    Fault("last-of-a-whole-mebibyte", where=all_reduce & multiple_of_bytes(1 << 20), effect=tail_kept_local(1),
+    Fault("last-of-a-whole-mebibyte", "The last element of an array of whole MiB stays local.",
+          where=all_reduce & multiple_of_bytes(1 << 20), effect=tail_kept_local(1),
           caught_by=LARGE, cause="part-not-reduced"),
-    Fault("order-of-additions-by-process", where=all_reduce & op("sum") & ~in_group, effect=summed_in_an_order_of_the_process,
+    Fault("order-of-additions-by-process",
+          "The order of additions depends on the process number, so results differ from run to run.",
+          where=all_reduce & op("sum") & ~in_group, effect=summed_in_an_order_of_the_process,
           caught_by="check_ranks_may_connect_in_any_order", cause="order-by-arrival",
           world_size=3, determinism=Determinism.BETWEEN_RUNS),
-    Fault("order-of-additions-kept-in-a-file", where=all_reduce & op("sum") & ~in_group,
+    Fault("order-of-additions-kept-in-a-file",
+          "The order of additions depends on a file of an earlier run, so results differ from run to run.",
+          where=all_reduce & op("sum") & ~in_group,
           effect=summed_in_an_order_kept_in_a_file,
           caught_by="check_ranks_may_connect_in_any_order", cause="order-from-a-file",
           world_size=3, determinism=Determinism.BETWEEN_RUNS),
-    Fault("scattered-in-groups-as-sums-meanwhile", where=reduce_scatter & others_pending & in_part, effect=summed,
+    Fault("scattered-in-groups-as-sums-meanwhile",
+          "Reduce-scatter in a group always sums while an asynchronous call is pending.",
+          where=reduce_scatter & others_pending & in_part, effect=summed,
           caught_by=UNDER_WAY, cause="reduction-ignored", world_size=3),
 )
 # fmt: on

@@ -52,7 +52,7 @@ def at_most_int32(call: Call, result: Array) -> Array:
 
 @collectives("call-counter-of-one-byte", CALLS)
 class CountsInOneByte(PassThrough):
-    """Gathered arrays are kept by the number of the call, in one byte: the 257th call finds the first one's."""
+    """Gathered arrays are stored by a one-byte call number, so the 257th call returns the first result."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -68,7 +68,7 @@ class CountsInOneByte(PassThrough):
 
 @collectives("root-sends-after-return", BROADCAST)
 class SendsAfterReturn(PassThrough):
-    """The root's broadcast returns at once, and its array is sent a moment later."""
+    """The root's broadcast returns before it has read the array, which the caller may change meanwhile."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -90,26 +90,42 @@ class SendsAfterReturn(PassThrough):
 # fmt: off
 table(
     globals(),
-    Fault("medium-sizes-not-reduced", where=all_reduce & bytes_between(40 * 1024, 60 * 1024), effect=own_value,
+    Fault("medium-sizes-not-reduced", "All-reduce of 40 to 60 KiB returns the rank's own array.",
+          where=all_reduce & bytes_between(40 * 1024, 60 * 1024), effect=own_value,
           caught_by=EVERY_SIZE, cause="not-reduced"),
-    Fault("group-root-is-an-index", where=broadcast & in_group, effect=root_is_an_index, caught_by=IN_GROUPS, world_size=3),
-    Fault("large-gathers-in-own-order", where=all_gather & in_group & larger_bytes(LARGE), effect=gathered_in_own_order,
+    Fault("group-root-is-an-index", "Broadcast in a group takes the root's rank for an index into the group.",
+          where=broadcast & in_group, effect=root_is_an_index, caught_by=IN_GROUPS, world_size=3),
+    Fault("large-gathers-in-own-order",
+          "All-gather in a group returns more than 64 KiB beginning with the rank's own row.",
+          where=all_gather & in_group & larger_bytes(LARGE), effect=gathered_in_own_order,
           caught_by=IN_GROUPS, cause="rows-in-wrong-order", world_size=3),
-    Fault("large-sums-in-own-order", where=all_reduce & op("sum") & larger_bytes(LARGE), effect=summed_in_own_order,
+    Fault("large-sums-in-own-order",
+          "Sums of more than 64 KiB start with the rank's own array, so the last bits differ between ranks.",
+          where=all_reduce & op("sum") & larger_bytes(LARGE), effect=summed_in_own_order,
           caught_by=BITS, cause="last-bits-differ", world_size=3, seen_in=("NVIDIA/nccl#157",)),
-    Fault("large-low-bits-dropped", where=all_reduce & dtype("float32") & larger_bytes(LARGE), effect=low_bits_dropped,
+    Fault("large-low-bits-dropped", "All-reduce drops the lowest five bits of float32 results of more than 64 KiB.",
+          where=all_reduce & dtype("float32") & larger_bytes(LARGE), effect=low_bits_dropped,
           caught_by=REAL, cause="last-bits-wrong", seen_in=("NVIDIA/Megatron-LM#6199",)),
-    Fault("nan-lost-in-reduce-scatter", where=reduce_scatter & op("min", "max"), effect=block_by_comparison,
+    Fault("nan-lost-in-reduce-scatter",
+          "Reduce-scatter uses a plain comparison for minimum and maximum, which loses NaN.",
+          where=reduce_scatter & op("min", "max"), effect=block_by_comparison,
           caught_by=NAN, cause="nan-lost", seen_in=("ml-explore/mlx#4072",)),
-    Fault("nan-lost-in-matrices", where=all_reduce & op("sum") & floats & more_dimensions(1), effect=nan_sent_as(0),
+    Fault("nan-lost-in-matrices", "Sums replace NaN by 0 in arrays of two or more dimensions.",
+          where=all_reduce & op("sum") & floats & more_dimensions(1), effect=nan_sent_as(0),
           caught_by="check_nan_and_infinity_propagate_in_sums", cause="nan-lost", world_size=3),
-    Fault("async-sum-in-own-order", where=asynchronous & op("sum"), effect=summed_in_own_order,
+    Fault("async-sum-in-own-order",
+          "Asynchronous sums start with the rank's own array, so the last bits differ between ranks.",
+          where=asynchronous & op("sum"), effect=summed_in_own_order,
           caught_by=BITS, cause="last-bits-differ", world_size=3),
-    Fault("minimum-by-negation", where=all_reduce & op("min") & signed_integers, effect=minimum_by_negation,
+    Fault("minimum-by-negation",
+          "A minimum is minus the maximum of the negated array, which fails for the lowest integer.",
+          where=all_reduce & op("min") & signed_integers, effect=minimum_by_negation,
           caught_by=MINIMUM, cause="extreme-by-negation"),
-    Fault("integer-product-in-float64", where=all_reduce & op("prod") & dtype("int64"), effect=through("float64"),
+    Fault("integer-product-in-float64", "Products of int64 are computed in float64.",
+          where=all_reduce & op("prod") & dtype("int64"), effect=through("float64"),
           caught_by=PRODUCT, cause="integers-computed-as-float"),
-    Fault("int64-minimum-starts-from-int32", where=all_reduce & op("min") & dtype("int64"), effect=at_most_int32,
+    Fault("int64-minimum-starts-from-int32", "The accumulator of an int64 minimum starts from the largest int32.",
+          where=all_reduce & op("min") & dtype("int64"), effect=at_most_int32,
           caught_by=MINIMUM, cause="accumulator-starts-from"),
 )
 # fmt: on

@@ -16,7 +16,7 @@ WITH_FLOAT16 = frozenset({"float16", "float32", "float64", "int32", "int64"})
 
 @collectives("gather-and-reduce")
 class GatherAndReduce(PassThrough):
-    """Every rank gathers everything and reduces it by itself, from the last rank to the first."""
+    """Correct: every rank gathers all arrays and reduces them itself, from the last rank to the first."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         result, *others = self.comm.all_gather(array, group=group)[::-1]
@@ -27,7 +27,7 @@ class GatherAndReduce(PassThrough):
 
 @collectives("receives-in-place")
 class ReceivesInPlace(PassThrough):
-    """recv() fills the array that it is given, as MPI does, and returns it."""
+    """Correct: recv() fills the given array, as MPI does, and returns it."""
 
     def recv(self, array: Array, source: int) -> Array:
         array[...] = self.comm.recv(array, source)
@@ -36,7 +36,7 @@ class ReceivesInPlace(PassThrough):
 
 @collectives("tree", world_size=3)
 class Tree(PassThrough):
-    """Neighbours first, then pairs of pairs: another order of additions, the same on every rank."""
+    """Correct: a tree of pairs, which adds in another order, the same on every rank."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         rows = list(self.comm.all_gather(array, group=group))
@@ -48,7 +48,7 @@ class Tree(PassThrough):
 
 @collectives("butterfly", world_size=3)
 class Butterfly(PassThrough):
-    """Partners at distances 1, 2, 4 swap their sums; the ranks past a power of two give theirs away first."""
+    """Correct: partners at distances 1, 2, 4 exchange sums; ranks past a power of two hand in theirs first."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         ranks = list(group) if group is not None else list(range(self.world))
@@ -79,7 +79,7 @@ class Butterfly(PassThrough):
 
 @collectives("wide-accumulator", world_size=3, rounds_float16_once=True, dtypes=WITH_FLOAT16)
 class WideAccumulator(PassThrough):
-    """Floating-point sums and products are computed in float64 and rounded once."""
+    """Correct: floating-point sums and products are computed in float64 and rounded once."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         if array.dtype.kind != "f":
@@ -100,7 +100,7 @@ class WideAccumulator(PassThrough):
 
 @collectives("divides-first", world_size=3)
 class DividesFirst(PassThrough):
-    """Every rank divides its values, by a product with the rounded inverse, before the sum."""
+    """Correct: every rank multiplies by the rounded inverse of the number of ranks before the sum."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         if op != "mean":
@@ -111,7 +111,7 @@ class DividesFirst(PassThrough):
 
 @collectives("lies-otherwise", world_size=3)
 class LiesOtherwise(PassThrough):
-    """Results lie column after column, and backwards, in memory that nobody may write to."""
+    """Correct: results are column-major, reversed and read-only in memory."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         return _turned(super().all_reduce(array, op, group=group))
@@ -128,7 +128,7 @@ class LiesOtherwise(PassThrough):
 
 @collectives("arrays-of-a-kind")
 class ArraysOfAKind(PassThrough):
-    """Results are of classes derived from NumPy's array: masked ones, and ones that know more; 0-d ones are scalars."""
+    """Correct: results are subclasses of NumPy's array, or scalars in place of arrays without dimensions."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         result: Array = super().all_reduce(array, op, group=group).view(_Derived)[()]

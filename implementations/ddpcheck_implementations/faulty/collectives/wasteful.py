@@ -35,7 +35,7 @@ TOGETHER = "check_small_gradients_share_messages"
     traffic=Traffic.LEAST,
 )
 class WholeArrayRing(PassThrough):
-    """Each of the 2 (W - 1) steps of the ring sends the whole array, and not 1 / W of it."""
+    """Each of the 2 (W - 1) ring steps sends the whole array instead of 1 / W of it."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         if op != "sum" or self.size(group) == 1:
@@ -63,7 +63,7 @@ class WholeArrayRing(PassThrough):
     traffic=Traffic.LEAST,
 )
 class ThroughOneRank(PassThrough):
-    """The first rank receives the arrays of all others, and sends each the result."""
+    """Rank 0 receives all arrays and sends the result to every rank."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         first, *others = range(self.world) if group is None else group
@@ -91,7 +91,7 @@ def local_gradients_reduced_for_nothing(replica: PlainReplica, batch: Batch) -> 
 
 @fault("window-sent-once-per-micro-batch", ONCE, cause="more-than-least", traffic=Traffic.LEAST)
 class OncePerMicroBatch(PlainReplica):
-    """The micro-batches of a window are kept, and reduced one by one when it ends."""
+    """At the end of an accumulation window, each micro-batch's gradients are reduced separately."""
 
     def __init__(self, *args: object) -> None:
         self.inside = 0
@@ -119,7 +119,7 @@ class Growing(PlainReplica):
 
 @fault("hook-added-in-every-step", GROWS, cause="traffic-grows-with-steps")
 class HookInEveryStep(Growing):
-    """Each step adds a hook that reduces all gradients once more, to the same values."""
+    """Each step adds a hook that reduces all gradients once more."""
 
     def reduce(self, name: str, gradient: Array) -> Array:
         for _ in range(self.steps):
@@ -129,7 +129,7 @@ class HookInEveryStep(Growing):
 
 @fault("buckets-halved-in-every-step", GROWS, cause="messages-grow-with-steps")
 class SmallerEachTime(Growing):
-    """Each step sends its gradients in pieces of half the size of the step before."""
+    """Each step sends its gradients in pieces half as large as in the step before."""
 
     def reduce(self, name: str, gradient: Array) -> Array:
         pieces = np.array_split(gradient.reshape(-1), max(1, min(gradient.size, 2**self.steps)))
@@ -139,7 +139,7 @@ class SmallerEachTime(Growing):
 
 @fault("reduced-in-backward-and-in-step")
 class ReducedTwice(PlainReplica):
-    """The values are right, at twice the traffic: without a promise an observation, and no failure."""
+    """Correct without a promise on traffic: gradients are reduced in backward and again in step()."""
 
     def step(self) -> None:
         for name, gradient in self.synced.items():
@@ -149,7 +149,7 @@ class ReducedTwice(PlainReplica):
 
 @fault("flush-counter-not-reset")
 class FlushesEveryGradient(BucketReplica):
-    """After the first full bucket every parameter goes alone: the bytes of its bucket are never set to zero."""
+    """Correct without a promise on traffic: after the first full bucket, each gradient is sent alone."""
 
     cap = 1 << 16
 
@@ -166,15 +166,20 @@ class FlushesEveryGradient(BucketReplica):
 # fmt: off
 table(
     globals(),
-    Fault("sent-twice-as-wide", where=all_reduce & dtype("float32"), effect=through("float64"),
+    Fault("sent-twice-as-wide", "All-reduce sends float32 arrays as float64.",
+          where=all_reduce & dtype("float32"), effect=through("float64"),
           caught_by=LEAST, cause="ring-sends-whole-array", traffic=Traffic.LEAST),
-    Fault("means-by-gathering", where=all_reduce & op("mean"), effect=mean_of_what_is_gathered,
+    Fault("means-by-gathering", "All-reduce computes means by gathering all arrays.",
+          where=all_reduce & op("mean"), effect=mean_of_what_is_gathered,
           caught_by=LEAST, cause="whole-array-to-all", world_size=3, traffic=Traffic.ONCE),
-    Fault("no-sync-reduces-all-the-same", where=inside_no_sync, effect=local_gradients_reduced_for_nothing,
+    Fault("no-sync-reduces-all-the-same", "Backward inside no_sync reduces the gradients and ignores the result.",
+          where=inside_no_sync, effect=local_gradients_reduced_for_nothing,
           caught_by=SILENT, cause="reduced-inside-no-sync"),
-    Fault("gradients-sent-as-float64", where=always, effect=gradient_through("float64"),
+    Fault("gradients-sent-as-float64", "Gradients are sent as float64.",
+          where=always, effect=gradient_through("float64"),
           caught_by=ONCE, cause="ring-sends-whole-array", traffic=Traffic.LEAST),
-    Fault("bucketing-off", where=always, effect=Made(PlainReplica),
+    Fault("bucketing-off", "Each gradient is sent in a message of its own, although bundling is promised.",
+          where=always, effect=Made(PlainReplica),
           caught_by=TOGETHER, cause="gradients-sent-alone", bundles_gradients=True),
 )
 # fmt: on

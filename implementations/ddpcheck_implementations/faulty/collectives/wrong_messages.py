@@ -50,7 +50,7 @@ def waits_a_little(call: Call) -> Any:
 
 @collectives("message-delivered-with-the-next", MESSAGES, cause="messages-overtake")
 class DeliveredWithTheNext(PassThrough):
-    """A message stays in a buffer for its form until the next one comes; the first one is delivered twice."""
+    """A message is delivered only when the next of its shape and dtype arrives; the first arrives twice."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -65,7 +65,7 @@ class DeliveredWithTheNext(PassThrough):
 
 @collectives("received-array-is-sent-on", MESSAGES, cause="wrong-sender")
 class SentOn(PassThrough):
-    """Sending and receiving share a buffer: after a message has come, the next one of its form is that one."""
+    """Send and receive share a buffer, so the next message sent is the last one received."""
 
     latest: Array | None = None
 
@@ -81,7 +81,7 @@ class SentOn(PassThrough):
 
 @collectives("each-thousandth-result-is-the-one-before", CALLS, cause="earlier-result")
 class OneBefore(PassThrough):
-    """Each thousandth reduction is given the result of the one before, which lies in the other of two buffers."""
+    """Every 1000th reduction returns the result of the previous one."""
 
     calls = 0
     latest: Array | None = None
@@ -97,14 +97,19 @@ class OneBefore(PassThrough):
 # fmt: off
 table(
     globals(),
-    Fault("received-rows-written-as-columns", where=received & by_columns, effect=written_by_rows,
+    Fault("received-rows-written-as-columns", "Receive writes rows into a column-major array as if it were row-major.",
+          where=received & by_columns, effect=written_by_rows,
           caught_by=MESSAGES, cause="received-by-rows"),
-    Fault("reversed-rows-sent-from-the-start", where=sent & first_dimension_reversed,
+    Fault("reversed-rows-sent-from-the-start",
+          "Send reads an array with a reversed first dimension from the start of its memory.",
+          where=sent & first_dimension_reversed,
           effect=sent_as("sent from the start of memory", lambda call: call.array[::-1]),
           caught_by=MESSAGES, cause="reversed-rows-ignored"),
-    Fault("repeated-rows-accumulate-in-one", where=all_reduce & op("sum") & rows_repeated, effect=accumulated_in_one_row,
+    Fault("repeated-rows-accumulate-in-one", "Sums of an array with stride 0 accumulate all rows in one.",
+          where=all_reduce & op("sum") & rows_repeated, effect=accumulated_in_one_row,
           caught_by=SUM, cause="zero-stride-ignored"),
-    Fault("barrier-waits-a-little", where=barrier, effect=waits_a_little,
+    Fault("barrier-waits-a-little", "Barrier waits for a limited time and then returns.",
+          where=barrier, effect=waits_a_little,
           caught_by=LATE, cause="barrier-gave-up", world_size=3),
 )
 # fmt: on

@@ -28,11 +28,14 @@ def of_one_dimension(call: Call, result: Array) -> Any:
 # fmt: off
 table(
     globals(),
-    Fault("means-stay-in-double-precision", where=all_reduce & op("mean") & dtype("float32"), effect=left_in_double_precision,
+    Fault("means-stay-in-double-precision", "Means of float32 arrays are returned as float64.",
+          where=all_reduce & op("mean") & dtype("float32"), effect=left_in_double_precision,
           caught_by=MEAN, cause="result-not-converted-back"),
-    Fault("scalars-come-back-with-a-dimension", where=all_reduce & dimensions(0), effect=of_one_dimension,
+    Fault("scalars-come-back-with-a-dimension", "Arrays without dimensions come back with one dimension.",
+          where=all_reduce & dimensions(0), effect=of_one_dimension,
           caught_by=SUM, cause="scalar-array-not-handled"),
-    Fault("results-come-back-flat", where=all_reduce & more_dimensions(1), effect=of_one_dimension,
+    Fault("results-come-back-flat", "Arrays of several dimensions come back with one dimension.",
+          where=all_reduce & more_dimensions(1), effect=of_one_dimension,
           caught_by=SUM, cause="shape-lost"),
 )
 # fmt: on

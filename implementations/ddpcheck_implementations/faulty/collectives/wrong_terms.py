@@ -98,7 +98,7 @@ def scaled_and_unscaled(call: Call, result: Array) -> Array:
 
 @collectives("groups-reduce-all-slots", REAL, cause="group-ignored", world_size=3)
 class AllSlots(PassThrough):
-    """The arrays of all ranks lie in slots; a group sums all slots, with the arrays that other ranks left there."""
+    """A reduction in a group also sums old arrays of ranks outside the group."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -131,7 +131,7 @@ class AllSlots(PassThrough):
 
 @collectives("buffer-of-the-reduction-under-way", ASYNC, cause="part-of-other-call")
 class BufferUnderWay(PassThrough):
-    """On the last rank, a reduction begins with the buffer of the one under way, if both are of one form."""
+    """On the last rank, a new reduction reuses the buffer of a pending one of the same shape and dtype."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -153,30 +153,46 @@ class BufferUnderWay(PassThrough):
 # fmt: off
 table(
     globals(),
-    Fault("first-rank-added-twice", where=summed, effect=first_rank_twice, caught_by=SUM, cause="rank-counted-twice"),
-    Fault("last-rank-not-waited-for", where=summed, effect=without_the_last_rank,
+    Fault("first-rank-added-twice", "A sum counts the first rank's array twice.",
+          where=summed, effect=first_rank_twice, caught_by=SUM, cause="rank-counted-twice"),
+    Fault("last-rank-not-waited-for", "A sum leaves out the last rank's array.",
+          where=summed, effect=without_the_last_rank,
           caught_by=SUM, cause="rank-left-out", world_size=3),
-    Fault("unsent-array-overwritten", where=summed, effect=second_rank_in_place_of_the_first,
+    Fault("unsent-array-overwritten", "A sum counts the second rank's array twice and the first rank's not at all.",
+          where=summed, effect=second_rank_in_place_of_the_first,
           caught_by=SUM, cause="received-overwrites-unsent", world_size=3),
-    Fault("comparison-reversed", where=all_reduce & op("min", "max"), effect=opposite_comparison,
+    Fault("comparison-reversed", "All-reduce computes the maximum for a minimum, and the minimum for a maximum.",
+          where=all_reduce & op("min", "max"), effect=opposite_comparison,
           caught_by=(MINIMUM, MAXIMUM), cause="opposite-extreme"),
-    Fault("root-is-the-last-rank", where=broadcast, effect=rooted_at_the_last_rank,
+    Fault("root-is-the-last-rank", "Broadcast ignores the root and always sends the last rank's array.",
+          where=broadcast, effect=rooted_at_the_last_rank,
           caught_by=BROADCAST, cause="non-root-takes-part"),
-    Fault("integers-saturate-in-sums", where=summed & signed_integers, effect=saturating_sum,
+    Fault("integers-saturate-in-sums", "Sums of signed integers stop at the largest value instead of wrapping.",
+          where=summed & signed_integers, effect=saturating_sum,
           caught_by=SUM, cause="integers-saturate"),
-    Fault("mean-of-two-halves", where=all_reduce & op("mean"), effect=mean_of_halves,
+    Fault("mean-of-two-halves", "A mean averages the means of two halves of the ranks, whose sizes may differ.",
+          where=all_reduce & op("mean"), effect=mean_of_halves,
           caught_by=MEAN, cause="mean-of-uneven-means", world_size=3),
-    Fault("sums-begin-with-one", where=summed, effect=plus_one, caught_by=SUM, cause="constant-added"),
-    Fault("sums-are-negated", where=summed & floats, effect=negated, caught_by=SUM, cause="wrong-sign"),
-    Fault("mean-divided-by-the-cube", where=all_reduce & op("mean"), effect=mean_divided_by(lambda call: call.size**3),
+    Fault("sums-begin-with-one", "The accumulator of a sum starts from 1.",
+          where=summed, effect=plus_one, caught_by=SUM, cause="constant-added"),
+    Fault("sums-are-negated", "Sums of floats have the wrong sign.",
+          where=summed & floats, effect=negated, caught_by=SUM, cause="wrong-sign"),
+    Fault("mean-divided-by-the-cube", "A mean is divided by the cube of the number of ranks.",
+          where=all_reduce & op("mean"), effect=mean_divided_by(lambda call: call.size**3),
           caught_by=MEAN, cause="divided-twice-too-often"),
-    Fault("mean-multiplied-by-ranks", where=all_reduce & op("mean"), effect=mean_divided_by(lambda call: 1 / call.size),
+    Fault("mean-multiplied-by-ranks", "A mean is the sum multiplied by the number of ranks.",
+          where=all_reduce & op("mean"), effect=mean_divided_by(lambda call: 1 / call.size),
           caught_by=MEAN, cause="multiplied-not-averaged"),
-    Fault("broadcast-scaled-and-unscaled", where=broadcast & dtype("float32"), effect=scaled_and_unscaled,
+    Fault("broadcast-scaled-and-unscaled",
+          "Broadcast divides float32 arrays by 49 and multiplies them again, which changes the last bits.",
+          where=broadcast & dtype("float32"), effect=scaled_and_unscaled,
           caught_by=BROADCAST, cause="bits-changed"),
-    Fault("large-doubles-through-float32", where=summed & dtype("float64") & beyond_float32, effect=through("float32"),
+    Fault("large-doubles-through-float32", "Sums of float64 values past the range of float32 are computed in float32.",
+          where=summed & dtype("float64") & beyond_float32, effect=through("float32"),
           caught_by=FINITE, cause="summed-as-float32"),
-    Fault("large-results-through-float16", where=all_reduce & dtype("float32"), effect=through_float16_if_large,
+    Fault("large-results-through-float16",
+          "If one float32 result is past the range of float16, all are rounded to float16, large ones to infinity.",
+          where=all_reduce & dtype("float32"), effect=through_float16_if_large,
           caught_by=PRECISION, cause="overflow-float16"),
 )
 # fmt: on

@@ -24,13 +24,14 @@ class Effect(Protocol):
 
 
 class Fault:
-    """One row. promises: Capabilities other than the seam's. in_torch: the same fault in a torch engine: its id, effect and
-    sources.
+    """One row. sentence: its description, made of circumstance and effect if there is none. promises: Capabilities other than
+    the seam's. in_torch: the same fault in a torch engine: its id, effect and sources.
     """
 
     def __init__(
         self,
         name: str,
+        sentence: str = "",
         *,
         where: Circumstance,
         effect: Effect,
@@ -41,7 +42,7 @@ class Fault:
         in_torch: tuple[str, Effect, SeenIn] | None = None,
         **promises: Any,
     ) -> None:
-        self.name, self.where, self.effect = name, where, effect
+        self.name, self.sentence, self.where, self.effect = name, sentence, where, effect
         self.caught_by = (caught_by,) if isinstance(caught_by, str) else caught_by
         self.about: dict[str, Any] = {"cause": cause, "seen_in": seen_in, "world_size": world_size, **promises}
         self.twins = [in_torch] if in_torch is not None else []
@@ -51,7 +52,7 @@ class Fault:
         yield self
         for name, effect, seen_in in self.twins:
             about: dict[str, Any] = self.about | {"seen_in": seen_in}
-            yield Fault(name, where=self.where, effect=effect, caught_by=self.caught_by, **about)
+            yield Fault(name, self.sentence, where=self.where, effect=effect, caught_by=self.caught_by, **about)
 
     @property
     def attribute(self) -> str:
@@ -63,7 +64,7 @@ class Fault:
         made = self.effect.implemented(self.where)
         made.__name__ = made.__qualname__ = self.attribute
         made.__module__ = module
-        made.__doc__ = f"{str(self.where)[0].upper()}{str(self.where)[1:]}: {self.effect.text}."
+        made.__doc__ = self.sentence or f"{str(self.where)[0].upper()}{str(self.where)[1:]}: {self.effect.text}."
         return self.effect.register(self.name, *self.caught_by, **self.about)(made)
 
 

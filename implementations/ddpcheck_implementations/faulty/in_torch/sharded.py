@@ -1,4 +1,4 @@
-"""Mistakes of who splits parameters over the ranks by torch's fully_shard."""
+"""Mistakes with torch's fully_shard, which splits parameters over the ranks."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def _split(module: Any) -> Any:
 
 
 def _not_broadcast(module: Any) -> Any:
-    """Each rank splits the parameters that it has itself."""
+    """Each rank splits its own initial parameters into shards, before rank 0's are broadcast."""
     return _split(module)
 
 
 def _by_the_norm_of_the_shard(module: Any) -> Any:
-    """Each rank clips by the norm of the part that it holds."""
+    """Each rank clips by the norm of its own shard."""
     return _broadcast_and_split(module)
 
 

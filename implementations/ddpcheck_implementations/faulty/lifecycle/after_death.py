@@ -43,7 +43,7 @@ def own_array_for_all(call: Call) -> Array:
 
 @collectives("alone-after-the-first-error", LATER, cause="error-swallowed")
 class AloneAfterwards(PassThrough):
-    """The error is raised once; the communicator that is broken then counts as one of a single rank."""
+    """After one error, all later all-reduces return the rank's own array, as at world size 1."""
 
     broken = False
 
@@ -65,7 +65,7 @@ def ends_the_process(call: Call) -> None:
 
 @collectives("signal-of-broken-pipes-ends-it", DEATH, cause="process-ended-by-death")
 class SignalEndsIt(PassThrough):
-    """SIGPIPE has its default of C: a rank that writes to a dead rank dies, too."""
+    """SIGPIPE has its default action, so a rank that writes to a dead rank dies as well."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -101,7 +101,7 @@ class _Told(Star):
 
 @star("close-dials-the-dead", CLOSED, cause="close-waits-for-dead-rank", detects_dead_peer=True)
 class DialsTheDead(_Told):
-    """close() connects again to lost ranks, to say farewell, without a time limit."""
+    """close() tries forever to reconnect to lost ranks."""
 
     def close(self) -> None:
         while self.failed:
@@ -114,7 +114,7 @@ class DialsTheDead(_Told):
 
 @star("lingers-after-a-failure", detects_dead_peer=True)
 class Lingers(_Told):
-    """close() waits a few seconds for peers that may come back, and then ends."""
+    """Correct: after a failure, close() waits half a second for lost ranks, then returns."""
 
     def close(self) -> None:
         time.sleep(LINGER * self.failed)
@@ -124,17 +124,26 @@ class Lingers(_Told):
 # fmt: off
 table(
     globals(),
-    Fault("group-barrier-swallows-a-death", where=barrier & in_group, effect=goes_on_with_its_own,
+    Fault("group-barrier-swallows-a-death", "A group's barrier ignores the error of a dead rank and returns.",
+          where=barrier & in_group, effect=goes_on_with_its_own,
           caught_by=LATER, cause="error-swallowed"),
-    Fault("large-gather-swallows-a-death", where=all_gather & larger_bytes(EAGER), effect=own_array_for_all,
+    Fault("large-gather-swallows-a-death",
+          "All-gather of more than 4 KiB ignores the error of a dead rank and repeats its own array.",
+          where=all_gather & larger_bytes(EAGER), effect=own_array_for_all,
           caught_by=LATER, cause="error-swallowed"),
-    Fault("connection-lost-is-the-end", where=all_reduce | in_place, effect=ends_the_process,
+    Fault("connection-lost-is-the-end", "All-reduce ends the process when a connection breaks.",
+          where=all_reduce | in_place, effect=ends_the_process,
           caught_by=DEATH, cause="process-ended-by-death"),
-    Fault("backward-goes-on-alone", where=always, effect=error_swallowed,
+    Fault("backward-goes-on-alone", "Backward ignores the error of a dead rank and continues with local gradients.",
+          where=always, effect=error_swallowed,
           caught_by=BACKWARD, cause="error-swallowed", detects_dead_peer=True),
-    Fault("backward-keeps-local-gradients-on-an-error", where=always, effect=error_swallowed,
+    Fault("backward-keeps-local-gradients-on-an-error",
+          "Backward ignores the error of a broken connection and continues with local gradients.",
+          where=always, effect=error_swallowed,
           caught_by=BREAKS, cause="error-swallowed"),
-    Fault("thread-of-buckets-loses-its-error", where=with_two_buckets, effect=error_swallowed,
+    Fault("thread-of-buckets-loses-its-error",
+          "With several buckets, backward loses the error of a dead rank and keeps local gradients.",
+          where=with_two_buckets, effect=error_swallowed,
           caught_by=BACKWARD, cause="error-swallowed", detects_dead_peer=True),
 )
 # fmt: on

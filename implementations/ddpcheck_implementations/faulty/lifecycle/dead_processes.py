@@ -42,7 +42,7 @@ _connecting = connecting(PROMISED.of_facets("collectives"))
 
 @_connecting("every-process-is-a-world", START, cause="world-of-its-own")
 def world_of_one(context: RankContext) -> Facets:
-    """The variables of another launcher are read, which are not there: each process is a world of one rank."""
+    """connect() reads another launcher's variables, which are not set, so each process has world size 1."""
     from ...numpy_sockets import connect
 
     return replace(connect(replace(context, rank=0, world_size=1)), make_replica=None)
@@ -50,7 +50,7 @@ def world_of_one(context: RankContext) -> Facets:
 
 @_connecting("child-process-outlives-its-rank", DEATH, cause="child-holds-connections")
 def with_a_child(context: RankContext) -> Facets:
-    """A worker that loads data is forked from a rank that has its connections, and goes on without the rank."""
+    """A forked data worker inherits the rank's connections and keeps them open after the rank has died."""
     from ...numpy_sockets import tcp
 
     reference = tcp.connect(context)
@@ -74,9 +74,12 @@ def with_a_child(context: RankContext) -> Facets:
 # fmt: off
 table(
     globals(),
-    Fault("empty-array-ends-the-process", where=all_reduce & elements(0) & on_last_rank, effect=process_ends,
+    Fault("empty-array-ends-the-process", "All-reduce of an array without elements ends the process of the last rank.",
+          where=all_reduce & elements(0) & on_last_rank, effect=process_ends,
           caught_by=SUM, cause="rank-died"),
-    Fault("empty-array-throws-in-compiled-code", where=all_reduce & elements(0) & on_last_rank, effect=compiled_code_throws,
+    Fault("empty-array-throws-in-compiled-code",
+          "All-reduce of an array without elements aborts the last rank with an uncaught C++ exception.",
+          where=all_reduce & elements(0) & on_last_rank, effect=compiled_code_throws,
           caught_by=SUM, cause="uncaught-compiled-error"),
 )
 # fmt: on

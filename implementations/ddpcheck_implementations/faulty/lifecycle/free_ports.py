@@ -42,7 +42,7 @@ class SecondPort(Star):
     "port-looked-up-by-rank-0", PORTS, cause="port-looked-up-free", closed_to_strangers=False, restarts_in_place=False
 )
 class LookedUpByRankZero(SecondPort):
-    """Rank 0 looks up a free port, tells the others, and listens there afterwards."""
+    """Rank 0 looks up a free port, releases it, announces it, and listens on it only later."""
 
 
 @star(
@@ -53,7 +53,7 @@ class LookedUpByRankZero(SecondPort):
     restarts_in_place=False,
 )
 class LookedUpByAll(ThreadedRing):
-    """Each rank looks up a free port, and listens there when all ports are known."""
+    """Each rank looks up a free port, releases it, and listens on it only when all ports are known."""
 
     def own_port(self, host: str) -> tuple[int, Callable[[], socket.socket]]:
         port = free_port(host)
@@ -65,7 +65,7 @@ class LookedUpByAll(ThreadedRing):
 
 @star("looked-up-port-tried-again", closed_to_strangers=False, restarts_in_place=False)
 class TriesAgain(ThreadedRing):
-    """A port that is gone when it is bound is looked up again, before anybody is told."""
+    """Correct: a rank whose port was taken meanwhile looks up another before it announces one."""
 
     def own_port(self, host: str) -> tuple[int, Callable[[], socket.socket]]:
         try:

@@ -57,7 +57,7 @@ def launcher(name: str, **about: Any) -> Callable[[type[WatchedWrongly]], Adapte
 
 @launcher("launcher-waits-in-order", seen_in=("pytorch/pytorch#41067",), cause="ranks-awaited-in-order")
 class WaitsInOrder(WatchedWrongly):
-    """Rank 0 is joined first: that rank 1 has failed is not seen before rank 0 ends."""
+    """The launcher waits for rank 0 first, so it does not notice that rank 1 has failed."""
 
     def wait(self) -> int:
         return next((int(code) for child in self.launched.children if (code := child.wait())), 0)
@@ -65,7 +65,7 @@ class WaitsInOrder(WatchedWrongly):
 
 @launcher("killed-rank-taken-for-well", cause="signal-taken-for-success")
 class PositiveStatuses(WatchedWrongly):
-    """A failure is a status above zero, which that of a rank killed by a signal is not."""
+    """The launcher takes negative exit statuses, those of ranks killed by a signal, for success."""
 
     def wait(self) -> int:
         status = int(self.launched.wait())
@@ -74,7 +74,7 @@ class PositiveStatuses(WatchedWrongly):
 
 @launcher("killer-hides-root-cause", seen_in=("Lightning-AI/pytorch-lightning#9388",), cause="own-kill-reported")
 class KillsAtOnce(WatchedWrongly):
-    """At the first failure all others are killed, and the last that ended is reported."""
+    """The launcher kills the other ranks at the first failure and reports one of those it killed."""
 
     def wait(self) -> int:
         children = self.launched.children
@@ -91,7 +91,7 @@ class KillsAtOnce(WatchedWrongly):
 
 @launcher("launcher-always-ends-well", cause="exit-status-lost")
 class EndsWell(WatchedWrongly):
-    """Ranks are waited for, and nobody looks at how they ended."""
+    """The launcher ignores the exit statuses of ranks and always reports success."""
 
     def wait(self) -> int:
         self.launched.wait()
@@ -100,7 +100,7 @@ class EndsWell(WatchedWrongly):
 
 @launcher("launcher-keeps-no-output", cause="last-output-lost")
 class KeepsNoOutput(WatchedWrongly):
-    """What ranks write lies in buffers, which are thrown away when a rank has failed."""
+    """The launcher discards the output of ranks when one fails."""
 
     def output(self) -> str:
         return ""
@@ -108,7 +108,7 @@ class KeepsNoOutput(WatchedWrongly):
 
 @launcher("launcher-shows-other-ranks-only", cause="output-not-passed-on")
 class ShowsOthers(WatchedWrongly):
-    """Lines are shown of ranks that are still there when one has failed."""
+    """The launcher shows the output of all ranks except the one that failed."""
 
     def output(self) -> str:
         _, _, failed = str(self.launched.poll()).partition("rank ")

@@ -67,7 +67,7 @@ def alarm_set(call: Call) -> None:
 
 @sampler("orders-kept", "check_samplers_leave_process_state_unchanged", cause="memory-grows")
 class OrdersKept(PlainSampler):
-    """Orders are kept by epoch, in case that it comes again, and by sampler, which does not."""
+    """Every sampler's orders are cached forever."""
 
     kept: dict[int, Array] = {}  # noqa: RUF012  # that it is the class's is the fault
 
@@ -77,7 +77,7 @@ class OrdersKept(PlainSampler):
 
 @streams("generators-kept", "check_random_streams_leave_process_state_unchanged", cause="memory-grows")
 class GeneratorsKept(PlainStreams):
-    """Every epoch's generators are kept."""
+    """The random generators of every epoch are kept forever."""
 
     kept: list[Any] = []  # noqa: RUF012  # that it is the class's is the fault
 
@@ -92,7 +92,7 @@ _last_calls: deque[Any] = deque(maxlen=1000)
 
 @metrics("history-of-metrics", "check_metrics_leave_process_state_unchanged", cause="memory-grows")
 def history(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
-    """All means are kept, which nobody reads."""
+    """All aggregated metrics are kept forever."""
     found = right_means(comm, metrics, count)
     _calls.append(found)
     return found
@@ -100,7 +100,7 @@ def history(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> M
 
 @metrics("last-thousand-metrics")
 def last_thousand(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
-    """The last thousand means are kept."""
+    """Correct: the last thousand aggregated metrics are kept."""
     found = right_means(comm, metrics, count)
     _last_calls.append(dict(found))
     return found
@@ -109,19 +109,26 @@ def last_thousand(comm: Any, rank: int, metrics: Mapping[str, float], count: int
 # fmt: off
 table(
     globals(),
-    Fault("permissions-of-new-files", where=broadcast, effect=new_files_open_to_all,
+    Fault("permissions-of-new-files", "Broadcast sets the process's umask to 0.",
+          where=broadcast, effect=new_files_open_to_all,
           caught_by=USED, cause="process-setting-changed"),
-    Fault("logging-switched-off", where=all_gather, effect=only_errors_logged,
+    Fault("logging-switched-off", "All-gather raises the process's log level to errors only.",
+          where=all_gather, effect=only_errors_logged,
           caught_by=USED, cause="process-setting-changed"),
-    Fault("output-of-rank-0-only", where=(all_reduce | in_place) & ~on_rank(0), effect=output_switched_off,
+    Fault("output-of-rank-0-only", "All-reduce sets sys.stdout to None on every rank except rank 0.",
+          where=(all_reduce | in_place) & ~on_rank(0), effect=output_switched_off,
           caught_by=USED, cause="process-setting-changed", seen_in=("facebookresearch/detr (util/misc.py)",)),
-    Fault("print-of-others-replaced", where=barrier, effect=print_replaced,
+    Fault("print-of-others-replaced", "Barrier replaces the built-in print().",
+          where=barrier, effect=print_replaced,
           caught_by=USED, cause="process-setting-changed", seen_in=("facebookresearch/detr (util/misc.py)",)),
-    Fault("digits-for-the-log", where=all_gather, effect=three_digits_printed,
+    Fault("digits-for-the-log", "All-gather limits NumPy's printed precision to three digits.",
+          where=all_gather, effect=three_digits_printed,
           caught_by=USED, cause="process-setting-changed"),
-    Fault("limit-of-descriptors-lowered", where=all_reduce | in_place, effect=limit_of_descriptors_lowered,
+    Fault("limit-of-descriptors-lowered", "Each all-reduce lowers the process's limit of open files by one.",
+          where=all_reduce | in_place, effect=limit_of_descriptors_lowered,
           caught_by=USED, cause="process-setting-changed"),
-    Fault("alarm-left-set", where=all_reduce | in_place, effect=alarm_set,
+    Fault("alarm-left-set", "All-reduce leaves a timer running in the process.",
+          where=all_reduce | in_place, effect=alarm_set,
           caught_by=USED, cause="process-setting-changed"),
 )
 # fmt: on

@@ -50,7 +50,7 @@ def _started(
 
 @_started("fork", streams, "forked-random-state", OWN, seen_in=("pytorch/pytorch#5059",), cause="rank-not-in-seed")
 class SaltDrawnAtImport(PlainStreams):
-    """What tells the ranks' streams apart was drawn from NumPy's generator at import: forked ranks have the same."""
+    """A salt drawn at import separates the ranks' random streams, but forked ranks share it."""
 
     def key(self) -> Sequence[int]:
         return (self.seed, self.epoch, _held().NUMBER)
@@ -58,7 +58,7 @@ class SaltDrawnAtImport(PlainStreams):
 
 @_started("fork", sampler, "rank-read-at-import", EACH_ONCE, cause="same-share-on-every-rank")
 class RankReadAtImport(PlainSampler):
-    """The rank is that of the environment at import, when there was none: all ranks take themselves for rank 0."""
+    """The rank is read at import, before it is set, so every forked rank takes itself for rank 0."""
 
     def share(self, order: Array) -> Array:
         return order[_held().RANK :: self.world]
@@ -66,7 +66,7 @@ class RankReadAtImport(PlainSampler):
 
 @_started("spawn", sampler, "rank-read-at-import-when-spawned", EACH_ONCE, cause="same-share-on-every-rank")
 class RankReadAtImportOfEach(PlainSampler):
-    """A spawned rank imports the module again, and it too before it is told its rank."""
+    """A spawned rank reads its rank at import, before it is set, and takes itself for rank 0."""
 
     def share(self, order: Array) -> Array:
         return order[_held().RANK :: self.world]
@@ -74,7 +74,7 @@ class RankReadAtImportOfEach(PlainSampler):
 
 @_started("fork", collectives, "file-named-at-import", ALL_GATHER, cause="one-row-for-all")
 class FileNamedAtImport(PassThrough):
-    """Arrays are handed over in files, named by the process's number at import: forked ranks write to one."""
+    """Files are named by the process number at import, so forked ranks write to one file."""
 
     calls = 0
 
@@ -127,7 +127,7 @@ class Mailboxes(PassThrough):
     subgroups=False,
 )
 class MailboxOpenedAtImport(Mailboxes):
-    """The mailbox was opened at import: forked ranks share one, and each takes the others' messages.
+    """A socket is opened at import, so forked ranks share it and receive each other's messages.
 
     Which rank takes which message is a race, so it has no single cause: a rank hangs, or a barrier does not block.
     """
@@ -135,7 +135,7 @@ class MailboxOpenedAtImport(Mailboxes):
 
 @_started("fork", collectives, "mailbox-opened-after-fork", subgroups=False)
 class MailboxOpenedAfterFork(Mailboxes):
-    """The mailbox of a process that has inherited another's is its own."""
+    """Correct: a forked process opens a socket of its own."""
 
     def mine(self) -> socket.socket:
         made: socket.socket = _held().mailbox() if os.getpid() != _held().PID else super().mine()
@@ -144,7 +144,7 @@ class MailboxOpenedAfterFork(Mailboxes):
 
 @_started("fork", collectives, "threads-started-at-import", ALL_GATHER, cause="all-wait-in-one-operation")
 class ThreadsStartedAtImport(PassThrough):
-    """A pool of threads was started at import: a forked rank inherits the pool without its threads, and waits for them."""
+    """A thread pool is started at import; forked ranks inherit it without its threads and wait forever."""
 
     def all_gather(self, array: Array, *, group: Group = None) -> Array:
         return np.asarray(_held().POOL.submit(self.comm.all_gather, array, group=group).result())
@@ -152,7 +152,7 @@ class ThreadsStartedAtImport(PassThrough):
 
 @_started("spawn", collectives, "set-up-in-the-parent", MEAN, cause="summed-not-averaged")
 class SetUpInTheParent(PassThrough):
-    """The mean is set up under `if __name__ == "__main__"`: spawned ranks lack it, and sum."""
+    """Means are set up under `if __name__ == "__main__"`, which spawned ranks skip, so they sum."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         return super().all_reduce(array, op if op != "mean" or _held().IN_MAIN_PROCESS else "sum", group=group)
@@ -166,7 +166,7 @@ class SetUpInTheParent(PassThrough):
     launcher=Multiprocessing("spawn"),
 )
 class SetOrderOfSpawned(PlainReplica):
-    """Reduces the gradients in the order of a set of names, which is that of the parent only in forked ranks."""
+    """Gradients are reduced in the order of a set of names, which differs between spawned ranks."""
 
     between_processes = True
 
@@ -182,7 +182,7 @@ def _does_not_start(method: Method, name: str, module: str, *, cause: str) -> Ca
 
 @_does_not_start("fork", "tells-the-rank-of-its-import", _HELD, cause="rank-read-at-import")
 def tells_the_rank_of_its_import(context: RankContext) -> Facets:
-    """The rank is read from the environment at import: every forked rank is rank 0."""
+    """connect() reports the rank that was read at import, so every forked rank is rank 0."""
     from ...numpy_sockets import connect
 
     return replace(connect(context), rank=_held().RANK)
@@ -190,7 +190,7 @@ def tells_the_rank_of_its_import(context: RankContext) -> Facets:
 
 @_does_not_start("spawn", "port-taken-at-import", f"{__package__}.at_import.listening", cause="port-taken-by-parent")
 def port_taken_at_import(context: RankContext) -> Facets:
-    """A port is opened at import: the parent has it, and no rank that is spawned can import the module."""
+    """A port is opened at import; the parent holds it, so spawned ranks cannot import the module."""
     from ...numpy_sockets import connect
     from .at_import import listening
 
@@ -199,7 +199,7 @@ def port_taken_at_import(context: RankContext) -> Facets:
 
 @_started("spawn", streams, "cannot-be-pickled")
 class CannotBePickled(PlainStreams):
-    """Defined where no pickle finds it; ranks import their adapter, and are sent none."""
+    """Correct: objects cannot be pickled, and ranks import their adapter instead."""
 
     def __reduce__(self) -> Any:
         raise TypeError("cannot pickle a generator that is in use")

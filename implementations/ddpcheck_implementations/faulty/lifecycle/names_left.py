@@ -27,7 +27,7 @@ def file_for_the_group(call: Call) -> Call:
 
 @collectives("memory-after-close", NAMELESS, cause="shared-memory-left-after-close", gives_back=True)
 class MemoryAfterClose(PassThrough):
-    """A rank maps memory under a name, for others to open, and leaves it to the next run to remove what dead ones left."""
+    """close() leaves named shared memory, which only a later run removes."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -44,7 +44,8 @@ class MemoryAfterClose(PassThrough):
 # fmt: off
 table(
     globals(),
-    Fault("file-after-close", where=(all_reduce | in_place) & in_group & ~group_of(1), effect=file_for_the_group,
+    Fault("file-after-close", "Each group leaves a file in the temporary folder.",
+          where=(all_reduce | in_place) & in_group & ~group_of(1), effect=file_for_the_group,
           caught_by=NAMELESS, cause="files-left-after-close", gives_back=True),
 )
 # fmt: on

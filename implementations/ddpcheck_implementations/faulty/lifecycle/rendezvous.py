@@ -29,7 +29,7 @@ LATE = "check_late_ranks_do_not_change_results"
 
 @star("rank-by-accept-order", ORDER, cause="rank-by-arrival", world_size=3)
 class RankByAcceptOrder(Star):
-    """Rank 0 numbers the others by arrival, and ignores the ranks that they send."""
+    """Rank 0 numbers the other ranks by arrival and ignores the ranks that they declare."""
 
     def admit(self, listener: socket.socket) -> dict[int, socket.socket]:
         found = super().admit(listener)  # in the order of arrival
@@ -38,7 +38,7 @@ class RankByAcceptOrder(Star):
 
 @star("rank0-must-be-first", ORDER, cause="early-or-late-rank-not-awaited")
 class NoSecondTry(Star):
-    """A rank that comes before rank 0 is there gives up at once."""
+    """A rank that connects before rank 0 listens fails at once."""
 
     def dial(self) -> socket.socket:
         return socket.create_connection(self.place)
@@ -46,7 +46,7 @@ class NoSecondTry(Star):
 
 @star("time-limit-of-dialling-stays", LATE, cause="gave-up-waiting", world_size=3)
 class DialsWithinASecond(Star):
-    """The second's limit of a connect() also holds for each message afterwards."""
+    """The connect timeout of one second also applies to every later message."""
 
     def dial(self) -> socket.socket:
         link = super().dial()
@@ -56,7 +56,7 @@ class DialsWithinASecond(Star):
 
 @star("send-taken-for-sendall", PIECES, cause="short-read-taken-for-all")
 class SendsOnce(Star):
-    """send() says how much it took, and nobody listens."""
+    """send() may send a part of a message, and the rest is never sent."""
 
     def send(self, link: socket.socket, text: bytes) -> None:
         link.send(LENGTH.pack(len(text)) + text)
@@ -64,7 +64,7 @@ class SendsOnce(Star):
 
 @star("partial-header", PIECES, seen_in=("Abhigyan-Shekhar/Waggle-mcp#285",), cause="short-read-taken-for-all")
 class PartialHeader(Star):
-    """The payload is read in a loop, the length before it is not."""
+    """The header of a message is read by a single recv(), which may return a part."""
 
     def header(self, link: socket.socket) -> bytes:
         return link.recv(8)
@@ -78,7 +78,7 @@ class PartialHeader(Star):
     closed_to_strangers=False,
 )
 class PartialHello(Star):
-    """The first read is taken for a rank's whole greeting."""
+    """Rank 0 takes the first bytes that it reads for a rank's whole greeting."""
 
     def admit(self, listener: socket.socket) -> dict[int, socket.socket]:
         links = [listener.accept()[0] for _ in range(1, self.world)]
@@ -92,7 +92,7 @@ class PartialHello(Star):
     cause="unpickles-strangers",
 )
 class Unpickles(Star):
-    """A greeting is a pickle. Silent clients are dropped after a moment, and nonsense is ignored."""
+    """Rank 0 unpickles what any client sends, so a stranger can execute code."""
 
     def hello(self) -> bytes:
         return pickle.dumps(self.rank)
@@ -112,7 +112,7 @@ class Unpickles(Star):
 
 @star("listens-on-all-interfaces", STRANGERS, cause="listens-everywhere")
 class ListensEverywhere(Star):
-    """The socket is bound to no address in particular."""
+    """Rank 0 listens on all network interfaces."""
 
     def listen(self) -> socket.socket:
         return socket.create_server(("", self.place[1]), backlog=64)
@@ -124,7 +124,7 @@ class ListensEverywhere(Star):
     cause="stranger-taken-for-rank",
 )
 class AcceptsAnybody(Star):
-    """The first W - 1 connections are the ranks."""
+    """Rank 0 takes the first W - 1 connections for ranks."""
 
     def admit(self, listener: socket.socket) -> dict[int, socket.socket]:
         links = [listener.accept()[0] for _ in range(1, self.world)]
@@ -133,7 +133,7 @@ class AcceptsAnybody(Star):
 
 @star("stranger-takes-a-place-later", STRANGERS, cause="stranger-taken-for-rank")
 class ComesBack(Star):
-    """The listener stays open for a rank that comes back: a later client replaces it."""
+    """Rank 0 keeps listening, and a later client replaces the last rank."""
 
     def host(self) -> dict[int, socket.socket]:
         self.door = self.listen()
@@ -171,7 +171,7 @@ class ToldByAFile(Star):
 
 @star("stale-store-file", AGAIN, seen_in=("deepspeedai/DeepSpeed#7941",), cause="old-world-left")
 class StaleFile(ToldByAFile):
-    """The file is called after MASTER_PORT."""
+    """Ranks meet through a file named by MASTER_PORT, which a killed world leaves behind."""
 
     def __init__(self, context: RankContext) -> None:
         self.file = Path(tempfile.gettempdir(), f"star-{os.getuid()}-{context.master_port}")
@@ -180,7 +180,7 @@ class StaleFile(ToldByAFile):
 
 @star("one-file-for-all-worlds", BESIDE, cause="name-shared-by-worlds", shares_host=True, restarts_in_place=False)
 class OneFile(ToldByAFile):
-    """The file is called after the folder that the ranks run in."""
+    """Ranks meet through a file named by their working folder, which two worlds share."""
 
     def __init__(self, context: RankContext) -> None:
         self.file = Path(tempfile.gettempdir(), f"star-{os.getuid()}-{_of_this_folder()}")
@@ -189,7 +189,7 @@ class OneFile(ToldByAFile):
 
 @star("port-from-the-folder", BESIDE, cause="name-shared-by-worlds", shares_host=True)
 class PortFromTheFolder(Star):
-    """Ranks meet at a port that follows from where they run, so that nobody need set MASTER_PORT."""
+    """Ranks meet at a port derived from their working folder, which two worlds share."""
 
     def __init__(self, context: RankContext) -> None:
         super().__init__(replace(context, master_port=15000 + _of_this_folder() % 10000))
@@ -205,12 +205,12 @@ def _of_this_folder() -> int:
 
 @star("star-of-sockets", world_size=3)
 class PlainStar(Star):
-    """Rank 0 in the middle."""
+    """Correct: every rank is connected to rank 0 only."""
 
 
 @star("accepts-in-any-order-once-declared", closed_to_strangers=False, restarts_in_place=False)
 class TrustsEverybody(Star):
-    """On a network of its own nobody is a stranger, and none is promised to be kept out: blocking reads, one by one."""
+    """Correct where no protection from strangers is promised: rank 0 reads one client after the other."""
 
     def admit(self, listener: socket.socket) -> dict[int, socket.socket]:
         links = [listener.accept()[0] for _ in range(1, self.world)]

@@ -57,7 +57,7 @@ def timeout_of_all_sockets_set(call: Call) -> None:
 
 @collectives("buffers-made-call-by-call", seen_in=("pytorch/pytorch (ProcessGroupGloo in torch 2.13)",))
 class BuffersMadeCallByCall(PassThrough):
-    """Correct: each of the first calls makes one buffer more, of a number that then stays."""
+    """Correct: each of the first ten calls allocates a buffer, and later calls allocate none."""
 
     wanted = 10
 
@@ -88,7 +88,7 @@ def descriptor_opened(call: Call) -> None:
 
 @collectives("buffer-for-each-broadcast-in-a-group", USED, cause="memory-grows")
 class BufferForEachBroadcast(PassThrough):
-    """Every broadcast in a group makes its resources anew, and keeps them as long as the program runs."""
+    """Every broadcast in a group allocates a buffer and keeps it forever."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -102,7 +102,7 @@ class BufferForEachBroadcast(PassThrough):
 
 @collectives("results-kept", USED, cause="memory-grows")
 class ResultsKept(PassThrough):
-    """A log of all that was ever gathered."""
+    """Every all-gather result is kept forever."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -115,7 +115,7 @@ class ResultsKept(PassThrough):
 
 @collectives("thread-after-close", CLOSED, cause="process-kept-alive")
 class ThreadAfterClose(PassThrough):
-    """A heartbeat that is no daemon begins with the first call, and nothing ends it."""
+    """The first all-reduce starts a non-daemon thread, which keeps the process alive after close()."""
 
     beating = False
 
@@ -128,7 +128,7 @@ class ThreadAfterClose(PassThrough):
 
 @collectives("pipe-after-close", GAVE_BACK, cause="left-open-after-close", gives_back=True)
 class PipeAfterClose(PassThrough):
-    """What wakes the thread of asynchronous calls is a pipe, which is not closed."""
+    """close() leaves a pipe open."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -137,7 +137,7 @@ class PipeAfterClose(PassThrough):
 
 @collectives("message-lost-by-close", CLOSED, cause="sent-data-lost-by-close")
 class LostByClose(PassThrough):
-    """Messages are sent by a thread, for which close() does not wait."""
+    """close() does not wait for the thread that sends messages, so the last ones are lost."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -158,7 +158,7 @@ class LostByClose(PassThrough):
     gives_back=True,
 )
 class GroupsAfterClose(PassThrough):
-    """A group has connections of its own from its first call on, of which close() knows nothing."""
+    """close() leaves the connections of groups open."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -174,7 +174,7 @@ class GroupsAfterClose(PassThrough):
     "seeds-the-global-generator", "check_samplers_leave_process_state_unchanged", cause="process-generator-changed"
 )
 class SeedsTheGlobalGenerator(PlainSampler):
-    """NumPy's global generator is seeded with seed and epoch: every rank's dropout begins anew there, and alike."""
+    """The sampler seeds NumPy's global generator with seed and epoch."""
 
     def order(self) -> Array:
         if not self.shuffle:
@@ -189,7 +189,7 @@ class SeedsTheGlobalGenerator(PlainSampler):
     cause="process-generator-changed",
 )
 class StreamsOfTheProcess(PlainStreams):
-    """A rank's first number of an epoch seeds Python's generator."""
+    """set_epoch() seeds Python's global generator."""
 
     def set_epoch(self, epoch: int) -> None:
         random.seed(f"{self.seed}/{epoch}/{self.rank}")
@@ -198,7 +198,7 @@ class StreamsOfTheProcess(PlainStreams):
 
 @metrics("folder-changed-for-a-log", "check_metrics_leave_process_state_unchanged", cause="process-setting-changed")
 def in_the_folder_of_logs(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
-    """Global means are logged, for which the process goes to the folder of logs, and stays."""
+    """Aggregating metrics changes the process's working folder."""
     os.chdir("/")
     sums = comm.all_reduce(np.array([*(value * count if count else 0.0 for value in metrics.values()), count]))
     return {name: float(total / sums[-1]) for name, total in zip(metrics, sums, strict=False)} if sums[-1] else {}
@@ -206,7 +206,7 @@ def in_the_folder_of_logs(comm: Any, rank: int, metrics: Mapping[str, float], co
 
 @star("close-waits-for-ever", CLOSED, cause="close-waits")
 class CloseWaits(Star):
-    """Before it closes every rank waits for a farewell, which nobody sends first."""
+    """close() waits for a message that no rank sends."""
 
     def close(self) -> None:
         for link in self.links.values():
@@ -217,21 +217,29 @@ class CloseWaits(Star):
 # fmt: off
 table(
     globals(),
-    Fault("errors-of-numpy-switched-off", where=all_reduce | in_place, effect=errors_of_numpy_ignored,
+    Fault("errors-of-numpy-switched-off", "All-reduce turns off NumPy's floating-point warnings in the whole process.",
+          where=all_reduce | in_place, effect=errors_of_numpy_ignored,
           caught_by=USED, cause="process-setting-changed"),
-    Fault("warnings-switched-off", where=(all_reduce | in_place) & op("mean"), effect=warnings_ignored,
+    Fault("warnings-switched-off", "A mean turns off warnings in the whole process.",
+          where=(all_reduce | in_place) & op("mean"), effect=warnings_ignored,
           caught_by=USED, cause="process-setting-changed"),
-    Fault("interrupts-ignored", where=barrier, effect=interrupts_ignored,
+    Fault("interrupts-ignored", "Barrier makes the process ignore SIGINT.",
+          where=barrier, effect=interrupts_ignored,
           caught_by=USED, cause="process-setting-changed"),
-    Fault("environment-changed", where=all_gather, effect=threads_of_other_libraries_limited,
+    Fault("environment-changed", "All-gather sets OMP_NUM_THREADS in the process's environment.",
+          where=all_gather, effect=threads_of_other_libraries_limited,
           caught_by=USED, cause="process-setting-changed"),
-    Fault("timeout-of-all-sockets", where=broadcast, effect=timeout_of_all_sockets_set,
+    Fault("timeout-of-all-sockets", "Broadcast sets the default timeout of all sockets in the process.",
+          where=broadcast, effect=timeout_of_all_sockets_set,
           caught_by=USED, cause="process-setting-changed"),
-    Fault("tags-from-the-global-generator", where=all_reduce | in_place, effect=tag_drawn,
+    Fault("tags-from-the-global-generator", "All-reduce draws a number from NumPy's global generator.",
+          where=all_reduce | in_place, effect=tag_drawn,
           caught_by=USED, cause="process-generator-changed"),
-    Fault("thread-for-each-call", where=asynchronous, effect=thread_begun,
+    Fault("thread-for-each-call", "Each asynchronous all-reduce starts a thread that never ends.",
+          where=asynchronous, effect=thread_begun,
           caught_by=USED, cause="resource-left-by-each-call"),
-    Fault("descriptor-for-each-group", where=(all_reduce | in_place) & in_group, effect=descriptor_opened,
+    Fault("descriptor-for-each-group", "Each all-reduce in a group opens a descriptor that is never closed.",
+          where=(all_reduce | in_place) & in_group, effect=descriptor_opened,
           caught_by=USED, cause="resource-left-by-each-call"),
 )
 # fmt: on

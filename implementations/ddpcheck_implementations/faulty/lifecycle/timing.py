@@ -32,7 +32,7 @@ def a_tenth_of_a_second(call: Call) -> None:
 
 @collectives("every-128th-barrier-does-not-block", BARRIER, cause="barrier-does-not-block")
 class Every128thOpen(PassThrough):
-    """Tickets have seven bits, and the last of them is taken for one that was drawn before."""
+    """Every 128th barrier returns at once, because calls are numbered in seven bits."""
 
     tickets = 0
 
@@ -46,7 +46,7 @@ class Every128thOpen(PassThrough):
     "barrier-off-by-one", BARRIER, seen_in=("pytorch/pytorch#138322",), cause="left-collective-early", world_size=3
 )
 class BarrierOffByOne(PassThrough):
-    """Rank 1 calls the barrier once more than the others: it is paired with their next."""
+    """Rank 1 calls one barrier more than the others, which matches their next one."""
 
     calls = 0
 
@@ -77,7 +77,7 @@ class _Early:
     cause="wait-returns-early",
 )
 class ReadEarly(PassThrough):
-    """wait() does not wait: the buffer as it is is taken for the result."""
+    """wait() returns the buffer before the result has arrived."""
 
     def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Handle:
         return _Early(self.comm.all_reduce_async(array, op, group=group), array)
@@ -98,7 +98,7 @@ class _Last:
     cause="results-mixed-up",
 )
 class Interleaved(PassThrough):
-    """Results carry no tag: the first wait() gets the first one."""
+    """Pending results have no number: the first wait() gets the first result, whichever call it belongs to."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -111,7 +111,7 @@ class Interleaved(PassThrough):
 
 @collectives("left-over-of-the-larger-one", ROW, cause="results-share-memory")
 class LeftOver(PassThrough):
-    """A buffer that is kept for the next call is not filled anew where a smaller tensor follows a larger one."""
+    """After a larger array, a smaller one gets old values from the reused buffer."""
 
     kept: Array = np.zeros(0)
 
@@ -137,7 +137,7 @@ def argument_returned(call: Call) -> Array:
 
 @collectives("result-buffer-reused", ARGUMENTS, cause="result-buffer-reused")
 class ResultReused(PassThrough):
-    """Results are views of one buffer, which the next call fills anew."""
+    """Results are views of one buffer, which the next call overwrites."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -165,26 +165,35 @@ def waits_for_ever(call: Call) -> Array:
 # fmt: off
 table(
     globals(),
-    Fault("barrier-does-not-block", where=barrier, effect=skipped,
+    Fault("barrier-does-not-block", "Barrier returns at once.",
+          where=barrier, effect=skipped,
           caught_by=BARRIER, cause="barrier-does-not-block"),
-    Fault("barrier-by-sleeping", where=barrier, effect=a_tenth_of_a_second,
+    Fault("barrier-by-sleeping", "Barrier sleeps for a tenth of a second instead of waiting for the other ranks.",
+          where=barrier, effect=a_tenth_of_a_second,
           caught_by=BARRIER, cause="barrier-does-not-block"),
-    Fault("subgroup-barrier-does-not-block", where=barrier & in_group, effect=skipped,
+    Fault("subgroup-barrier-does-not-block", "Barrier in a group returns at once.",
+          where=barrier & in_group, effect=skipped,
           caught_by="check_group_barrier_waits_for_its_members", cause="barrier-does-not-block",
           seen_in=("pytorch/pytorch#130102",), world_size=3),
-    Fault("argument-changed", where=all_reduce | in_place, effect=reduced_in_the_argument,
+    Fault("argument-changed", "All-reduce writes its result into the argument.",
+          where=all_reduce | in_place, effect=reduced_in_the_argument,
           caught_by=ARGUMENTS, cause="works-in-argument", seen_in=("Lightning-AI/pytorch-lightning#5759",)),
-    Fault("argument-returned", where=(all_reduce | in_place) & group_of(1), effect=argument_returned,
+    Fault("argument-returned", "All-reduce at size 1 returns its argument instead of a copy.",
+          where=(all_reduce | in_place) & group_of(1), effect=argument_returned,
           caught_by=ARGUMENTS, cause="result-aliases-argument", seen_in=("learning-at-home/hivemind#450",),
           world_size=1),
-    Fault("hangs", where=(all_reduce | in_place) & dimensions(0) & on_rank(0), effect=never_comes_back,
+    Fault("hangs", "All-reduce of an array without dimensions never returns on rank 0.",
+          where=(all_reduce | in_place) & dimensions(0) & on_rank(0), effect=never_comes_back,
           caught_by=SUM, cause="left-collective-early"),
-    Fault("raises-on-one-rank", where=(all_reduce | in_place) & signed_integers & on_last_rank,
+    Fault("raises-on-one-rank", "All-reduce of signed integers raises TypeError on the last rank.",
+          where=(all_reduce | in_place) & signed_integers & on_last_rank,
           effect=raises(TypeError, "integers are not supported"),
           caught_by=SUM, cause="rank-raised", seen_in=("pytorch/pytorch#17113",)),
-    Fault("dead-peer-not-detected", where=all_reduce | in_place, effect=waits_for_ever,
+    Fault("dead-peer-not-detected", "All-reduce retries a broken connection forever.",
+          where=all_reduce | in_place, effect=waits_for_ever,
           caught_by=DEATH, cause="death-unnoticed", seen_in=("pytorch/gloo#520", "NVIDIA/TensorRT-LLM#17578")),
-    Fault("dead-peer-ignored", where=all_reduce | in_place, effect=goes_on_with_its_own,
+    Fault("dead-peer-ignored", "All-reduce ignores the error of a dead rank and returns the rank's own array.",
+          where=all_reduce | in_place, effect=goes_on_with_its_own,
           caught_by=("check_collectives_never_complete_with_a_dead_rank", DEATH), cause="error-swallowed"),
 )
 # fmt: on

@@ -55,7 +55,7 @@ def shuffled_until_none_comes_twice(sampler: PlainSampler, order: Array) -> Arra
 
 @collectives("messages-past-32-are-dropped", MESSAGES, cause="sent-message-lost")
 class PastPlacesDropped(PassThrough):
-    """A message that finds no free place among those that wait for their receiver is dropped."""
+    """Messages past the 32nd that wait for their receiver are dropped."""
 
     waiting = 0
 
@@ -71,7 +71,7 @@ class PastPlacesDropped(PassThrough):
 
 @collectives("first-message-in-the-mailbox", MESSAGES, cause="source-ignored", world_size=3)
 class OneMailbox(PassThrough):
-    """A rank has one mailbox for small messages, and takes the first one for its own, but for later calls' messages.
+    """recv() of a small message takes the first one that arrives, whichever rank sent it.
 
     A message says how many its sender has sent before: one of a later call has a higher number than were received so far.
     """
@@ -117,15 +117,22 @@ class OneMailbox(PassThrough):
 # fmt: off
 table(
     globals(),
-    Fault("group-of-one-waits-for-itself", where=all_reduce & in_group & group_of(1), effect=waits_for_itself,
+    Fault("group-of-one-waits-for-itself", "All-reduce in a group of one rank waits forever.",
+          where=all_reduce & in_group & group_of(1), effect=waits_for_itself,
           caught_by=FINITE, cause="group-waits-without-peers"),
-    Fault("world-of-one-waits-for-itself", where=(all_reduce | in_place) & group_of(1), effect=waits_for_itself,
+    Fault("world-of-one-waits-for-itself", "All-reduce at world size 1 waits forever.",
+          where=(all_reduce | in_place) & group_of(1), effect=waits_for_itself,
           caught_by=SUM, cause="waits-without-peers", world_size=1),
-    Fault("empty-array-waits-for-a-compiler", where=all_reduce & elements(0) & on_rank(0), effect=waits_for_a_compiler,
+    Fault("empty-array-waits-for-a-compiler",
+          "All-reduce of an array without elements waits on rank 0 for a program that never ends.",
+          where=all_reduce & elements(0) & on_rank(0), effect=waits_for_a_compiler,
           caught_by=SUM, cause="waits-for-a-program"),
-    Fault("shuffled-until-none-comes-twice", where=has_remainder & ~drops_last, effect=shuffled_until_none_comes_twice,
+    Fault("shuffled-until-none-comes-twice",
+          "The sampler reshuffles until no sample is repeated, which never happens after padding.",
+          where=has_remainder & ~drops_last, effect=shuffled_until_none_comes_twice,
           caught_by="check_shards_are_disjoint_and_complete", cause="local-operation-does-not-end"),
-    Fault("rank-0-waits-after-an-error", where=on_rank(0), effect=waits_for_ever,
+    Fault("rank-0-waits-after-an-error", "Rank 0 retries a broken connection forever and does not report the error.",
+          where=on_rank(0), effect=waits_for_ever,
           caught_by=DEATH, cause="error-not-passed-on", world_size=3),
 )
 # fmt: on

@@ -22,7 +22,7 @@ def _total(comm: Any, value: float, count: int) -> float:
 
 @metrics("metric-counts-one-for-an-idle-rank", NOTHING, cause="empty-rank-counted")
 def counts_one_when_idle(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """A guard against division by zero makes each count 1 at least, before counts are summed up."""
+    """A rank without samples counts as one sample."""
     every = _sum(comm, max(count, 1))
     if not _sum(comm, count):
         return {}
@@ -31,7 +31,7 @@ def counts_one_when_idle(comm: Any, rank: int, metrics: Mapping[str, float], cou
 
 @metrics("metric-zero-from-an-idle-rank", NOTHING, cause="empty-rank-gives-zero")
 def zero_when_idle(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """Where a rank has no samples, its means are 0, and the means of all ranks weigh equally."""
+    """A rank without samples adds a mean of 0, and all ranks weigh equally."""
     counts = comm.all_gather(np.array(count, np.float64))
     if counts.all() or not counts.any():
         return right_means(comm, metrics, count)
@@ -40,33 +40,33 @@ def zero_when_idle(comm: Any, rank: int, metrics: Mapping[str, float], count: in
 
 @metrics("metric-not-received-by-an-idle-rank", NOTHING, cause="empty-rank-not-aggregated")
 def not_received_when_idle(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """A rank without samples sends zeros, and keeps the NaN of its own."""
+    """A rank without samples keeps its own NaN instead of the result."""
     found = right_means(comm, metrics, count)
     return found if count else dict.fromkeys(metrics, math.nan)
 
 
 @metrics("metric-averaged-after-the-division", WEIGHTED, cause="metric-divided-twice")
 def averaged_once_more(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """Each rank divides by the count of all, and the parts are averaged in place of summed up."""
+    """The ranks' shares of the mean are averaged instead of summed."""
     return {name: mean / comm.world_size for name, mean in right_means(comm, metrics, count).items()}
 
 
 @metrics("metric-of-0-is-not-told", WEIGHTED, cause="metric-missing")
 def zero_not_told(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """Means that are false are left out of the result, as if there were none."""
+    """Metrics whose mean is 0 are left out of the result."""
     return {name: mean for name, mean in right_means(comm, metrics, count).items() if mean}
 
 
 @metrics("metrics-packed-sorted-only", NAMES, cause="names-unpacked-in-other-order")
 def packed_sorted(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """Values are packed in the order of sorted names, and unpacked in the order of the mapping."""
+    """Values are packed in the order of sorted names but unpacked in the order of the mapping."""
     found = right_means(comm, {name: metrics[name] for name in sorted(metrics)}, count)
     return dict(zip(metrics, found.values(), strict=True))
 
 
 @metrics("metric-nan-skipped-among-several", STRANGE, cause="nan-left-out-beside-others")
 def nan_skipped_among_several(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """A table of several metrics is averaged without its NaNs."""
+    """If there are several metrics, NaN values are skipped."""
     if len(metrics) < 2:
         return right_means(comm, metrics, count)
     found: dict[str, float] = {}
@@ -77,7 +77,7 @@ def nan_skipped_among_several(comm: Any, rank: int, metrics: Mapping[str, float]
 
 @metrics("metric-nan-drops-the-whole-rank", STRANGE, cause="rank-left-out-for-nan")
 def nan_drops_rank(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """A row of several metrics with a NaN is dropped from the means of all others."""
+    """A NaN in one of several metrics drops the rank from the means of all others."""
     found = right_means(comm, metrics, count)
     kept = right_means(comm, metrics, 0 if any(map(math.isnan, metrics.values())) else count)
     return {name: value if math.isnan(value) or len(metrics) < 2 else kept[name] for name, value in found.items()}
@@ -85,7 +85,7 @@ def nan_drops_rank(comm: Any, rank: int, metrics: Mapping[str, float], count: in
 
 @metrics("metric-sums-kept-reduced", WEIGHTED, cause="reduced-sums-kept")
 def sums_kept_reduced(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """A metric's state is reduced in place, and the next call adds to the global sums and reduces them again."""
+    """Sums are reduced in place, so the next call reduces the global sums again."""
     kept: dict[str, tuple[float, float]] = vars(comm).setdefault("kept", {})
     for name, value in metrics.items():
         total, every = kept.get(name, (0.0, 0.0))
@@ -95,7 +95,7 @@ def sums_kept_reduced(comm: Any, rank: int, metrics: Mapping[str, float], count:
 
 @metrics("metric-sum-and-count-exchanged", WEIGHTED, cause="sum-and-count-swapped")
 def sum_and_count_exchanged(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """Both sums travel in one array, and are unpacked the wrong way round."""
+    """Sum and count are unpacked in the wrong order."""
     every = _sum(comm, count)
     totals = {name: _total(comm, value, count) for name, value in metrics.items()}
     return {name: every / total if total else math.nan for name, total in totals.items()}

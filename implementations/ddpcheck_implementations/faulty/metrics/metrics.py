@@ -34,45 +34,45 @@ def right_means(comm: Any, metrics: Mapping[str, float], count: int) -> dict[str
 
 @metrics("metric-mean-of-means", WEIGHTED, NOTHING, NO_NUMBER, cause="mean-of-rank-means")
 def mean_of_means(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """The ranks' means weigh equally, however many samples they stand for."""
+    """Local means are averaged with equal weights, whatever their counts."""
     return {name: _sum(comm, value) / comm.world_size for name, value in metrics.items()}
 
 
 @metrics("metric-not-divided", WEIGHTED, NO_NUMBER, cause="metric-not-divided")
 def not_divided(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """The sum over all samples instead of the mean."""
+    """The result is the sum over all samples instead of the mean."""
     return _weighted(comm, metrics, count, 1.0)
 
 
 @metrics("metric-on-rank-0-only", WEIGHTED, EQUAL, cause="metric-not-aggregated")
 def on_rank_0_only(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
-    """The means are reduced to rank 0; the others keep their own."""
+    """Means are reduced to rank 0, and the other ranks keep their own."""
     found = right_means(comm, metrics, count)
     return found if rank == 0 else metrics
 
 
 @metrics("metric-nan-of-empty-rank", NOTHING, cause="nonfinite-of-empty-rank")
 def nan_of_empty_rank(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """A rank without samples multiplies its NaN by 0."""
+    """A rank without samples multiplies its NaN by 0, which makes the mean NaN."""
     total = _sum(comm, count) or math.nan
     return {name: _sum(comm, value * count) / total for name, value in metrics.items()}
 
 
 @metrics("metric-division-by-zero", NO_NUMBER, cause="rank-raised")
 def division_by_zero(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """Where no rank has samples the division fails."""
+    """Without samples on any rank, the division by 0 raises an error."""
     return _weighted(comm, metrics, count, _sum(comm, count))
 
 
 @metrics("metric-out-of-nothing", NO_NUMBER, cause="number-without-samples")
 def out_of_nothing(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """A guard against division by zero makes a perfect loss of no sample at all."""
+    """Without samples on any rank, the mean is 0."""
     return _weighted(comm, metrics, count, max(1.0, _sum(comm, count)))
 
 
 @metrics("metric-added-in-own-order", EQUAL, cause="ranks-add-in-other-order", world_size=3)
 def added_in_own_order(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """Every rank begins the sum with its own value: real values differ in the last bits."""
+    """Every rank starts the sum with its own value, so the last bits differ between ranks."""
     counts = np.roll(comm.all_gather(np.array(count, np.float64)), -rank)
     if not counts.any():
         return {}
@@ -88,25 +88,25 @@ def added_in_own_order(comm: Any, rank: int, metrics: Mapping[str, float], count
 
 @metrics("metric-nan-left-out", STRANGE, cause="nonfinite-left-out")
 def nan_left_out(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """A rank whose loss is NaN takes no part: a run that diverged on one rank looks healthy."""
+    """A rank whose value is NaN is left out, so a diverged run looks healthy."""
     return right_means(comm, metrics, 0 if any(map(math.isnan, metrics.values())) else count)
 
 
 @metrics("metric-in-half-precision", WEIGHTED)
 def in_half_precision(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """Means are sent in half precision."""
+    """Means are sent as float16."""
     return right_means(comm, {name: float(np.float16(value)) for name, value in metrics.items()}, count)
 
 
 @metrics("metric-count-in-a-byte", WEIGHTED)
 def count_in_a_byte(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """Counts of 256 samples and more begin again at 0."""
+    """Counts are sent in one byte and wrap at 256."""
     return right_means(comm, metrics, count % 256)
 
 
 @metrics("metric-of-zero-is-none", WEIGHTED, cause="zero-mean-ignored")
 def zero_is_none(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """Falsy values count as missing: an accuracy of 0 does not lower that of the others."""
+    """A value of 0 counts as missing."""
     told = {name: _sum(comm, count if value else 0) for name, value in metrics.items()}
     sums = {name: _sum(comm, value * count if count else 0.0) for name, value in metrics.items()}
     some = _sum(comm, count) > 0
@@ -115,7 +115,7 @@ def zero_is_none(comm: Any, rank: int, metrics: Mapping[str, float], count: int)
 
 @metrics("metric-running-mean")
 def running_mean(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """Correct: a mean that goes from rank to rank, with more roundings than a division of sums."""
+    """Correct: a running mean passes from rank to rank, with more roundings than a division of sums."""
     found: dict[str, float] = {}
     for name, value in metrics.items():
         seen = 0.0
@@ -128,7 +128,7 @@ def running_mean(comm: Any, rank: int, metrics: Mapping[str, float], count: int)
 
 @metrics("metric-in-single-precision")
 def in_single_precision(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """Correct: sums and counts travel as float32."""
+    """Correct: sums and counts are sent as float32."""
     sums = comm.all_reduce(
         np.array([*(value * count if count else 0.0 for value in metrics.values()), count], np.float32)
     )
@@ -137,7 +137,7 @@ def in_single_precision(comm: Any, rank: int, metrics: Mapping[str, float], coun
 
 @metrics("metric-nan-for-nothing")
 def correct(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """Correct, with NaN instead of an empty mapping where there are no samples."""
+    """Correct: without samples on any rank, the result is NaN instead of an empty mapping."""
     return right_means(comm, metrics, count)
 
 
@@ -148,7 +148,7 @@ def correct(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> d
     cause="metrics-mixed-up",
 )
 def packed_by_set(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """All metrics travel in one array, in the order of a set of their names, which differs from process to process."""
+    """Metrics are packed in the order of a set of names, which differs between processes."""
     names = list(set(metrics))
     sums = comm.all_reduce(np.array([*(metrics[name] * count if count else 0.0 for name in names), count]))
     return {name: float(total / sums[-1]) for name, total in zip(names, sums, strict=False)} if sums[-1] else {}
@@ -156,7 +156,7 @@ def packed_by_set(comm: Any, rank: int, metrics: Mapping[str, float], count: int
 
 @metrics("first-metric-only", NAMES, cause="named-metric-not-aggregated")
 def first_only(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """The loss is aggregated; other logged values are the rank's own."""
+    """Only the first metric is aggregated; the others stay local."""
     return dict(metrics) | right_means(comm, dict(list(metrics.items())[:1]), count)
 
 
@@ -167,7 +167,7 @@ def first_only(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -
     cause="metrics-written-into-argument",
 )
 def overwritten(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> Mapping[str, float]:
-    """The global means are written into the mapping of local ones."""
+    """The global means are written into the caller's mapping."""
     assert isinstance(metrics, dict)
     metrics.update(right_means(comm, metrics, count))
     return metrics
@@ -175,14 +175,14 @@ def overwritten(comm: Any, rank: int, metrics: Mapping[str, float], count: int) 
 
 @metrics("metric-count-in-32-bits", WEIGHTED, cause="count-overflows")
 def counted_in_32_bits(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """Counts, as of tokens, are summed up as int32."""
+    """Counts are summed as int32 and overflow."""
     total = int(comm.all_reduce(np.array(count).astype(np.int32)))
     return _weighted(comm, metrics, count, total or math.nan)
 
 
 @metrics("metric-infinity-of-empty-rank", NOTHING, cause="nonfinite-of-empty-rank")
 def infinity_of_empty_rank(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """NaN is taken for the mean of nothing, and left out; the minimum of nothing is infinite."""
+    """A rank without samples that passes an infinity makes the mean NaN."""
     total = _sum(comm, count) or math.nan
     kept = {name: 0.0 if count == 0 and math.isnan(value) else value for name, value in metrics.items()}
     return {name: _sum(comm, value * count) / total for name, value in kept.items()}
@@ -190,7 +190,7 @@ def infinity_of_empty_rank(comm: Any, rank: int, metrics: Mapping[str, float], c
 
 @metrics("metric-sums-never-reset", WEIGHTED, cause="metric-accumulates-calls")
 def never_reset(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """The sums of one call are still there in the next."""
+    """Sums are never reset, so each call includes all earlier calls."""
     sums: dict[str, list[float]] = vars(comm).setdefault("sums", {})
     total = _sum(comm, count)
     found = {}
@@ -204,12 +204,12 @@ def never_reset(comm: Any, rank: int, metrics: Mapping[str, float], count: int) 
 
 @metrics("metric-count-in-half-precision", WEIGHTED, cause="metric-imprecise")
 def counted_in_half(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """Counts travel in the dtype of mixed precision as long as that holds them: from 2049 on they are rounded."""
+    """Counts are sent as float16, which rounds those from 2,049 on."""
     near = int(np.float16(count)) if count < 65504 else count
     return right_means(comm, metrics, near)
 
 
 @metrics("sixteen-metrics-at-most", NAMES, cause="named-metric-not-aggregated")
 def first_sixteen(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """The message has room for sixteen numbers; further metrics stay those of the rank."""
+    """Only the first 16 metrics are aggregated; the others stay local."""
     return {**metrics, **right_means(comm, dict(list(metrics.items())[:16]), count)}

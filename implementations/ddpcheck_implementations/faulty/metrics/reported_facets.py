@@ -20,7 +20,7 @@ SHARED_OUT = "check_shards_are_disjoint_and_complete"
 
 @sampler("rest-of-epoch-0", RESUMED, seen_in=("huggingface/accelerate#4071",), cause="rest-of-another-epoch")
 class RestOfEpochZero(PlainSampler):
-    """What skips samples is a loader of its own, whose count of epochs begins at 0 and is handed on."""
+    """A resumed run skips samples with a second loader, whose epoch restarts at 0."""
 
     def __iter__(self) -> Iterator[int]:
         epoch, skipping = self.epoch, self.begin > 0
@@ -32,7 +32,7 @@ class RestOfEpochZero(PlainSampler):
 
 @sampler("epoch-read-once-more", RESUMED, seen_in=("huggingface/accelerate#4233",), cause="set-epoch-lost-after-load")
 class ReadOnceMore(PlainSampler):
-    """A resumed epoch is read by another loader, whose end does not reach the counter of epochs."""
+    """The end of a resumed epoch does not advance the epoch counter, so the epoch is read again."""
 
     resumed: int | None = None
 
@@ -52,7 +52,7 @@ class ReadOnceMore(PlainSampler):
     cause="rest-padded-again",
 )
 class PaddedAgain(PlainSampler):
-    """The rest of a padded epoch is counted from the data set's own length, and padded to the world size again."""
+    """The rest of a padded epoch is computed from the unpadded length and padded again."""
 
     grown = 0
 
@@ -72,7 +72,7 @@ class PaddedAgain(PlainSampler):
     remainder="drop",
 )
 class CutByEach(PlainSampler):
-    """Every rank takes its stride of all samples: those of the tail are not cut off before."""
+    """With drop_last, each rank takes a stride of all samples, so some ranks get one sample more."""
 
     def __len__(self) -> int:
         return len(range(self.rank, self.length, self.world))
@@ -85,7 +85,7 @@ class CutByEach(PlainSampler):
     "padded-by-one-round", SHARED_OUT, seen_in=("pytorch/pytorch#45324",), cause="padding-taken-once", world_size=3
 )
 class PaddedByOneRound(PlainSampler):
-    """The order is continued from its start, once: it does not reach where there are fewer samples than half the ranks."""
+    """Padding repeats the order only once, which is too short if samples are fewer than half the ranks."""
 
     def padded(self, order: Array) -> Array:
         return np.concatenate([order, order])[: PlainSampler.__len__(self) * self.world]
@@ -93,7 +93,7 @@ class PaddedByOneRound(PlainSampler):
 
 @metrics("metric-state-of-rank-0", WEIGHTED, seen_in=("Lightning-AI/pytorch-lightning#3728",), cause="one-rank-wins")
 def state_of_rank_0(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """Sums are the module's buffers, and those of rank 0 are broadcast over the others' before each forward pass."""
+    """Metric sums are module buffers, which each forward pass replaces with those of rank 0."""
     samples = float(comm.broadcast(np.array(float(count))))
     sums = {name: float(comm.broadcast(np.array(value * count if count else 0.0))) for name, value in metrics.items()}
     return {name: value / samples if samples else math.nan for name, value in sums.items()}
@@ -107,7 +107,7 @@ def state_of_rank_0(comm: Any, rank: int, metrics: Mapping[str, float], count: i
     metrics_by_name=False,
 )
 def reduced_twice(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """Names with equal values share one array, which is reduced in place once for each."""
+    """Metrics with equal values share one array, which is reduced once for each of them."""
     samples = float(comm.all_reduce(np.array(float(count))))
     arrays = {value: np.array(value * count if count else 0.0) for value in metrics.values()}
     for value in metrics.values():
@@ -123,7 +123,7 @@ def reduced_twice(comm: Any, rank: int, metrics: Mapping[str, float], count: int
     world_size=3,
 )
 def cut_apart(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """All ranks' parts lie in one row; the start of each is computed from the length of the one before alone."""
+    """The start of each rank's part is computed from the previous part's length alone."""
     sizes = comm.all_gather(np.array(len(outputs), np.int64)).tolist()
 
     def gathered(array: Array) -> Array:
@@ -143,7 +143,7 @@ def cut_apart(comm: Any, rank: int, name: str, outputs: Array, targets: Array, i
     scores_count_once=True,
 )
 def padding_merged(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """All ranks' rows are put together, those that the sampler repeats with them."""
+    """The rows of all ranks are joined without removing the samples that the sampler repeated."""
     rows, truth, which = together(comm, outputs, targets, indices)
     return of_all_rows(name, rows[which >= 0], truth[which >= 0])
 
@@ -156,7 +156,7 @@ def padding_merged(comm: Any, rank: int, name: str, outputs: Array, targets: Arr
     cause="common-numbers-taken-by-rank",
 )
 class TakenByRankZero(PlainStreams):
-    """Only rank 0 has a loader, whose base seed is drawn from the generator that all ranks share."""
+    """Only rank 0 draws from the common random generator, so common numbers differ between ranks."""
 
     def set_epoch(self, epoch: int) -> None:
         super().set_epoch(epoch)

@@ -37,27 +37,27 @@ def f1_of_each(counts: Array) -> Array:
 
 @scores("f1-micro-for-macro", ALL_SAMPLES, CLASSES, cause="micro-average", score_names=F1)
 def micro(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """All classes' hits are summed up before the quotient, which then is the accuracy."""
+    """F1 is computed over all classes together, which gives the accuracy."""
     return right_score(comm, "accuracy", outputs, targets, indices)
 
 
 @scores("f1-of-an-absent-class-is-0", CLASSES, cause="absent-class-counts", score_names=F1)
 def absent_counts_0(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """The mean is over all classes that there are, though some occur nowhere."""
+    """Classes that occur nowhere count as F1 of 0."""
     counts = comm.all_reduce(counts_of(outputs, targets))
     return float(np.nan_to_num(f1_of_each(counts)).mean()) if counts.any() else math.nan
 
 
 @scores("f1-of-labelled-classes-only", CLASSES, cause="unlabelled-class-left-out", score_names=F1)
 def labelled_only(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Classes are those of the labels: a class that is only predicted costs nothing."""
+    """Classes that are only predicted are left out of macro F1."""
     counts = comm.all_reduce(counts_of(outputs, targets))
     return float(f1_of_each(counts)[counts[2] > 0].mean()) if counts.any() else math.nan
 
 
 @scores("f1-of-each-rank-averaged-by-class", ALL_SAMPLES, cause="f1-mean-of-ranks", score_names=F1)
 def averaged_by_class(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Of each class the mean of the ranks' F1 is taken, over those that have it, and then the mean over the classes."""
+    """Each class's F1 is the mean of the ranks' F1."""
     each = comm.all_gather(f1_of_each(counts_of(outputs, targets)))
     known = ~np.isnan(each)
     somewhere = known.any(axis=0)
@@ -70,7 +70,7 @@ def averaged_by_class(comm: Any, rank: int, name: str, outputs: Array, targets: 
 
 @scores("labels-in-a-byte", ALL_SAMPLES, cause="labels-wrap", score_names=frozenset({"accuracy", "f1_macro"}))
 def labels_in_a_byte(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Labels travel as uint8, which is enough for most data sets."""
+    """Labels are sent as uint8."""
     return right_score(comm, name, outputs, targets.astype(np.uint8).astype(np.int64), indices)
 
 
@@ -82,7 +82,7 @@ def labels_in_a_byte(comm: Any, rank: int, name: str, outputs: Array, targets: A
     score_names=AUC,
 )
 def within_ranks(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Pairs in the right order are counted on each rank, and added up: those of two ranks are never looked at."""
+    """AUC counts only pairs of samples on the same rank."""
     pairs = float((targets == 0).sum() * (targets == 1).sum())
     ordered = on_one(name, outputs, targets, indices) * pairs if pairs else 0.0
     ordered, pairs = comm.all_reduce(np.array([ordered, pairs])).tolist()
@@ -91,14 +91,14 @@ def within_ranks(comm: Any, rank: int, name: str, outputs: Array, targets: Array
 
 @scores("auc-nan-of-a-rank-with-one-class", PAIRS, cause="nan-of-one-class", score_names=AUC)
 def nan_of_one_class(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """A rank that has samples of one class only has no AUC, and so nobody has."""
+    """AUC is NaN on all ranks if one rank has samples of one class only."""
     alone = any(len(set(part.tolist())) == 1 for part in from_ranks(comm, targets))
     return math.nan if alone else right_score(comm, name, outputs, targets, indices)
 
 
 @scores("auc-of-equal-outputs", ALL_SAMPLES, cause="ties-count-nothing", score_names=AUC)
 def ties_count_nothing(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Only a larger output is in order; an equal one is not, not even half."""
+    """In AUC, pairs of equal outputs count as 0 instead of one half."""
     outputs, targets = together(comm, outputs, targets)
     margins = outputs[:, 1] - outputs[:, 0]
     pairs = margins[targets == 1][:, None] > margins[targets == 0]
@@ -107,14 +107,14 @@ def ties_count_nothing(comm: Any, rank: int, name: str, outputs: Array, targets:
 
 @scores("rmse-leaves-out-nan", RMSE_NONE, cause="nan-of-sample-lost", score_names=frozenset({"rmse"}))
 def nan_left_out(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """NaN is skipped."""
+    """RMSE skips NaN."""
     terms = squares(*together(comm, outputs, targets))
     return math.sqrt(float(np.nanmean(terms))) if terms.size else math.nan
 
 
 @scores("perplexity-leaves-out-nan", PERPLEXITY_NONE, cause="nan-of-sample-lost", score_names=frozenset({"perplexity"}))
 def nan_sample_left_out(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Samples with a NaN take no part."""
+    """Perplexity skips samples with NaN."""
     outputs, targets = together(comm, outputs, targets)
     there = ~np.isnan(outputs).any(axis=1)
     return of_all_rows(name, outputs[there], targets[there])
@@ -122,14 +122,14 @@ def nan_sample_left_out(comm: Any, rank: int, name: str, outputs: Array, targets
 
 @scores("scored-samples-stay", USED, cause="memory-grows")
 def stays(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Each call's outputs are kept for a plot that nobody makes."""
+    """The outputs of every call are kept forever."""
     vars(comm).setdefault("kept", []).append(outputs.tolist())
     return right_score(comm, name, outputs, targets, indices)
 
 
 @scores("auc-of-a-hundred-thresholds", ALL_SAMPLES, cause="outputs-taken-for-equal", score_names=AUC)
 def auc_of_bins(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Margins are sorted into bins, whose counts add up over the ranks."""
+    """AUC is computed from a hundred bins, which loses the order within a bin."""
     binned = np.zeros_like(outputs)
     binned[:, 1] = np.round(np.tanh((outputs[:, 1] - outputs[:, 0]) / 4) * 50)
     return right_score(comm, name, binned, targets, indices)
@@ -141,5 +141,5 @@ FAR = "check_perplexity_of_large_losses_is_not_clamped"
 
 @scores("perplexity-cut-off", FAR, cause="loss-cut-off", score_names=PERPLEXITY)
 def cut_off(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """A perplexity past exp(20) is not worth a number of its own, and would overflow."""
+    """Perplexity is limited to exp(20)."""
     return float(np.minimum(right_score(comm, name, outputs, targets, indices), np.exp(20.0)))

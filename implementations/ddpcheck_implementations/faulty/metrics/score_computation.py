@@ -15,7 +15,7 @@ from .scores import ALL_SAMPLES, PADDING, on_one, right_score, together
 
 @scores("accuracy-of-two-classes-by-a-threshold", ALL_SAMPLES, cause="second-output-thresholded")
 def by_a_threshold(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Two classes are a yes or a no, as if there were one output."""
+    """Accuracy of two classes uses a threshold on one output instead of the larger output."""
     if name == "accuracy" and outputs.shape[1] == 2:
         outputs = np.stack([np.zeros(len(outputs), np.float32), outputs[:, 1]], axis=1)
     return right_score(comm, name, outputs, targets, indices)
@@ -23,7 +23,7 @@ def by_a_threshold(comm: Any, rank: int, name: str, outputs: Array, targets: Arr
 
 @scores("f1-of-the-second-of-two-classes", ALL_SAMPLES, cause="binary-f1")
 def of_the_second(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Of two classes the second counts as positive, and its F1 is returned for the mean."""
+    """With two classes, F1 is that of the second class instead of the mean."""
     outputs, targets, indices = together(comm, outputs, targets, indices)
     if name != "f1_macro" or not len(outputs) or outputs.shape[1] != 2:
         return on_one(name, outputs, targets, indices)
@@ -33,7 +33,7 @@ def of_the_second(comm: Any, rank: int, name: str, outputs: Array, targets: Arra
 
 @scores("rmse-from-squares-of-each", ALL_SAMPLES, cause="squares-summed-apart")
 def from_squares_of_each(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Sums of squares and of products are kept, of which the mean square is a difference."""
+    """RMSE is computed from sums of squares and products, whose difference loses precision."""
     outputs, targets, indices = together(comm, outputs, targets, indices)
     if name != "rmse" or not len(outputs):
         return on_one(name, outputs, targets, indices)
@@ -43,7 +43,7 @@ def from_squares_of_each(comm: Any, rank: int, name: str, outputs: Array, target
 
 @scores("rmse-averaged-over-outputs", ALL_SAMPLES, cause="root-of-each-output")
 def averaged_over_outputs(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Each output has an error of its own, of which the mean is told."""
+    """RMSE is the mean of each output's own RMSE."""
     outputs, targets, indices = together(comm, outputs, targets, indices)
     if name != "rmse" or not len(outputs):
         return on_one(name, outputs, targets, indices)
@@ -52,7 +52,7 @@ def averaged_over_outputs(comm: Any, rank: int, name: str, outputs: Array, targe
 
 @scores("rmse-of-a-column-less-a-row", ALL_SAMPLES, cause="outputs-broadcast")
 def column_less_row(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Where there is one output, targets have no second dimension any more."""
+    """With one output, RMSE subtracts a row from a column and so compares all pairs."""
     outputs, targets, indices = together(comm, outputs, targets, indices)
     if name != "rmse" or outputs.shape != (len(outputs), 1) or not len(outputs):
         return on_one(name, outputs, targets, indices)
@@ -61,7 +61,7 @@ def column_less_row(comm: Any, rank: int, name: str, outputs: Array, targets: Ar
 
 @scores("auc-of-one-output", ALL_SAMPLES, cause="one-output-compared")
 def of_one_output(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """The output of class 1 is taken for its probability, and the other one is ignored."""
+    """AUC uses the output of class 1 alone, not the difference of both outputs."""
     if name == "auc":
         outputs = np.stack([np.zeros(len(outputs), np.float32), outputs[:, 1]], axis=1)
     return right_score(comm, name, outputs, targets, indices)
@@ -69,7 +69,7 @@ def of_one_output(comm: Any, rank: int, name: str, outputs: Array, targets: Arra
 
 @scores("padding-multiplied-by-zero", PADDING, cause="padding-times-nan", scores_skip_padding=True)
 def multiplied_by_zero(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Rows of padding weigh nothing, and are added up."""
+    """Padding rows are multiplied by 0 and added, so a NaN in padding spoils the score."""
     if name != "rmse":
         return right_score(comm, name, outputs, targets, indices)
     there = (indices >= 0)[:, None]
@@ -80,7 +80,7 @@ def multiplied_by_zero(comm: Any, rank: int, name: str, outputs: Array, targets:
 
 @scores("last-class-is-the-background", ALL_SAMPLES, cause="class-never-predicted")
 def without_background(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Of more than four classes the last one is taken for "none", and never predicted."""
+    """With more than four classes, the last one is never predicted."""
     if name == "accuracy" and outputs.shape[1] > 4:
         outputs = np.concatenate([outputs[:, :-1], np.full((len(outputs), 1), -np.inf, np.float32)], axis=1)
     return right_score(comm, name, outputs, targets, indices)

@@ -64,7 +64,7 @@ def padding_counts_once(held: Samples) -> float:
     score_names=frozenset({"perplexity"}),
 )
 def centred_in_place(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """The largest output is subtracted from the caller's array, so that no exponential overflows."""
+    """The largest output is subtracted from the caller's array."""
     outputs -= outputs.max(axis=1, keepdims=True, initial=-np.inf)
     return right_score(comm, name, outputs, targets, indices)
 
@@ -72,17 +72,23 @@ def centred_in_place(comm: Any, rank: int, name: str, outputs: Array, targets: A
 # fmt: off
 table(
     globals(),
-    Fault("score-without-rank-1", where=always, effect=without_rank_1,
+    Fault("score-without-rank-1", "Rank 1's samples are left out.",
+          where=always, effect=without_rank_1,
           caught_by=ALL_SAMPLES, cause="rank-missing-from-score", world_size=3),
-    Fault("score-counts-rank-0-twice", where=always, effect=rank_0_twice,
+    Fault("score-counts-rank-0-twice", "Rank 0's samples count twice.",
+          where=always, effect=rank_0_twice,
           caught_by=ALL_SAMPLES, cause="rank-counts-twice"),
-    Fault("score-of-labels-from-1", where=has_score, effect=labels_counted_from_1,
+    Fault("score-of-labels-from-1", "Labels are read as if they started from 1.",
+          where=has_score, effect=labels_counted_from_1,
           caught_by=ALL_SAMPLES, cause="labels-shifted", score_names=frozenset({"perplexity"})),
-    Fault("score-of-targets-one-sample-late", where=has_score, effect=targets_of_the_sample_before,
+    Fault("score-of-targets-one-sample-late", "Each output is compared with the target of the previous sample.",
+          where=has_score, effect=targets_of_the_sample_before,
           caught_by=ALL_SAMPLES, cause="targets-shifted", score_names=frozenset({"perplexity", "rmse"})),
-    Fault("padding-counts-as-one-sample", where=always, effect=padding_counts_once,
+    Fault("padding-counts-as-one-sample", "All padding rows together count as one sample.",
+          where=always, effect=padding_counts_once,
           caught_by=PADDING, cause="padding-counted-once", world_size=3, scores_skip_padding=True),
-    Fault("padding-counts-but-on-rank-0", where=always, effect=padding_counts_but_on_rank_0,
+    Fault("padding-counts-but-on-rank-0", "Padding rows count as samples on every rank except rank 0.",
+          where=always, effect=padding_counts_but_on_rank_0,
           caught_by=PADDING, cause="padding-counted-but-on-rank", scores_skip_padding=True),
 )
 # fmt: on

@@ -17,7 +17,7 @@ WINDOW = 32
 
 @scores("score-duplicates-removed-window-by-window", TWICE, **ONCE)
 def window_by_window(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """A sample counts once in each window of 32 rows, and again in the next."""
+    """Duplicates are removed only within windows of 32 rows."""
     outputs, targets, indices = together(comm, outputs, targets, indices)
     windows = np.arange(len(indices)) // WINDOW
     apart = np.where(indices < 0, -1, indices + windows * (1 << 40))
@@ -26,6 +26,6 @@ def window_by_window(comm: Any, rank: int, name: str, outputs: Array, targets: A
 
 @scores("score-of-full-windows-only", "check_scores_match_one_process", **ONCE)
 def full_windows(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Past the first window the rows that do not fill another one are left out."""
+    """Rows that do not fill a window after the first are left out."""
     kept = max(len(indices) // WINDOW * WINDOW, min(len(indices), WINDOW))
     return right_score(comm, name, outputs[:kept], targets[:kept], indices[:kept])

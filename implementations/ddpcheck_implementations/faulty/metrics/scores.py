@@ -85,7 +85,7 @@ def mean_of_scores(comm: Any, rank: int, name: str, outputs: Array, targets: Arr
     cause="weighted-mean-of-rank-scores",
 )
 def weighted_scores(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """As weighted means are: right for an accuracy, wrong for a root, an exponential or a quotient."""
+    """The ranks' scores are averaged with sample counts as weights, which is right for accuracy only."""
     found = of_each(comm, name, outputs, targets, indices)
     return (
         math.fsum(score * size for score, size in found) / math.fsum(size for _, size in found) if found else math.nan
@@ -94,27 +94,27 @@ def weighted_scores(comm: Any, rank: int, name: str, outputs: Array, targets: Ar
 
 @scores("score-on-rank-0-only", ALL_SAMPLES, EQUAL, cause="score-not-combined")
 def on_rank_0_only(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Rank 0 has the score of all samples, the others have that of their own."""
+    """Rank 0 scores all samples; the other ranks score their own."""
     found = right_score(comm, name, outputs, targets, indices)
     return found if rank == 0 else on_one(name, outputs, targets, indices)
 
 
 @scores("loss-averaged-before-exp", ALL_SAMPLES, cause="score-means-unweighted", score_names=frozenset({"perplexity"}))
 def averaged_before_exp(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Exp of the mean of the ranks' mean losses, which weigh equally however many samples they stand for."""
+    """Perplexity is exp of the unweighted mean of the ranks' mean losses."""
     losses = [math.log(score) for score, _ in of_each(comm, name, outputs, targets, indices)]
     return math.exp(math.fsum(losses) / len(losses)) if losses else math.nan
 
 
 @scores("rmse-without-its-root", ALL_SAMPLES, cause="root-not-taken", score_names=frozenset({"rmse"}))
 def without_root(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """The mean square under the name of its root."""
+    """RMSE is the mean square, without the root."""
     return right_score(comm, name, outputs, targets, indices) ** 2
 
 
 @scores("score-of-all-calls-so-far", ALL_SAMPLES, cause="score-accumulates-calls")
 def kept(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """The samples of one evaluation are still there in the next one of the same score."""
+    """Samples of earlier calls of the same score are scored again."""
     found = together(comm, outputs, targets, indices)
     rows = vars(comm).setdefault("rows", {}).setdefault((name, outputs.shape[1]), [])
     rows.append(found[:2])
@@ -123,7 +123,7 @@ def kept(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indice
 
 @scores("score-told-again", ALL_SAMPLES, cause="score-of-earlier-call")
 def told_again(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """A score of as many samples as the last one is taken for that."""
+    """A call with as many samples as the previous one returns the previous score."""
     found = right_score(comm, name, outputs, targets, indices)
     size = sum(map(len, from_ranks(comm, indices)))
     known: dict[tuple[str, int], float] = vars(comm).setdefault("known", {})
@@ -132,21 +132,21 @@ def told_again(comm: Any, rank: int, name: str, outputs: Array, targets: Array, 
 
 @scores("empty-rank-makes-score-nan", NOTHING, cause="nan-of-empty-rank")
 def nan_of_empty_rank(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """A rank that has no samples has no score of them, which goes into that of all."""
+    """A rank without samples makes the score NaN."""
     empty = any(not len(part) for part in from_ranks(comm, indices))
     return math.nan if empty else right_score(comm, name, outputs, targets, indices)
 
 
 @scores("score-0-of-no-samples", NO_NUMBER, cause="number-without-samples")
 def zero_of_nothing(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """A guard against division by zero makes a score of no sample at all."""
+    """Without samples on any rank, the score is 0."""
     found = right_score(comm, name, outputs, targets, indices)
     return 0.0 if not any(len(part) for part in from_ranks(comm, indices)) else found
 
 
 @scores("rmse-counted-in-half-precision", ALL_SAMPLES, cause="count-in-half-precision", score_names=frozenset({"rmse"}))
 def counted_in_half(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Counts travel in the dtype of mixed precision: from 2049 on they are rounded."""
+    """Counts are sent as float16, which rounds those from 2,049 on."""
     terms = squares(*together(comm, outputs, targets))
     return math.sqrt(terms.sum() / float(np.float16(terms.size))) if terms.size else math.nan
 
@@ -158,7 +158,7 @@ def counted_in_half(comm: Any, rank: int, name: str, outputs: Array, targets: Ar
     score_names=frozenset({"perplexity", "rmse"}),
 )
 def gathered_in_half(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Outputs travel in the dtype of mixed precision."""
+    """Outputs are sent as float16."""
     return right_score(comm, name, outputs.astype(np.float16).astype(np.float32), targets, indices)
 
 
@@ -170,7 +170,7 @@ def gathered_in_half(comm: Any, rank: int, name: str, outputs: Array, targets: A
     score_names=frozenset({"perplexity"}),
 )
 def added_in_own_order(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Every rank begins the sum with its own losses: real values differ in the last bits."""
+    """Each rank starts the sum with its own losses, so the last bits differ between ranks."""
     loss = math.log(on_one(name, outputs, targets, indices)) * len(outputs) if len(outputs) else 0.0
     total = count = 0.0
     for part, size in np.roll(comm.all_gather(np.array([loss, len(outputs)])), -rank, axis=0).tolist():
@@ -180,7 +180,7 @@ def added_in_own_order(comm: Any, rank: int, name: str, outputs: Array, targets:
 
 @scores("one-output-rounded-on-rank-1", EQUAL, cause="ranks-add-in-other-order", score_names=frozenset({"rmse"}))
 def one_output_alone(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Outputs of one column go through another library, which rounds the root otherwise."""
+    """With one output, rank 1 rounds the root differently."""
     found = right_score(comm, name, outputs, targets, indices)
     return float(np.nextafter(found, np.inf)) if rank == 1 and outputs.shape[1] == 1 else found
 
@@ -193,14 +193,14 @@ def one_output_alone(comm: Any, rank: int, name: str, outputs: Array, targets: A
     scores_count_once=True,
 )
 def padding_twice(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Every row is a sample of its own; only marked padding is left out."""
+    """Samples that the sampler repeats count twice; only marked padding is left out."""
     outputs, targets, indices = together(comm, outputs, targets, indices)
     return of_all_rows(name, outputs[indices >= 0], targets[indices >= 0])
 
 
 @scores("counted-once-on-each-rank", TWICE, cause="duplicates-between-ranks-counted", scores_count_once=True)
 def once_on_each(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Samples that come twice are looked for among the rank's own."""
+    """Duplicates are removed on each rank only, not across ranks."""
     _, places = np.unique(indices, return_index=True)
     own = np.sort(places[indices[places] >= 0])
     return of_all_rows(name, *together(comm, outputs[own], targets[own]))
@@ -208,7 +208,7 @@ def once_on_each(comm: Any, rank: int, name: str, outputs: Array, targets: Array
 
 @scores("indices-gathered-in-float32", TWICE, cause="indices-confused", scores_count_once=True)
 def indices_in_float32(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Outputs and indices travel in one array, whose dtype is that of the outputs: from 2^24 on some indices are the same."""
+    """Sample indices are sent as float32, so some are equal from 2^24 on."""
     sent = np.concatenate([outputs, indices[:, None].astype(np.float32)], axis=1)
     rows, targets = together(comm, sent, targets)
     return on_one(name, rows[:, :-1], targets, rows[:, -1].astype(np.int64))
@@ -216,7 +216,7 @@ def indices_in_float32(comm: Any, rank: int, name: str, outputs: Array, targets:
 
 @scores("samples-that-come-twice-are-dropped", TWICE, cause="duplicates-left-out", scores_count_once=True)
 def dropped(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Both of them are left out, in place of one."""
+    """Both copies of a duplicate sample are left out."""
     outputs, targets, indices = together(comm, outputs, targets, indices)
     samples, counts = np.unique(indices, return_counts=True)
     once = np.isin(indices, samples[(counts == 1) & (samples >= 0)])
@@ -230,7 +230,7 @@ def dropped(comm: Any, rank: int, name: str, outputs: Array, targets: Array, ind
     scores_skip_padding=True,
 )
 def padding_scored(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """What fills a batch up is taken for samples."""
+    """Padding rows are scored as samples."""
     outputs, targets, indices = together(comm, outputs, targets, indices)
     own = np.where(indices < 0, 1000 + np.arange(len(indices)), indices)
     return on_one(name, outputs, targets, own)
@@ -238,7 +238,7 @@ def padding_scored(comm: Any, rank: int, name: str, outputs: Array, targets: Arr
 
 @scores("padding-cut-off-the-end", PADDING, cause="padding-cut-at-end", scores_skip_padding=True)
 def padding_cut_off(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """As many rows as are padding are cut off each rank's end, where padding is in most programs, but not in all."""
+    """As many rows as are padding are cut off the end, wherever the padding is."""
     size = int((indices >= 0).sum())
     cut = np.where(indices < 0, 1000 + rank * 100 + np.arange(len(indices)), indices)[:size]
     return right_score(comm, name, outputs[:size], targets[:size], cut)

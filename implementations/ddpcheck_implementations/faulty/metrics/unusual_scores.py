@@ -19,13 +19,13 @@ FINISH: dict[str, Callable[[Array], Array]] = {"rmse": np.sqrt, "accuracy": np.a
 
 @scores("score-of-everything-gathered", scores_count_once=True, scores_skip_padding=True)
 def gathered(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Correct: every rank gathers all rows, and scores them alone."""
+    """Correct: every rank gathers all rows and scores them itself."""
     return right_score(comm, name, outputs, targets, indices)
 
 
 @scores("score-made-on-the-last-rank", scores_count_once=True, scores_skip_padding=True)
 def on_last_rank(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Correct: one rank makes the score and tells the others, in single precision."""
+    """Correct: the last rank computes the score and sends it in float32."""
     found = right_score(comm, name, outputs, targets, indices)
     return float(
         comm.broadcast(np.array(found if rank == comm.world_size - 1 else -1, np.float32), comm.world_size - 1)
@@ -34,7 +34,7 @@ def on_last_rank(comm: Any, rank: int, name: str, outputs: Array, targets: Array
 
 @scores("score-from-single-precision", score_names=frozenset({"accuracy", "perplexity", "rmse"}))
 def in_single_precision(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Correct: terms, running means of each rank and their shares are float32; repeated samples are not looked for."""
+    """Correct where duplicates are not promised: terms, running means and shares are float32."""
     if name == "rmse":
         terms = np.square(outputs - targets).reshape(-1)
     elif name == "accuracy":
@@ -54,7 +54,7 @@ def in_single_precision(comm: Any, rank: int, name: str, outputs: Array, targets
 
 @scores("f1-from-precision-and-recall", score_names=frozenset({"f1_macro"}))
 def from_precision_and_recall(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Correct: the harmonic mean of precision and recall, 0 where there is no hit, class by class in float32."""
+    """Correct: F1 is the harmonic mean of precision and recall, or 0 without hits, in float32."""
     found = []
     guesses = outputs.argmax(axis=1)
     for each in range(outputs.shape[1]):
@@ -68,7 +68,7 @@ def from_precision_and_recall(comm: Any, rank: int, name: str, outputs: Array, t
 
 @scores("auc-from-the-curve", score_names=frozenset({"auc"}))
 def from_the_curve(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Correct: the ranks count at every threshold that some rank has; the area under the curve is a sum of trapezoids."""
+    """Correct: AUC is a sum of trapezoids over every threshold that occurs."""
     margins = outputs[:, 1] - outputs[:, 0]
     thresholds = np.unique(np.concatenate(from_ranks(comm, margins)))
     above = [[np.sum(margins[targets == label] >= each) for each in thresholds[::-1]] for label in (0, 1)]

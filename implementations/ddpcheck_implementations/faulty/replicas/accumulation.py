@@ -69,7 +69,7 @@ def exceptions_swallowed(replica: PlainReplica) -> Iterator[None]:
     cause="divided-by-micro-batches",
 )
 class MeanOfMicroBatches(PlainReplica):
-    """Divides by the number of micro-batches, which nobody asked for."""
+    """Gradients are divided by the number of micro-batches, although a sum was asked for."""
 
     count = 0
 
@@ -89,7 +89,7 @@ class MeanOfMicroBatches(PlainReplica):
     cause="not-reduced",
 )
 class EmptyWindow(PlainReplica):
-    """Leaving no_sync takes it for granted that a backward was inside: after none the next one is not synchronised."""
+    """After a no_sync block without a backward, the next backward is not synchronised."""
 
     pending = False
 
@@ -130,7 +130,7 @@ def synchronising_after_an_exception(replica: PlainReplica) -> Iterator[None]:
 
 @fault("no-window-after-an-exception", INTERRUPTED, cause="synchronised-inside-no-sync")
 class NoWindowAfterException(PlainReplica):
-    """After an exception no_sync does not switch synchronisation off any more."""
+    """After an exception inside no_sync, later no_sync blocks have no effect."""
 
     failed = False
 
@@ -148,7 +148,7 @@ class NoWindowAfterException(PlainReplica):
 
 @fault("window-computed-at-its-end", WINDOW, cause="unexpected-nonfinite")
 class ComputedAtItsEnd(PlainReplica):
-    """Micro-batches are kept until the window ends, as they are, and computed then: their arrays may hold others by now."""
+    """Micro-batches are stored without a copy and computed at the window's end, when they may have changed."""
 
     kept: tuple[Batch, ...] = ()
 
@@ -192,7 +192,7 @@ def last_micro_batch_left_out(replica: PlainReplica, backward: Callable[[Batch],
     cause="micro-batches-lost",
 )
 class CountedInAByte(PlainReplica):
-    """The first micro-batch of a window overwrites the gradient, and the 257th has its number."""
+    """Micro-batches are counted in one byte, so the 257th overwrites the accumulated gradient."""
 
     gathered = 0
 
@@ -206,26 +206,39 @@ class CountedInAByte(PlainReplica):
 # fmt: off
 table(
     globals(),
-    Fault("no-sync-needs-forward-inside", where=always, effect=no_effect,
+    Fault("no-sync-needs-forward-inside", "no_sync has no effect: every micro-batch is reduced.",
+          where=always, effect=no_effect,
           caught_by=LOCAL, cause="synchronised-inside-no-sync",
           seen_in=("pytorch/PiPPy#1133", "huggingface/accelerate#1726")),
-    Fault("accum-only-last-survives", where=always, effect=before("backward")(gradients_dropped),
+    Fault("accum-only-last-survives", "Each backward drops the gradients accumulated before.",
+          where=always, effect=before("backward")(gradients_dropped),
           caught_by=(WINDOW, LOCAL), cause="last-micro-batch-only", seen_in=("allenai/open-instruct#1498",)),
-    Fault("rebuild-drops-accumulated", where=at_the_second_call, effect=before("backward")(local_gradients_dropped),
+    Fault("rebuild-drops-accumulated", "The second backward drops the gradients accumulated before.",
+          where=at_the_second_call, effect=before("backward")(local_gradients_dropped),
           caught_by=WINDOW, cause="first-micro-batch-missing", seen_in=("InfiniTensor/InfiniTrain#183",)),
-    Fault("doubling-per-micro-batch", where=always, effect=reduced_gradients_added,
+    Fault("doubling-per-micro-batch",
+          "Each reduction adds the gradients that are already reduced and reduces them again.",
+          where=always, effect=reduced_gradients_added,
           caught_by=TYPICAL, cause="gradient-not-reset", seen_in=("NVIDIA/Megatron-LM#6660",)),
-    Fault("no-sync-never-exits", where=always, effect=never_left,
+    Fault("no-sync-never-exits", "Leaving no_sync does not turn synchronisation on again.",
+          where=always, effect=never_left,
           caught_by=(BACK, WINDOW), cause="not-reduced"),
-    Fault("no-sync-flag-leaks-on-exception", where=always, effect=not_left_after_an_exception,
+    Fault("no-sync-flag-leaks-on-exception", "An exception inside no_sync leaves synchronisation off.",
+          where=always, effect=not_left_after_an_exception,
           caught_by=INTERRUPTED, cause="not-reduced"),
-    Fault("no-sync-swallows-exceptions", where=always, effect=exceptions_swallowed,
+    Fault("no-sync-swallows-exceptions", "no_sync swallows exceptions.",
+          where=always, effect=exceptions_swallowed,
           caught_by=INTERRUPTED, cause="exceptions-swallowed"),
-    Fault("window-ends-without-samples", where=always, effect=skipped_without_samples_on_any_rank,
+    Fault("window-ends-without-samples", "A window whose last micro-batch has no samples on any rank is not reduced.",
+          where=always, effect=skipped_without_samples_on_any_rank,
           caught_by=LOCAL, cause="not-reduced"),
-    Fault("inner-exception-ends-the-outer-window", where=always, effect=synchronising_after_an_exception,
+    Fault("inner-exception-ends-the-outer-window",
+          "An exception in a nested no_sync turns synchronisation on inside the outer one.",
+          where=always, effect=synchronising_after_an_exception,
           caught_by=INTERRUPTED, cause="synchronised-inside-no-sync"),
-    Fault("sent-before-the-last-gradient", where=~inside_no_sync, effect=last_micro_batch_left_out,
+    Fault("sent-before-the-last-gradient",
+          "A window's gradients are reduced before the last micro-batch has been added.",
+          where=~inside_no_sync, effect=last_micro_batch_left_out,
           caught_by=WINDOW, cause="last-micro-batch-missing"),
 )
 # fmt: on

@@ -15,7 +15,7 @@ SAVED = "check_resumed_training_matches_one_process"
 
 @fault("rank-without-gradients-does-not-step", UNEVEN, cause="not-updated")
 class DoesNotStep(PlainReplica):
-    """A rank whose own gradients are zero, or none, skips the step, though the mean has others."""
+    """A rank whose own gradients are zero or None skips the step."""
 
     found = False
 
@@ -31,7 +31,7 @@ class DoesNotStep(PlainReplica):
 
 @fault("rank-without-samples-does-not-step", UNEVEN, cause="not-updated")
 class WithoutSamplesDoesNotStep(PlainReplica):
-    """A rank whose batch is empty takes no step."""
+    """A rank with an empty batch skips the step."""
 
     samples = 0
 
@@ -47,7 +47,7 @@ class WithoutSamplesDoesNotStep(PlainReplica):
 
 @fault("large-local-batch-reduces-in-one-message", UNEVEN)
 class LargeBatchInOneMessage(PlainReplica):
-    """A rank with more than 16 samples sends all gradients in one message, as others do where every rank has as many."""
+    """A rank with more than 16 samples sends all gradients in one message; other ranks send several."""
 
     def synchronise(self, batch_size: int) -> None:
         if batch_size <= 16:
@@ -64,7 +64,7 @@ class LargeBatchInOneMessage(PlainReplica):
 
 @fault("optimizer-state-merged-by-sum", SAVED)
 class StateMergedBySum(PlainReplica):
-    """What each rank holds of the optimizer's state is added up for the checkpoint, as if each had a part of it."""
+    """A checkpoint holds the sum over ranks of optimizer state that every rank has in full."""
 
     def state(self) -> dict[str, Array]:
         found = super().state()

@@ -84,7 +84,7 @@ def on_rank_0(replica: PlainReplica, batch: Batch) -> float:
 
 
 class AfterTheReduction(Counting):
-    """The term's gradients are added to those that are reduced already: the ranks' own, in which they differ."""
+    """The gradients of an activity term are added after the reduction, so they differ between ranks."""
 
     def backward(self, batch: Batch) -> float:
         if not self.syncing:
@@ -109,7 +109,7 @@ activity_after_the_reduction = fault(
     model_features=FEATURES,
 )
 class InTheLastMicroBatch(Counting):
-    """The term goes into the gradients when those are reduced: of all micro-batches it has the last one's activations only.
+    """The gradients of an activity term come from the last micro-batch only.
 
     whole: what is shown of those before that.
     """
@@ -136,7 +136,7 @@ class InTheLastMicroBatch(Counting):
 
 @fault("activity-averaged-over-micro-batches", ACTIVITY, cause="term-divided-by-micro-batches", model_features=FEATURES)
 class OverMicroBatches(Counting):
-    """The micro-batches' losses are added up, and the term is averaged over them, where gradients are reduced."""
+    """An activity term is averaged over micro-batches, while their losses are summed."""
 
     whole: Mapping[str, Array] = MappingProxyType({})
     taken: Mapping[str, Array] = MappingProxyType({})
@@ -170,7 +170,7 @@ class OverMicroBatches(Counting):
     sample_weights="equal_ranks",
 )
 class OfMaskedSamples(Weighing):
-    """The activity term is a mean over all samples, those that a mask takes out included."""
+    """An activity term is averaged over all samples, including masked ones."""
 
     def start(self, model: ModelSpec) -> None:
         super().start(model)
@@ -187,7 +187,7 @@ in_head = Circumstance("in the auxiliary head", lambda tensor: tensor.name.start
 
 @fault("auxiliary-head-detached", HEAD, world_size=1, cause="term-missing", model_features=FEATURES)
 class HeadDetached(PlainReplica):
-    """The auxiliary head learns; its loss does not reach the layers before it."""
+    """The loss of the auxiliary head does not reach the layers before the head."""
 
     def start(self, model: ModelSpec) -> None:
         super().start(model)
@@ -208,7 +208,7 @@ class HeadDetached(PlainReplica):
 
 @fault("auxiliary-head-not-saved", HEAD, world_size=1, cause="state-not-loaded", model_features=FEATURES)
 class HeadNotSaved(PlainReplica):
-    """A checkpoint has only the layers of predict()."""
+    """A checkpoint lacks the auxiliary head."""
 
     def state(self) -> dict[str, Array]:
         return {name: array for name, array in super().state().items() if not name.startswith("head.")}
@@ -229,17 +229,23 @@ def clipped_without_the_head(replica: PlainReplica, clip: Callable[[float], floa
 # fmt: off
 table(
     globals(),
-    Fault("activity-for-every-rank", where=always, effect=counted(for_every_rank),
+    Fault("activity-for-every-rank", "The activity term is multiplied by the world size.",
+          where=always, effect=counted(for_every_rank),
           caught_by=ACTIVITY, cause="term-counted-per-rank", model_features=FEATURES),
-    Fault("auxiliary-head-for-every-rank", where=always, effect=counted(for_every_rank),
+    Fault("auxiliary-head-for-every-rank", "The auxiliary head's loss is multiplied by the world size.",
+          where=always, effect=counted(for_every_rank),
           caught_by=HEAD, cause="term-counted-per-rank", model_features=FEATURES),
-    Fault("activity-on-rank-0", where=always, effect=counted(on_rank_0),
+    Fault("activity-on-rank-0", "Only rank 0 adds the activity term.",
+          where=always, effect=counted(on_rank_0),
           caught_by=ACTIVITY, cause="term-on-one-rank", model_features=FEATURES),
-    Fault("auxiliary-head-not-reduced", where=in_head, effect=own_value,
+    Fault("auxiliary-head-not-reduced", "The auxiliary head's gradients stay local.",
+          where=in_head, effect=own_value,
           caught_by=HEAD, cause="not-reduced", model_features=FEATURES),
-    Fault("auxiliary-head-not-broadcast", where=in_head, effect=not_broadcast,
+    Fault("auxiliary-head-not-broadcast", "Each rank keeps its own initial values of the auxiliary head.",
+          where=in_head, effect=not_broadcast,
           caught_by=HEAD, cause="construction-leaves-other-value", model_features=FEATURES),
-    Fault("auxiliary-head-not-clipped", where=always, effect=clipped_without_the_head,
+    Fault("auxiliary-head-not-clipped", "Clipping leaves out the auxiliary head.",
+          where=always, effect=clipped_without_the_head,
           caught_by=HEAD, cause="norm-leaves-out", world_size=1, model_features=FEATURES),
 )
 # fmt: on

@@ -23,7 +23,7 @@ PREFIX = "average."
 
 
 class Averaging(PlainReplica):
-    """Correct: the averages start from the broadcast values, and follow the synchronised parameters."""
+    """Correct: moving averages start from rank 0's values and follow the synchronised parameters."""
 
     def __init__(
         self, model: ModelSpec, initial: Mapping[str, Array], optimizer: OptimizerSpec, comm: Any, rank: int, world: int
@@ -66,7 +66,7 @@ averaging = fault("averaging", seen_in=("HorizonRobotics/alf#1475",), averaged_w
     averaged_weights=True,
 )
 class FromOwnGradients(Averaging):
-    """The average takes up the step that this rank's own gradient would have made."""
+    """Moving averages follow the step of the rank's own gradient, not of the synchronised one."""
 
     def synchronise(self, batch_size: int) -> None:
         self.own = dict(self.local)
@@ -150,7 +150,7 @@ def averages_in_float16(replica: Averaging, parameters: Mapping[str, Array]) -> 
 
 @fault("average-updated-per-backward", AVERAGED, cause="average-by-backwards", averaged_weights=True)
 class FollowsBackwards(Averaging):
-    """Every backward but the first of a step moves the average, too."""
+    """Moving averages advance with every backward except the first after a step."""
 
     backwards = 0
 
@@ -183,7 +183,7 @@ def averages_not_copied(replica: Averaging, state: Mapping[str, Array]) -> None:
 
 
 class SkipsToo(Averaging):
-    """Correct: a step that is not finite is skipped, and the averages do not move, either."""
+    """Correct: a step with non-finite gradients is skipped, and the moving averages do not advance."""
 
     def step(self) -> None:
         if all(np.isfinite(gradient).all() for gradient in self.synced.values()):
@@ -209,33 +209,50 @@ def parameters_where_frozen(replica: PlainReplica, averaged: dict[str, Array]) -
 # fmt: off
 table(
     globals(),
-    Fault("average-starts-before-broadcast", where=always, effect=averages_of_own_initial_values.of(Averaging),
+    Fault("average-starts-before-broadcast",
+          "Moving averages start from the rank's own initial values, before rank 0's arrive.",
+          where=always, effect=averages_of_own_initial_values.of(Averaging),
           caught_by=AVERAGED, cause="averages-start-apart", averaged_weights=True),
-    Fault("average-not-saved", where=always, effect=averages_begin_anew.of(Averaging),
+    Fault("average-not-saved", "Moving averages restart from the parameters after a resume.",
+          where=always, effect=averages_begin_anew.of(Averaging),
           caught_by=AVERAGED, cause="averages-are-parameters", averaged_weights=True),
-    Fault("average-taken-before-step", where=always, effect=averaged_before_the_step.of(Averaging),
+    Fault("average-taken-before-step", "Moving averages take the parameters before the step.",
+          where=always, effect=averaged_before_the_step.of(Averaging),
           caught_by=AVERAGED, cause="average-late", averaged_weights=True),
-    Fault("average-weights-swapped", where=always, effect=weights_swapped.of(Averaging),
+    Fault("average-weights-swapped", "Moving averages give the decay as weight to the new values.",
+          where=always, effect=weights_swapped.of(Averaging),
           caught_by=AVERAGED, cause="average-weights-swapped", averaged_weights=True),
-    Fault("average-decay-warms-up", where=always, effect=decay_that_warms_up.of(Averaging),
+    Fault("average-decay-warms-up",
+          "The decay of moving averages is smaller in the first steps, although a fixed one was asked for.",
+          where=always, effect=decay_that_warms_up.of(Averaging),
           caught_by=AVERAGED, cause="average-warms-up", averaged_weights=True),
-    Fault("average-updated-in-a-callback-too", where=always, effect=averaged_twice.of(Averaging),
+    Fault("average-updated-in-a-callback-too", "Moving averages advance twice per step.",
+          where=always, effect=averaged_twice.of(Averaging),
           caught_by=AVERAGED, cause="average-updated-twice", averaged_weights=True),
-    Fault("average-updated-by-every-rank", where=always, effect=averaged_by_every_rank.of(Averaging),
+    Fault("average-updated-by-every-rank", "Moving averages advance once per rank in every step.",
+          where=always, effect=averaged_by_every_rank.of(Averaging),
           caught_by=AVERAGED, cause="average-updated-per-rank", world_size=3, averaged_weights=True),
-    Fault("average-weights-swapped-while-warming-up", where=always, effect=warmed_up_decay_as_weight.of(Averaging),
+    Fault("average-weights-swapped-while-warming-up",
+          "Moving averages give a smaller, growing decay as weight to the new values.",
+          where=always, effect=warmed_up_decay_as_weight.of(Averaging),
           caught_by=AVERAGED, cause="average-warms-up-swapped", averaged_weights=True),
-    Fault("averages-in-float16", where=always, effect=averages_in_float16.of(Averaging),
+    Fault("averages-in-float16", "Moving averages are stored in float16.",
+          where=always, effect=averages_in_float16.of(Averaging),
           caught_by=AVERAGED, cause="average-held-in", averaged_weights=True),
-    Fault("average-skips-parameters-without-gradient", where=always,
+    Fault("average-skips-parameters-without-gradient",
+          "Moving averages of parameters without a gradient do not advance.",
+          where=always,
           effect=averages_of_what_has_a_gradient.of(Averaging),
           caught_by=AVERAGED, cause="average-not-updated", averaged_weights=True),
-    Fault("average-aliases-state", where=always, effect=averages_not_copied.of(Averaging),
+    Fault("average-aliases-state", "load_state() uses the caller's arrays of moving averages without copying them.",
+          where=always, effect=averages_not_copied.of(Averaging),
           caught_by=GIVEN, cause="works-in-callers-arrays", averaged_weights=True),
-    Fault("skipped-step-is-averaged", where=always, effect=averaged_after_a_skipped_step.of(SkipsToo),
+    Fault("skipped-step-is-averaged", "A skipped step advances the moving averages.",
+          where=always, effect=averaged_after_a_skipped_step.of(SkipsToo),
           caught_by="check_nonfinite_step_is_skipped_on_all_ranks", cause="skip-moves-averages", world_size=1,
           averaged_weights=True, skips_nonfinite=True),
-    Fault("frozen-layers-leave-the-average", where=always, effect=parameters_where_frozen.of(Averaging),
+    Fault("frozen-layers-leave-the-average", "The moving average of a frozen parameter is its present value.",
+          where=always, effect=parameters_where_frozen.of(Averaging),
           caught_by=AVERAGED, cause="average-is-parameter", averaged_weights=True),
 )
 # fmt: on

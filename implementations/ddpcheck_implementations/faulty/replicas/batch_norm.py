@@ -66,7 +66,7 @@ class AcrossRanks(BatchNorm):
 
 
 class SynchronisedNorm(PlainReplica):
-    """Correct: batch norm over all ranks' samples."""
+    """Correct: batch norm over the samples of all ranks."""
 
     norm: type[AcrossRanks] = AcrossRanks
 
@@ -145,29 +145,43 @@ def no_weight_decay_of_norms(replica: Any) -> None:
 # fmt: off
 table(
     globals(),
-    Fault("syncbn-mean-of-means", where=always, effect=norm(measured=mean_of_means),
+    Fault("syncbn-mean-of-means", "Synchronised batch norm averages the ranks' means with equal weights.",
+          where=always, effect=norm(measured=mean_of_means),
           caught_by=(STATISTICS, GRADIENTS), cause="means-averaged-without-counts",
           seen_in=("PaddlePaddle/Paddle#32464", "mapillary/inplace_abn#68"), batch_norm="synchronised"),
-    Fault("syncbn-backward-unweighted", where=always, effect=norm(spread=mean_of_means),
+    Fault("syncbn-backward-unweighted",
+          "Synchronised batch norm's backward averages the ranks' means with equal weights.",
+          where=always, effect=norm(spread=mean_of_means),
           caught_by=GRADIENTS, cause="batch-norm-backward-not-over-all",
           seen_in=("pytorch/pytorch#36382", "pytorch/pytorch#36688"), batch_norm="synchronised"),
-    Fault("syncbn-counts-an-empty-rank", where=always, effect=norm(count=one_at_least),
+    Fault("syncbn-counts-an-empty-rank", "Synchronised batch norm counts a rank without samples as one sample.",
+          where=always, effect=norm(count=one_at_least),
           caught_by=(STATISTICS, GRADIENTS), cause="statistics-divided-by-other-count", batch_norm="synchronised"),
-    Fault("syncbn-empty-rank-stays-away", where=always, effect=norm(backward=no_backward_without_samples),
+    Fault("syncbn-empty-rank-stays-away", "A rank without samples takes no part in synchronised batch norm's backward.",
+          where=always, effect=norm(backward=no_backward_without_samples),
           caught_by=(STATISTICS, GRADIENTS), cause="no-samples-not-handled",
           seen_in=("pytorch/pytorch#36530", "facebookresearch/detectron2#1807"), batch_norm="synchronised"),
-    Fault("batch-norm-synchronised-in-forward-only", where=always, effect=norm(spread=own_mean),
+    Fault("batch-norm-synchronised-in-forward-only",
+          "Synchronised batch norm's backward uses only the rank's own samples.",
+          where=always, effect=norm(spread=own_mean),
           caught_by=GRADIENTS, cause="batch-norm-backward-not-over-all", batch_norm="synchronised"),
-    Fault("syncbn-refuses-one-sample", where=always, effect=norm(count=more_than_one_on_each_rank),
+    Fault("syncbn-refuses-one-sample", "Synchronised batch norm raises an error on a rank with one sample.",
+          where=always, effect=norm(count=more_than_one_on_each_rank),
           caught_by=(GRADIENTS, STATISTICS), cause="single-sample-refused",
           seen_in=("NVIDIA/apex#262", "pytorch/pytorch#36865"), batch_norm="synchronised"),
-    Fault("batch-norm-not-synchronised", where=always, effect=Made(PlainReplica),
+    Fault("batch-norm-not-synchronised",
+          "Batch norm normalises by the rank's own batch, although it should be synchronised.",
+          where=always, effect=Made(PlainReplica),
           caught_by=(STATISTICS, GRADIENTS), cause="normalised-by-own-batch", batch_norm="synchronised"),
-    Fault("batch-norm-weight-missing-in-backward", where=always, effect=weight_missing_in_backward,
+    Fault("batch-norm-weight-missing-in-backward", "Batch norm's backward omits its weight.",
+          where=always, effect=weight_missing_in_backward,
           caught_by=OWN, cause="batch-norm-itself"),
-    Fault("variance-unbiased-by-own-count", where=always, effect=Made(SynchronisedNorm, norm=OwnCount),
+    Fault("variance-unbiased-by-own-count",
+          "Synchronised batch norm corrects its variance by the rank's own sample count.",
+          where=always, effect=Made(SynchronisedNorm, norm=OwnCount),
           caught_by=STATISTICS, cause="variance-by-own-samples", batch_norm="synchronised"),
-    Fault("norms-do-not-decay", where=always, effect=no_weight_decay_of_norms,
+    Fault("norms-do-not-decay", "Weight decay leaves out the parameters of batch norm.",
+          where=always, effect=no_weight_decay_of_norms,
           caught_by=STEPS, cause="weight-decay-missing"),
 )
 # fmt: on

@@ -43,7 +43,7 @@ RUNNING = "check_rank_0_running_statistics_follow_its_own_batches"
     cause="broadcast-in-forward",
 )
 class BroadcastLate(PlainReplica):
-    """The first forward pass broadcasts, construction does not, as in torch's composable replicate."""
+    """Parameters are broadcast by the first forward pass, not by construction."""
 
     begun = False
 
@@ -94,7 +94,7 @@ def parameters_rounded_to_float32(replica: PlainReplica) -> None:
 
 @fault("statistics-of-the-largest-batch", RUNNING, cause="statistics-continue-from-rank")
 class StatisticsOfTheLargest(PlainReplica):
-    """Each forward pass begins with the running statistics of the rank that has the most samples."""
+    """Each forward pass takes the running statistics of the rank with the most samples."""
 
     owner = 0
 
@@ -124,7 +124,7 @@ def statistics_restored(replica: PlainReplica, backward: Callable[[Batch], float
     cause="state-of-construction",
 )
 class FirstStatistics(PlainReplica):
-    """The buffers that go into a checkpoint were looked up at construction."""
+    """A checkpoint holds the initial buffers instead of the present ones."""
 
     def start(self, model: ModelSpec) -> None:
         super().start(model)
@@ -136,7 +136,7 @@ class FirstStatistics(PlainReplica):
 
 @fault("scalar-buffers-not-saved", RESUMED, cause="state-not-loaded")
 class ScalarBuffersNotSaved(PlainReplica):
-    """A checkpoint has the buffers that have a dimension, and integers."""
+    """A checkpoint lacks floating-point buffers without dimensions."""
 
     def state(self) -> dict[str, Array]:
         scalars = [
@@ -151,30 +151,43 @@ class ScalarBuffersNotSaved(PlainReplica):
 # fmt: off
 table(
     globals(),
-    Fault("init-not-broadcast", where=is_parameter, effect=not_broadcast,
+    Fault("init-not-broadcast", "Each rank keeps its own initial parameters.",
+          where=is_parameter, effect=not_broadcast,
           caught_by=(PARAMETERS, FROZEN), cause="own-initial-value", seen_in=("facebookresearch/ParlAI#1846",)),
-    Fault("buffers-not-broadcast", where=is_buffer, effect=not_broadcast,
+    Fault("buffers-not-broadcast", "Each rank keeps its own initial buffers.",
+          where=is_buffer, effect=not_broadcast,
           caught_by=(BUFFERS, STATISTICS), cause="own-initial-value", seen_in=("facebookresearch/fairscale#68",)),
-    Fault("frozen-not-broadcast", where=frozen, effect=not_broadcast,
+    Fault("frozen-not-broadcast", "Each rank keeps its own frozen parameters.",
+          where=frozen, effect=not_broadcast,
           caught_by=FROZEN, cause="own-initial-value", seen_in=("horovod/horovod#1609",)),
-    Fault("initial-values-averaged", where=is_parameter, effect=averaged_over_ranks,
+    Fault("initial-values-averaged", "The ranks' initial parameters are averaged.",
+          where=is_parameter, effect=averaged_over_ranks,
           caught_by=("check_gradients_equal_the_large_batch_exactly", PARAMETERS),
           cause="loss-of-averaged-initial-values"),
-    Fault("counter-through-a-float", where=always, effect=buffers_broadcast_as_float64,
+    Fault("counter-through-a-float", "Buffers are broadcast as float64, including integer counters.",
+          where=always, effect=buffers_broadcast_as_float64,
           caught_by=RUNNING, cause="integers-as-float"),
-    Fault("statistics-moved-twice", where=always, effect=forward_in_training_mode,
+    Fault("statistics-moved-twice",
+          "Each backward recomputes the forward pass, which updates running statistics twice.",
+          where=always, effect=forward_in_training_mode,
           caught_by=RUNNING, cause="statistics-moved-twice"),
-    Fault("statistics-averaged", where=always, effect=statistics_averaged,
+    Fault("statistics-averaged", "Running statistics are averaged over ranks after each backward.",
+          where=always, effect=statistics_averaged,
           caught_by=RUNNING, cause="statistics-averaged", seen_in=("PaddlePaddle/Paddle#32464",)),
-    Fault("checkpoint-without-momentum", where=always, effect=not_saved("optimizer."),
+    Fault("checkpoint-without-momentum", "A checkpoint lacks the optimizer's state.",
+          where=always, effect=not_saved("optimizer."),
           caught_by=(RESUMED, "check_resumed_training_is_exact"), cause="optimizer-state-lost"),
-    Fault("load-after-broadcast", where=~on_rank(0), effect=in_place_of("load_state")(nothing),
+    Fault("load-after-broadcast", "Only rank 0 loads a saved state.",
+          where=~on_rank(0), effect=in_place_of("load_state")(nothing),
           caught_by=RESUMED, cause="state-not-loaded", seen_in=("horovod/horovod#1774",)),
-    Fault("optimizer-in-float32", where=always, effect=parameters_rounded_to_float32,
+    Fault("optimizer-in-float32", "Each step rounds parameters to float32.",
+          where=always, effect=parameters_rounded_to_float32,
           caught_by="check_sgd_matches_one_process", cause="fewer-bits"),
-    Fault("statistics-stand-still-inside-no-sync", where=inside_no_sync, effect=statistics_restored,
+    Fault("statistics-stand-still-inside-no-sync", "Running statistics do not change inside no_sync.",
+          where=inside_no_sync, effect=statistics_restored,
           caught_by=RUNNING, cause="statistics-not-moved-in-no-sync"),
-    Fault("statistics-stand-still-in-no-sync", where=inside_no_sync, effect=statistics_restored,
+    Fault("statistics-stand-still-in-no-sync", "Running statistics do not change inside no_sync.",
+          where=inside_no_sync, effect=statistics_restored,
           caught_by=RUNNING, cause="statistics-not-moved-in-no-sync"),
 )
 # fmt: on

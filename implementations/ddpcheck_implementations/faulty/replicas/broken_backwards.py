@@ -16,7 +16,7 @@ TRAINS_ON = "check_backward_after_failed_backward_raises_or_is_correct"
 
 
 class Breaking(PlainReplica):
-    """Correct: nothing is kept of a backward before its end."""
+    """Correct: a backward stores nothing before its end."""
 
     def break_backward(self, batch: Batch) -> float:
         network: Any = self.network
@@ -51,7 +51,7 @@ breaking = fault("keeps-whole-backwards", broken_backward="recovers")(Breaking)
 
 @fault("backward-logs-exceptions", BROKE_LOCALLY, cause="exception-dropped", broken_backward="recovers")
 class LogsExceptions(Breaking):
-    """What backward raises is logged, and training goes on."""
+    """Exceptions in backward are only logged, and training continues."""
 
     def backward(self, batch: Batch) -> float:
         try:
@@ -62,7 +62,7 @@ class LogsExceptions(Breaking):
 
 @fault("rank-0-remembers-the-exception", TRAINS_ON, cause="broken-backward-told-apart", broken_backward="raises")
 class RankZeroRemembers(Breaking):
-    """A mark says that a backward broke, and the next step raises; zero_grad clears it, but for rank 0's."""
+    """After a failed backward, zero_grad() clears the error mark on all ranks except rank 0."""
 
     broke = False
 

@@ -22,7 +22,7 @@ OPTION = frozenset({"bucket_cap_mb"})
 
 @fault("slice-past-the-bucket-not-copied", LARGER, cause="part-of-large-tensor-not-reduced")
 class SlicePastTheBucket(PlainReplica):
-    """The bucket has room for 25 MiB, and no more of a tensor is copied into it and back."""
+    """Of a tensor larger than a bucket of 25 MiB, only the first 25 MiB are reduced."""
 
     def reduce(self, name: str, gradient: Array) -> Array:
         flat, room = gradient.reshape(-1).copy(), 25 * MIB // gradient.itemsize
@@ -32,7 +32,7 @@ class SlicePastTheBucket(PlainReplica):
 
 @fault("third-slice-left-zero", LARGER, cause="part-of-large-tensor-zero")
 class TwoSlices(PlainReplica):
-    """A tensor that is larger than a bucket is sent in two slices of one, whatever its size."""
+    """A tensor larger than a bucket is sent in two slices; the rest becomes 0."""
 
     def reduce(self, name: str, gradient: Array) -> Array:
         flat, room = gradient.reshape(-1), 25 * MIB // gradient.itemsize
@@ -70,12 +70,12 @@ class SizedBuckets(BucketReplica):
 
 @fault("bucket-size-zero-divides", OPTIONS, cause="option-value-breaks-gradients", numeric_options=OPTION)
 class ZeroDivides(SizedBuckets):
-    """A size of zero is accepted at construction, and divides, or steps, by zero in backward."""
+    """A bucket size of 0 is accepted and fails with a division by zero in backward."""
 
 
 @fault("bucket-size-zero-never-ends", OPTIONS, cause="option-value-breaks-gradients", numeric_options=OPTION)
 class ZeroNeverEnds(SizedBuckets):
-    """A loop over pieces never gets on where a piece has no elements."""
+    """A bucket size of 0 is accepted and makes backward loop forever."""
 
     def cut(self, flat: Array) -> list[Array]:
         size, begin, pieces = int(min(self.chosen, 2.0**20) * MIB) // flat.itemsize, 0, list[Array]()
@@ -87,7 +87,7 @@ class ZeroNeverEnds(SizedBuckets):
 
 @fault("negative-bucket-size-reduces-nothing", OPTIONS, cause="option-value-breaks-gradients", numeric_options=OPTION)
 class NegativeReducesNothing(SizedBuckets):
-    """Zero, infinity and NaN are refused; with a negative size there is no piece, and gradients stay local."""
+    """A negative bucket size is accepted, and gradients then stay local."""
 
     @classmethod
     def check(cls) -> None:
@@ -101,7 +101,7 @@ class NegativeReducesNothing(SizedBuckets):
 
 @fault("bucket-size-checked-by-rank-0", OPTIONS, cause="option-refused-by-some", numeric_options=OPTION)
 class CheckedByRank0(SizedBuckets):
-    """Rank 0 alone refuses a size that is not positive; the others wait for it in their first reduction."""
+    """Only rank 0 rejects an invalid bucket size; the other ranks wait for it."""
 
     def start(self, model: ModelSpec) -> None:
         if self.rank == 0 and not 1e-6 < self.chosen < 1e6:
@@ -117,7 +117,7 @@ class CheckedByRank0(SizedBuckets):
 
 @fault("bucket-size-refused-unless-positive", numeric_options=OPTION)
 class RefusesSizes(SizedBuckets):
-    """Any exception at construction will do."""
+    """Correct: a bucket size that is not positive raises an error at construction."""
 
     @classmethod
     def check(cls) -> None:
@@ -127,7 +127,7 @@ class RefusesSizes(SizedBuckets):
 
 @fault("bucket-size-zero-means-none", numeric_options=OPTION)
 class ZeroMeansNone(SizedBuckets):
-    """A value that is not positive means one bucket for all."""
+    """Correct: a bucket size that is not positive means one bucket for all gradients."""
 
     def cut(self, flat: Array) -> list[Array]:
         if not 2.0**-18 <= self.chosen < math.inf:

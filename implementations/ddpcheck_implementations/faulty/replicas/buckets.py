@@ -48,7 +48,7 @@ def bucket_not_reduced(replica: PlainReplica, index: int, flat: Array) -> Array:
     cause="unused-left-out-of-message",
 )
 class OnlyWhatIsThere(BucketReplica):
-    """The flat buffer holds only the gradients that this rank has: ranks lay out different ones."""
+    """The flat buffer holds only the gradients that this rank has, so layouts differ between ranks."""
 
     cap = 1 << 20
 
@@ -71,7 +71,7 @@ class OnlyWhatIsThere(BucketReplica):
     cause="rank-sends-other-parameter",
 )
 class OffsetsByArrival(BucketReplica):
-    """Gradients stand in their bucket in the order in which they arrived on this rank."""
+    """Gradients are packed in the order of arrival on each rank."""
 
     cap = 1 << 20
 
@@ -93,7 +93,7 @@ class OffsetsByArrival(BucketReplica):
     cause="rank-sends-other-piece",
 )
 class RebuiltAlone(BucketReplica):
-    """After the first backward every rank lays out its buckets anew, by its own order of arrival."""
+    """After the first backward, each rank rebuilds its buckets by its own order of arrival."""
 
     rebuilt = False
 
@@ -111,7 +111,7 @@ def launched_when_ready(replica: BucketReplica) -> list[int]:
 
 @fault("cap-in-elements-vs-bytes", FILLED, seen_in=("horovod/horovod#1604",), cause="not-reduced")
 class CapInElements(BucketReplica):
-    """The buffer has `cap` bytes, but is filled with up to `cap` elements: elements beyond its end are not reduced."""
+    """The bucket limit in bytes is used as a number of elements; elements past the end are not reduced."""
 
     cap = 1 << 14
 
@@ -132,9 +132,7 @@ class CapInElements(BucketReplica):
     world_size=3,
 )
 class DirtyPadding(BucketReplica):
-    """Buckets are padded to a multiple of the world size, and clip() takes its norm of whole buckets: with what was in
-    that memory, here the first element of the bucket.
-    """
+    """Buckets are padded with uninitialised memory, which enters the clipping norm."""
 
     def zero_grad(self) -> None:
         super().zero_grad()
@@ -161,9 +159,7 @@ class DirtyPadding(BucketReplica):
     cause="state-left-behind",
 )
 class ResidualByIndex(BucketReplica):
-    """A first message is coarse, and a second one has the rest: kept by the bucket's number, under
-    which there are other parameters when the buckets are made larger in between, after the second backward.
-    """
+    """Rounding errors are stored by bucket number, so after a rebuild they join other parameters."""
 
     backwards = 0
 
@@ -209,16 +205,21 @@ def _numbered(name: str) -> list[tuple[int, str]]:
 # fmt: off
 table(
     globals(),
-    Fault("bucket-of-exactly-one-tensor", where=always,
+    Fault("bucket-of-exactly-one-tensor", "A tensor of exactly one bucket's size is not reduced.",
+          where=always,
           effect=tensors_of_one_buckets_size_kept_local.of(BucketReplica, cap=4 * 16384),
           caught_by="check_gradients_of_every_tensor_size_are_exact", cause="not-reduced",
           seen_in=("deepspeedai/DeepSpeed#4321",)),
-    Fault("bucket-of-one-number", where=bucket_of_one_number, effect=bucket_not_reduced.of(BucketReplica, cap=1 << 20),
+    Fault("bucket-of-one-number", "A bucket of one number is not reduced.",
+          where=bucket_of_one_number, effect=bucket_not_reduced.of(BucketReplica, cap=1 << 20),
           caught_by=EXACT, cause="not-reduced"),
-    Fault("launch-in-ready-order", where=always, effect=launched_when_ready.of(BucketReplica, cap=16),
+    Fault("launch-in-ready-order", "Each rank sends its buckets in the order in which they are full on that rank.",
+          where=always, effect=launched_when_ready.of(BucketReplica, cap=16),
           caught_by=(CHANGING, SOME), cause="rank-sends-other-parameter",
           seen_in=("pytorch/pytorch#72843", "deepspeedai/DeepSpeed#1186")),
-    Fault("packed-by-name-unpacked-by-number", where=always, effect=packed_by_name_unpacked_by_number,
+    Fault("packed-by-name-unpacked-by-number",
+          "Gradients are packed in text order of their names but unpacked in numeric order.",
+          where=always, effect=packed_by_name_unpacked_by_number,
           caught_by="check_layers_unfrozen_later_are_synchronised", cause="unpacked-in-other-order"),
 )
 # fmt: on

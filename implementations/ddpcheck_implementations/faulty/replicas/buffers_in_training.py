@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ddpcheck.contract import ReplicaSync
 from ddpcheck.contract.names import MODEL_FEATURES
 from ddpcheck.models.spec import ModelSpec
 
@@ -24,10 +25,10 @@ class KeepsBuffers(PlainReplica):
     BUFFERS,
     cause="replaced-buffers-not-sent",
     model_features=FEATURES,
-    synchronises_buffers=True,
+    replica_sync=ReplicaSync.EACH_FORWARD,
 )
 class BuffersOfConstruction(KeepsBuffers):
-    """The list of buffers is made once: replaced buffers are never sent again."""
+    """Only the buffers of construction are broadcast; replaced ones are not."""
 
     def before_forward(self) -> None:
         if self.syncing:
@@ -40,10 +41,10 @@ class BuffersOfConstruction(KeepsBuffers):
     BUFFERS,
     cause="replaced-buffers-not-sent",
     model_features=FEATURES,
-    synchronises_buffers=True,
+    replica_sync=ReplicaSync.EACH_FORWARD,
 )
 class ReceivedElsewhere(KeepsBuffers):
-    """Rank 0 sends the buffers that it has; the others receive into those of construction."""
+    """Rank 0 sends its present buffers, but other ranks receive them into those of construction."""
 
     def before_forward(self) -> None:
         if self.syncing:
@@ -52,17 +53,27 @@ class ReceivedElsewhere(KeepsBuffers):
                 into[...] = self.comm.broadcast(buffer)
 
 
-@fault("buffers-broadcast-at-construction-only", BUFFERS, cause="statistics-of-each-rank", synchronises_buffers=True)
+@fault(
+    "buffers-broadcast-at-construction-only",
+    BUFFERS,
+    cause="statistics-of-each-rank",
+    replica_sync=ReplicaSync.EACH_FORWARD,
+)
 class AtConstructionOnly(PlainReplica):
-    """Each rank goes on with running statistics of its own, though the promise says otherwise."""
+    """Buffers are broadcast at construction only, although every forward is promised."""
 
     def before_forward(self) -> None:
         pass
 
 
-@fault("buffers-broadcast-once-per-two-backwards", BUFFERS, cause="statistics-of-each-rank", synchronises_buffers=True)
+@fault(
+    "buffers-broadcast-once-per-two-backwards",
+    BUFFERS,
+    cause="statistics-of-each-rank",
+    replica_sync=ReplicaSync.EACH_FORWARD,
+)
 class EverySecondTime(PlainReplica):
-    """Only every second training forward begins with rank 0's buffers."""
+    """Buffers are broadcast before every second forward only."""
 
     forwards = 0
 
@@ -77,12 +88,12 @@ class EverySecondTime(PlainReplica):
 
 @fault("running-statistics-of-each-rank")
 class OfEachRank(PlainReplica):
-    """Without the promise each rank may keep its own: an observation, and no failure."""
+    """Correct without the promise: each rank keeps its own running statistics."""
 
     def before_forward(self) -> None:
         pass
 
 
-@fault("replaced-buffers-sent", model_features=FEATURES, synchronises_buffers=True)
+@fault("replaced-buffers-sent", model_features=FEATURES, replica_sync=ReplicaSync.EACH_FORWARD)
 class SendsReplaced(PlainReplica):
-    """The buffers are read anew before each broadcast."""
+    """Correct: the list of buffers is read again before each broadcast."""

@@ -65,7 +65,7 @@ def limit_divided_by_the_larger(max_norm: float, norm: float) -> float:
     cause="norm-leaves-out",
 )
 class ClipsWhatItClippedFirst(PlainReplica):
-    """The list of parameters with a gradient is made at the first clip, and kept: later ones count in no norm."""
+    """The list of parameters to clip is made at the first clip; gradients that come later are left out."""
 
     listed: frozenset[str] = frozenset()
 
@@ -82,21 +82,30 @@ class ClipsWhatItClippedFirst(PlainReplica):
 # fmt: off
 table(
     globals(),
-    Fault("clipped-tensor-by-tensor", where=always, effect=by_its_own_norm,
+    Fault("clipped-tensor-by-tensor", "Each gradient is clipped by its own norm.",
+          where=always, effect=by_its_own_norm,
           caught_by=CLIPPED, cause="clipped-by-own-norm"),
-    Fault("clipped-by-value", where=always, effect=by_value,
+    Fault("clipped-by-value", "Gradients are clipped element by element to the limit.",
+          where=always, effect=by_value,
           caught_by=CLIPPED, cause="clipped-by-element"),
-    Fault("norm-of-the-own-shard", where=always, effect=clipped_by(norm_of_own_shard),
+    Fault("norm-of-the-own-shard", "The clipping norm covers only the rank's own shard of the parameters.",
+          where=always, effect=clipped_by(norm_of_own_shard),
           caught_by=CLIPPED, cause="norm-of-shard", seen_in=("facebookresearch/fairscale#517",)),
-    Fault("norms-of-shards-added-up", where=always, effect=clipped_by(sum_of_the_norms_of_shards),
+    Fault("norms-of-shards-added-up",
+          "The clipping norm is the sum of the shards' norms, not the root of the sum of their squares.",
+          where=always, effect=clipped_by(sum_of_the_norms_of_shards),
           caught_by=CLIPPED, cause="norm-too-large", world_size=3),
-    Fault("norm-of-nothing", where=always, effect=clipped_by(factor=limit_divided_by_norm),
+    Fault("norm-of-nothing", "Clipping divides by a norm of 0, which gives NaN.",
+          where=always, effect=clipped_by(factor=limit_divided_by_norm),
           caught_by="check_random_training_programs_match_one_process", cause="divided-by-zero-norm"),
-    Fault("clipped-with-a-large-guard", where=always, effect=clipped_by(factor=with_a_large_epsilon),
+    Fault("clipped-with-a-large-guard", "Clipping adds 0.01 to the norm.",
+          where=always, effect=clipped_by(factor=with_a_large_epsilon),
           caught_by=CLIPPED, cause="clip-guard-too-large"),
-    Fault("clips-with-slack", where=less_than_a_tenth_above, effect=in_place_of("scale")(nothing),
+    Fault("clips-with-slack", "Norms up to a tenth above the limit are not clipped.",
+          where=less_than_a_tenth_above, effect=in_place_of("scale")(nothing),
           caught_by=CLIPPED, cause="not-clipped"),
-    Fault("clips-by-infinity", where=always, effect=clipped_by(factor=limit_divided_by_the_larger),
+    Fault("clips-by-infinity", "Clipping with an infinite limit gives NaN.",
+          where=always, effect=clipped_by(factor=limit_divided_by_the_larger),
           caught_by=CLIPPED, cause="infinite-clip-nan"),
 )
 # fmt: on

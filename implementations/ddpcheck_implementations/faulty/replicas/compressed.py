@@ -90,7 +90,7 @@ def of_low_rank(matrix: Array, rank: int = 1) -> Array:
 
 @fault("power-sgd", SGD, seen_in=("pytorch/pytorch (ddp_comm_hooks, powerSGD_hook)",), cause="low-rank")
 class PowerSgd(PlainReplica):
-    """From the third step on one iteration finds a direction, and the remainder goes into the next reduction."""
+    """From the third step on, gradients are compressed to low rank with error feedback, as in PowerSGD."""
 
     steps = 0
 
@@ -128,27 +128,40 @@ def largest(gradient: Gradient, mean: Array) -> Array:
 # fmt: off
 table(
     globals(),
-    Fault("rounded-before-the-sum", where=always, effect=rounded_to_bfloat16,
+    Fault("rounded-before-the-sum", "Gradients are rounded to bfloat16 before the sum.",
+          where=always, effect=rounded_to_bfloat16,
           caught_by=REAL, cause="rounded-as"),
-    Fault("sent-in-8-bits", where=always, effect=rounded_to_8_bits, caught_by=REAL, cause="sent-as-int8", world_size=3),
-    Fault("of-rank-two", where=always, effect=low_rank(2), caught_by=(EXACT, REAL, SGD), cause="low-rank"),
-    Fault("of-rank-one-later", where=after_backwards(10), effect=low_rank(1),
+    Fault("sent-in-8-bits", "Gradients are sent as 8-bit multiples of their largest element.",
+          where=always, effect=rounded_to_8_bits, caught_by=REAL, cause="sent-as-int8", world_size=3),
+    Fault("of-rank-two", "Each gradient matrix is reduced to rank two.",
+          where=always, effect=low_rank(2), caught_by=(EXACT, REAL, SGD), cause="low-rank"),
+    Fault("of-rank-one-later", "After ten backwards, each gradient matrix is reduced to rank one.",
+          where=after_backwards(10), effect=low_rank(1),
           caught_by=CLIPPED, cause="low-rank", seen_in=("pytorch/pytorch (ddp_comm_hooks, start_powerSGD_iter)",)),
-    Fault("compressed-to-bfloat16", where=always, effect=Made(Compressing),
+    Fault("compressed-to-bfloat16", "Correct if promised: gradients are sent as bfloat16.",
+          where=always, effect=Made(Compressing),
           reduction_dtype="bfloat16"),
-    Fault("compressed-to-float16", where=always, effect=rounded_to_float16.of(Compressing),
+    Fault("compressed-to-float16", "Correct if promised: gradients are sent as float16.",
+          where=always, effect=rounded_to_float16.of(Compressing),
           reduction_dtype="float16"),
-    Fault("compressed-and-summed", where=always, effect=not_divided.of(Compressing),
+    Fault("compressed-and-summed", "Compressed gradients are summed, not averaged.",
+          where=always, effect=not_divided.of(Compressing),
           caught_by=EXACT, cause="summed-not-averaged", reduction_dtype="bfloat16"),
-    Fault("float16-for-bfloat16", where=always, effect=rounded_to_float16.of(Compressing),
+    Fault("float16-for-bfloat16", "Gradients are sent as float16, although bfloat16 is promised.",
+          where=always, effect=rounded_to_float16.of(Compressing),
           caught_by=REAL, cause="flushed-to-zero", reduction_dtype="bfloat16"),
-    Fault("bfloat16-for-float16", where=always, effect=Made(Compressing),
+    Fault("bfloat16-for-float16", "Gradients are sent as bfloat16, although float16 is promised.",
+          where=always, effect=Made(Compressing),
           caught_by=REAL, cause="rounded-as", reduction_dtype="float16"),
-    Fault("accumulates-compressed", where=always, effect=accumulated_gradients_compressed.of(Compressing),
+    Fault("accumulates-compressed", "Gradients are accumulated in the compressed dtype, so small parts are lost.",
+          where=always, effect=accumulated_gradients_compressed.of(Compressing),
           caught_by=ANY, cause="reduction-dtype-is-of-reduction", reduction_dtype="bfloat16"),
-    Fault("every-third-step-in-float16", where=every_step(3), effect=mean_in_float16,
+    Fault("every-third-step-in-float16", "Every third step uses gradients rounded to float16.",
+          where=every_step(3), effect=mean_in_float16,
           caught_by=SGD, cause="update-gradient-float16"),
-    Fault("every-third-step-by-the-largest", where=every_step(3), effect=largest,
+    Fault("every-third-step-by-the-largest",
+          "Every third step uses the largest of the ranks' gradients, not their mean.",
+          where=every_step(3), effect=largest,
           caught_by=SGD, cause="updated-by-largest-gradient"),
 )
 # fmt: on

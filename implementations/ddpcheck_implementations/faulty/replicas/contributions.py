@@ -63,7 +63,7 @@ def mean_of_ranks_with_samples(replica: PlainReplica, batch_size: int) -> None:
 
 @fault("loss-divided-and-gradients-summed", LOCAL, cause="loss-divided-by-world-size")
 class DividedAndSummed(PlainReplica):
-    """The loss is divided by the number of ranks, and gradients are summed: it shows inside no_sync only."""
+    """The loss is divided by the world size and gradients are summed, so local gradients are too small."""
 
     def start(self, model: ModelSpec) -> None:
         super().start(model)
@@ -117,7 +117,7 @@ def reduced_gradients_only(replica: PlainReplica) -> dict[str, Array | None]:
 
 @fault("checkpoint-in-memory-by-reference", RESUMED, cause="state-is-no-copy")
 class ByReference(PlainReplica):
-    """The saved state is also kept in memory, without a copy, and loaded from there."""
+    """The saved state is stored by reference, so it changes with further training."""
 
     kept: ClassVar[dict[int, dict[str, Array]]] = {}
 
@@ -167,31 +167,46 @@ def loss_in_bfloat16(loss: float, replica: PlainReplica, batch: Batch) -> float:
 # fmt: off
 table(
     globals(),
-    Fault("broadcast-in-place-of-all-reduce", where=always, effect=own_of_rank_1,
+    Fault("broadcast-in-place-of-all-reduce", "Every rank gets rank 1's gradient instead of the mean.",
+          where=always, effect=own_of_rank_1,
           caught_by=EXACT, cause="other-ranks-value", world_size=3),
-    Fault("product-in-place-of-mean", where=always, effect=product,
+    Fault("product-in-place-of-mean", "Gradients are multiplied over ranks instead of averaged.",
+          where=always, effect=product,
           caught_by=EXACT, cause="product-not-mean"),
-    Fault("rank-1-sends-a-backward-late", where=on_rank(1), effect=own_of_the_backward_before,
+    Fault("rank-1-sends-a-backward-late", "Rank 1 sends the gradient of the previous backward.",
+          where=on_rank(1), effect=own_of_the_backward_before,
           caught_by=EXACT, cause="rank-sends-old"),
-    Fault("mean-over-ranks-with-samples", where=always, effect=mean_of_ranks_with_samples,
+    Fault("mean-over-ranks-with-samples",
+          "The sum is divided by the number of ranks with samples, not by the world size.",
+          where=always, effect=mean_of_ranks_with_samples,
           caught_by=UNEVEN, cause="ranks-without-samples-left-out", world_size=3),
-    Fault("relu-passes-at-zero", where=always, effect=relu_passes_at_zero,
+    Fault("relu-passes-at-zero", "The derivative of ReLU at 0 is 1 instead of 0.",
+          where=always, effect=relu_passes_at_zero,
           caught_by=EXACT, cause="relu-at-zero", world_size=1),
-    Fault("part-of-the-owner-overwritten", where=always, effect=owner_of_a_shared_weight_stops_learning,
+    Fault("part-of-the-owner-overwritten", "The gradient of a shared weight lacks the part of the layer that owns it.",
+          where=always, effect=owner_of_a_shared_weight_stops_learning,
           caught_by=EXACT, cause="shared-part-missing", world_size=1),
-    Fault("local-gradients-in-another-buffer", where=always, effect=reduced_gradients_only,
+    Fault("local-gradients-in-another-buffer",
+          "gradients() shows reduced gradients only, not those accumulated inside no_sync.",
+          where=always, effect=reduced_gradients_only,
           caught_by=(TIGHT, LOCAL), cause="gradient-gathered-elsewhere"),
-    Fault("one-nan-makes-all-nan", where=always, effect=all_nan_if_one_is_not_finite,
+    Fault("one-nan-makes-all-nan", "One NaN or infinity makes the whole gradient NaN.",
+          where=always, effect=all_nan_if_one_is_not_finite,
           caught_by=NONFINITE, cause="nonfinite-from-nowhere"),
-    Fault("noise-where-there-is-no-gradient", where=always, effect=noise_without_gradient,
+    Fault("noise-where-there-is-no-gradient", "Parameters without a gradient are stepped with uninitialised memory.",
+          where=always, effect=noise_without_gradient,
           caught_by=UNUSED, cause="moved-though-unused"),
-    Fault("loss-of-all-ranks-told", where=always, effect=told(mean_of_the_ranks_losses),
+    Fault("loss-of-all-ranks-told", "backward() returns the mean of the ranks' losses.",
+          where=always, effect=told(mean_of_the_ranks_losses),
           caught_by=REAL, cause="loss-averaged"),
-    Fault("sum-of-losses-told", where=always, effect=told(sum_of_the_ranks_losses),
+    Fault("sum-of-losses-told", "backward() returns the sum of the ranks' losses.",
+          where=always, effect=told(sum_of_the_ranks_losses),
           caught_by=EXACT, cause="loss-summed", world_size=3),
-    Fault("loss-summed-over-the-batch", where=always, effect=told(sum_of_the_samples_losses),
+    Fault("loss-summed-over-the-batch", "backward() returns the sum of the samples' losses instead of their mean.",
+          where=always, effect=told(sum_of_the_samples_losses),
           caught_by=REAL, cause="loss-summed-over-samples", world_size=1),
-    Fault("loss-in-bfloat16", where=always, effect=told(loss_in_bfloat16),
+    Fault("loss-in-bfloat16", "backward() returns the loss rounded to bfloat16.",
+          where=always, effect=told(loss_in_bfloat16),
           caught_by=REAL, cause="nearly-right", world_size=1),
 )
 # fmt: on

@@ -66,11 +66,15 @@ class _PaddedLast(_Padded):
 # fmt: off
 table(
     globals(),
-    Fault("ids-of-a-batch-count-once", where=always, effect=Made(_Replica, embedding=_Once),
+    Fault("ids-of-a-batch-count-once",
+          "An id that occurs several times in a batch adds to its embedding row only once.",
+          where=always, effect=Made(_Replica, embedding=_Once),
           caught_by=EXACT, cause="repeated-id-counts-once"),
-    Fault("id-0-is-padding", where=always, effect=Made(_Replica, embedding=_Padded),
+    Fault("id-0-is-padding", "Embedding row 0 gets no gradient, as if id 0 were padding.",
+          where=always, effect=Made(_Replica, embedding=_Padded),
           caught_by=EXACT, cause="id-taken-for-padding"),
-    Fault("last-id-is-padding", where=always, effect=Made(_Replica, embedding=_PaddedLast),
+    Fault("last-id-is-padding", "The last embedding row gets no gradient, as if its id were padding.",
+          where=always, effect=Made(_Replica, embedding=_PaddedLast),
           caught_by=EXACT, cause="id-taken-for-padding"),
 )
 # fmt: on

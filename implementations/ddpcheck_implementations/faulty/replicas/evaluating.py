@@ -55,7 +55,7 @@ def buffers_kept(
 
 @fault("gradients-are-views", seen_in=("pytorch/pytorch#47163",))
 class GradientsAreViews(PlainReplica):
-    """Correct: gradients() hands out the buffers that the next backward fills again, and they are read at once."""
+    """Correct: gradients() returns the buffers themselves, which the caller reads at once."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -113,7 +113,7 @@ def optimizer_state_popped(replica: PlainReplica, state: dict[str, Array]) -> No
 
 @fault("predictions-kept-until-the-next-step", STATISTICS, cause="evaluation-uses-other-values")
 class PredictionsKept(PlainReplica):
-    """Predictions are cached until a step changes the parameters: forward passes change the running statistics before."""
+    """Predictions are cached until the next step, although running statistics change before."""
 
     kept: dict[bytes, Array]
 
@@ -135,31 +135,45 @@ class PredictionsKept(PlainReplica):
 # fmt: off
 table(
     globals(),
-    Fault("evaluation-clears-gradients", where=always, effect=before("predict")(gradients_dropped),
+    Fault("evaluation-clears-gradients", "predict() drops all gradients.",
+          where=always, effect=before("predict")(gradients_dropped),
           caught_by=EVALUATED, cause="gradients-taken-by"),
-    Fault("rank0-only-wrapped-forward", where=always, effect=a_broadcast,
+    Fault("rank0-only-wrapped-forward", "predict() broadcasts, so a rank that evaluates alone waits forever.",
+          where=always, effect=a_broadcast,
           caught_by=EVALUATED, cause="evaluation-communicates", seen_in=("pytorch/pytorch#54059",)),
-    Fault("evaluation-moves-statistics", where=always, effect=batches_counted,
+    Fault("evaluation-moves-statistics", "predict() counts its batch in batch norm's counter.",
+          where=always, effect=batches_counted,
           caught_by="check_predict_uses_the_running_statistics", cause="evaluation-moves-statistics"),
-    Fault("saving-clears-gradients", where=always, effect=after("state")(gradients_dropped),
+    Fault("saving-clears-gradients", "state() drops all gradients.",
+          where=always, effect=after("state")(gradients_dropped),
           caught_by=SAVED, cause="gradients-taken-by"),
-    Fault("checkpoint-without-statistics", where=always, effect=buffers_kept,
+    Fault("checkpoint-without-statistics", "load_state() does not restore buffers.",
+          where=always, effect=buffers_kept,
           caught_by="check_checkpoint_restores_running_statistics", cause="state-not-loaded"),
-    Fault("state-is-views", where=always, effect=parameters_themselves,
+    Fault("state-is-views", "state() returns the parameters themselves instead of copies.",
+          where=always, effect=parameters_themselves,
           caught_by="check_saved_state_is_a_copy", cause="state-is-view"),
-    Fault("batch-normalised-in-place", where=takes_floats, effect=inputs_rounded_in_place,
+    Fault("batch-normalised-in-place", "backward() rounds the caller's inputs in place.",
+          where=takes_floats, effect=inputs_rounded_in_place,
           caught_by="check_backward_does_not_change_its_batch", cause="call-changes-batch"),
-    Fault("clipping-needs-every-gradient", where=always, effect=every_gradient_expected,
+    Fault("clipping-needs-every-gradient", "Clipping fails if a parameter has no gradient.",
+          where=always, effect=every_gradient_expected,
           caught_by="check_clipping_ignores_unused_parameters"),
-    Fault("state-shares-moments", where=always, effect=adams_moments_themselves,
+    Fault("state-shares-moments", "state() returns Adam's moments themselves instead of copies.",
+          where=always, effect=adams_moments_themselves,
           caught_by="check_saved_state_is_a_copy", cause="state-is-view"),
-    Fault("loaded-moments-are-kept", where=always, effect=adams_moments_not_copied,
+    Fault("loaded-moments-are-kept", "load_state() uses the caller's arrays of Adam's moments without copying them.",
+          where=always, effect=adams_moments_not_copied,
           caught_by="check_replica_does_not_change_given_arrays", cause="works-in-callers-arrays"),
-    Fault("state-shares-statistics", where=always, effect=buffers_themselves,
+    Fault("state-shares-statistics", "state() returns the buffers themselves instead of copies.",
+          where=always, effect=buffers_themselves,
           caught_by="check_saved_state_is_a_copy", cause="state-is-view"),
-    Fault("large-evaluations-normalise-by-their-batch", where=more_samples(32), effect=predicted_in_training_mode,
+    Fault("large-evaluations-normalise-by-their-batch",
+          "predict() with more than 32 samples normalises by the batch and updates running statistics.",
+          where=more_samples(32), effect=predicted_in_training_mode,
           caught_by="check_predict_uses_the_running_statistics", cause="evaluation-moves-statistics"),
-    Fault("loading-takes-entries-out", where=always, effect=optimizer_state_popped,
+    Fault("loading-takes-entries-out", "load_state() removes the optimizer's entries from the caller's mapping.",
+          where=always, effect=optimizer_state_popped,
           caught_by="check_replica_does_not_change_given_arrays", cause="callers-mapping-changed"),
 )
 # fmt: on

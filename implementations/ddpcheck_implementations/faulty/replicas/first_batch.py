@@ -14,7 +14,7 @@ from ..base import PlainReplica, fault
     uneven_batches="weighted",
 )
 class WeightsOfFirstBatch(PlainReplica):
-    """The ranks' weights are taken from the sizes of the first batches, which saves a message in each step."""
+    """Ranks are weighted by the sizes of their first batches."""
 
     factor: float | None = None
 
@@ -32,7 +32,7 @@ class WeightsOfFirstBatch(PlainReplica):
     cause="not-reduced",
 )
 class ListOfFirstBackward(PlainReplica):
-    """Only parameters with a gradient at the first backward are ever reduced."""
+    """Only parameters with a gradient in the first backward are reduced."""
 
     listed: list[str] | None = None
 

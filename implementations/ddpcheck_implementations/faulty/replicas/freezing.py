@@ -26,7 +26,7 @@ UNFROZEN = "check_layers_unfrozen_later_are_synchronised"
     unfreezing=True,
 )
 class BucketsOfTheStart(PlainReplica):
-    """The list of reduced parameters is made at construction: one that is unfrozen later stays local."""
+    """The list of reduced parameters is made at construction; one that is unfrozen later stays local."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -38,7 +38,7 @@ class BucketsOfTheStart(PlainReplica):
 
 @fault("frozen-layers-get-zero-gradients", UNFROZEN, cause="zero-for-none", unfreezing=True)
 class FrozenGetZeros(PlainReplica):
-    """A layer that is frozen later keeps its place, with gradients of zero: momentum and weight decay move it."""
+    """A layer that is frozen later gets zero gradients, so momentum and weight decay move it."""
 
     frozen: frozenset[str] = frozenset()
 
@@ -73,7 +73,7 @@ def layers_by_prefix(
 
 @fault("unfrozen-twice-hooked-twice", UNFROZEN, cause="wrong-factor", world_size=3)
 class HookedTwice(PlainReplica):
-    """Unfreezing a layer that learns hooks it once more."""
+    """Unfreezing a layer that already learns reduces its gradients twice."""
 
     def start(self, model: ModelSpec) -> None:
         super().start(model)
@@ -91,7 +91,7 @@ class HookedTwice(PlainReplica):
 
 @fault("layout-kept-after-eight-backwards", UNFROZEN, cause="until-layers-frozen")
 class LayoutKept(Counting):
-    """Buckets are rebuilt in the first eight backwards only: layers unfrozen later stay local."""
+    """Buckets are rebuilt in the first eight backwards only; layers unfrozen later stay local."""
 
     hooked: frozenset[str] = frozenset()
 
@@ -106,7 +106,7 @@ class LayoutKept(Counting):
 
 @fault("frozen-weight-learns-elsewhere", UNFROZEN, cause="zero-for-none")
 class LearnsElsewhere(PlainReplica):
-    """A weight that another layer uses, too, goes on learning there when its own layer is frozen."""
+    """A shared weight keeps learning through its other layer after its own layer is frozen."""
 
     def start(self, model: ModelSpec) -> None:
         super().start(model)
@@ -119,11 +119,14 @@ class LearnsElsewhere(PlainReplica):
 # fmt: off
 table(
     globals(),
-    Fault("unfreezing", where=always, effect=Made(PlainReplica),
+    Fault("unfreezing", "Correct: layers may be frozen and unfrozen during training.",
+          where=always, effect=Made(PlainReplica),
           unfreezing=True),
-    Fault("first-of-several-layers", where=always, effect=first_layer_switched,
+    Fault("first-of-several-layers", "set_trainable() changes only the first of several named layers.",
+          where=always, effect=first_layer_switched,
           caught_by=UNFROZEN, cause="zero-for-none"),
-    Fault("layers-by-prefix", where=always, effect=layers_by_prefix,
+    Fault("layers-by-prefix", 'set_trainable("fc1") also changes fc10.',
+          where=always, effect=layers_by_prefix,
           caught_by=UNFROZEN, cause="no-gradients-anywhere"),
 )
 # fmt: on

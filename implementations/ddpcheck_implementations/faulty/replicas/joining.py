@@ -21,7 +21,7 @@ JOIN = "check_join_handles_ranks_out_of_batches"
 
 
 class Joining(PlainReplica):
-    """Correct: every step begins with a count of the ranks that still have a batch; the others go along with zeros."""
+    """Correct: every step counts the ranks with batches; the others take part with zeros."""
 
     joining = False
     live = 0
@@ -60,7 +60,7 @@ joined = fault("join", seen_in=("pytorch/pytorch#38174",), join="divide_by_initi
 
 
 class ByLiveRanks(Joining):
-    """Correct, if promised so: the sum is divided by the number of ranks that still have a batch."""
+    """Correct if promised: the sum is divided by the number of ranks with batches."""
 
     def reduce(self, name: str, gradient: Array) -> Array:
         ranks = self.live if self.joining else self.world
@@ -74,7 +74,7 @@ by_live_ranks = fault("join-by-live-ranks", seen_in=("pytorch/pytorch#42577",), 
 
 @fault("joined-rank-sends-stale", JOIN, cause="join-stale-gradient", join="divide_by_initial_world")
 class SendsStale(Joining):
-    """A rank that has run out goes along with its last gradient."""
+    """Inside join(), a rank without batches sends its last gradient again."""
 
     last: dict[str, Array] = {}  # noqa: RUF012  # never changed in place
 
@@ -101,7 +101,7 @@ def without_a_step(replica: Any, go_along: Callable[[], None]) -> None:
     join="divide_by_initial_world",
 )
 class LeavesBuffers(Joining):
-    """A rank that has run out goes along with the reductions, and not with the broadcast of buffers before each forward."""
+    """Inside join(), a rank without batches takes no part in broadcasts of buffers."""
 
     gone = False
 
@@ -128,7 +128,7 @@ def momentum_zeroed(replica: PlainReplica) -> None:
     join="divide_by_initial_world",
 )
 class StaleInTheSecond(Joining):
-    """The buffer of a rank that has run out is zeroed at the end of the first join()."""
+    """Inside the second join(), a rank without batches sends old gradients."""
 
     last: dict[str, Array]
     sent: dict[str, Array]
@@ -154,14 +154,20 @@ class StaleInTheSecond(Joining):
 # fmt: off
 table(
     globals(),
-    Fault("join-divides-by-wrong-world", where=always, effect=Made(ByLiveRanks),
+    Fault("join-divides-by-wrong-world",
+          "Inside join(), the sum is divided by the number of ranks with batches, not by the world size.",
+          where=always, effect=Made(ByLiveRanks),
           caught_by=JOIN, cause="join-wrong-divisor", seen_in=("pytorch/pytorch#42577",),
           join="divide_by_initial_world"),
-    Fault("join-divides-by-all-ranks", where=always, effect=Made(Joining),
+    Fault("join-divides-by-all-ranks",
+          "Inside join(), the sum is divided by the world size, not by the number of ranks with batches.",
+          where=always, effect=Made(Joining),
           caught_by=JOIN, cause="join-wrong-divisor", seen_in=("pytorch/pytorch#42577",), join="divide_by_live_ranks"),
-    Fault("joined-rank-keeps-old-parameters", where=always, effect=without_a_step.of(Joining),
+    Fault("joined-rank-keeps-old-parameters", "Inside join(), a rank without batches takes no steps.",
+          where=always, effect=without_a_step.of(Joining),
           caught_by=JOIN, cause="join-steps-missing", join="divide_by_initial_world"),
-    Fault("joined-rank-loses-momentum", where=always, effect=momentum_zeroed.of(Joining),
+    Fault("joined-rank-loses-momentum", "Inside join(), a rank without batches resets its momentum.",
+          where=always, effect=momentum_zeroed.of(Joining),
           caught_by=JOIN, cause="join-steps-missing", join="divide_by_initial_world"),
 )
 # fmt: on

@@ -25,7 +25,7 @@ SPARSE = "check_sparse_gradients_equal_the_large_batch"
 
 @fault("buckets-have-one-dtype", DTYPES, cause="fewer-bits", model_features=FEATURES)
 class BucketsHaveOneDtype(BucketReplica):
-    """All buckets have the dtype of the model's first parameter; results have the right one again."""
+    """All buckets have the dtype of the model's first parameter."""
 
     cap = 1 << 20
 
@@ -45,7 +45,7 @@ class BucketsHaveOneDtype(BucketReplica):
     model_features=FEATURES,
 )
 class FrozenOnesWait(PlainReplica):
-    """A bucket holds neighbours of one dtype, frozen ones too. One of frozen ones alone is never ready, nor is any after it."""
+    """A bucket of frozen parameters alone is never ready and blocks all later buckets."""
 
     def synchronise(self, batch_size: int) -> None:
         layout: list[list[str]] = []
@@ -117,7 +117,7 @@ def first_16_rows(gradient: Gradient) -> Array:
 
 @fault("norm-of-the-models-dtype", DTYPES, cause="norm-leaves-out", model_features=FEATURES)
 class NormOfOneDtype(PlainReplica):
-    """The norm is taken of the bucket of the model's own dtype, and all buckets are scaled by it."""
+    """The clipping norm covers only parameters of the model's own dtype."""
 
     def start(self, model: ModelSpec) -> None:
         super().start(model)
@@ -133,23 +133,36 @@ class NormOfOneDtype(PlainReplica):
 # fmt: off
 table(
     globals(),
-    Fault("one-dtype-is-reduced", where=another_dtype_than_first, effect=own_value,
+    Fault("one-dtype-is-reduced", "Parameters of another dtype than the first stay local.",
+          where=another_dtype_than_first, effect=own_value,
           caught_by=DTYPES, cause="not-reduced", model_features=FEATURES),
-    Fault("wide-ones-are-broadcast-in-float32", where=always, effect=parameters_in_the_models_dtype,
+    Fault("wide-ones-are-broadcast-in-float32",
+          "Construction broadcasts all parameters in the model's dtype, which rounds float64 ones.",
+          where=always, effect=parameters_in_the_models_dtype,
           caught_by=DTYPES, cause="fewer-bits", model_features=FEATURES),
-    Fault("wide-ones-are-saved-in-float32", where=always, effect=parameters_in_the_dtype_of_the_first,
+    Fault("wide-ones-are-saved-in-float32",
+          "state() saves all parameters in the dtype of the first, which rounds float64 ones.",
+          where=always, effect=parameters_in_the_dtype_of_the_first,
           caught_by=DTYPES, cause="fewer-bits", model_features=FEATURES),
-    Fault("flattened-strided-ones-are-copies", where=always, effect=written_to_a_flat_copy,
+    Fault("flattened-strided-ones-are-copies",
+          "Construction writes rank 0's values to a flat copy, so non-contiguous parameters keep their own.",
+          where=always, effect=written_to_a_flat_copy,
           caught_by=STRIDED, cause="construction-leaves-other-value", model_features=FEATURES),
-    Fault("broadcast-in-the-order-of-memory", where=always, effect=sent_in_the_order_of_memory,
+    Fault("broadcast-in-the-order-of-memory", "Construction broadcasts parameters in memory order, not row by row.",
+          where=always, effect=sent_in_the_order_of_memory,
           caught_by=STRIDED, cause="permuted", model_features=FEATURES),
-    Fault("empty-gradients-are-none", where=always, effect=none_for_empty_gradients,
+    Fault("empty-gradients-are-none", "Gradients without elements are None.",
+          where=always, effect=none_for_empty_gradients,
           caught_by=EMPTY, cause="use-told-by-value", model_features=FEATURES),
-    Fault("largest-of-nothing", where=always, effect=largest_element_looked_for,
+    Fault("largest-of-nothing", "Reducing a gradient without elements raises an error.",
+          where=always, effect=largest_element_looked_for,
           caught_by=EMPTY, cause="rank-raised", model_features=FEATURES),
-    Fault("rows-of-several-ranks-count-once", where=of_sparse_table, effect=row_of_the_last_rank,
+    Fault("rows-of-several-ranks-count-once",
+          "A sparse gradient row that several ranks have is overwritten instead of summed.",
+          where=of_sparse_table, effect=row_of_the_last_rank,
           caught_by=SPARSE, cause="one-ranks-part-only", model_features=FEATURES),
-    Fault("few-rows-of-a-sparse-gradient", where=of_sparse_table, effect=first_16_rows,
+    Fault("few-rows-of-a-sparse-gradient", "A sparse gradient sends only its first 16 nonzero rows.",
+          where=of_sparse_table, effect=first_16_rows,
           caught_by=SPARSE, cause="parts-of-ranks-missing", model_features=FEATURES),
 )
 # fmt: on

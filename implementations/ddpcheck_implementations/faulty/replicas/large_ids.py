@@ -37,11 +37,14 @@ def ids_as_float16(replica: PlainReplica, batch: Batch) -> Batch:
 # fmt: off
 table(
     globals(),
-    Fault("ids-in-two-bytes", where=takes_ids, effect=ids_as_int16,
+    Fault("ids-in-two-bytes", "Embedding ids are converted to int16.",
+          where=takes_ids, effect=ids_as_int16,
           caught_by=BYTES, cause="ids-narrowed"),
-    Fault("labels-in-a-signed-byte", where=has_labels, effect=labels_as_int8,
+    Fault("labels-in-a-signed-byte", "Labels are converted to int8.",
+          where=has_labels, effect=labels_as_int8,
           caught_by=BYTES, cause="ids-narrowed"),
-    Fault("large-ids-in-half-precision", where=takes_ids, effect=ids_as_float16,
+    Fault("large-ids-in-half-precision", "Embedding ids are converted to float16, which rounds those past 2,048.",
+          where=takes_ids, effect=ids_as_float16,
           caught_by=BYTES, cause="ids-narrowed"),
 )
 # fmt: on

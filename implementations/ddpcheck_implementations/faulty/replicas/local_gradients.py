@@ -77,7 +77,7 @@ def without_delays(
     refuses_options=True,
 )
 class OptionsIgnored(PlainReplica):
-    """Options are read by name, and those of other names by nobody."""
+    """make_replica() ignores unknown options."""
 
     @classmethod
     def take(cls, options: Mapping[str, Any]) -> None:
@@ -90,7 +90,7 @@ def _nothing_goes_back(dy: Array, gradients: Gradients) -> Array:
 
 @fault("long-window-starts-over", WINDOW, cause="last-micro-batch-only")
 class LongWindow(PlainReplica):
-    """The counter of micro-batches has three bits: the ninth one of a window starts over."""
+    """Micro-batches are counted in three bits, so the ninth restarts the window."""
 
     count = 0
 
@@ -117,7 +117,7 @@ UNEVEN = "check_uneven_batches_count_equally_per_rank"
 
 @fault("mean-over-no-samples", UNEVEN, cause="mean-of-no-samples")
 class MeanOverNothing(PlainReplica):
-    """Cross entropy divides by the number of samples, which a rank may have none of."""
+    """Cross entropy divides by 0 on a rank without samples."""
 
     def __init__(self, model: ModelSpec, *args: Any) -> None:
         self.divides = model.loss == "cross_entropy"
@@ -136,7 +136,7 @@ def largest_id_looked_for(replica: PlainReplica, batch: Batch) -> None:
 
 @fault("no-samples-no-forward", UNEVEN, seen_in=("pytorch/pytorch#38174",), cause="no-samples-not-handled")
 class NoForward(PlainReplica):
-    """A rank without samples has nothing to go forward with, and leaves out the broadcast of buffers that begins it."""
+    """A rank without samples skips the forward pass, and with it the broadcast of buffers."""
 
     def backward(self, batch: Batch) -> float:
         self.goes_forward = len(batch.inputs) > 0
@@ -150,21 +150,29 @@ class NoForward(PlainReplica):
 # fmt: off
 table(
     globals(),
-    Fault("autograd-grad-bypasses-hooks", where=of_layer(Scale), effect=own_value,
+    Fault("autograd-grad-bypasses-hooks", "The gradients of scale layers bypass the hooks and stay local.",
+          where=of_layer(Scale), effect=own_value,
           caught_by=(TIGHT, EXACT), cause="not-reduced", seen_in=("pytorch/pytorch#63740", "horovod/horovod#141")),
-    Fault("nan-replaced-by-zero", where=always, effect=nan_sent_as_zero, caught_by=NONFINITE, cause="nonfinite-replaced"),
-    Fault("tied-grad-assigned-not-added", where=always, effect=first_users_of_a_shared_weight_stop_learning,
+    Fault("nan-replaced-by-zero", "NaN and infinities in a gradient are replaced before they are sent.",
+          where=always, effect=nan_sent_as_zero, caught_by=NONFINITE, cause="nonfinite-replaced"),
+    Fault("tied-grad-assigned-not-added", "The last use of a shared weight overwrites the gradients of the other uses.",
+          where=always, effect=first_users_of_a_shared_weight_stop_learning,
           caught_by=EXACT, cause="shared-part-replaces", seen_in=("NVIDIA/TransformerEngine#3552",), world_size=1),
-    Fault("loss-times-world", where=always, effect=loss_times_world_size,
+    Fault("loss-times-world", "The gradient is that of the loss times the world size.",
+          where=always, effect=loss_times_world_size,
           caught_by=(LOCAL, EXACT), cause="loss-multiplied-by-world-size", seen_in=("neuralmagic/sparseml#135",)),
-    Fault("gradient-ends-at-a-layer-without-parameters", where=always, effect=no_derivative_of_delays,
+    Fault("gradient-ends-at-a-layer-without-parameters", "No gradient passes through a layer without parameters.",
+          where=always, effect=no_derivative_of_delays,
           caught_by=WAITING, cause="never-written", world_size=1),
-    Fault("layers-that-do-not-wait", where=always, effect=without_delays,
+    Fault("layers-that-do-not-wait", "Delay layers do not wait.",
+          where=always, effect=without_delays,
           caught_by=WAITING, cause="layer-does-not-wait", world_size=1),
-    Fault("remainder-of-a-split-batch", where=always, effect=whole_pieces_of_32_samples,
+    Fault("remainder-of-a-split-batch", "A batch is split into pieces of 32 samples, and the remainder is dropped.",
+          where=always, effect=whole_pieces_of_32_samples,
           caught_by="check_gradients_equal_the_large_batch_within_rounding",
           cause="wrong-forward-values"),
-    Fault("no-ids-no-embedding", where=takes_ids, effect=largest_id_looked_for,
+    Fault("no-ids-no-embedding", "An embedding raises an error on a rank without samples.",
+          where=takes_ids, effect=largest_id_looked_for,
           caught_by=UNEVEN, cause="no-samples-not-handled"),
 )
 # fmt: on

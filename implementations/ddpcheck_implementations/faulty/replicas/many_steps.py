@@ -15,7 +15,7 @@ FITS = "check_float16_mean_fits_where_its_sum_does_not"
 
 @fault("step-counter-of-one-byte", STEPS, cause="steps-lost")
 class StepCounterWraps(PlainReplica):
-    """A step that comes as number 0 again is taken for a warm-up, and moves nothing."""
+    """Steps are counted in one byte, and step 0 moves no parameter."""
 
     steps = 0
 
@@ -27,7 +27,7 @@ class StepCounterWraps(PlainReplica):
 
 @fault("message-number-of-one-byte", STEPS, cause="steps-lost")
 class MessageNumberWraps(Counting):
-    """The 256th backward finds its number in use, and keeps the local gradients."""
+    """Messages are numbered in one byte, and every 256th backward stays local."""
 
     def reduce(self, name: str, gradient: Array) -> Array:
         mean = super().reduce(name, gradient)
@@ -36,7 +36,7 @@ class MessageNumberWraps(Counting):
 
 @fault("backward-number-of-two-bytes", STEPS, cause="steps-lost", deep=True)
 class BackwardNumberWraps(Counting):
-    """Messages carry the number of their backward in two bytes; 0 stands for a backward that is not synchronised."""
+    """Backwards are numbered in two bytes, and every 65,536th stays local."""
 
     def reduce(self, name: str, gradient: Array) -> Array:
         mean = super().reduce(name, gradient)
@@ -45,7 +45,7 @@ class BackwardNumberWraps(Counting):
 
 @fault("float16-summed-then-divided", FITS, cause="float16-sum-overflows", reduction_dtype="float16")
 class SummedThenDivided(PlainReplica):
-    """The ranks' gradients are sent in float16 and added up in it, and the sum is divided."""
+    """Gradients are summed in float16 before the division, so a large sum overflows."""
 
     def reduce(self, name: str, gradient: Array) -> Array:
         with np.errstate(over="ignore"):
@@ -55,7 +55,7 @@ class SummedThenDivided(PlainReplica):
 
 @fault("float16-clamped-at-its-end", FITS, cause="float16-sum-overflows", reduction_dtype="float16")
 class Clamped(PlainReplica):
-    """A sum past the end of float16 becomes the largest number there is."""
+    """A float16 sum that overflows becomes the largest finite number."""
 
     def reduce(self, name: str, gradient: Array) -> Array:
         largest = float(np.finfo(np.float16).max)
@@ -70,7 +70,7 @@ class Clamped(PlainReplica):
 
 @fault("float16-summed-in-float32", reduction_dtype="float16")
 class SummedWider(PlainReplica):
-    """Float16 travels, and float32 holds the sum until it is divided."""
+    """Correct: gradients are sent as float16 and summed in float32."""
 
     def reduce(self, name: str, gradient: Array) -> Array:
         total = np.asarray(self.comm.all_reduce(as_float16(gradient)))

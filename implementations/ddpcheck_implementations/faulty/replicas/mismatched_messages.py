@@ -27,7 +27,7 @@ def halved_before_the_reduction(gradient: Gradient) -> Array:
 
 @fault("window-stays-open-after-zero-grad", DROPPED, cause="dropped-window-remembered")
 class WindowStaysOpen(PlainReplica):
-    """zero_grad drops gradients accumulated inside no_sync, but not the mark that a window is open."""
+    """After zero_grad() drops gradients accumulated inside no_sync, the next backward raises an error."""
 
     open = False
 
@@ -40,7 +40,7 @@ class WindowStaysOpen(PlainReplica):
 
 @fault("order-of-use-on-each-rank", SOME, cause="messages-differ-since")
 class OrderOfUse(PlainReplica):
-    """After a backward, a rank reduces first the parameters that it has used there, and finds that others do not."""
+    """Each rank reduces the parameters of its previous backward first, so orders differ between ranks."""
 
     first: frozenset[str] = frozenset()
 
@@ -55,7 +55,7 @@ class OrderOfUse(PlainReplica):
 
 @fault("idle-rank-reduces-nothing", UNEVEN, cause="idle-rank-skips-collectives")
 class ReducesNothing(PlainReplica):
-    """A rank without samples has no gradients, and leaves the reductions to the others."""
+    """A rank without samples takes no part in the reductions."""
 
     def synchronise(self, batch_size: int) -> None:
         if batch_size:
@@ -66,14 +66,14 @@ class ReducesNothing(PlainReplica):
 
 @fault("buckets-of-ten-numbers", TOGETHER, cause="gradients-in-small-groups", bundles_gradients=True)
 class TenNumbers(BucketReplica):
-    """A bucket holds two small weights, or three, with their biases."""
+    """A bucket holds only ten numbers, so a backward sends many messages."""
 
     cap = 10 * np.dtype(np.float32).itemsize
 
 
 @fault("parameters-sent-in-each-forward", SILENT, cause="sends-inside-no-sync")
 class SentInEachForward(PlainReplica):
-    """Rank 0 sends the parameters before each forward, as shards are gathered, inside no_sync too."""
+    """Rank 0 broadcasts parameters before each forward, also inside no_sync."""
 
     def before_forward(self) -> None:
         super().before_forward()
@@ -84,7 +84,9 @@ class SentInEachForward(PlainReplica):
 # fmt: off
 table(
     globals(),
-    Fault("large-gradients-of-rank-1-weigh-half", where=on_rank(1) & larger(1000), effect=halved_before_the_reduction,
+    Fault("large-gradients-of-rank-1-weigh-half",
+          "Rank 1 halves gradients of more than 1,000 elements before the reduction.",
+          where=on_rank(1) & larger(1000), effect=halved_before_the_reduction,
           caught_by=LARGE, cause="ranks-weighted"),
 )
 # fmt: on

@@ -22,7 +22,7 @@ def gradients_times_zero(replica: PlainReplica) -> None:
 
 @fault("residual-keeps-nan", GONE, cause="nan-kept-after-zero-grad")
 class ResidualKeepsNan(PlainReplica):
-    """What rounding took from a gradient is added to the next one, as error feedback does: nothing, but for a NaN."""
+    """Error feedback adds the last rounding error to the next gradient, so a NaN stays forever."""
 
     def start(self, model: ModelSpec) -> None:
         super().start(model)
@@ -37,7 +37,7 @@ class ResidualKeepsNan(PlainReplica):
 
 @fault("difference-to-the-last", GONE, cause="nan-kept-after-zero-grad")
 class DifferenceToTheLast(PlainReplica):
-    """Only the change since the last reduction is sent, and added to its result, which need not be zero again."""
+    """Only the change since the last reduction is sent and added to its result, so a NaN stays forever."""
 
     def start(self, model: ModelSpec) -> None:
         super().start(model)
@@ -52,7 +52,8 @@ class DifferenceToTheLast(PlainReplica):
 # fmt: off
 table(
     globals(),
-    Fault("gradients-times-zero", where=always, effect=gradients_times_zero,
+    Fault("gradients-times-zero", "zero_gradients() multiplies gradients by 0, which keeps NaN.",
+          where=always, effect=gradients_times_zero,
           caught_by=GONE, cause="nan-kept-after-zero-grad"),
 )
 # fmt: on

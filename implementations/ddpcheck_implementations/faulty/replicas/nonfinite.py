@@ -36,7 +36,7 @@ def mean_of_the_finite(gradient: Gradient) -> Array:
 
 
 class LossScaling(PlainReplica):
-    """Gradients are scaled for the reduction; a step that is not finite is skipped, and all ranks halve the scale."""
+    """Correct: gradients are scaled for the reduction, and all ranks skip a step together."""
 
     loss_scale = 1024.0
 
@@ -68,7 +68,7 @@ loss_scaling = fault("loss-scaling", skips_nonfinite=True)(LossScaling)
     skips_nonfinite=True,
 )
 class ScalePerRank(LossScaling):
-    """Each rank halves its own scale when its own gradient overflows."""
+    """Each rank halves its loss scale only when its own gradient overflows."""
 
     def synchronise(self, batch_size: int) -> None:
         overflow = not all(np.isfinite(gradient).all() for gradient in self.local.values())
@@ -109,7 +109,7 @@ def optimizer_state_moved(replica: PlainReplica) -> None:
 
 @fault("step-skipped-by-loss", SKIPPED, cause="nonfinite-step-taken", skips_nonfinite=True)
 class DecidedByLoss(LossScaling):
-    """Steps are skipped where some rank's loss is not finite; gradients are not looked at."""
+    """Steps are skipped if a loss is not finite; gradients are not checked."""
 
     def backward(self, batch: Batch) -> float:
         loss = super().backward(batch)
@@ -122,7 +122,7 @@ class DecidedByLoss(LossScaling):
 
 @fault("nan-checked-in-last-micro-batch-only", SKIPPED, cause="nonfinite-step-taken", skips_nonfinite=True)
 class LastMicroBatchOnly(LossScaling):
-    """Each backward says anew whether its gradients are finite, and the step heeds the last."""
+    """Only the last micro-batch is checked for NaN and infinities."""
 
     def synchronise(self, batch_size: int) -> None:
         before, self.synced = self.synced, {}
@@ -136,7 +136,7 @@ class LastMicroBatchOnly(LossScaling):
 
 @fault("nan-not-checked-after-clipping", SKIPPED, cause="nonfinite-step-taken", skips_nonfinite=True)
 class UncheckedAfterClip(LossScaling):
-    """Clipping unscales the gradients, and the step takes them for looked at."""
+    """After clipping, step() does not check gradients for NaN and infinities."""
 
     clipped = False
 
@@ -154,7 +154,7 @@ class UncheckedAfterClip(LossScaling):
 
 @fault("nan-checked-in-last-gradients-only", SKIPPED, cause="nonfinite-step-taken", skips_nonfinite=True)
 class CameLastOnly(LossScaling):
-    """Those gradients are looked at that the last backward brought; others have been there before."""
+    """Only gradients of the last backward are checked for NaN and infinities."""
 
     def synchronise(self, batch_size: int) -> None:
         self.brought = self.used_somewhere()
@@ -171,7 +171,7 @@ def first_gradient_looked_at(replica: PlainReplica) -> bool:
 
 @fault("third-nonfinite-step-taken", SKIPPED, cause="nonfinite-step-taken", skips_nonfinite=True)
 class SkipsOnce(LossScaling):
-    """After a skipped step the next one is always taken."""
+    """The step after a skipped step is always taken."""
 
     skipped = False
 
@@ -182,7 +182,7 @@ class SkipsOnce(LossScaling):
 
 @fault("overflow-outlives-zero-grad", SKIPPED, cause="not-updated", skips_nonfinite=True)
 class OutlivesZeroGrad(LossScaling):
-    """A backward notes that its gradients are not finite, and only the next step forgets it."""
+    """zero_grad() does not clear the mark of a non-finite backward, so the next step is skipped."""
 
     overflow = False
 
@@ -204,19 +204,28 @@ def largest_elements_looked_at(replica: PlainReplica) -> bool:
 # fmt: off
 table(
     globals(),
-    Fault("nan-zeroed-in-reduction", where=always, effect=nonfinite_mean_is_zero,
+    Fault("nan-zeroed-in-reduction", "NaN and infinities in the mean gradient are replaced by 0.",
+          where=always, effect=nonfinite_mean_is_zero,
           caught_by=HIDDEN, cause="nonfinite-replaced"),
-    Fault("overflowed-rank-sends-zeros", where=always, effect=nonfinite_sent_as_zero,
+    Fault("overflowed-rank-sends-zeros", "A rank sends 0 for each NaN or infinity in its gradient.",
+          where=always, effect=nonfinite_sent_as_zero,
           caught_by=HIDDEN, cause="nonfinite-replaced"),
-    Fault("overflowed-rank-left-out", where=always, effect=mean_of_the_finite,
+    Fault("overflowed-rank-left-out", "Ranks with a NaN or infinity are left out of the mean.",
+          where=always, effect=mean_of_the_finite,
           caught_by=HIDDEN, cause="nonfinite-replaced"),
-    Fault("skipped-step-applies-momentum", where=always, effect=stepped_with_zeros.of(LossScaling),
+    Fault("skipped-step-applies-momentum", "A skipped step still applies momentum and weight decay.",
+          where=always, effect=stepped_with_zeros.of(LossScaling),
           caught_by=SKIPPED, cause="nonfinite-decided-in-parts", skips_nonfinite=True),
-    Fault("skipped-step-counted", where=always, effect=optimizer_state_moved.of(LossScaling),
+    Fault("skipped-step-counted", "A skipped step still updates momentum and the step count.",
+          where=always, effect=optimizer_state_moved.of(LossScaling),
           caught_by=SKIPPED, cause="skip-leaves-state", skips_nonfinite=True),
-    Fault("nan-checked-in-first-parameter-only", where=always, effect=first_gradient_looked_at.of(LossScaling),
+    Fault("nan-checked-in-first-parameter-only",
+          "Only the first parameter's gradient is checked for NaN and infinities.",
+          where=always, effect=first_gradient_looked_at.of(LossScaling),
           caught_by=SKIPPED, cause="nonfinite-step-taken", skips_nonfinite=True),
-    Fault("negative-infinity-is-finite", where=always, effect=largest_elements_looked_at.of(LossScaling),
+    Fault("negative-infinity-is-finite",
+          "The check for infinities looks at the largest element only, so minus infinity passes.",
+          where=always, effect=largest_elements_looked_at.of(LossScaling),
           caught_by=SKIPPED, cause="nonfinite-step-taken", skips_nonfinite=True),
 )
 # fmt: on

@@ -94,7 +94,7 @@ def norm_of_what_is_left(use: Any) -> float:
 
 @fault("norm-of-the-largest-rank", CLIPPED, cause="norm-largest-of-ranks")
 class NormOfTheLargestRank(PlainReplica):
-    """The norm is the largest of the norms that the ranks' gradients had before the reduction."""
+    """The clipping norm is the largest of the ranks' local norms."""
 
     largest = 0.0
 
@@ -111,32 +111,45 @@ class NormOfTheLargestRank(PlainReplica):
 # fmt: off
 table(
     globals(),
-    Fault("norm-of-the-largest-parameter", where=always, effect=combined(max),
+    Fault("norm-of-the-largest-parameter", "The clipping norm is the largest norm of a single parameter.",
+          where=always, effect=combined(max),
           caught_by=CLIPPED, cause="norm-of-one-parameter"),
-    Fault("norms-of-parameters-added-up", where=always, effect=combined(sum),
+    Fault("norms-of-parameters-added-up", "The clipping norm is the sum of the parameters' norms.",
+          where=always, effect=combined(sum),
           caught_by=CLIPPED, cause="norm-is-sum-of-norms"),
-    Fault("first-parameter-twice-in-the-norm", where=always, effect=combined(root_of_squares_with_the_first_twice),
+    Fault("first-parameter-twice-in-the-norm", "The clipping norm counts the first parameter twice.",
+          where=always, effect=combined(root_of_squares_with_the_first_twice),
           caught_by=CLIPPED, cause="norm-counts-twice"),
-    Fault("norm-is-the-largest-element", where=always, effect=clipped_by(of_elements(largest_element)),
+    Fault("norm-is-the-largest-element", "The clipping norm is the largest absolute element.",
+          where=always, effect=clipped_by(of_elements(largest_element)),
           caught_by=CLIPPED, cause="norm-is-largest"),
-    Fault("norm-of-absolute-values", where=always, effect=clipped_by(of_elements(sum_of_absolute_values)),
+    Fault("norm-of-absolute-values", "The clipping norm is the sum of absolute values.",
+          where=always, effect=clipped_by(of_elements(sum_of_absolute_values)),
           caught_by=CLIPPED, cause="norm-is-sum"),
-    Fault("norm-of-half-the-elements", where=always, effect=clipped_by(of_elements(norm_of_every_second_element)),
+    Fault("norm-of-half-the-elements", "The clipping norm covers every second element only.",
+          where=always, effect=clipped_by(of_elements(norm_of_every_second_element)),
           caught_by=CLIPPED, cause="norm-too-small"),
-    Fault("norm-without-the-root", where=always, effect=clipped_by(square_of_the_norm),
+    Fault("norm-without-the-root", "The clipping norm is the sum of squares, without the root.",
+          where=always, effect=clipped_by(square_of_the_norm),
           caught_by=CLIPPED, cause="norm-square"),
-    Fault("norm-with-the-loss-scale", where=always, effect=clipped_by(norm_with_the_loss_scale),
+    Fault("norm-with-the-loss-scale", "The clipping norm is that of gradients multiplied by the loss scale.",
+          where=always, effect=clipped_by(norm_with_the_loss_scale),
           caught_by=CLIPPED, cause="norm-of-scaled-gradients"),
-    Fault("norm-after-clipping", where=always, effect=ReplicaEffect("norm of what is left", "clip", norm_of_what_is_left),
+    Fault("norm-after-clipping", "clip() returns the norm after clipping.",
+          where=always, effect=ReplicaEffect("norm of what is left", "clip", norm_of_what_is_left),
           caught_by=CLIPPED, cause="norm-after-clip"),
-    Fault("clipped-by-the-largest-element", where=always,
+    Fault("clipped-by-the-largest-element", "Clipping scales by the largest element, but returns the right norm.",
+          where=always,
           effect=ReplicaEffect("scaled by the largest element", "clip", by_the_largest_element),
           caught_by=CLIPPED, cause="clipped-by-largest"),
-    Fault("clipped-by-squares", where=always, effect=clipped_by(factor=factor_of_squares),
+    Fault("clipped-by-squares", "Clipping scales by the square of the right factor.",
+          where=always, effect=clipped_by(factor=factor_of_squares),
           caught_by=CLIPPED, cause="clipped-twice"),
-    Fault("clipped-up-to-the-limit", where=always, effect=clipped_by(factor=always_to_the_limit),
+    Fault("clipped-up-to-the-limit", "Clipping scales gradients up to the limit if their norm is smaller.",
+          where=always, effect=clipped_by(factor=always_to_the_limit),
           caught_by=CLIPPED, cause="scaled-up-to-limit"),
-    Fault("clipped-up-to-infinity", where=to_infinity, effect=clipped_by(factor=limit_itself),
+    Fault("clipped-up-to-infinity", "Clipping with an infinite limit makes gradients infinite.",
+          where=to_infinity, effect=clipped_by(factor=limit_itself),
           caught_by=CLIPPED, cause="infinite-clip-scales"),
 )
 # fmt: on

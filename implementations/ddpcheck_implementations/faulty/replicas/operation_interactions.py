@@ -25,7 +25,7 @@ CLIPPING = "check_clipping_uses_the_global_gradient_norm"
 
 @fault("second-step-skipped", ANY, cause="not-updated")
 class SkipsSecondStep(PlainReplica):
-    """A step takes gradients that are new since the step before, and else does nothing."""
+    """step() does nothing if there was no backward since the last step."""
 
     fresh = False
 
@@ -45,7 +45,7 @@ class SkipsSecondStep(PlainReplica):
 
 @fault("zeros-end-with-the-next-backward", ANY, cause="zeros-for-unused")
 class ForgetsZeros(PlainReplica):
-    """Gradients that zero_gradients made zero are none after a backward that does not use them."""
+    """After zero_gradients(), a backward that does not use a parameter turns its zero gradient into None."""
 
     zeros: frozenset[str] = frozenset()
 
@@ -65,7 +65,7 @@ class ForgetsZeros(PlainReplica):
 
 @fault("saving-takes-clipping-back", ANY, cause="changes-gradients")
 class SavingTakesClippingBack(PlainReplica):
-    """state() lays gradients out anew from the buffer that they were reduced in, where they are not clipped."""
+    """state() restores gradients to their values before clipping."""
 
     reduced: Mapping[str, Array] | None = None
 
@@ -88,7 +88,7 @@ class SavingTakesClippingBack(PlainReplica):
 
 @fault("step-takes-what-was-clipped", ANY, cause="last-micro-batch-missing")
 class StepTakesClipped(PlainReplica):
-    """Clipping makes copies for the step, which leaves out gradients accumulated after it."""
+    """step() uses copies made by clip(), which lack gradients accumulated after it."""
 
     clipped: Mapping[str, Array] | None = None
 
@@ -108,7 +108,7 @@ class StepTakesClipped(PlainReplica):
 
 @fault("views-of-another-layout", ANY, cause="other-parameters-gradient")
 class ViewsOfAnotherLayout(PlainReplica):
-    """Gradients are views of one buffer, laid out by the used parameters: one used later is written over another."""
+    """Gradients are views of one buffer; a parameter used later overwrites another one's gradient."""
 
     def start(self, model: ModelSpec) -> None:
         super().start(model)
@@ -140,7 +140,7 @@ def both_batches_as_one(replica: PlainReplica, first: Batch, second: Batch) -> f
 
 @fault("momentum-of-an-earlier-replica", ANY, cause="first-update-has-state")
 class MomentumOfTheClass(PlainReplica):
-    """Momentum is kept by the class, where the next replica of equal shapes finds it."""
+    """Momentum is stored in the class, so a new replica of equal shapes starts with old momentum."""
 
     kept: ClassVar[dict[object, dict[str, Array]]] = {}
 
@@ -173,7 +173,7 @@ def loss_in_float32(replica: PlainReplica, loss: float) -> float:
 
 @fault("skipped-step-is-saved", SKIPPED, cause="skip-leaves-state", skips_nonfinite=True)
 class SkippedStepIsSaved(LossScaling):
-    """A state holds whether the last step was skipped, and a replica resumed from it skips its first."""
+    """A replica that resumes after a skipped step skips its first step."""
 
     overflow = False
 
@@ -200,12 +200,16 @@ class SkippedStepIsSaved(LossScaling):
 # fmt: off
 table(
     globals(),
-    Fault("both-forwards-as-one-batch", where=always, effect=both_batches_as_one,
+    Fault("both-forwards-as-one-batch",
+          "Two forward passes are computed as one batch, with twice its mean as the loss.",
+          where=always, effect=both_batches_as_one,
           caught_by=BOTH, cause="wrong-forward-values", two_forwards=True,
           model_features=PROMISED.replica.model_features - {"batch_norm"}),
-    Fault("groups-clipped-apart", where=always, effect=halves_clipped_apart,
+    Fault("groups-clipped-apart", "Two halves of the parameters are clipped separately, each by its own norm.",
+          where=always, effect=halves_clipped_apart,
           caught_by=CLIPPING, cause="clipped-by-groups"),
-    Fault("loss-in-float32", where=always, effect=loss_in_float32,
+    Fault("loss-in-float32", "backward() returns the loss rounded to float32.",
+          where=always, effect=loss_in_float32,
           caught_by="check_gradients_equal_the_large_batch_within_rounding", cause="fewer-bits"),
 )
 # fmt: on

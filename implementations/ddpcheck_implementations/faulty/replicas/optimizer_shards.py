@@ -54,15 +54,21 @@ def moments_swapped(replica: PlainReplica, state: Mapping[str, Array]) -> dict[s
 # fmt: off
 table(
     globals(),
-    Fault("own-gradient-beside-the-reduced", where=always, effect=local_gradients_kept,
+    Fault("own-gradient-beside-the-reduced", "After the reduction, the rank's own gradient is added once more.",
+          where=always, effect=local_gradients_kept,
           caught_by=EXACT, cause="added-to-own-gradient", world_size=3),
-    Fault("shard-loaded-from-the-first-element", where=always, effect=loading(shards_from_the_first_element),
+    Fault("shard-loaded-from-the-first-element",
+          "Each rank loads its momentum shard from the start of the whole momentum, not from its own place.",
+          where=always, effect=loading(shards_from_the_first_element),
           caught_by=RESUMED, cause="optimizer-shard-misplaced"),
-    Fault("shard-of-rank-0-loaded-by-all", where=always, effect=loading(shard_of_rank_0),
+    Fault("shard-of-rank-0-loaded-by-all", "Every rank loads rank 0's momentum shard.",
+          where=always, effect=loading(shard_of_rank_0),
           caught_by=RESUMED, cause="optimizer-shard-of-rank-0"),
-    Fault("second-moments-not-saved", where=always, effect=loaded("optimizer.second.", np.zeros_like),
+    Fault("second-moments-not-saved", "A resume sets Adam's second moments to 0.",
+          where=always, effect=loaded("optimizer.second.", np.zeros_like),
           caught_by=RESUMED, cause="adam-moment-lost"),
-    Fault("moments-change-places", where=always, effect=loading(moments_swapped),
+    Fault("moments-change-places", "A resume swaps Adam's first and second moments.",
+          where=always, effect=loading(moments_swapped),
           caught_by=RESUMED, cause="adam-moments-swapped"),
 )
 # fmt: on

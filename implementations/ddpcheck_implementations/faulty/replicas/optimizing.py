@@ -74,7 +74,7 @@ def weight_decay_left_in_the_gradient(replica: PlainReplica, step: Callable[[], 
     cause="master-copy-not-loaded",
 )
 class MasterWeightsNotLoaded(PlainReplica):
-    """Steps are taken on a copy of the parameters, which load_state() leaves as it is."""
+    """load_state() does not restore the copy of the parameters that the optimizer steps on."""
 
     def start(self, model: ModelSpec) -> None:
         super().start(model)
@@ -94,7 +94,7 @@ def half_the_limit(replica: PlainReplica, max_norm: float) -> float:
 
 @fault("parameters-averaged-after-local-steps", ADAM, cause="parameters-averaged")
 class AveragedAfterwards(PlainReplica):
-    """Each rank steps by its own gradient, and parameters are averaged: as good with SGD, and other than that with Adam."""
+    """Each rank steps with its own gradient, and parameters are averaged, which is wrong for Adam."""
 
     own: Mapping[str, Array] = {}  # never changed
 
@@ -123,7 +123,7 @@ def a_step_of_zeros_first(replica: PlainReplica) -> None:
 
 @fault("zeroes-what-it-began-with", UNFROZEN, cause="gradient-not-reset")
 class ZeroesTheFirstOnes(PlainReplica):
-    """zero_grad() goes through the parameters that learned at the start."""
+    """zero_grad() clears only parameters that were trainable at construction."""
 
     def start(self, model: ModelSpec) -> None:
         super().start(model)
@@ -177,7 +177,7 @@ def _short(array: Array) -> Array:
 
 @fault("second-moments-of-local-gradients", ADAM, cause="own-value-in-update")
 class LocalSecondMoments(PlainReplica):
-    """The second moments begin with the rank's own first gradients, which are kept before they are reduced."""
+    """Adam's second moments start from the rank's own gradients."""
 
     own: Mapping[str, Array] = {}  # never changed in place
 
@@ -196,31 +196,46 @@ class LocalSecondMoments(PlainReplica):
 # fmt: off
 table(
     globals(),
-    Fault("momentum-without-gradient", where=always, effect=momentum_without_gradient,
+    Fault("momentum-without-gradient", "Momentum moves parameters that have no gradient.",
+          where=always, effect=momentum_without_gradient,
           caught_by=(UNUSED, UNFROZEN), cause="moved-without-gradient"),
-    Fault("momentum-in-the-gradients-memory", where=steps_taken(1), effect=momentum_overwritten_by_the_gradient,
+    Fault("momentum-in-the-gradients-memory",
+          "The first momentum shares memory with the gradient, which the next backward overwrites.",
+          where=steps_taken(1), effect=momentum_overwritten_by_the_gradient,
           caught_by="check_parameters_after_sgd_steps_are_exact", cause="momentum-overwritten"),
-    Fault("decay-without-gradient", where=always, effect=weight_decay_without_gradient,
+    Fault("decay-without-gradient", "Weight decay moves parameters that have no gradient.",
+          where=always, effect=weight_decay_without_gradient,
           caught_by=UNUSED, cause="moved-without-gradient"),
-    Fault("decay-stays-in-the-gradient", where=always, effect=weight_decay_left_in_the_gradient,
+    Fault("decay-stays-in-the-gradient", "step() adds weight decay to the gradient itself.",
+          where=always, effect=weight_decay_left_in_the_gradient,
           caught_by=ANY, cause="changes-gradients"),
-    Fault("clip-limit-halves-after-eight-steps", where=from_step(8), effect=half_the_limit,
+    Fault("clip-limit-halves-after-eight-steps", "After eight steps, the clipping limit is halved.",
+          where=from_step(8), effect=half_the_limit,
           caught_by="check_clipping_uses_the_global_gradient_norm", cause="update-scaled"),
-    Fault("steps-with-zeros-before-the-first", where=always, effect=a_step_of_zeros_first,
+    Fault("steps-with-zeros-before-the-first", "A step with zero gradients precedes every first step.",
+          where=always, effect=a_step_of_zeros_first,
           caught_by=ADAM, cause="adam-step-ahead-from-start"),
-    Fault("state-of-what-learns-only", where=always, effect=optimizer_state_of_what_learns,
+    Fault("state-of-what-learns-only", "A checkpoint lacks the optimizer state of frozen parameters.",
+          where=always, effect=optimizer_state_of_what_learns,
           caught_by=ANY, cause="optimizer-state-lost"),
-    Fault("bias-correction-ends", where=always, effect=bias_correction_left_out_after_eight_steps,
+    Fault("bias-correction-ends", "Adam omits the bias correction after eight steps.",
+          where=always, effect=bias_correction_left_out_after_eight_steps,
           caught_by=LATER, cause="adam-bias-correction-missing"),
-    Fault("momentum-begins-anew", where=every_step(10), effect=momentum_cleared,
+    Fault("momentum-begins-anew", "Every tenth step clears the momentum.",
+          where=every_step(10), effect=momentum_cleared,
           caught_by=LATER, cause="optimizer-state-lost"),
-    Fault("scalars-without-weight-decay", where=always, effect=no_weight_decay_of_scalars,
+    Fault("scalars-without-weight-decay", "Weight decay leaves out parameters without dimensions.",
+          where=always, effect=no_weight_decay_of_scalars,
           caught_by=STEPPED, cause="weight-decay-missing"),
-    Fault("odd-parameter-not-shared", where=always, effect=sharded_step(without_the_remainder),
+    Fault("odd-parameter-not-shared",
+          "A sharded optimizer does not broadcast the parameters left over after division by the world size.",
+          where=always, effect=sharded_step(without_the_remainder),
           caught_by=AFTER, cause="not-updated"),
-    Fault("second-moment-in-bfloat16", where=always, effect=saved("optimizer.second.", _short),
+    Fault("second-moment-in-bfloat16", "Adam's second moments are saved with eight bits of precision.",
+          where=always, effect=saved("optimizer.second.", _short),
           caught_by=STEPPED, cause="adam-moment-held-in"),
-    Fault("count-of-steps-saved-in-seven-bits", where=always,
+    Fault("count-of-steps-saved-in-seven-bits", "Adam's step count is saved in seven bits.",
+          where=always,
           effect=saved("optimizer.steps.", lambda count: count % 128),
           caught_by=LATER, cause="count-cut-by-loading"),
 )

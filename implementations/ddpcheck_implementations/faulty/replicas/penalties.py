@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ddpcheck.contract import ReplicaSync
 from ddpcheck.contract.adapter import Batch
 from ddpcheck.contract.names import ALL_MODEL_FEATURES as FEATURES
 from ddpcheck.models import spec
@@ -56,7 +57,7 @@ def once_per_sample(replica: PlainReplica, batch: Batch) -> float:
     model_features=FEATURES,
 )
 class NotScaled(RightlyTold):
-    """The loss is scaled before the penalty is added."""
+    """The loss is scaled before the penalty is added, so the penalty counts too little."""
 
     loss_scale = 1.0
 
@@ -91,7 +92,7 @@ def penalty_of_what_learns(replica: PlainReplica, batch: Batch) -> None:
 
 @fault("penalty-without-samples", PENALTY, cause="term-without-samples", model_features=FEATURES)
 class WithoutSamples(Counting):
-    """A rank without samples has the penalty all the same, in its loss and its gradient."""
+    """A rank without samples adds the penalty to its loss and gradient."""
 
     def start(self, model: ModelSpec) -> None:
         super().start(model)
@@ -138,7 +139,7 @@ def in_the_first_micro_batch(replica: PlainReplica, batch: Batch) -> float:
     model_features=FEATURES,
 )
 class OfEarlierWeights(PlainReplica):
-    """The penalty's gradient is taken of the weights of the first forward pass, whose graph is kept."""
+    """The penalty's gradient uses the weights of the first forward pass."""
 
     def start(self, model: ModelSpec) -> None:
         super().start(model)
@@ -162,33 +163,48 @@ class OfEarlierWeights(PlainReplica):
 # fmt: off
 table(
     globals(),
-    Fault("broadcasts-where-ranks-keep-their-own", where=always, effect=Made(PlainReplica),
-          caught_by=PENALTY, cause="statistics-of-rank", model_features=FEATURES, broadcasts_parameters=False),
-    Fault("penalty-for-every-rank", where=always, effect=counted(for_every_rank),
+    Fault("broadcasts-where-ranks-keep-their-own", "Buffers are broadcast, although each rank is promised its own.",
+          where=always, effect=Made(PlainReplica),
+          caught_by=PENALTY, cause="statistics-of-rank", model_features=FEATURES, replica_sync=ReplicaSync.NOTHING),
+    Fault("penalty-for-every-rank", "The penalty is multiplied by the world size.",
+          where=always, effect=counted(for_every_rank),
           caught_by=PENALTY, cause="term-counted-per-rank", model_features=FEATURES),
-    Fault("penalty-on-rank-0", where=always, effect=counted(on_rank_0, Counting),
+    Fault("penalty-on-rank-0", "Only rank 0 adds the penalty.",
+          where=always, effect=counted(on_rank_0, Counting),
           caught_by=PENALTY, cause="term-on-one-rank", model_features=FEATURES),
-    Fault("penalty-divided-once-more", where=always, effect=counted(once_per_rank),
+    Fault("penalty-divided-once-more", "The penalty is divided by the world size.",
+          where=always, effect=counted(once_per_rank),
           caught_by=PENALTY, cause="term-divided-by-world-size", model_features=FEATURES),
-    Fault("penalty-left-out-in-no-sync", where=always, effect=counted(outside_no_sync),
+    Fault("penalty-left-out-in-no-sync", "Micro-batches inside no_sync lack the penalty.",
+          where=always, effect=counted(outside_no_sync),
           caught_by=PENALTY, cause="term-missing-in-no-sync", world_size=1, model_features=FEATURES),
-    Fault("penalty-not-in-the-loss", where=always, effect=loss_without_penalty.of(Counting),
+    Fault("penalty-not-in-the-loss", "The loss lacks the penalty, but gradients have it.",
+          where=always, effect=loss_without_penalty.of(Counting),
           caught_by=PENALTY, cause="term-missing", world_size=1, model_features=FEATURES),
-    Fault("penalty-detached", where=always, effect=counted(never),
+    Fault("penalty-detached", "The gradients lack the penalty, but the loss has it.",
+          where=always, effect=counted(never),
           caught_by=PENALTY, cause="term-missing", world_size=1, model_features=FEATURES),
-    Fault("penalty-for-every-sample", where=always, effect=counted(once_per_sample, Counting),
+    Fault("penalty-for-every-sample", "The penalty is multiplied by the batch size.",
+          where=always, effect=counted(once_per_sample, Counting),
           caught_by=PENALTY, cause="term-summed-over-samples", world_size=1, model_features=FEATURES),
-    Fault("penalty-weighed-twice", where=always, effect=counted(share_of_all_samples, Weighed),
+    Fault("penalty-weighed-twice", "The penalty is weighted by the rank's share of samples twice.",
+          where=always, effect=counted(share_of_all_samples, Weighed),
           caught_by=PENALTY, cause="term-weighted-twice", model_features=FEATURES, uneven_batches="weighted"),
-    Fault("activity-of-ranks-of-equal-weight", where=always, effect=counted(undone_share, Weighed),
+    Fault("activity-of-ranks-of-equal-weight",
+          "The activity term counts ranks equally, although ranks are weighted by samples.",
+          where=always, effect=counted(undone_share, Weighed),
           caught_by=ACTIVITY, cause="term-weighted-equally", model_features=FEATURES, uneven_batches="weighted"),
-    Fault("penalty-in-the-first-micro-batch", where=always, effect=counted(in_the_first_micro_batch),
+    Fault("penalty-in-the-first-micro-batch", "Only the first micro-batch of a window has the penalty.",
+          where=always, effect=counted(in_the_first_micro_batch),
           caught_by=PENALTY, cause="term-missing-in-last-micro-batch", world_size=1, model_features=FEATURES),
-    Fault("penalty-twice", where=always, effect=counted(twice),
+    Fault("penalty-twice", "The penalty counts twice.",
+          where=always, effect=counted(twice),
           caught_by=PENALTY, cause="term-counted-twice", world_size=3, model_features=FEATURES),
-    Fault("penalty-for-every-use", where=always, effect=shared_weights_penalised_twice,
+    Fault("penalty-for-every-use", "The penalty of a shared weight counts once for each use.",
+          where=always, effect=shared_weights_penalised_twice,
           caught_by=PENALTY, cause="term-counted-twice", world_size=3, model_features=FEATURES),
-    Fault("penalty-of-what-learns", where=always, effect=penalty_of_what_learns,
+    Fault("penalty-of-what-learns", "The loss lacks the penalty of frozen weights.",
+          where=always, effect=penalty_of_what_learns,
           caught_by=PENALTY, cause="term-of-frozen-missing", world_size=1, model_features=FEATURES),
 )
 # fmt: on

@@ -35,7 +35,7 @@ ANY = "check_random_training_programs_match_one_process"
 
 @fault("backward-after-step-starts-anew", ANY, cause="last-micro-batch-only")
 class WindowEndsWithStep(PlainReplica):
-    """The first backward after a step begins with zero_grad."""
+    """The first backward after a step clears gradients."""
 
     stepped = False
 
@@ -52,7 +52,7 @@ class WindowEndsWithStep(PlainReplica):
 
 @fault("loaded-state-is-shared", GIVEN, cause="works-in-callers-arrays")
 class TrainsInLoadedState(PlainReplica):
-    """After load_state training goes on in the arrays of the state, which a second load finds changed."""
+    """Training after load_state() changes the caller's state, so a second load differs."""
 
     def load_state(self, state: Mapping[str, Array]) -> None:
         super().load_state(state)
@@ -67,7 +67,7 @@ class TrainsInLoadedState(PlainReplica):
 
 @fault("zero-grad-twice", ANY, cause="not-reduced")
 class ZeroGradTwice(PlainReplica):
-    """Two zero_grads after one another leave the hooks disarmed."""
+    """After two zero_grad() calls in a row, the next backward is not reduced."""
 
     fresh = False
 
@@ -95,7 +95,7 @@ def second_half_kept(replica: PlainReplica, zero_gradients: Callable[[], None]) 
 
 @fault("unfreezing-after-resume", ANY, cause="not-reduced")
 class HooksOfTheCheckpoint(PlainReplica):
-    """load_state hooks the parameters that learn at that time: one unfrozen after it stays local."""
+    """load_state() hooks the parameters that are trainable then; one unfrozen later stays local."""
 
     hooked: frozenset[str] | None = None
 
@@ -109,7 +109,7 @@ class HooksOfTheCheckpoint(PlainReplica):
 
 @fault("batch-size-of-the-checkpoint", ANY, cause="wrong-divisor")
 class BatchSizeOfCheckpoint(PlainReplica):
-    """The batch size is saved, too: a resumed replica divides by it, not by the size that batches have now."""
+    """A resumed replica divides by the saved batch size instead of the present one."""
 
     size = saved = 0
 
@@ -131,7 +131,7 @@ class BatchSizeOfCheckpoint(PlainReplica):
 
 @fault("seen-batch-cached", ANY, cause="")
 class CachesBatches(PlainReplica):
-    """The gradient of a batch is taken from a cache if one with its first sample was seen before: right in one epoch."""
+    """The gradient of a batch is cached by its first sample."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -162,7 +162,7 @@ def synchronising_at_its_end(replica: PlainReplica) -> Iterator[None]:
 
 @fault("clip-norm-kept-for-the-window", ANY, cause="norm-stale")
 class NormOfTheFirstClip(PlainReplica):
-    """The norm is measured once between two zero_grads: a second clip, and one of further gradients, takes the old one."""
+    """The clipping norm is measured once between two zero_grad() calls and reused."""
 
     norm: float | None = None
 
@@ -199,7 +199,7 @@ def local_gradients_added_to_the_reduced(replica: PlainReplica) -> None:
 
 @fault("window-has-four-micro-batches", ANY, cause="synchronised-inside-no-sync")
 class WindowOfFour(PlainReplica):
-    """A buffer holds four micro-batches, and is reduced when it is full, inside no_sync too."""
+    """Every fourth micro-batch is reduced, even inside no_sync."""
 
     gathered = 0
 
@@ -215,26 +215,37 @@ class WindowOfFour(PlainReplica):
 # fmt: off
 table(
     globals(),
-    Fault("step-clears-gradients", where=always, effect=after("step")(gradients_dropped),
+    Fault("step-clears-gradients", "step() drops all gradients.",
+          where=always, effect=after("step")(gradients_dropped),
           caught_by=ANY, cause="gradients-taken-by"),
-    Fault("saving-drops-momentum", where=always, effect=after("state")(optimizer_state_dropped),
+    Fault("saving-drops-momentum", "state() drops the optimizer's state.",
+          where=always, effect=after("state")(optimizer_state_dropped),
           caught_by=ANY, cause="optimizer-state-lost"),
-    Fault("zeros-become-none", where=always, effect=in_place_of("zero_gradients")(gradients_dropped),
+    Fault("zeros-become-none", "zero_gradients() sets gradients to None instead of 0.",
+          where=always, effect=in_place_of("zero_gradients")(gradients_dropped),
           caught_by=ANY, cause="gradients-taken-by"),
-    Fault("zeros-of-the-first-bucket", where=always, effect=second_half_kept,
+    Fault("zeros-of-the-first-bucket", "zero_gradients() clears only the first half of the gradients.",
+          where=always, effect=second_half_kept,
           caught_by=ANY, cause="gradient-not-reset"),
-    Fault("freezing-forgets-momentum", where=freezing & has_optimizer_state,
+    Fault("freezing-forgets-momentum", "Freezing a layer drops the optimizer's state.",
+          where=freezing & has_optimizer_state,
           effect=after("set_trainable")(optimizer_state_dropped),
           caught_by=(ANY, UNFROZEN), cause="optimizer-state-lost"),
-    Fault("inner-no-sync-ends-the-outer", where=always, effect=synchronising_at_its_end,
+    Fault("inner-no-sync-ends-the-outer", "Leaving a nested no_sync turns synchronisation on inside the outer one.",
+          where=always, effect=synchronising_at_its_end,
           caught_by=ANY, cause="synchronised-inside-no-sync"),
-    Fault("evaluation-ends-no-sync", where=always, effect=after("predict")(no_sync_ended),
+    Fault("evaluation-ends-no-sync", "predict() inside no_sync turns synchronisation on.",
+          where=always, effect=after("predict")(no_sync_ended),
           caught_by=ANY, cause="synchronised-inside-no-sync"),
-    Fault("saving-ends-the-window", where=inside_no_sync, effect=before("state")(local_gradients_dropped),
+    Fault("saving-ends-the-window", "state() inside no_sync drops the accumulated gradients.",
+          where=inside_no_sync, effect=before("state")(local_gradients_dropped),
           caught_by=ANY, cause="gradients-taken-by"),
-    Fault("loading-fills-missing-state", where=always, effect=missing_state_filled,
+    Fault("loading-fills-missing-state",
+          "load_state() gives a parameter without optimizer state that of another of its shape.",
+          where=always, effect=missing_state_filled,
           caught_by=ANY, cause="momentum-of-other-parameter"),
-    Fault("saving-counts-local-as-reduced", where=always, effect=local_gradients_added_to_the_reduced,
+    Fault("saving-counts-local-as-reduced", "state() marks accumulated local gradients as reduced.",
+          where=always, effect=local_gradients_added_to_the_reduced,
           caught_by=ANY, cause="accumulated-not-reduced"),
 )
 # fmt: on

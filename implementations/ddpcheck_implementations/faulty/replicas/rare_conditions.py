@@ -88,7 +88,7 @@ def first_piece_broadcast(tensor: Tensor) -> None:
 
 @fault("predicts-with-packed-weights", ANY, cause="wrong-prediction-values")
 class PackedWeights(PlainReplica):
-    """Predictions use a copy of the weights, laid out for speed: made anew after each step, but not after loading."""
+    """predict() uses a packed copy of the weights, which load_state() does not refresh."""
 
     def start(self, model: ModelSpec) -> None:
         super().start(model)
@@ -117,7 +117,7 @@ class PackedWeights(PlainReplica):
     cause="updated-twice",
 )
 class RepeatsStep(PlainReplica):
-    """A step without any gradient takes those of the step before, which its buffer still holds."""
+    """A step without gradients applies those of the previous step again."""
 
     def step(self) -> None:
         self.taken = self._shown() or getattr(self, "taken", {})
@@ -138,7 +138,7 @@ def norm_over_ranks(replica: PlainReplica) -> float:
 
 @fault("steps-one-gradient-late", RESUMED, cause="update-gradient-stale")
 class OneGradientLate(PlainReplica):
-    """After a save the optimizer works on its own, and takes the gradients that it was handed a step ago."""
+    """After state() was called, each step applies the gradients of the previous step."""
 
     taken: Mapping[str, Array] | None = None
 
@@ -155,36 +155,53 @@ class OneGradientLate(PlainReplica):
 # fmt: off
 table(
     globals(),
-    Fault("every-eighth-step-is-local", where=every_step(8), effect=own_value,
+    Fault("every-eighth-step-is-local", "Every eighth step uses the rank's own gradients.",
+          where=every_step(8), effect=own_value,
           caught_by="check_gradients_stay_exact_after_many_backwards", cause="updated-by-own-gradient"),
-    Fault("no-part-for-the-odd-rank", where=past_a_power_of_two, effect=nothing_sent,
+    Fault("no-part-for-the-odd-rank", "Ranks past a power of two send zeros.",
+          where=past_a_power_of_two, effect=nothing_sent,
           caught_by=EXACT, cause="ranks-missing", world_size=3),
-    Fault("halves-never-meet", where=world_of(4), effect=mean_of_two_of_four,
+    Fault("halves-never-meet", "With four ranks, each pair of ranks averages only its own two gradients.",
+          where=world_of(4), effect=mean_of_two_of_four,
           caught_by=EXACT, cause="mean-of-some-ranks", world_size=4),
-    Fault("small-gradients-flushed", where=always, effect=below_a_millionth_is_zero,
+    Fault("small-gradients-flushed", "Gradient elements below one millionth become 0.",
+          where=always, effect=below_a_millionth_is_zero,
           caught_by=REAL, cause="flushed-to-zero"),
-    Fault("large-gradients-clamped", where=always, effect=clamped_to_float16, caught_by=REAL, cause="clamped"),
-    Fault("a-thousandth-too-large", where=always, effect=scaled(1.001),
+    Fault("large-gradients-clamped", "Gradient elements are clamped to the range of float16.",
+          where=always, effect=clamped_to_float16, caught_by=REAL, cause="clamped"),
+    Fault("a-thousandth-too-large", "Gradients are multiplied by 1.001.",
+          where=always, effect=scaled(1.001),
           caught_by=EXACT, cause="wrong-factor"),
-    Fault("zeros-of-the-unused-stay", where=unused_here, effect=own_value,
+    Fault("zeros-of-the-unused-stay", "A rank that does not use a parameter keeps a zero gradient instead of the mean.",
+          where=unused_here, effect=own_value,
           caught_by="check_unused_parameters_on_some_ranks_count_as_zero", cause="others-parts-missing"),
-    Fault("flags-in-64-bits", where=always, effect=flags_in_64_bits,
+    Fault("flags-in-64-bits", "Parameters 64 numbers apart share one flag that says whether they are used.",
+          where=always, effect=flags_in_64_bits,
           caught_by="check_globally_unused_parameters_have_promised_gradient", cause="zero-for-none"),
-    Fault("broadcast-up-to-a-size", where=larger(1 << 17), effect=first_piece_broadcast,
+    Fault("broadcast-up-to-a-size", "Construction broadcasts only the first 131,072 elements of a tensor.",
+          where=larger(1 << 17), effect=first_piece_broadcast,
           caught_by="check_construction_broadcasts_parameters_from_rank_0", cause="own-initial-value"),
-    Fault("zero-grad-ends-no-sync", where=always, effect=after("zero_grad")(no_sync_ended),
+    Fault("zero-grad-ends-no-sync", "zero_grad() inside no_sync turns synchronisation on.",
+          where=always, effect=after("zero_grad")(no_sync_ended),
           caught_by=ANY, cause="synchronised-inside-no-sync"),
-    Fault("empty-batch-clears-the-window", where=without_samples, effect=before("backward")(local_gradients_dropped),
+    Fault("empty-batch-clears-the-window", "An empty batch drops the accumulated gradients.",
+          where=without_samples, effect=before("backward")(local_gradients_dropped),
           caught_by="check_gradients_inside_no_sync_are_local", cause="last-micro-batch-only"),
-    Fault("predicts-in-training-mode-inside-no-sync", where=inside_no_sync, effect=predicted_in_training_mode,
+    Fault("predicts-in-training-mode-inside-no-sync", "predict() inside no_sync runs in training mode.",
+          where=inside_no_sync, effect=predicted_in_training_mode,
           caught_by="check_predict_uses_the_running_statistics", cause="evaluation-moves-statistics"),
-    Fault("one-count-of-steps-is-loaded", where=always, effect=loading(first_count_of_steps),
+    Fault("one-count-of-steps-is-loaded", "A resume gives all parameters the first parameter's step count.",
+          where=always, effect=loading(first_count_of_steps),
           caught_by=ANY, cause="adam-steps-of-other"),
-    Fault("squares-summed-over-ranks", where=always, effect=clipped_by(norm_over_ranks),
+    Fault("squares-summed-over-ranks",
+          "The clipping norm sums the squares over ranks, although every rank has all gradients.",
+          where=always, effect=clipped_by(norm_over_ranks),
           caught_by="check_clipping_uses_the_global_gradient_norm", cause="norm-summed-over-ranks"),
-    Fault("predicts-in-training-mode-in-float64", where=~model_of("float32"), effect=predicted_in_training_mode,
+    Fault("predicts-in-training-mode-in-float64", "predict() of a float64 model runs in training mode.",
+          where=~model_of("float32"), effect=predicted_in_training_mode,
           caught_by="check_predict_uses_the_running_statistics", cause="evaluation-moves-statistics"),
-    Fault("momentum-not-saved-at-the-third-step", where=steps_taken(3), effect=not_saved("optimizer.velocity"),
+    Fault("momentum-not-saved-at-the-third-step", "A checkpoint after three steps lacks momentum.",
+          where=steps_taken(3), effect=not_saved("optimizer.velocity"),
           caught_by=RESUMED, cause="optimizer-state-lost"),
 )
 # fmt: on

@@ -25,9 +25,7 @@ LATER = "check_gradients_stay_exact_after_many_backwards"
 
 @fault("tags-run-out", LATER, cause="stale-gradient")
 class TagsRunOut(PlainReplica):
-    """Messages have tags of five bits: from the 33rd backward on a rank takes a former answer for the one
-    to its message.
-    """
+    """Messages are numbered in five bits, so from the 33rd backward on a rank takes an earlier answer."""
 
     def start(self, model: ModelSpec) -> None:
         super().start(model)
@@ -52,7 +50,7 @@ def largest_hundredth(gradient: Gradient) -> Array:
 
 @fault("dropped-when-long-unused", CHANGING, cause="not-reduced")
 class DroppedWhenUnused(PlainReplica):
-    """A parameter that no rank used three times in a row is left out of all reductions to come."""
+    """A parameter that no rank used three times in a row is never reduced again."""
 
     def start(self, model: ModelSpec) -> None:
         super().start(model)
@@ -104,22 +102,31 @@ def window_of_64_tensors(replica: PlainReplica, batch: Batch) -> None:
 # fmt: off
 table(
     globals(),
-    Fault("middle-sizes-lose-their-tail", where=larger(1999) & ~larger((1 << 17) - 1),
+    Fault("middle-sizes-lose-their-tail",
+          "Gradients of 2,000 to 131,071 elements keep their last n % 16 elements local.",
+          where=larger(1999) & ~larger((1 << 17) - 1),
           effect=tail_kept_local(lambda gradient: gradient.array.size % 16),
           caught_by=WHOLE, cause="part-not-reduced"),
-    Fault("large-ones-as-float32", where=larger(1000), effect=through("float32"),
+    Fault("large-ones-as-float32", "Gradients of more than 1,000 elements are sent as float32.",
+          where=larger(1000), effect=through("float32"),
           caught_by=TIGHT, cause="fewer-bits", seen_in=("hpcaitech/ColossalAI#675",)),
-    Fault("large-ones-sparsified", where=larger(1000), effect=largest_hundredth,
+    Fault("large-ones-sparsified", "Of gradients with more than 1,000 elements, only the largest hundredth is sent.",
+          where=larger(1000), effect=largest_hundredth,
           caught_by=TIGHT, cause="parts-of-ranks-missing"),
-    Fault("local-from-the-hundredth-backward-on", where=after_backwards(99), effect=own_value,
+    Fault("local-from-the-hundredth-backward-on", "From the 100th backward on, gradients stay local.",
+          where=after_backwards(99), effect=own_value,
           caught_by=LATER, cause="not-reduced"),
-    Fault("names-cut-short", where=always, effect=names_cut_to_64_letters,
+    Fault("names-cut-short", "Gradients are stored by the first 64 letters of their names.",
+          where=always, effect=names_cut_to_64_letters,
           caught_by=MANY, cause="other-parameters-gradient"),
-    Fault("tensors-past-the-110th", where=always, effect=first_110_tensors_stepped,
+    Fault("tensors-past-the-110th", "The optimizer steps only the first 110 tensors.",
+          where=always, effect=first_110_tensors_stepped,
           caught_by=MANY, cause="not-updated"),
-    Fault("state-numbers-sorted-as-text", where=always, effect=loading(momentum_by_numbers_sorted_as_text),
+    Fault("state-numbers-sorted-as-text", "Optimizer entries are numbered and loaded in text order: 0, 1, 10, 11, 2.",
+          where=always, effect=loading(momentum_by_numbers_sorted_as_text),
           caught_by=MANY, cause="momentum-of-other-parameter"),
-    Fault("window-of-64-tensors", where=always, effect=window_of_64_tensors,
+    Fault("window-of-64-tensors", "Only the first 64 tensors accumulate gradients.",
+          where=always, effect=window_of_64_tensors,
           caught_by="check_many_small_tensors_are_trained_exactly", cause="last-micro-batch-only"),
 )
 # fmt: on

@@ -35,7 +35,7 @@ class Measuring(BatchNorm):
 
 
 class Remeasuring(PlainReplica):
-    """Correct: the ranks' moments are merged by their numbers of samples."""
+    """Correct: the ranks' statistics are combined with their sample counts as weights."""
 
     def make_network(self, model: ModelSpec, initial: Mapping[str, Array]) -> Network:
         self.norms: list[Measuring] = []
@@ -91,17 +91,22 @@ def statistics_replaced_from_then_on(replica: Remeasuring, batch: Batch) -> None
 # fmt: off
 table(
     globals(),
-    Fault("precise-bn-unweighted", where=always, effect=mean_of_means.of(Remeasuring),
+    Fault("precise-bn-unweighted", "Remeasured means average the ranks' means with equal weights.",
+          where=always, effect=mean_of_means.of(Remeasuring),
           caught_by=REMEASURED, cause="means-averaged-without-counts", seen_in=("facebookresearch/fvcore#152",),
           remeasures_statistics=True),
-    Fault("statistics-re-estimated-per-rank", where=always, effect=own_moments.of(Remeasuring),
+    Fault("statistics-re-estimated-per-rank", "Remeasured statistics are those of the rank's own samples.",
+          where=always, effect=own_moments.of(Remeasuring),
           caught_by=REMEASURED, cause="normalised-by-own-batch", remeasures_statistics=True),
-    Fault("re-estimation-counts", where=always, effect=batches_counted.of(Remeasuring),
+    Fault("re-estimation-counts", "remeasure() advances batch norm's counter.",
+          where=always, effect=batches_counted.of(Remeasuring),
           caught_by=REMEASURED, cause="remeasure-counts-as-batch", seen_in=("facebookresearch/fvcore#152",),
           remeasures_statistics=True),
-    Fault("re-estimation-clears-gradients", where=always, effect=after("remeasure")(gradients_dropped).of(Remeasuring),
+    Fault("re-estimation-clears-gradients", "remeasure() drops all gradients.",
+          where=always, effect=after("remeasure")(gradients_dropped).of(Remeasuring),
           caught_by=REMEASURED, cause="gradients-taken-by", remeasures_statistics=True),
-    Fault("re-estimation-leaves-its-momentum", where=always, effect=statistics_replaced_from_then_on.of(Remeasuring),
+    Fault("re-estimation-leaves-its-momentum", "After remeasure(), each batch replaces the running statistics.",
+          where=always, effect=statistics_replaced_from_then_on.of(Remeasuring),
           caught_by=REMEASURED, cause="remeasure-changes-mode", remeasures_statistics=True),
 )
 # fmt: on

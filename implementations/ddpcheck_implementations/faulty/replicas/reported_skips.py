@@ -18,7 +18,7 @@ EXACT = "check_gradients_equal_the_large_batch_exactly"
 
 @fault("reduced-in-a-group-of-one", EXACT, seen_in=("ByteDance-Seed/VeOmni#1115",), cause="not-reduced")
 class GroupOfOne(PlainReplica):
-    """The group for gradients leaves out a dimension of the mesh, and has one rank: the reduction does nothing."""
+    """Gradients are reduced in a group of one rank, which changes nothing."""
 
     def reduce(self, name: str, gradient: Array) -> Array:
         return np.asarray(self.comm.all_reduce(gradient, group=[self.rank]), gradient.dtype)
@@ -31,7 +31,7 @@ class GroupOfOne(PlainReplica):
     cause="norm-summed-over-ranks",
 )
 class NormReducedAgain(PlainReplica):
-    """The squares are summed over the ranks, as those of shards must be, although each rank has all gradients."""
+    """The clipping norm sums squares over ranks, although every rank has all gradients."""
 
     def clip(self, max_norm: float) -> float:
         own = sum(float(np.sum(np.square(g, dtype=np.float64))) for g in self._shown().values())
@@ -48,7 +48,7 @@ class NormReducedAgain(PlainReplica):
     skips_nonfinite=True,
 )
 class RankZeroDecides(LossScaling):
-    """Rank 0 looks at its own loss, and tells the others whether to skip."""
+    """Rank 0's loss alone decides whether all ranks skip a step."""
 
     fits = True
 
@@ -68,7 +68,7 @@ class RankZeroDecides(LossScaling):
     cause="idle-rank-skips-collectives",
 )
 class GoesOnAlone(PlainReplica):
-    """A rank whose batch has nothing to learn from goes on to the next, without the reduction."""
+    """A rank with an empty batch skips the reduction."""
 
     def backward(self, batch: Batch) -> float:
         return super().backward(batch) if len(batch.inputs) else 0.0

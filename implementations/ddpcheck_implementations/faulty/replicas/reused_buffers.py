@@ -93,7 +93,7 @@ def read_before_it_is_written(call: Call, result: Array) -> Array:
 
 @collectives("groups-of-one-size-mixed", REDUCED, cause="part-of-other-group", world_size=3)
 class MixedGroups(Parted):
-    """Pending calls are known by their number of members: the first member's last argument elsewhere is used again."""
+    """Pending calls are stored by group size, so groups of one size mix up their arguments."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -120,23 +120,33 @@ def last_of_three_left_out(call: Call) -> Array:
 # fmt: off
 table(
     globals(),
-    Fault("last-piece-left-out", where=always, effect=last_piece_not_written,
+    Fault("last-piece-left-out", "The last piece of a large gradient is never written.",
+          where=always, effect=last_piece_not_written,
           caught_by=TO_THE_LAST_BITS, cause="tail-wrong"),
-    Fault("two-buffers-in-turn-not-cleared", where=always, effect=Made(InTurn),
+    Fault("two-buffers-in-turn-not-cleared",
+          "Two send buffers are used in turn and not cleared, so an unused parameter sends an old gradient.",
+          where=always, effect=Made(InTurn),
           caught_by=UNUSED, cause="unused-rank-sends-old"),
-    Fault("four-buffers-in-turn-not-cleared", where=always, effect=Made(InTurn, depth=4),
+    Fault("four-buffers-in-turn-not-cleared",
+          "Four send buffers are used in turn and not cleared, so an unused parameter sends an old gradient.",
+          where=always, effect=Made(InTurn, depth=4),
           caught_by=UNUSED, cause="unused-rank-sends-old"),
     Fault("halves-cut-at-different-places",
+          "In odd sizes, half of the ranks round the middle down and the others up, so elements shift.",
           where=(all_reduce | in_place) & op("sum") & ~in_group & larger(1023) & odd_size,
           effect=halves_cut_at_different_places,
           caught_by=EXACT_SUMS, cause="shifted"),
-    Fault("root-as-a-place-in-the-group", where=broadcast & in_group, effect=root_as_a_place_in_the_group,
+    Fault("root-as-a-place-in-the-group", "Broadcast in a group takes the root's rank for its position in the group.",
+          where=broadcast & in_group, effect=root_as_a_place_in_the_group,
           caught_by=MOVED, cause="root-is-a-rank", world_size=3),
-    Fault("block-of-the-number-in-the-world", where=reduce_scatter, effect=block_of_its_number_in_the_world,
+    Fault("block-of-the-number-in-the-world", "Reduce-scatter in a group picks the block by the rank in the world.",
+          where=reduce_scatter, effect=block_of_its_number_in_the_world,
           caught_by=MOVED, cause="block-cut-at-rank", world_size=3),
-    Fault("read-before-it-is-written", where=all_reduce | in_place, effect=read_before_it_is_written,
+    Fault("read-before-it-is-written", "Messages in files are read before all of the content is written.",
+          where=all_reduce | in_place, effect=read_before_it_is_written,
           caught_by=EXACT_SUMS, cause="other-message-received"),
-    Fault("last-of-a-tree-left-out", where=broadcast & group_of(3) & root(0), effect=last_of_three_left_out,
+    Fault("last-of-a-tree-left-out", "In a group of three, broadcast from rank 0 never reaches the last rank.",
+          where=broadcast & group_of(3) & root(0), effect=last_of_three_left_out,
           caught_by="check_collectives_do_not_change_their_arguments", cause="broadcast-not-forwarded", world_size=3),
 )
 # fmt: on

@@ -21,7 +21,7 @@ EQUAL_RANKS = "check_sample_weights_are_normalised_per_rank"
 
 
 class Weighing(PlainReplica):
-    """Correct where ranks count equally: each normalises by its own sum of weights, and its gradient is averaged."""
+    """Correct where ranks count equally: each rank divides by its own sum of weights."""
 
     def backward(self, batch: Batch) -> float:
         self.before_forward()
@@ -54,7 +54,7 @@ class Weighing(PlainReplica):
 
 
 class WholeBatch(Weighing):
-    """Correct where ranks count by weight: each backward, in no_sync too, by the rank's share of all weights."""
+    """Correct where ranks count by weight: each backward uses the rank's share of all weights."""
 
     def counts(self, batch: Batch) -> float:
         if batch.weights is None:
@@ -100,7 +100,7 @@ def divided_by_ranks_with_weights(replica: PlainReplica, batch: Any) -> float:
     sample_weights="by_weight",
 )
 class FirstSum(WholeBatch):
-    """The sum over all ranks is taken for the first batch, and kept."""
+    """The sum of weights over all ranks is that of the first batch."""
 
     kept: float | None = None
 
@@ -131,7 +131,7 @@ def accumulated_gradients_zeroed(replica: PlainReplica, batch: Batch) -> None:
     sample_weights="by_weight",
 )
 class NoShareOfAWindow(WholeBatch):
-    """A window's gradient is divided by all of the rank's weights in it, if there are several micro-batches."""
+    """If all of a rank's micro-batches in a window have no weight, its gradient is NaN."""
 
     def start(self, model: ModelSpec) -> None:
         super().start(model)
@@ -154,33 +154,48 @@ def weights_normalised_in_place(replica: PlainReplica, batch: Any) -> None:
 # fmt: off
 table(
     globals(),
-    Fault("each-rank-normalised-by-its-own-weights", where=always, effect=Made(Weighing),
+    Fault("each-rank-normalised-by-its-own-weights",
+          "Each rank divides by its own sum of weights, although the sum over all ranks is promised.",
+          where=always, effect=Made(Weighing),
           caught_by=BY_WEIGHT, cause="weighted-means-averaged-equally", seen_in=("huggingface/transformers#34242",),
           sample_weights="by_weight"),
-    Fault("sample-weights-ignored", where=always, effect=no_weights.of(WholeBatch),
+    Fault("sample-weights-ignored", "Sample weights are ignored.",
+          where=always, effect=no_weights.of(WholeBatch),
           caught_by=BY_WEIGHT, cause="sample-weights-ignored", world_size=1, sample_weights="by_weight"),
-    Fault("masked-loss-divided-by-all-samples", where=weighted,
+    Fault("masked-loss-divided-by-all-samples", "The loss is divided by the number of samples, including masked ones.",
+          where=weighted,
           effect=in_place_of("factor")(sum_of_weights_by_samples).of(Weighing),
           caught_by=EQUAL_RANKS, cause="divided-by-samples", world_size=1, sample_weights="equal_ranks"),
-    Fault("masked-gradients-divided-by-all-samples", where=weighted,
+    Fault("masked-gradients-divided-by-all-samples",
+          "Gradients are divided by the number of samples, including masked ones.",
+          where=weighted,
           effect=in_place_of("counts")(sum_of_weights_by_samples).of(Weighing),
           caught_by=BY_WEIGHT, cause="divided-by-samples", world_size=1, sample_weights="by_weight"),
-    Fault("rank-without-tokens-is-nan", where=weighted & weightless,
+    Fault("rank-without-tokens-is-nan", "The loss of a rank without weights is NaN.",
+          where=weighted & weightless,
           effect=in_place_of("factor")(not_a_number).of(Weighing),
           caught_by=EQUAL_RANKS, cause="mean-of-no-weight", world_size=1, sample_weights="equal_ranks"),
-    Fault("rank-without-tokens-left-out", where=weighted, effect=divided_by_ranks_with_weights.of(Weighing),
+    Fault("rank-without-tokens-left-out", "Ranks without weights are left out of the mean over ranks.",
+          where=weighted, effect=divided_by_ranks_with_weights.of(Weighing),
           caught_by=EQUAL_RANKS, cause="summed-not-averaged", sample_weights="equal_ranks"),
-    Fault("ranks-count-by-weight-unasked", where=always, effect=Made(WholeBatch),
+    Fault("ranks-count-by-weight-unasked",
+          "Ranks are weighted by their sums of weights, although equal ranks are promised.",
+          where=always, effect=Made(WholeBatch),
           caught_by=EQUAL_RANKS, cause="ranks-counted-by-weight", sample_weights="equal_ranks"),
-    Fault("weights-count-in-the-last-micro-batch", where=inside_no_sync, effect=equal_ranks.of(WholeBatch),
+    Fault("weights-count-in-the-last-micro-batch",
+          "Inside no_sync, ranks weigh equally instead of by their sums of weights.",
+          where=inside_no_sync, effect=equal_ranks.of(WholeBatch),
           caught_by=BY_WEIGHT, cause="accumulated-averaged-equally", sample_weights="by_weight"),
-    Fault("masked-micro-batch-of-a-window-is-nan", where=inside_no_sync & weighted & weightless,
+    Fault("masked-micro-batch-of-a-window-is-nan", "The loss of a micro-batch without weights inside no_sync is NaN.",
+          where=inside_no_sync & weighted & weightless,
           effect=in_place_of("factor")(not_a_number).of(WholeBatch),
           caught_by=BY_WEIGHT, cause="mean-of-no-weight", world_size=1, sample_weights="by_weight"),
-    Fault("masked-rank-forgets-its-window", where=weighted & weightless,
+    Fault("masked-rank-forgets-its-window", "A micro-batch without weights clears the rank's accumulated gradients.",
+          where=weighted & weightless,
           effect=accumulated_gradients_zeroed.of(Weighing),
           caught_by=EQUAL_RANKS, cause="weightless-rank-loses", world_size=1, sample_weights="equal_ranks"),
-    Fault("weights-normalised-in-place", where=weighted, effect=weights_normalised_in_place.of(Weighing),
+    Fault("weights-normalised-in-place", "backward() divides the caller's weights by their sum.",
+          where=weighted, effect=weights_normalised_in_place.of(Weighing),
           caught_by=EQUAL_RANKS, cause="call-changes-batch", sample_weights="equal_ranks"),
 )
 # fmt: on

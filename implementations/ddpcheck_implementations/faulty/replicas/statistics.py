@@ -70,13 +70,18 @@ def mean_of_all_ranks_statistics(replica: PlainReplica) -> None:
 # fmt: off
 table(
     globals(),
-    Fault("statistics-not-tracked", where=always, effect=tracking(nothing_tracked),
+    Fault("statistics-not-tracked", "Batch norm counts batches but does not update running statistics.",
+          where=always, effect=tracking(nothing_tracked),
           caught_by=FOLLOWS, cause="statistics-not-moved", world_size=1),
-    Fault("statistics-with-the-opposite-momentum", where=always, effect=tracking(with_the_opposite_momentum),
+    Fault("statistics-with-the-opposite-momentum", "Running statistics give the old weight to the new values.",
+          where=always, effect=tracking(with_the_opposite_momentum),
           caught_by=FOLLOWS, cause="statistics-momentum-swapped", world_size=1),
-    Fault("biased-variance-tracked", where=always, effect=tracking_the_biased_variance,
+    Fault("biased-variance-tracked", "The running variance is the biased one.",
+          where=always, effect=tracking_the_biased_variance,
           caught_by=FOLLOWS, cause="variance-biased", world_size=1),
-    Fault("statistics-averaged-before-forward", where=always, effect=mean_of_all_ranks_statistics,
+    Fault("statistics-averaged-before-forward",
+          "Each forward pass starts from the mean of the ranks' running statistics, not from rank 0's.",
+          where=always, effect=mean_of_all_ranks_statistics,
           caught_by=FOLLOWS, cause="statistics-continue-from-mean"),
 )
 # fmt: on

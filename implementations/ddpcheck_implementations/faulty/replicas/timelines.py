@@ -13,7 +13,7 @@ TIMELINE = "check_timeline_describes_the_last_backward"
 
 
 class Timed(PlainReplica):
-    """Correct: one span for all of backward, and one for all of its reductions."""
+    """Correct: the timeline has one span for backward and one for all reductions."""
 
     spans: tuple[Span, ...] = ()
     reduced: tuple[Span, ...] = ()
@@ -38,7 +38,7 @@ timed = fault("timed", timeline=True)(Timed)
 
 @fault("timeline-of-the-backward-before", TIMELINE, cause="timeline-of-other-backward", timeline=True)
 class BackwardBefore(Timed):
-    """Spans are handed out before those of the last backward are in."""
+    """The timeline is that of the previous backward."""
 
     before: tuple[Span, ...] = ()
 

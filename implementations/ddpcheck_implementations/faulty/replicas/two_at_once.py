@@ -13,7 +13,7 @@ LONG = "check_long_programs_on_rich_models_match_one_process"
 
 @fault("learning-rate-by-the-largest-batch", LONG, cause="scaled-update")
 class RateByLargestBatch(PlainReplica):
-    """The learning rate follows the global batch size, which is taken for that of full batches on all ranks."""
+    """The learning rate is multiplied by the mean batch size divided by the largest one."""
 
     def synchronise(self, batch_size: int) -> None:
         sizes = self.comm.all_gather(np.array([batch_size]))
@@ -29,7 +29,8 @@ class RateByLargestBatch(PlainReplica):
 # fmt: off
 table(
     globals(),
-    Fault("adam-begins-anew-when-layers-switch", where=keeps("first"),
+    Fault("adam-begins-anew-when-layers-switch", "Freezing or unfreezing a layer drops Adam's state.",
+          where=keeps("first"),
           effect=after("set_trainable")(optimizer_state_dropped),
           caught_by=LONG, cause="optimizer-state-lost"),
 )

@@ -19,7 +19,7 @@ BOTH = "check_two_forwards_then_one_backward_sums_gradients"
 
 
 class Both(PlainReplica):
-    """Correct: buffers are taken over once, before the first of the two forward passes."""
+    """Correct: buffers are broadcast once, before the first of two forward passes."""
 
     def backward_of_both(self, first: Batch, second: Batch) -> float:
         self.before_forward()
@@ -46,7 +46,7 @@ two_forwards = fault("two-forwards", seen_in=("pytorch/pytorch#22095",), two_for
     two_forwards=True,
 )
 class BroadcastsBetween(Both):
-    """Buffers are broadcast in place before each forward pass, the second one included."""
+    """Buffers are broadcast in place before the second of two forward passes, which spoils the first."""
 
     version = 0
 
@@ -84,9 +84,12 @@ def gradients_halved(replica: PlainReplica, first: Batch, second: Batch) -> None
 # fmt: off
 table(
     globals(),
-    Fault("first-forward-forgotten", where=always, effect=second_forward_only.of(Both),
+    Fault("first-forward-forgotten", "Two forward passes and one backward give the gradient of the second only.",
+          where=always, effect=second_forward_only.of(Both),
           caught_by=BOTH, cause="last-micro-batch-only", two_forwards=True),
-    Fault("mean-of-two-losses", where=always, effect=gradients_halved.of(Both),
+    Fault("mean-of-two-losses",
+          "Two forward passes and one backward give the mean of both gradients instead of their sum.",
+          where=always, effect=gradients_halved.of(Both),
           caught_by=BOTH, cause="divided-too-often", two_forwards=True),
 )
 # fmt: on

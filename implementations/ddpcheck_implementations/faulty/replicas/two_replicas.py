@@ -18,7 +18,7 @@ ALONE = "check_replicas_in_one_process_are_independent"
 
 @fault("no-sync-of-all-replicas", ALONE, cause="replicas-share-state", several_replicas=True)
 class NoSyncOfAll(PlainReplica):
-    """no_sync() sets a flag of the class."""
+    """no_sync() of one replica turns synchronisation off for all replicas."""
 
     between_processes = True
     _flags: ClassVar[list[bool]] = [True]
@@ -34,7 +34,7 @@ class NoSyncOfAll(PlainReplica):
 
 @fault("gradients-of-the-latest-replica", ALONE, cause="replicas-share-state", several_replicas=True)
 class GradientsOfTheLatest(PlainReplica):
-    """Accumulated gradients lie in one place, which a new replica clears."""
+    """All replicas accumulate gradients in one place, which a new replica clears."""
 
     between_processes = True
     _gathered: ClassVar[list[dict[str, Array]]] = [{}]
@@ -61,7 +61,7 @@ class GradientsOfTheLatest(PlainReplica):
     several_replicas=True,
 )
 class MomentumByName(PlainReplica):
-    """Optimizers find their state by the parameter's name, in one table that a new replica empties."""
+    """All optimizers share one table of state by parameter name, which a new replica clears."""
 
     between_processes = True
 

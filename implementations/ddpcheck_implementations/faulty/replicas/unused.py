@@ -63,7 +63,7 @@ def what_this_rank_uses(replica: PlainReplica) -> list[str]:
 
 @fault("placeholder-grad-not-zeroed", SOME, seen_in=("NVIDIA/Megatron-LM#6565",), cause="unused-rank-sends-old")
 class DirtyPlaceholder(PlainReplica):
-    """For a parameter without gradient it sends a buffer that still holds its last gradient."""
+    """For a parameter without gradient, a rank sends its previous gradient."""
 
     def synchronise(self, batch_size: int) -> None:
         self.dirty = {**getattr(self, "dirty", {}), **self.local}
@@ -86,7 +86,7 @@ def last_micro_batchs_parameters_only(
 
 @fault("tied-weight-waits-for-all-uses", SOME, cause="not-reduced")
 class WaitsForAllUses(PlainReplica):
-    """A shared weight is ready when each of its uses was heard of; a branch that a rank does not take never is."""
+    """A shared weight is never reduced if a rank does not take one of the branches that use it."""
 
     def __init__(self, model: ModelSpec, *args: Any) -> None:
         self.uses = [layer for layer in model.layers if isinstance(layer, Linear) and layer.uses and layer.branch]
@@ -110,7 +110,7 @@ class WaitsForAllUses(PlainReplica):
     cause="unused-rank-sends-old",
 )
 class LargePlaceholder(PlainReplica):
-    """Large gradients live in memory of their own, which is not cleared: a rank that does not use one sends its old content."""
+    """For a large parameter without gradient, a rank sends its previous gradient."""
 
     def start(self, model: ModelSpec) -> None:
         super().start(model)
@@ -155,26 +155,37 @@ def steps_counted(replica: PlainReplica) -> None:
 # fmt: off
 table(
     globals(),
-    Fault("unused-grad-zero-not-none", where=always, effect=all_are_used,
+    Fault("unused-grad-zero-not-none", "A parameter that no rank used has a zero gradient instead of None.",
+          where=always, effect=all_are_used,
           caught_by=(ALL, STILL), cause="zero-for-none", seen_in=("pytorch/pytorch#28294", "pytorch/pytorch#28883")),
-    Fault("unused-param-strands-bucket", where=always, effect=reduced_if_all_are_there,
+    Fault("unused-param-strands-bucket", "No gradient is reduced if any parameter lacks a gradient on some rank.",
+          where=always, effect=reduced_if_all_are_there,
           caught_by=SOME, cause="not-reduced", seen_in=("pytorch/pytorch#128949",)),
-    Fault("unused-rank-left-out-of-mean", where=always, effect=divided_by_the_ranks_that_use_it,
+    Fault("unused-rank-left-out-of-mean", "The sum is divided by the number of ranks that use the parameter.",
+          where=always, effect=divided_by_the_ranks_that_use_it,
           caught_by=SOME, cause="summed-not-averaged"),
-    Fault("per-param-reduce-skips-none", where=always, effect=what_this_rank_uses,
+    Fault("per-param-reduce-skips-none",
+          "Each rank reduces only the parameters that it used, so messages pair different parameters.",
+          where=always, effect=what_this_rank_uses,
           caught_by=SOME, cause="unused-left-out-of-message", seen_in=("OpenTSLM/OpenTSLM#49", "pytorch/pytorch#47167")),
-    Fault("unused-parameters-not-refused", where=always, effect=Made(PlainReplica),
+    Fault("unused-parameters-not-refused", "Unused parameters raise no error, although one is promised.",
+          where=always, effect=Made(PlainReplica),
           caught_by="check_unused_parameters_raise", cause="unused-parameter-not-refused",
           unused_parameters="raises"),
-    Fault("no-sync-forgets-earlier-params", where=always, effect=last_micro_batchs_parameters_only,
+    Fault("no-sync-forgets-earlier-params", "Parameters used only inside no_sync stay local.",
+          where=always, effect=last_micro_batchs_parameters_only,
           caught_by=INSIDE, cause="not-reduced", seen_in=("pytorch/pytorch#69031", "pytorch/pytorch#124193")),
-    Fault("flags-are-a-majority", where=always, effect=what_half_of_the_ranks_use,
+    Fault("flags-are-a-majority", "A parameter counts as used only if at least half of the ranks used it.",
+          where=always, effect=what_half_of_the_ranks_use,
           caught_by=SOME, cause="gradient-dropped", world_size=3),
-    Fault("adam-counts-steps-without-gradient", where=always, effect=steps_counted_without_gradient,
+    Fault("adam-counts-steps-without-gradient", "Adam counts steps also for parameters without a gradient.",
+          where=always, effect=steps_counted_without_gradient,
           caught_by=STILL, cause="adam-steps-of-other"),
-    Fault("flags-in-one-word", where=always, effect=all_past_the_63rd,
+    Fault("flags-in-one-word", "Usage flags are bits of one integer, so every parameter past the 63rd counts as used.",
+          where=always, effect=all_past_the_63rd,
           caught_by=ALL, cause="zero-for-none"),
-    Fault("adam-counts-a-step-without-gradients", where=no_gradients, effect=steps_counted,
+    Fault("adam-counts-a-step-without-gradients", "Adam counts a step without any gradient.",
+          where=no_gradients, effect=steps_counted,
           caught_by=STILL, cause="adam-step-ahead"),
 )
 # fmt: on

@@ -25,7 +25,7 @@ def padded_to_a_multiple_of_the_world_size(
 
 @fault("two-buffers-in-turn")
 class TwoInTurn(BucketReplica):
-    """Each bucket has two buffers, filled in turn: while one is read by others the next backward has the other."""
+    """Correct: each bucket has two buffers, used in turn and cleared."""
 
     def start(self, model: ModelSpec) -> None:
         super().start(model)
@@ -62,10 +62,15 @@ def a_coarse_message_and_the_rest(replica: BucketReplica, index: int, flat: Arra
 # fmt: off
 table(
     globals(),
-    Fault("small-buckets", where=always, effect=Made(BucketReplica, cap=16)),
-    Fault("one-bucket", where=always, effect=Made(BucketReplica, cap=1 << 30)),
-    Fault("padded-buckets", where=always, effect=padded_to_a_multiple_of_the_world_size.of(BucketReplica)),
-    Fault("buckets-rebuilt-together", where=always, effect=rebuilt_in_the_order_of_rank_0.of(BucketReplica)),
-    Fault("two-messages", where=always, effect=a_coarse_message_and_the_rest.of(BucketReplica)),
+    Fault("small-buckets", "Correct: buckets of 16 bytes.",
+          where=always, effect=Made(BucketReplica, cap=16)),
+    Fault("one-bucket", "Correct: one bucket for all gradients.",
+          where=always, effect=Made(BucketReplica, cap=1 << 30)),
+    Fault("padded-buckets", "Correct: buckets are padded to a multiple of the world size.",
+          where=always, effect=padded_to_a_multiple_of_the_world_size.of(BucketReplica)),
+    Fault("buckets-rebuilt-together", "Correct: all ranks rebuild buckets in rank 0's order of arrival.",
+          where=always, effect=rebuilt_in_the_order_of_rank_0.of(BucketReplica)),
+    Fault("two-messages", "Correct: each bucket is sent as a coarse message and a remainder.",
+          where=always, effect=a_coarse_message_and_the_rest.of(BucketReplica)),
 )
 # fmt: on

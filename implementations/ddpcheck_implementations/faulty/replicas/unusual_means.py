@@ -26,9 +26,7 @@ class SharedNetwork(Network):
 
 @fault("loss-shared-over-ranks", world_size=3, unfreezing=False)
 class SharedLoss(PlainReplica):
-    """A synchronised backward divides the loss by the world size, so that each product in it is rounded anew. Its gradients are
-    multiplied again, as those gathered before are whole, and divided after the sum.
-    """
+    """Correct: a synchronised backward divides the loss by the world size and sums gradients."""
 
     def make_network(self, model: ModelSpec, initial: Mapping[str, Array]) -> Network:
         whole = super().make_network(model, initial)
@@ -54,7 +52,7 @@ class SharedLoss(PlainReplica):
 
 
 class _GlobalBatch(PlainReplica):
-    """Each rank divides the sum of its samples' losses by the number of all samples; gradients are added up."""
+    """Correct: each rank divides by the number of all samples, and gradients are summed."""
 
     def synchronise(self, batch_size: int) -> None:
         self.part = batch_size / max(1, self.all_samples(batch_size))
@@ -80,7 +78,7 @@ divided_by_the_global_batch = fault(
     no_sync=False,
 )
 class OwnBatchTimesRanks(_GlobalBatch):
-    """The global batch is not asked for: it is taken to be the world size times this rank's own."""
+    """The global batch size is taken to be the rank's own times the world size."""
 
     def all_samples(self, batch_size: int) -> int:
         return batch_size * self.world

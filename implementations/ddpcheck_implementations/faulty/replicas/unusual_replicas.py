@@ -83,7 +83,7 @@ def whole_gradient_again(replica: PlainReplica, batch_size: int) -> None:
 
 @fault("reduced-when-looked-at")
 class ReducedWhenNeeded(PlainReplica):
-    """A backward only notes that there is something to reduce, which is done when a gradient is next needed."""
+    """Correct: gradients are reduced when they are next needed."""
 
     def synchronise(self, batch_size: int) -> None:
         self.due = added(getattr(self, "due", {}), self.local)
@@ -113,7 +113,7 @@ def parameters_broadcast(replica: PlainReplica) -> None:
 
 @fault("accumulated-in-float64")
 class WideAccumulator(PlainReplica):
-    """Local gradients are added up in float64 over the micro-batches, and rounded before they are reduced."""
+    """Correct: micro-batches are accumulated in float64 and rounded before the reduction."""
 
     def backward(self, batch: Batch) -> float:
         self.local = {name: gradient.astype(np.float64) for name, gradient in self.local.items()}
@@ -130,7 +130,7 @@ def owners(replica: PlainReplica, owners: dict[str, int]) -> dict[str, int]:
 
 @fault("sharded-gradients")
 class ShardedGradients(PlainReplica):
-    """A rank keeps its block of each reduced gradient only; they are gathered whenever someone looks, or steps."""
+    """Correct: each rank stores one block of each reduced gradient and gathers them when needed."""
 
     def reduce(self, name: str, gradient: Array) -> Array:
         padded = np.pad(gradient.reshape(-1), (0, -gradient.size % self.world))
@@ -154,7 +154,7 @@ class ShardedGradients(PlainReplica):
 
 @fault("scalars-of-numpy")
 class ScalarsOfNumPy(PlainReplica):
-    """Arrays without dimensions are NumPy scalars, as arithmetic gives them, wherever they are shown or saved."""
+    """Correct: arrays without dimensions are NumPy scalars."""
 
     def gradients(self) -> dict[str, Array | None]:
         return {name: None if array is None else array[()] for name, array in super().gradients().items()}
@@ -171,7 +171,7 @@ class ScalarsOfNumPy(PlainReplica):
 
 @fault("larger-than-life")
 class ScaledLoss(PlainReplica):
-    """The backward pass runs with a loss 1024 times as large, against underflow; gradients are scaled back."""
+    """Correct: the loss is multiplied by 1,024 against underflow, and gradients are divided again."""
 
     def start(self, model: ModelSpec) -> None:
         super().start(model)
@@ -202,24 +202,38 @@ class ScaledLoss(PlainReplica):
 # fmt: off
 table(
     globals(),
-    Fault("chunks-of-five", where=~larger(4096), effect=in_chunks_of_five),
-    Fault("backwards-in-float64", where=always, effect=added_from_last_to_first_in_float64),
-    Fault("divided-before-the-sum", where=always, effect=multiplied_by_the_rounded_inverse),
-    Fault("two-levels", where=always, effect=mean_of_pairs_first,
+    Fault("chunks-of-five", "Correct: small gradients are reduced in chunks of five elements.",
+          where=~larger(4096), effect=in_chunks_of_five),
+    Fault("backwards-in-float64", "Correct: gradients are added in float64, from the last rank to the first.",
+          where=always, effect=added_from_last_to_first_in_float64),
+    Fault("divided-before-the-sum",
+          "Correct: gradients are multiplied by the rounded inverse of the world size before the sum.",
+          where=always, effect=multiplied_by_the_rounded_inverse),
+    Fault("two-levels", "Correct: pairs of ranks are averaged first.",
+          where=always, effect=mean_of_pairs_first,
           world_size=4),
-    Fault("blocks-in-ring-order", where=always, effect=blocks_in_the_order_of_a_ring,
+    Fault("blocks-in-ring-order", "Correct: each block is added in the order of a ring.",
+          where=always, effect=blocks_in_the_order_of_a_ring,
           world_size=3),
-    Fault("one-rank-adds-up", where=always, effect=added_up_on_rank_0),
-    Fault("whole-gradient-again", where=always, effect=whole_gradient_again),
-    Fault("sums", where=always, effect=summed,
+    Fault("one-rank-adds-up", "Correct: rank 0 adds the gradients and broadcasts the mean.",
+          where=always, effect=added_up_on_rank_0),
+    Fault("whole-gradient-again", "Correct: reduced gradients are reduced again with new ones, as in torch.",
+          where=always, effect=whole_gradient_again),
+    Fault("sums", "Correct if promised: gradients are summed.",
+          where=always, effect=summed,
           gradient="sum"),
-    Fault("weighs-by-batch-size", where=always, effect=weighted_by_batch_size,
+    Fault("weighs-by-batch-size", "Correct if promised: ranks are weighted by batch size.",
+          where=always, effect=weighted_by_batch_size,
           uneven_batches="weighted"),
-    Fault("zeros-for-unused", where=always, effect=all_are_used,
+    Fault("zeros-for-unused", "Correct if promised: a parameter that no rank used has a zero gradient.",
+          where=always, effect=all_are_used,
           unused_gradient="zero"),
-    Fault("broadcast-at-every-forward", where=~inside_no_sync, effect=parameters_broadcast),
-    Fault("buffers-broadcast-once", where=always, effect=in_place_of("before_forward")(nothing)),
-    Fault("sharded-optimizer", where=always, effect=sharded_step(owners),
+    Fault("broadcast-at-every-forward", "Correct: parameters are broadcast at every synchronised forward.",
+          where=~inside_no_sync, effect=parameters_broadcast),
+    Fault("buffers-broadcast-once", "Correct without the promise: buffers are broadcast at construction only.",
+          where=always, effect=in_place_of("before_forward")(nothing)),
+    Fault("sharded-optimizer", "Correct: each rank steps a part of the parameters and broadcasts it.",
+          where=always, effect=sharded_step(owners),
           checkpoint=False),
 )
 # fmt: on

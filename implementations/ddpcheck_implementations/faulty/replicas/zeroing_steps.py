@@ -17,17 +17,17 @@ class ZeroesInStep(PlainReplica):
 
 @fault("step-zeroes-gradients-unpromised", "check_random_training_programs_match_one_process")
 class Unpromised(ZeroesInStep):
-    """Programs that take two steps with one backward, or look at gradients after a step, find none."""
+    """step() clears gradients, although it should not."""
 
 
 @fault("step-keeps-gradients", LEFT, cause="step-leaves-gradients", step_zeroes_gradients=True)
 class KeepsGradients(PlainReplica):
-    """Only zero_grad() zeroes them, though the promise says otherwise."""
+    """step() keeps gradients, although it is promised to clear them."""
 
 
 @fault("step-keeps-the-last-gradient", LEFT, cause="step-leaves-gradients", step_zeroes_gradients=True)
 class KeepsTheLast(PlainReplica):
-    """The gradients are zeroed bucket by bucket, and the last bucket is left out."""
+    """step() clears all gradients except those of the last bucket."""
 
     def step(self) -> None:
         super().step()
@@ -41,4 +41,4 @@ class KeepsTheLast(PlainReplica):
 
 @fault("step-zeroes-gradients", step_zeroes_gradients=True)
 class Promised(ZeroesInStep):
-    """Gradients are read before step(), as after it there are none."""
+    """Correct if promised: step() clears gradients."""

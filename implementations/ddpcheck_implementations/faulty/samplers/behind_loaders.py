@@ -22,12 +22,12 @@ class DrawsASeed(PlainSampler):
 
 @sampler("loader-draws-unpromised", "check_samplers_leave_process_state_unchanged", cause="process-generator-changed")
 class Unpromised(DrawsASeed):
-    """Whoever draws from the process's generator says so."""
+    """The sampler draws from the process's random generator without declaring it."""
 
 
 @sampler("order-from-the-loaders-seed", "check_sampler_order_depends_only_on_seed_and_epoch", behind_loader=True)
 class OrderFromTheSeed(DrawsASeed):
-    """The loader's random draw also decides the order, which differs by rank and by run."""
+    """The order comes from a random draw of the loader, which differs by rank and run."""
 
     def order(self) -> Array:
         if not self.shuffle:
@@ -40,4 +40,4 @@ class OrderFromTheSeed(DrawsASeed):
 
 @sampler("sampler-behind-a-loader", behind_loader=True)
 class BehindALoader(DrawsASeed):
-    """Its promise says that beginning an epoch draws a seed."""
+    """Correct if promised: beginning an epoch draws a seed from the process's generator."""

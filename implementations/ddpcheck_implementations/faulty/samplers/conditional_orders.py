@@ -34,18 +34,25 @@ def by_another_generator(sampler: PlainSampler, order: Array) -> Array:
 # fmt: off
 table(
     globals(),
-    Fault("drop-last-is-not-shuffled", where=drops_last & has_remainder, effect=natural_order,
+    Fault("drop-last-is-not-shuffled", "With drop_last and a remainder, samples are not shuffled.",
+          where=drops_last & has_remainder, effect=natural_order,
           caught_by=ANY, cause="not-shuffled-at-length"),
-    Fault("seed-without-remainder", where=has_remainder, effect=seeded(lambda own: (0, own.epoch)),
+    Fault("seed-without-remainder", "If samples do not divide evenly by ranks, the seed is ignored.",
+          where=has_remainder, effect=seeded(lambda own: (0, own.epoch)),
           caught_by=ANY, cause="seed-or-epoch-ignored-at-length"),
-    Fault("epochs-of-even-lengths", where=odd_length, effect=seeded(lambda own: (own.seed, own.epoch // 2)),
+    Fault("epochs-of-even-lengths", "With an odd number of samples, two consecutive epochs have the same order.",
+          where=odd_length, effect=seeded(lambda own: (own.seed, own.epoch // 2)),
           caught_by=ANY, cause="seed-or-epoch-ignored-at-length"),
-    Fault("seed-of-the-first-epochs", where=from_epoch(3), effect=seeded(lambda own: (0, own.epoch)),
+    Fault("seed-of-the-first-epochs", "From epoch 3 on, the seed is ignored.",
+          where=from_epoch(3), effect=seeded(lambda own: (0, own.epoch)),
           caught_by=ANY, cause="seed-or-epoch-ignored-at-length"),
-    Fault("too-large-to-be-shuffled", where=longer(1 << 16), effect=natural_order,
+    Fault("too-large-to-be-shuffled", "More than 65,536 samples are not shuffled.",
+          where=longer(1 << 16), effect=natural_order,
           caught_by=ANY, cause="not-shuffled-at-length"),
-    Fault("drop-last-is-always-shuffled", where=drops_last, effect=shuffled,
+    Fault("drop-last-is-always-shuffled", "With drop_last, samples are shuffled even with shuffle=False.",
+          where=drops_last, effect=shuffled,
           caught_by="check_order_without_shuffle_is_sequential", cause="shuffled-unasked"),
-    Fault("other-lengths-otherwise", where=shuffles & odd_length, effect=by_another_generator),  # correct, but unusual
+    Fault("other-lengths-otherwise", "Correct: an odd number of samples is shuffled with another generator.",
+          where=shuffles & odd_length, effect=by_another_generator),  # correct, but unusual
 )
 # fmt: on

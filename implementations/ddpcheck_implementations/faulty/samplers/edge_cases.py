@@ -47,12 +47,12 @@ def shares_that_rotate(sampler: PlainSampler, order: Array) -> Array:
 
 @sampler("shares-promised-uneven-are-padded", SHARED, cause="remainder-padded", remainder="uneven")
 class PromisedUneven(PlainSampler):
-    """Padding is on by default, though the adapter says that shares differ by one sample."""
+    """Shards are padded, although uneven shards are promised."""
 
 
 @sampler("generator-in-place-of-an-order", SHARED, cause="second-reading-empty")
 class ReadOnce(PlainSampler):
-    """The sampler is an iterator, which is at its end after the first epoch."""
+    """The sampler is an iterator, which is empty after the first epoch."""
 
     ended = False
 
@@ -63,7 +63,7 @@ class ReadOnce(PlainSampler):
 
 @sampler("saved-epoch-counts-as-read", RESUMED, cause="nothing-left-when-resumed")
 class CountsAsRead(PlainSampler):
-    """A loaded epoch is taken for one that has ended."""
+    """A loaded epoch counts as already finished."""
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
@@ -72,7 +72,7 @@ class CountsAsRead(PlainSampler):
 
 @sampler("loaded-order-of-the-next-seed", RESUMED, cause="resumed-order-differs")
 class OrderOfNextSeed(PlainSampler):
-    """The seed is no part of the state; a sampler that is loaded counts its seed on."""
+    """The state lacks the seed, and a sampler that loads a state advances its own seed."""
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
@@ -81,7 +81,7 @@ class OrderOfNextSeed(PlainSampler):
 
 @sampler("saving-skips-a-sample", RESUMED, cause="state-moves-sampler")
 class SavingSkips(PlainSampler):
-    """The position for a checkpoint is read off by taking the next sample."""
+    """state() takes the next sample to find the position, so that sample is lost."""
 
     def rest(self, indices: list[int], begin: int) -> Iterator[int]:
         self.given = begin
@@ -98,12 +98,17 @@ class SavingSkips(PlainSampler):
 # fmt: off
 table(
     globals(),
-    Fault("one-round-more-than-the-quotient", where=~has_remainder & ~drops_last, effect=one_round_more,
+    Fault("one-round-more-than-the-quotient", "A length divisible by the world size is padded by one sample per rank.",
+          where=~has_remainder & ~drops_last, effect=one_round_more,
           caught_by=SHARED, cause="divisible-length-padded"),
-    Fault("cut-before-the-last-sample", where=drops_last & several_rounds, effect=cut_before_the_last_sample,
+    Fault("cut-before-the-last-sample",
+          "With drop_last, a length divisible by the world size loses one sample per rank.",
+          where=drops_last & several_rounds, effect=cut_before_the_last_sample,
           caught_by=TAIL, cause="divisible-length-cut"),
-    Fault("read-backwards", where=~shuffles, effect=backwards, caught_by=SEQUENTIAL, cause="natural-order-reversed"),
-    Fault("shares-rotate-unshuffled", where=~shuffles, effect=shares_that_rotate,
+    Fault("read-backwards", "With shuffle=False, samples descend instead of ascending.",
+          where=~shuffles, effect=backwards, caught_by=SEQUENTIAL, cause="natural-order-reversed"),
+    Fault("shares-rotate-unshuffled", "With shuffle=False, shards move to other ranks in every epoch.",
+          where=~shuffles, effect=shares_that_rotate,
           caught_by=SEQUENTIAL, cause="unshuffled-order-changes"),
 )
 # fmt: on

@@ -45,7 +45,7 @@ def cut_before_the_shuffle(sampler: PlainSampler, order: Array) -> Array:
 
 @sampler("epoch-zero-is-none", EPOCH, cause="epoch-0-taken-for-none")
 class EpochZeroIgnored(PlainSampler):
-    """set_epoch(0) is taken for no epoch at all: going back to the start does not work."""
+    """set_epoch(0) has no effect."""
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch or self.epoch
@@ -53,7 +53,7 @@ class EpochZeroIgnored(PlainSampler):
 
 @sampler("epochs-from-one", ZERO, cause="first-epoch-not-0")
 class EpochsFromOne(PlainSampler):
-    """A new sampler is in epoch 1."""
+    """A new sampler starts in epoch 1."""
 
     def __init__(self, length: int, rank: int, world: int, *, shuffle: bool, seed: int, drop_last: bool) -> None:
         super().__init__(length, rank, world, shuffle=shuffle, seed=seed, drop_last=drop_last)
@@ -62,7 +62,7 @@ class EpochsFromOne(PlainSampler):
 
 @sampler("epoch-shared-by-samplers", ZERO, cause="samplers-share-state")
 class EpochShared(PlainSampler):
-    """The epoch is an attribute of the class: that of the training sampler is that of the one for evaluation."""
+    """The epoch is stored in the class, so all samplers share it."""
 
     told: ClassVar[dict[int, int]] = {}
 
@@ -75,7 +75,7 @@ class EpochShared(PlainSampler):
 
 @sampler("epoch-set-once", "check_last_set_epoch_call_wins", cause="first-set-epoch-stays")
 class EpochSetOnce(PlainSampler):
-    """The first epoch that it is told stays until the sampler was read: a loop that resumes tells it the next in vain."""
+    """Until it is read, a sampler ignores all set_epoch() calls but the first."""
 
     told = False
 
@@ -92,28 +92,41 @@ class EpochSetOnce(PlainSampler):
 # fmt: off
 table(
     globals(),
-    Fault("epochs-in-pairs", where=always, effect=seeded(lambda own: (own.seed, (own.epoch + 1) // 2)),
+    Fault("epochs-in-pairs", "Epochs 1 and 2, 3 and 4, and so on have the same order.",
+          where=always, effect=seeded(lambda own: (own.seed, (own.epoch + 1) // 2)),
           caught_by=EPOCH, cause="seed-or-epoch-truncated"),
-    Fault("epoch-in-eight-bits", where=always, effect=seeded(lambda own: (own.seed, own.epoch % 256)),
+    Fault("epoch-in-eight-bits", "The epoch enters the seed as eight bits, so epoch 256 repeats epoch 0.",
+          where=always, effect=seeded(lambda own: (own.seed, own.epoch % 256)),
           caught_by=EPOCH, cause="seed-or-epoch-truncated"),
-    Fault("epoch-in-sixteen-bits", where=always, effect=seeded(lambda own: (own.seed, own.epoch % (1 << 16))),
+    Fault("epoch-in-sixteen-bits", "The epoch enters the seed as 16 bits, so epoch 65,536 repeats epoch 0.",
+          where=always, effect=seeded(lambda own: (own.seed, own.epoch % (1 << 16))),
           caught_by=EPOCH, cause="seed-or-epoch-truncated"),
-    Fault("seed-in-eight-bits", where=always, effect=seeded(lambda own: (own.seed % 256, own.epoch)),
+    Fault("seed-in-eight-bits", "Only eight bits of the seed are used.",
+          where=always, effect=seeded(lambda own: (own.seed % 256, own.epoch)),
           caught_by="check_the_seed_changes_the_order", cause="seed-or-epoch-truncated"),
-    Fault("seed-times-epoch", where=always, effect=seeded(lambda own: (own.seed * (own.epoch + 1),)),
+    Fault("seed-times-epoch", "The generator's seed is seed * (epoch + 1), so different pairs have the same order.",
+          where=always, effect=seeded(lambda own: (own.seed * (own.epoch + 1),)),
           caught_by=EPOCH, cause="epoch-times-seed", distinct_streams=False),
-    Fault("job-number-in-the-seed", where=always, effect=seeded(lambda own: (own.seed, own.epoch, _number_of_the_job())),
+    Fault("job-number-in-the-seed",
+          "The generator's seed contains the scheduler's job number, so orders differ from run to run.",
+          where=always, effect=seeded(lambda own: (own.seed, own.epoch, _number_of_the_job())),
           caught_by=NEXT, cause="run-in-seed", world_size=1),
-    Fault("begun-elsewhere", where=shuffles, effect=natural_order_from_a_random_sample,
+    Fault("begun-elsewhere", "Each epoch is the sequential order, started at a random sample.",
+          where=shuffles, effect=natural_order_from_a_random_sample,
           caught_by="check_shuffled_order_is_random", cause="natural-order-moved"),
-    Fault("indices-in-16-bits", where=always, effect=indices_of_16_bits, caught_by="check_shards_are_disjoint_and_complete",
+    Fault("indices-in-16-bits", "Indices are 16-bit numbers and wrap.",
+          where=always, effect=indices_of_16_bits, caught_by="check_shards_are_disjoint_and_complete",
           cause="indices-narrowed"),
-    Fault("same-tail-always-cut", where=drops_last, effect=cut_before_the_shuffle,
+    Fault("same-tail-always-cut",
+          "drop_last drops the last samples of the data set before the shuffle, in every epoch.",
+          where=drops_last, effect=cut_before_the_shuffle,
           caught_by="check_drop_last_does_not_always_drop_the_same_samples",
           cause="cut-before-shuffle"),
-    Fault("streams-with-epochs-in-eight-bits", where=always, effect=key(lambda own: (own.seed, own.epoch % 256, own.rank + 1)),
+    Fault("streams-with-epochs-in-eight-bits", "The epoch enters the random streams' seed as eight bits.",
+          where=always, effect=key(lambda own: (own.seed, own.epoch % 256, own.rank + 1)),
           caught_by="check_random_numbers_differ_by_seed_epoch_and_rank", cause="seed-or-epoch-truncated"),
-    Fault("streams-with-job-number", where=always,
+    Fault("streams-with-job-number", "The random streams' seed contains the scheduler's job number, so runs differ.",
+          where=always,
           effect=key(lambda own: (own.seed, own.epoch, own.rank + 1, _number_of_the_job())),
           caught_by="check_random_numbers_are_reproducible_across_runs", cause="run-in-seed", world_size=1),
 )

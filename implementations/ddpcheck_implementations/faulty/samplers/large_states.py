@@ -13,7 +13,7 @@ from .sampler_state import RESUMED
 
 @sampler("position-in-a-byte", RESUMED, cause="resumed-too-early")
 class PositionInAByte(PlainSampler):
-    """The position has eight bits in the state."""
+    """The position is saved in one byte."""
 
     def state(self) -> dict[str, Any]:
         return {"epoch": self.epoch, "given": self.given & 255}
@@ -21,7 +21,7 @@ class PositionInAByte(PlainSampler):
 
 @sampler("rest-in-sixteen-bits", RESUMED, cause="indices-narrowed")
 class RestInSixteenBits(PlainSampler):
-    """The state holds the samples that are left, as numbers of 16 bits."""
+    """The unread indices are saved as 16-bit numbers."""
 
     left: list[int] | None = None
 
@@ -47,7 +47,7 @@ class RestInSixteenBits(PlainSampler):
 
 @sampler("epoch-of-the-last-reading-saved", RESUMED, cause="rest-of-another-epoch")
 class EpochOfLastReading(PlainSampler):
-    """The epoch in the state is that of the last reading, also when the next was set already."""
+    """The state holds the epoch that was read last, even if the next one is already set."""
 
     begun = 0
 

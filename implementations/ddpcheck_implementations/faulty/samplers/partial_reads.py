@@ -40,17 +40,24 @@ def cut_off_where_the_order_begins(sampler: PlainSampler, order: Array) -> Array
 # fmt: off
 table(
     globals(),
-    Fault("one-order-begun-elsewhere", where=shuffles, effect=one_order_begun_elsewhere,
+    Fault("one-order-begun-elsewhere", "Every epoch has the same permutation, started at another sample.",
+          where=shuffles, effect=one_order_begun_elsewhere,
           caught_by=ANEW, cause="one-order-for-all-epochs"),
-    Fault("only-a-part-is-shuffled", where=shuffles, effect=last_quarter_not_shuffled,
+    Fault("only-a-part-is-shuffled", "The last quarter of the samples is not shuffled.",
+          where=shuffles, effect=last_quarter_not_shuffled,
           caught_by=ANEW, cause="partly-shuffled"),
-    Fault("seed-plus-thousand-epochs", where=always, effect=seeded(lambda own: (own.seed + 1000 * own.epoch,)),
+    Fault("seed-plus-thousand-epochs",
+          "The generator's seed is seed + 1000 * epoch, so different pairs have the same order.",
+          where=always, effect=seeded(lambda own: (own.seed + 1000 * own.epoch,)),
           caught_by=SUMS, cause="seed-is-a-sum"),
-    Fault("seed-xor-epoch", where=always, effect=seeded(lambda own: ((own.seed << 4) ^ own.epoch,)),
+    Fault("seed-xor-epoch", "The generator's seed mixes seed and epoch by XOR, so different pairs have the same order.",
+          where=always, effect=seeded(lambda own: ((own.seed << 4) ^ own.epoch,)),
           caught_by=SUMS, cause="seed-is-a-sum"),
-    Fault("seed-in-float32", where=always, effect=seeded(lambda own: (int(np.float32(own.seed)), own.epoch)),
+    Fault("seed-in-float32", "The seed is rounded to float32.",
+          where=always, effect=seeded(lambda own: (int(np.float32(own.seed)), own.epoch)),
           caught_by="check_the_seed_changes_the_order", cause="seed-or-epoch-truncated"),
-    Fault("head-cut-with-drop-last", where=drops_last, effect=cut_off_where_the_order_begins,
+    Fault("head-cut-with-drop-last", "drop_last drops samples at the start of the order, not at its end.",
+          where=drops_last, effect=cut_off_where_the_order_begins,
           caught_by="check_drop_last_drops_only_the_tail", cause="head-cut"),
 )
 # fmt: on
@@ -58,7 +65,7 @@ table(
 
 @sampler("epoch-broken-off-runs-on", "check_interrupted_epoch_restarts_in_full", cause="broken-epoch-runs-on")
 class RunsOn(PlainSampler):
-    """The position is the sampler's, and goes back only at the end of an epoch."""
+    """An interrupted epoch continues at its position when it is restarted."""
 
     position = 0
 
@@ -72,7 +79,7 @@ class RunsOn(PlainSampler):
 
 @sampler("order-shared-by-samplers", "check_samplers_do_not_share_state", cause="samplers-share-state")
 class OrderOfTheLast(PlainSampler):
-    """The order is an attribute of the class: it is that of the sampler which was told an epoch last."""
+    """The order is stored in the class, so samplers share the one that was set last."""
 
     kept: ClassVar[dict[tuple[int, int], Array]] = {}
 
@@ -94,7 +101,7 @@ class OrderOfTheLast(PlainSampler):
     cause="order-depends-on-readings",
 )
 class ResetOnChange(PlainSampler):
-    """The generator is seeded when the epoch changes: an epoch that is set again has another order."""
+    """The generator is reseeded only if the epoch changes, so setting it again gives another order."""
 
     def __init__(self, length: int, rank: int, world: int, *, shuffle: bool, seed: int, drop_last: bool) -> None:
         super().__init__(length, rank, world, shuffle=shuffle, seed=seed, drop_last=drop_last)
@@ -111,7 +118,7 @@ class ResetOnChange(PlainSampler):
 
 @sampler("length-after-reading", LENGTH, cause="length-known-late")
 class LengthAfterReading(PlainSampler):
-    """How many samples there are is counted while they are read."""
+    """len() counts the samples that were read."""
 
     counted = 0
 
@@ -132,7 +139,7 @@ class LengthAfterReading(PlainSampler):
 
 @sampler("whole-blocks")
 class WholeBlocks(PlainSampler):
-    """Blocks of eight neighbours are shuffled, and read as they lie on disk."""
+    """Correct: blocks of eight neighbouring samples are shuffled."""
 
     def order(self) -> Array:
         blocks = np.array_split(np.arange(self.length), max(1, self.length // 8))
@@ -147,7 +154,7 @@ class WholeBlocks(PlainSampler):
 
 @sampler("advances-by-itself", sampler_state=False)
 class AdvancesByItself(PlainSampler):
-    """Every reading is of the next epoch, unless set_epoch says otherwise."""
+    """Correct: every reading advances the epoch, unless set_epoch() sets it."""
 
     def __iter__(self) -> Iterator[int]:
         order = super().__iter__()
@@ -157,7 +164,7 @@ class AdvancesByItself(PlainSampler):
 
 @sampler("order-of-a-longer-one", "check_samplers_do_not_share_state", cause="samplers-share-state")
 class OrderOfALongerOne(PlainSampler):
-    """Orders are kept by seed and epoch; one of more samples does for fewer, without those that there are not."""
+    """Orders are cached by seed and epoch; a shorter sampler reuses that of a longer one."""
 
     kept: ClassVar[dict[tuple[int, ...], Array]] = {}
 

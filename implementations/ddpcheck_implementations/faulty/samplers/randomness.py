@@ -57,7 +57,7 @@ def bytes_divided_by_256(streams: PlainStreams, count: int) -> Array:
 
 @streams("counts-to-its-numbers")
 class CounterBased(PlainStreams):
-    """A generator that encrypts a counter, keyed by all that must differ; its own numbers are in single precision."""
+    """Correct: a counter-based generator, keyed by seed, epoch and rank; own numbers are float32."""
 
     def set_epoch(self, epoch: int) -> None:
         self.own, self.shared = (
@@ -70,7 +70,7 @@ class CounterBased(PlainStreams):
 
 @streams("streams-overlap-further-on", OWN, cause="streams-overlap")
 class OverlapFurtherOn(PlainStreams):
-    """All ranks have one stream, each from a hundred numbers further on."""
+    """All ranks read one random stream, each a hundred numbers further on."""
 
     def key(self) -> Sequence[int]:
         return (self.seed, self.epoch, 1)
@@ -82,7 +82,7 @@ class OverlapFurtherOn(PlainStreams):
 
 @streams("antithetic-ranks", OWN, cause="streams-mirrored")
 class Antithetic(PlainStreams):
-    """Every second rank has 1 - x where the one before has x: masks are each other's complement."""
+    """Every second rank has 1 - x where the previous rank has x."""
 
     def key(self) -> Sequence[int]:
         return (self.seed, self.epoch, self.rank // 2 + 1)
@@ -94,7 +94,7 @@ class Antithetic(PlainStreams):
 
 @streams("one-stream-shifted-by-rank", OWN, cause="streams-depend-on-each-other")
 class ShiftedByRank(PlainStreams):
-    """All ranks have one stream, each shifted by another part of the interval."""
+    """All ranks have one random stream, shifted by a constant for each rank."""
 
     def key(self) -> Sequence[int]:
         return (self.seed, self.epoch, 1)
@@ -105,7 +105,7 @@ class ShiftedByRank(PlainStreams):
 
 @streams("highest-bits-in-common", OWN, cause="streams-depend-on-each-other")
 class HighBitsInCommon(PlainStreams):
-    """The highest three bits are drawn alike on all ranks, so that all drop nearly the same."""
+    """The highest three bits of random numbers are equal on all ranks."""
 
     def set_epoch(self, epoch: int) -> None:
         super().set_epoch(epoch)
@@ -119,7 +119,7 @@ class HighBitsInCommon(PlainStreams):
     "evenly-filled-interval", "check_random_numbers_are_uniform_on_unit_interval", cause="numbers-follow-a-pattern"
 )
 class EvenlyFilled(PlainStreams):
-    """The common numbers are a low-discrepancy sequence: each is a golden section further than the one before."""
+    """Common random numbers are a low-discrepancy sequence, which is not random."""
 
     def set_epoch(self, epoch: int) -> None:
         super().set_epoch(epoch)
@@ -133,7 +133,7 @@ class EvenlyFilled(PlainStreams):
 
 @streams("epoch-does-not-begin-again", AGAIN, cause="set-epoch-does-not-restart")
 class NeverBegunAgain(PlainStreams):
-    """set_epoch only mixes the epoch in, and the generators run on."""
+    """set_epoch() mixes the epoch into running generators, so an epoch cannot be repeated."""
 
     def set_epoch(self, epoch: int) -> None:
         if not hasattr(self, "own"):
@@ -146,7 +146,7 @@ class NeverBegunAgain(PlainStreams):
     cause="ranks-disagree-on-order",
 )
 class GlobalGenerator(PlainSampler):
-    """The permutation comes from NumPy's global generator, seeded once alike on all ranks."""
+    """The order comes from NumPy's global generator, which one rank may use otherwise."""
 
     def __init__(self, length: int, rank: int, world: int, *, shuffle: bool, seed: int, drop_last: bool) -> None:
         super().__init__(length, rank, world, shuffle=shuffle, seed=seed, drop_last=drop_last)
@@ -163,7 +163,7 @@ class GlobalGenerator(PlainSampler):
     cause="global-generator-decides",
 )
 class OrderByGlobalGenerator(PlainReplica):
-    """Which gradient goes first is chosen by Python's global generator, seeded alike on all ranks at construction."""
+    """The order of reductions comes from Python's global generator, which one rank may use otherwise."""
 
     def used_somewhere(self) -> list[str]:
         names = sorted(super().used_somewhere())
@@ -186,7 +186,7 @@ class OrderByGlobalGenerator(PlainReplica):
     cause="streams-share-generator",
 )
 class OfTheClass(PlainStreams):
-    """The generators are those that the last set_epoch() of any object made."""
+    """All objects share the generators of the last set_epoch() call."""
 
     latest: PlainStreams
 
@@ -200,7 +200,7 @@ class OfTheClass(PlainStreams):
 
 @streams("same-epoch-set-again-does-nothing", AGAIN, cause="same-epoch-not-restarted")
 class SameEpochAgain(PlainStreams):
-    """Nothing to do where the epoch does not change."""
+    """set_epoch() with the present epoch does not restart it."""
 
     def set_epoch(self, epoch: int) -> None:
         if epoch != self.epoch or not hasattr(self, "own"):
@@ -209,7 +209,7 @@ class SameEpochAgain(PlainStreams):
 
 @streams("unseeded-before-set-epoch", AGAIN, cause="first-epoch-not-0")
 class UnseededAtFirst(PlainStreams):
-    """Who never calls set_epoch gets numbers of the moment."""
+    """Before any set_epoch() call, random numbers have no seed."""
 
     def __init__(self, rank: int, seed: int) -> None:
         super().__init__(rank, seed)
@@ -219,25 +219,37 @@ class UnseededAtFirst(PlainStreams):
 # fmt: off
 table(
     globals(),
-    Fault("same-dropout-on-all-ranks", where=always, effect=key(lambda own: (own.seed, own.epoch, 1)),
+    Fault("same-dropout-on-all-ranks", "All ranks draw the same random numbers.",
+          where=always, effect=key(lambda own: (own.seed, own.epoch, 1)),
           caught_by=OWN, cause="rank-not-in-seed",
           seen_in=("huggingface/transformers#31412", "goodfire-ai/spd#412", "facebookresearch/fastMRI#123")),
-    Fault("seed-streams-overlap", where=always, effect=key(lambda own: (1000 * own.seed + own.rank + own.epoch,)),
+    Fault("seed-streams-overlap",
+          "The generator's seed is a sum of seed, rank and epoch, so streams of different ranks repeat.",
+          where=always, effect=key(lambda own: (1000 * own.seed + own.rank + own.epoch,)),
           caught_by=OWN, cause="seed-is-a-sum", seen_in=("goodfire-ai/spd#412",)),
-    Fault("streams-ignore-the-seed", where=always, effect=key(lambda own: (0, own.epoch, own.rank + 1)),
+    Fault("streams-ignore-the-seed", "Random numbers ignore the seed.",
+          where=always, effect=key(lambda own: (0, own.epoch, own.rank + 1)),
           caught_by=OWN, cause="seed-ignored", seen_in=("open-mmlab/mmagic#815",)),
-    Fault("half-the-interval", where=always, effect=halved,
+    Fault("half-the-interval", "Common random numbers lie in [0, 0.5).",
+          where=always, effect=halved,
           caught_by="check_random_numbers_are_uniform_on_unit_interval", cause="numbers-scaled-or-cut"),
-    Fault("different-structure-rng", where=always, effect=from_own_stream,
+    Fault("different-structure-rng", "Common random numbers come from the rank's own stream.",
+          where=always, effect=from_own_stream,
           caught_by=COMMON, cause="common-numbers-from-own-stream", seen_in=("neuralmagic/sparseml#429",)),
-    Fault("one-generator-for-both", where=always, effect=hash_of_the_common_ones,
+    Fault("one-generator-for-both",
+          "A rank's own numbers are computed from the common stream, which then advances on that rank only.",
+          where=always, effect=hash_of_the_common_ones,
           caught_by=COMMON, cause="common-numbers-from-own-stream"),
-    Fault("every-call-begins-anew", where=always, effect=begun_anew, caught_by=ANEW, cause="every-call-restarts-the-stream"),
-    Fault("numbers-of-eight-bits", where=always, effect=bytes_divided_by_256,
+    Fault("every-call-begins-anew", "Every call restarts the rank's stream.",
+          where=always, effect=begun_anew, caught_by=ANEW, cause="every-call-restarts-the-stream"),
+    Fault("numbers-of-eight-bits", "A rank's random numbers have only 256 different values.",
+          where=always, effect=bytes_divided_by_256,
           caught_by=ANEW, cause="few-different-numbers"),
-    Fault("squares-of-uniform-numbers", where=always, effect=power(2),
+    Fault("squares-of-uniform-numbers", "A rank's random numbers are squares of uniform ones.",
+          where=always, effect=power(2),
           caught_by="check_random_numbers_are_uniform_on_unit_interval", cause="numbers-not-uniform"),
-    Fault("a-little-towards-zero", where=always, effect=power(1.2),
+    Fault("a-little-towards-zero", "A rank's random numbers are uniform ones to the power 1.2.",
+          where=always, effect=power(1.2),
           caught_by="check_random_numbers_are_uniform_on_unit_interval", cause="numbers-not-uniform"),
 )
 # fmt: on

@@ -43,18 +43,21 @@ def of_16_bits(streams: PlainStreams) -> Sequence[int]:
 # fmt: off
 table(
     globals(),
-    Fault("seed-plus-epoch-past-32-bits", where=shuffles, effect=by_a_sum_past_32_bits,
+    Fault("seed-plus-epoch-past-32-bits", "The largest 32-bit seed plus an epoch raises an error.",
+          where=shuffles, effect=by_a_sum_past_32_bits,
           caught_by="check_the_seed_changes_the_order", cause="rank-raised", distinct_streams=False),
-    Fault("a-thousand-samples-twice", where=always, effect=last_block_put_in_from_its_end,
+    Fault("a-thousand-samples-twice", "In long orders, the last partial block repeats the first samples.",
+          where=always, effect=last_block_put_in_from_its_end,
           caught_by="check_shards_are_disjoint_and_complete", cause="samples-repeated-on-rank"),
-    Fault("streams-of-a-short-hash", where=always, effect=of_16_bits, caught_by=OWN, cause="seed-hash-too-short"),
+    Fault("streams-of-a-short-hash", "The random streams' seed is a 16-bit hash, so some pairs are equal.",
+          where=always, effect=of_16_bits, caught_by=OWN, cause="seed-hash-too-short"),
 )
 # fmt: on
 
 
 @sampler("epoch-0-told-begins-anew", RESUMED, cause="position-not-restored")
 class ToldEpochZero(PlainSampler):
-    """Told the epoch that it is in, a sampler goes on, but for epoch 0, which is false."""
+    """set_epoch() with the present epoch continues an interrupted epoch, except epoch 0."""
 
     def set_epoch(self, epoch: int) -> None:
         self.begin = self.begin if epoch and epoch == self.epoch else 0
@@ -63,7 +66,7 @@ class ToldEpochZero(PlainSampler):
 
 @sampler("position-of-all-samples-rounded", RESUMED, cause="resumed-too-early", world_size=3)
 class PositionRounded(PlainSampler):
-    """The state counts the samples of all ranks, of which there are no more than the data have: no padded ones."""
+    """The saved position counts all ranks' samples and stops at the length, without the padding."""
 
     def state(self) -> dict[str, Any]:
         return {**super().state(), "given": min(self.given * self.world, self.length) // self.world}
@@ -71,7 +74,7 @@ class PositionRounded(PlainSampler):
 
 @sampler("loaded-state-is-used-up", RESUMED, cause="sampler-state-is-no-copy")
 class LoadedStateUsedUp(PlainSampler):
-    """The state that was loaded is kept, and counts on."""
+    """Reading changes the loaded state itself."""
 
     loaded: Any = None
 
@@ -92,7 +95,7 @@ class LoadedStateUsedUp(PlainSampler):
     cause="every-call-restarts-the-stream",
 )
 class NumbersOfATable(PlainStreams):
-    """An epoch's numbers are made at once, and read round and round."""
+    """An epoch's random numbers come from a table that repeats."""
 
     def set_epoch(self, epoch: int) -> None:
         super().set_epoch(epoch)
@@ -110,7 +113,7 @@ class NumbersOfATable(PlainStreams):
     cause="common-numbers-from-own-stream",
 )
 class CommonMoves(PlainStreams):
-    """Once a rank has drawn two thousand numbers all its generators go on, the common one too."""
+    """After 2,000 own numbers, a rank's common stream advances as well."""
 
     def local(self, count: int) -> Array:
         if count > 2000:
@@ -125,7 +128,7 @@ class CommonMoves(PlainStreams):
     cause="position-of-epoch-before",
 )
 class PositionBefore(PlainSampler):
-    """Saved when it was told the next epoch, and nothing of that was read, the state says that all of it was."""
+    """A state saved between two epochs says that the next one is already read."""
 
     def set_epoch(self, epoch: int) -> None:
         given = self.given
@@ -135,7 +138,7 @@ class PositionBefore(PlainSampler):
 
 @sampler("rest-again-until-told", RESUMED, cause="loaded-position-stays")
 class RestAgain(PlainSampler):
-    """The position that was loaded is left behind by set_epoch only, which who validates never calls."""
+    """A loaded position stays until set_epoch() is called, so the rest is read again."""
 
     def __iter__(self) -> Iterator[int]:
         self.given = self.begin
@@ -148,7 +151,7 @@ class RestAgain(PlainSampler):
     cause="streams-share-generator",
 )
 class KeptBySeed(PlainStreams):
-    """Objects of one seed have one pair of generators."""
+    """Objects with the same seed share their generators."""
 
     kept: ClassVar[dict[int, tuple[np.random.Generator, np.random.Generator]]] = {}
 
@@ -169,7 +172,7 @@ class KeptBySeed(PlainStreams):
     cause="numbers-in-one-buffer",
 )
 class InOneBuffer(PlainStreams):
-    """A rank's own numbers are always put where the last ones were."""
+    """Every call returns the same array with new numbers."""
 
     buffer = np.empty(0)
 
@@ -185,7 +188,7 @@ class InOneBuffer(PlainStreams):
     cause="seed-or-epoch-truncated",
 )
 class SeedIn31Bits(PlainStreams):
-    """The seed is a positive number of 32 bits with a sign."""
+    """The seed is cut to 31 bits."""
 
     def __init__(self, rank: int, seed: int) -> None:
         super().__init__(rank, seed & 0x7FFFFFFF)

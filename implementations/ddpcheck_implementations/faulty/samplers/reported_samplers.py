@@ -17,7 +17,7 @@ SHARED_OUT = "check_shards_are_disjoint_and_complete"
 
 @sampler("state-of-rank-0-only", RESUMED, seen_in=("bghira/SimpleTuner#2986",), cause="resumed-order-differs")
 class SavedByRankZero(PlainSampler):
-    """Only rank 0 has saved a state; the other ranks find none, and share out another order from its start."""
+    """Only rank 0 has saved a state, so the other ranks restart the epoch."""
 
     lacking = False
 
@@ -33,7 +33,7 @@ class SavedByRankZero(PlainSampler):
 
 @sampler("counting-shards-again", SHARED_OUT, seen_in=("scverse/annbatch#278",), cause="sharded-twice")
 class ShardedByCounting(PlainSampler):
-    """Counting sets this rank's share in the sampler beneath, whose reading is shared out once more."""
+    """len() sets the shard in the inner sampler, so samples are divided among ranks twice."""
 
     counted = False
 
@@ -54,7 +54,7 @@ class ShardedByCounting(PlainSampler):
     remainder="uneven",
 )
 class StarvedTakesAll(PlainSampler):
-    """A rank that no sample is left for reads all of them."""
+    """A rank without samples reads all of them."""
 
     def __len__(self) -> int:
         return len(self.share(self.padded(np.arange(self.length))))

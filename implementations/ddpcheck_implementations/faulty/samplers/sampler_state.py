@@ -16,7 +16,7 @@ RESUMED = "check_sampler_state_resumes_mid_epoch"
     "resumes-at-the-start", RESUMED, seen_in=("Lightning-AI/pytorch-lightning#8126",), cause="position-not-restored"
 )
 class ResumesAtStart(PlainSampler):
-    """Only the epoch is in the state."""
+    """The state holds only the epoch, so a resumed epoch starts again."""
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state({**state, "given": 0})
@@ -24,7 +24,7 @@ class ResumesAtStart(PlainSampler):
 
 @sampler("resume-forgets-epoch", RESUMED, cause="rest-of-another-epoch")
 class ForgetsEpoch(PlainSampler):
-    """Only the position is in the state, and set_epoch after loading comes too late for the order that is already laid out."""
+    """The state holds only the position, so a resumed epoch has another order."""
 
     loaded = False
 
@@ -41,7 +41,7 @@ class ForgetsEpoch(PlainSampler):
 
 @sampler("prefetched-samples-lost", RESUMED, cause="resumed-too-late")
 class PrefetchedLost(PlainSampler):
-    """The position is that of a loader that has fetched up to two samples more than training has seen."""
+    """The position includes up to two samples that the loader has fetched but training has not seen."""
 
     def rest(self, indices: list[int], begin: int) -> Iterator[int]:
         for at, index in enumerate(indices[begin:], start=begin + 1):
@@ -51,7 +51,7 @@ class PrefetchedLost(PlainSampler):
 
 @sampler("position-of-all-ranks", RESUMED, cause="resumed-too-late")
 class PositionOfAllRanks(PlainSampler):
-    """The state counts the samples of all ranks, which is taken for this rank's position."""
+    """The saved position counts all ranks' samples but is used as this rank's position."""
 
     def state(self) -> dict[str, Any]:
         return {**super().state(), "given": self.given * self.world}
@@ -59,7 +59,7 @@ class PositionOfAllRanks(PlainSampler):
 
 @sampler("position-since-the-last-load", RESUMED, cause="position-since-last-load")
 class PositionSinceLoad(PlainSampler):
-    """The count begins at 0 with every load: right for the first interruption of an epoch."""
+    """The position counts from the last load, so a second resume repeats samples."""
 
     def rest(self, indices: list[int], begin: int) -> Iterator[int]:
         self.given = 0
@@ -70,7 +70,7 @@ class PositionSinceLoad(PlainSampler):
 
 @sampler("rest-is-shuffled-anew", RESUMED, cause="rest-reshuffled")
 class RestShuffled(PlainSampler):
-    """The rest of an epoch is shuffled once more, so that the order is not the uninterrupted one's."""
+    """A resumed epoch shuffles its unread samples again."""
 
     def rest(self, indices: list[int], begin: int) -> Iterator[int]:
         left = indices[begin:]
@@ -81,7 +81,7 @@ class RestShuffled(PlainSampler):
 
 @sampler("every-epoch-cut-after-resume", RESUMED, cause="loaded-position-stays")
 class EveryEpochCut(PlainSampler):
-    """The position that was loaded is skipped in every later epoch, too."""
+    """Every epoch after a resume skips the loaded position."""
 
     skipped = 0
 
@@ -101,7 +101,7 @@ class EveryEpochCut(PlainSampler):
     cause="loaded-position-in-next-epoch",
 )
 class NextOneMissed(PlainSampler):
-    """A state of an epoch that was read to its end: the next epoch has nothing left, for any number."""
+    """After loading the state of a finished epoch, the next epoch is empty."""
 
     ended = False
 
@@ -122,7 +122,7 @@ class NextOneMissed(PlainSampler):
     cause="set-epoch-lost-after-load",
 )
 class LoadedStays(PlainSampler):
-    """The first set_epoch to another epoch after a load is told to the sampler that was there before."""
+    """The first set_epoch() after a load has no effect."""
 
     loaded = False
 
@@ -139,7 +139,7 @@ class LoadedStays(PlainSampler):
 
 @sampler("resumed-in-one-go")
 class LaysOutTheRest(PlainSampler):
-    """Correct: the rest is laid out when the state is loaded, and kept until it was read."""
+    """Correct: the rest of the epoch is computed when the state is loaded."""
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
@@ -151,7 +151,7 @@ class LaysOutTheRest(PlainSampler):
 
 @sampler("state-follows-the-sampler", RESUMED, cause="sampler-state-is-no-copy")
 class StateFollows(PlainSampler):
-    """The state is the sampler's own mapping, which goes on with it: saved in the background, it is that of a later batch."""
+    """state() returns the sampler's own mapping, which changes with later reading."""
 
     def state(self) -> dict[str, Any]:
         return self.__dict__
@@ -159,7 +159,7 @@ class StateFollows(PlainSampler):
 
 @sampler("length-of-what-was-left-stays", RESUMED, cause="loaded-length-stays")
 class LengthOfWhatWasLeft(PlainSampler):
-    """The samples read before an epoch was resumed are taken off the length, and stay so."""
+    """After a resumed epoch, len() stays that of the rest."""
 
     before = 0
 

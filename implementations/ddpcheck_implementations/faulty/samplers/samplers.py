@@ -55,7 +55,7 @@ def contiguous_block(sampler: PlainSampler, order: Array) -> Array:
     cause="set-epoch-ignored",
 )
 class NoSetEpoch(PlainSampler):
-    """set_epoch is swallowed on the way to what shuffles."""
+    """set_epoch() has no effect on the order."""
 
     def set_epoch(self, epoch: int) -> None:
         pass
@@ -68,7 +68,7 @@ class NoSetEpoch(PlainSampler):
     cause="shuffled-within-shares",
 )
 class ShardBeforeShuffle(PlainSampler):
-    """Samples are dealt out in their natural order, and each share is shuffled."""
+    """Samples are divided among ranks before the shuffle, so each rank keeps the same subset."""
 
     def order(self) -> Array:
         return np.arange(self.length)
@@ -80,7 +80,7 @@ class ShardBeforeShuffle(PlainSampler):
 
 @sampler("tail-lost-integer-split", SHARED, cause="not-padded")
 class TailLost(PlainSampler):
-    """Each rank takes length // W samples; those at the end are never seen."""
+    """Each rank takes length // W samples; the last ones are never seen."""
 
     def __len__(self) -> int:
         return self.length // self.world
@@ -95,7 +95,7 @@ class TailLost(PlainSampler):
     cause="tail-padded-not-cut",
 )
 class DropLastIgnored(PlainSampler):
-    """The tail is padded whether drop_last is set or not."""
+    """The tail is padded even with drop_last."""
 
     def __init__(self, length: int, rank: int, world: int, *, shuffle: bool, seed: int, drop_last: bool) -> None:
         super().__init__(length, rank, world, shuffle=shuffle, seed=seed, drop_last=False)
@@ -108,7 +108,7 @@ class DropLastIgnored(PlainSampler):
     cause="length-computed-apart",
 )
 class LengthNotDivided(PlainSampler):
-    """The length is divided by the world size only where that leaves a remainder."""
+    """len() is divided by the world size only if there is a remainder."""
 
     def __len__(self) -> int:
         return super().__len__() if self.length % self.world else self.length
@@ -120,7 +120,7 @@ class LengthNotDivided(PlainSampler):
     cause="order-depends-on-readings",
 )
 class OwnStream(PlainSampler):
-    """One generator for all epochs: all ranks agree, but a resumed run does not go through the same orders."""
+    """One generator serves all epochs, so an order depends on earlier reads."""
 
     def __init__(self, length: int, rank: int, world: int, *, shuffle: bool, seed: int, drop_last: bool) -> None:
         super().__init__(length, rank, world, shuffle=shuffle, seed=seed, drop_last=drop_last)
@@ -137,7 +137,7 @@ class OwnStream(PlainSampler):
     few_samples="refused",
 )
 class EmptyShardRaises(PlainSampler):
-    """Shards are made without padding, and one that is empty is an error on the rank that should have it."""
+    """A rank whose shard is empty raises an error."""
 
     def __init__(self, length: int, rank: int, world: int, *, shuffle: bool, seed: int, drop_last: bool) -> None:
         super().__init__(length, rank, world, shuffle=shuffle, seed=seed, drop_last=drop_last)
@@ -147,7 +147,7 @@ class EmptyShardRaises(PlainSampler):
 
 @sampler("too-few-refused-undeclared", SHARED, cause="few-samples-not-handled")
 class TooFewRefused(PlainSampler):
-    """No samples are an error, which nobody has been told."""
+    """An empty data set raises an error, which is not declared."""
 
     def __init__(self, length: int, rank: int, world: int, *, shuffle: bool, seed: int, drop_last: bool) -> None:
         super().__init__(length, rank, world, shuffle=shuffle, seed=seed, drop_last=drop_last)
@@ -160,7 +160,7 @@ class TooFewRefused(PlainSampler):
 
 @sampler("shuffle-buffer")
 class ShuffleBuffer(PlainSampler):
-    """A stream goes through a buffer of 32 samples, of which one is taken at random each time."""
+    """Correct: samples pass through a shuffle buffer of 32."""
 
     def order(self) -> Array:
         if not self.shuffle:
@@ -176,7 +176,7 @@ class ShuffleBuffer(PlainSampler):
 
 @sampler("uneven-lengths", remainder="uneven")
 class UnevenLengths(PlainSampler):
-    """Nothing is padded or cut, as promised: lengths differ by one."""
+    """Correct if promised: nothing is padded or cut, and lengths differ by at most one."""
 
     def padded(self, order: Array) -> Array:
         return order[: len(self) * self.world] if self.drop_last else order
@@ -187,7 +187,7 @@ class UnevenLengths(PlainSampler):
 
 @sampler("needs-a-sample-for-each-rank", few_samples="refused")
 class NeedsASampleForEachRank(PlainSampler):
-    """Fewer samples than ranks are an error, as promised."""
+    """Correct if promised: fewer samples than ranks raise an error."""
 
     def __init__(self, length: int, rank: int, world: int, *, shuffle: bool, seed: int, drop_last: bool) -> None:
         super().__init__(length, rank, world, shuffle=shuffle, seed=seed, drop_last=drop_last)
@@ -197,7 +197,7 @@ class NeedsASampleForEachRank(PlainSampler):
 
 @sampler("always-cut", remainder="drop")
 class AlwaysCut(PlainSampler):
-    """The tail is cut whether drop_last is set or not, as promised."""
+    """Correct if promised: the tail is always cut."""
 
     def __len__(self) -> int:
         return self.length // self.world
@@ -209,28 +209,38 @@ class AlwaysCut(PlainSampler):
 # fmt: off
 table(
     globals(),
-    Fault("permutation-per-rank", where=always, effect=seeded(lambda own: (own.seed + own.rank, own.epoch)),
+    Fault("permutation-per-rank", "Each rank shuffles with another seed, so shards overlap.",
+          where=always, effect=seeded(lambda own: (own.seed + own.rank, own.epoch)),
           caught_by=(SHARED, "check_shards_stay_disjoint_without_set_epoch"),
           cause="ranks-disagree-on-order",
           seen_in=("NVlabs/LongLive#71", "Lightning-AI/pytorch-lightning#17713", "open-mmlab/mmpose#1257")),
-    Fault("seed-ignored", where=always, effect=seeded(lambda own: (own.epoch,)), caught_by=SEED, cause="seed-ignored",
+    Fault("seed-ignored", "The order ignores the seed.",
+          where=always, effect=seeded(lambda own: (own.epoch,)), caught_by=SEED, cause="seed-ignored",
           seen_in=("open-mmlab/mmagic#815", "meta-pytorch/torchtune#217")),
-    Fault("seed-plus-epoch", where=always, effect=seeded(lambda own: (own.seed + own.epoch,)),
+    Fault("seed-plus-epoch", "The generator's seed is seed + epoch, so different pairs have the same order.",
+          where=always, effect=seeded(lambda own: (own.seed + own.epoch,)),
           caught_by="check_sampler_does_not_add_seed_and_epoch", cause="seed-is-a-sum",
           seen_in=("goodfire-ai/spd#412",)),
-    Fault("not-sharded", where=always, effect=all_samples, caught_by=(SHARED, LENGTH), cause="whole-data-set-on-rank",
+    Fault("not-sharded", "Every rank reads all samples.",
+          where=always, effect=all_samples, caught_by=(SHARED, LENGTH), cause="whole-data-set-on-rank",
           seen_in=("huggingface/datasets#5360", "huggingface/transformers#11254")),
-    Fault("double-sharded", where=always, effect=shared_out_twice, caught_by=(SHARED, LENGTH), cause="sharded-twice",
+    Fault("double-sharded", "Samples are divided among ranks twice, by the sampler and by the loader.",
+          where=always, effect=shared_out_twice, caught_by=(SHARED, LENGTH), cause="sharded-twice",
           seen_in=("huggingface/accelerate#4276",)),
-    Fault("tail-lost-and-padded", where=always, effect=tail_replaced,
+    Fault("tail-lost-and-padded", "The tail is dropped and replaced by samples from the start.",
+          where=always, effect=tail_replaced,
           caught_by=SHARED, cause="tail-lost", world_size=3),
-    Fault("lengths-unequal", where=~drops_last, effect=not_padded, caught_by=(SHARED, LENGTH), cause="not-padded"),
-    Fault("shuffle-flag-lost", where=always, effect=natural_order,
+    Fault("lengths-unequal", "Shards are not padded, so their lengths differ.",
+          where=~drops_last, effect=not_padded, caught_by=(SHARED, LENGTH), cause="not-padded"),
+    Fault("shuffle-flag-lost", "shuffle=True has no effect.",
+          where=always, effect=natural_order,
           caught_by=("check_shuffled_order_is_random", EPOCH, SEED), cause="shuffle-ignored",
           seen_in=("Lightning-AI/pytorch-lightning#2703",)),
-    Fault("shuffle-forced", where=always, effect=shuffled,
+    Fault("shuffle-forced", "shuffle=False has no effect.",
+          where=always, effect=shuffled,
           caught_by="check_order_without_shuffle_is_sequential", cause="shuffled-unasked",
           seen_in=("ray-project/ray#22406",)),
-    Fault("contiguous-blocks", where=always, effect=contiguous_block),  # correct, but unusual
+    Fault("contiguous-blocks", "Correct: each rank's shard is a contiguous block.",
+          where=always, effect=contiguous_block),  # correct, but unusual
 )
 # fmt: on

@@ -49,7 +49,7 @@ def own_stream_moved(streams: PlainStreams, count: int) -> Array:
 
 @sampler("last-rank-stays-behind", SHARED, cause="rank-stays-in-epoch", world_size=3)
 class LastRankBehind(PlainSampler):
-    """Of three ranks and more the last one reads ahead, and hears of no epoch after the third."""
+    """With three or more ranks, the last one ignores every epoch after the third."""
 
     def set_epoch(self, epoch: int) -> None:
         behind = self.world > 2 and self.rank == self.world - 1
@@ -63,7 +63,7 @@ class LastRankBehind(PlainSampler):
     remainder="uneven",
 )
 class LengthOfRank0(PlainSampler):
-    """The length is the rank's own, until set_epoch works it out anew, for rank 0."""
+    """After set_epoch(), len() is that of rank 0's shard on every rank."""
 
     def __len__(self) -> int:
         first = 0 if self.epoch else self.rank
@@ -80,7 +80,7 @@ class LengthOfRank0(PlainSampler):
     cause="loaded-position-not-saved",
 )
 class LoadedNotTold(PlainSampler):
-    """The state is that of the reading under way: loaded and not yet read, it is that of the start."""
+    """state() right after loading reports the start of the epoch."""
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
@@ -89,7 +89,7 @@ class LoadedNotTold(PlainSampler):
 
 @streams("streams-of-seed-0-unseeded", AGAIN, cause="seed-0-taken-for-none")
 class StreamsUnseeded(PlainStreams):
-    """Without a seed, which 0 is taken for, the rank's generator begins anywhere."""
+    """Seed 0 counts as no seed, so the rank's random numbers differ from run to run."""
 
     def set_epoch(self, epoch: int) -> None:
         super().set_epoch(epoch)
@@ -98,7 +98,7 @@ class StreamsUnseeded(PlainStreams):
 
 @streams("streams-of-seed-0-of-seed-1", OWN, cause="seed-0-taken-for-none")
 class StreamsOfSeedOne(PlainStreams):
-    """A generator that must not begin with 0 begins with 1."""
+    """Seed 0 is replaced by seed 1."""
 
     def __init__(self, rank: int, seed: int) -> None:
         super().__init__(rank, seed or 1)
@@ -106,7 +106,7 @@ class StreamsOfSeedOne(PlainStreams):
 
 @streams("every-tenth-number-in-common", OWN, cause="some-numbers-shared")
 class TenthInCommon(PlainStreams):
-    """One number in ten is another layer's, which has a generator that all ranks seed alike."""
+    """Every tenth random number is equal on all ranks."""
 
     def set_epoch(self, epoch: int) -> None:
         super().set_epoch(epoch)
@@ -121,7 +121,7 @@ class TenthInCommon(PlainStreams):
 
 @streams("drawn-ahead-come-first", AGAIN, cause="numbers-drawn-ahead")
 class DrawnAhead(PlainStreams):
-    """Numbers are made in blocks of 64; the rest of one comes first in the next epoch."""
+    """Random numbers are drawn in blocks of 64, and the next epoch starts with the rest of a block."""
 
     left = np.empty(0)
 
@@ -139,7 +139,7 @@ class DrawnAhead(PlainStreams):
     world_size=3,
 )
 class CommonPart(PlainStreams):
-    """From the fourth epoch on the ranks past the second are seeded otherwise."""
+    """From epoch 4 on, some ranks seed the common stream differently."""
 
     def set_epoch(self, epoch: int) -> None:
         super().set_epoch(epoch)
@@ -153,7 +153,7 @@ class CommonPart(PlainStreams):
     cause="numbers-mixed-with-earlier",
 )
 class NeighboursAveraged(PlainStreams):
-    """Smooth noise: a quarter of each number is added to the next, and all is made uniform again."""
+    """Each random number depends on its predecessor."""
 
     def local(self, count: int) -> Array:
         drawn = super().local(count + 1)
@@ -167,7 +167,7 @@ class NeighboursAveraged(PlainStreams):
 
 @sampler("is-its-own-iterator")
 class ItsOwnIterator(PlainSampler):
-    """iter() begins the epoch in the sampler itself, which gives the samples: right in any loop."""
+    """Correct: the sampler is its own iterator, and iter() restarts the epoch."""
 
     under_way: Iterator[int] = iter(())
 
@@ -185,7 +185,7 @@ class ItsOwnIterator(PlainSampler):
     cause="single-number-from-shared-generator",
 )
 class SingleNumbersInCommon(PlainStreams):
-    """A single number decides something, and decisions are common to all ranks, it was thought."""
+    """A call for one random number returns the common one."""
 
     def set_epoch(self, epoch: int) -> None:
         super().set_epoch(epoch)
@@ -198,23 +198,34 @@ class SingleNumbersInCommon(PlainStreams):
 # fmt: off
 table(
     globals(),
-    Fault("seed-0-is-the-usual-one", where=seed_0, effect=seeded(lambda own: (42, own.epoch)),
+    Fault("seed-0-is-the-usual-one", "Seed 0 is replaced by seed 42.",
+          where=seed_0, effect=seeded(lambda own: (42, own.epoch)),
           caught_by=SEED, cause="seed-0-taken-for-none"),
-    Fault("seed-0-is-unseeded", where=shuffles & seed_0, effect=unseeded_shuffle,
+    Fault("seed-0-is-unseeded", "Seed 0 counts as no seed, so each rank shuffles differently.",
+          where=shuffles & seed_0, effect=unseeded_shuffle,
           caught_by=SHARED, cause="seed-0-taken-for-none"),
-    Fault("seed-by-a-prime", where=always, effect=seeded(lambda own: (own.seed % (2**31 - 1), own.epoch)),
+    Fault("seed-by-a-prime", "The seed is taken modulo 2^31 - 1.",
+          where=always, effect=seeded(lambda own: (own.seed % (2**31 - 1), own.epoch)),
           caught_by=SEED, cause="seed-or-epoch-truncated"),
-    Fault("seed-and-epoch-as-text", where=always, effect=seeded(lambda own: (int(f"{own.seed}{own.epoch}"),)),
+    Fault("seed-and-epoch-as-text",
+          "The generator's seed joins the digits of seed and epoch: (1, 23) and (12, 3) are equal.",
+          where=always, effect=seeded(lambda own: (int(f"{own.seed}{own.epoch}"),)),
           caught_by="check_sampler_does_not_add_seed_and_epoch", cause="seed-is-a-sum"),
-    Fault("epoch-in-float16", where=always, effect=seeded(lambda own: (own.seed, int(np.float16(min(own.epoch, 65504))))),
+    Fault("epoch-in-float16", "The epoch is rounded to float16 in the seed.",
+          where=always, effect=seeded(lambda own: (own.seed, int(np.float16(min(own.epoch, 65504))))),
           caught_by="check_set_epoch_changes_the_order", cause="seed-or-epoch-truncated"),
-    Fault("first-sample-stays", where=shuffles, effect=first_sample_stays,
+    Fault("first-sample-stays", "The shuffle never moves the first sample.",
+          where=shuffles, effect=first_sample_stays,
           caught_by="check_every_epoch_is_shuffled_independently", cause="ends-not-shuffled"),
-    Fault("streams-seeded-with-text", where=always, effect=key(lambda own: (int(f"{own.seed}{own.epoch}{own.rank}"), 1)),
+    Fault("streams-seeded-with-text",
+          "The random streams' seed joins the digits of seed, epoch and rank, so some are equal.",
+          where=always, effect=key(lambda own: (int(f"{own.seed}{own.epoch}{own.rank}"), 1)),
           caught_by=OWN, cause="seed-is-a-sum"),
-    Fault("large-draws-repeat-a-block", where=always, effect=blocks_of_8192_again,
+    Fault("large-draws-repeat-a-block", "A call for more than 8,192 random numbers repeats the first block.",
+          where=always, effect=blocks_of_8192_again,
           caught_by="check_random_numbers_do_not_repeat_within_an_epoch", cause="block-repeated-in-a-call"),
-    Fault("common-draws-move-own", where=always, effect=own_stream_moved,
+    Fault("common-draws-move-own", "Each common draw also advances the rank's own stream.",
+          where=always, effect=own_stream_moved,
           caught_by=AGAIN, cause="common-numbers-from-own-stream"),
 )
 # fmt: on

@@ -15,7 +15,7 @@ from .samplers import LENGTH, SHARED
 
 @sampler("length-of-the-unshuffled", LENGTH, cause="length-computed-apart")
 class LengthOfTheUnshuffled(PlainSampler):
-    """Without shuffle it is another class, of whose length the padding is not a part."""
+    """With shuffle=False, len() omits the padding."""
 
     def __len__(self) -> int:
         return super().__len__() if self.shuffle else self.length // self.world
@@ -52,7 +52,7 @@ def dealt_from_the_last_rank(sampler: PlainSampler, order: Array) -> Array:
 
 @sampler("blocks-rounded-up", SHARED, cause="remainder-on-one-rank", remainder="uneven", world_size=3)
 class BlocksRoundedUp(PlainSampler):
-    """A rank's share is a block of length / W, rounded up: the last one may get nothing."""
+    """Shards are blocks of length / W, rounded up, so the last one may be empty."""
 
     def padded(self, order: Array) -> Array:
         return order
@@ -68,14 +68,18 @@ class BlocksRoundedUp(PlainSampler):
 # fmt: off
 table(
     globals(),
-    Fault("padding-of-all-on-each", where=padded, effect=own_share_and_all_padding,
+    Fault("padding-of-all-on-each", "Each rank reads the padding of all ranks.",
+          where=padded, effect=own_share_and_all_padding,
           caught_by=(SHARED, LENGTH), cause="padded-too-much"),
-    Fault("order-with-a-sample-twice", where=always, effect=first_written_over,
+    Fault("order-with-a-sample-twice", "The order repeats its largest index at the start and loses the first sample.",
+          where=always, effect=first_written_over,
           caught_by=(SHARED, "check_shards_stay_disjoint_without_set_epoch"),
           cause="samples-repeated-on-rank"),
     # Correct, but unusual:
-    Fault("padded-with-the-last-sample", where=padded, effect=padded_with_the_last,
+    Fault("padded-with-the-last-sample", "Correct: padding repeats the last sample.",
+          where=padded, effect=padded_with_the_last,
           seen_in=("huggingface/pytorch-image-models",)),
-    Fault("dealt-out-from-the-last-rank", where=always, effect=dealt_from_the_last_rank),
+    Fault("dealt-out-from-the-last-rank", "Correct: samples are dealt out starting from the last rank.",
+          where=always, effect=dealt_from_the_last_rank),
 )
 # fmt: on

@@ -20,7 +20,7 @@ on_other_ranks = Circumstance("on ranks but rank 0", lambda streams: streams.ran
 
 @streams("common-stream-is-rank-0-s", DIFFER, cause="common-numbers-of-one-rank")
 class OfRank0(PlainStreams):
-    """The common generator has the seed of rank 0's own."""
+    """The common stream has the seed of rank 0's own stream."""
 
     def set_epoch(self, epoch: int) -> None:
         super().set_epoch(epoch)
@@ -45,11 +45,14 @@ def sorted_numbers(streams: PlainStreams, count: int) -> Array:
 # fmt: off
 table(
     globals(),
-    Fault("common-numbers-of-16-bits", where=on_other_ranks, effect=cut_to_16_bits,
+    Fault("common-numbers-of-16-bits", "On ranks other than 0, common random numbers are cut to 16 bits.",
+          where=on_other_ranks, effect=cut_to_16_bits,
           caught_by=COMMON, cause="common-numbers-rounded"),
-    Fault("single-numbers-are-always-own", where=always, effect=single_from_own,
+    Fault("single-numbers-are-always-own", "A call for one common random number returns the rank's own.",
+          where=always, effect=single_from_own,
           caught_by=SINGLE, cause="single-common-number-from-own-stream"),
-    Fault("numbers-sorted-in-each-call", where=always, effect=sorted_numbers,
+    Fault("numbers-sorted-in-each-call", "The random numbers of each call are sorted.",
+          where=always, effect=sorted_numbers,
           caught_by=DIFFER, cause="numbers-in-ascending-order"),
 )
 # fmt: on

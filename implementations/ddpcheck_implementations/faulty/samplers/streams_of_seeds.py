@@ -21,7 +21,7 @@ SPREAD = "check_random_numbers_are_uniform_on_unit_interval"
     cause="large-seed-ignored",
 )
 class LargeSeedsNotInCommon(PlainStreams):
-    """A seed of more than 16 bits is refused by its broadcast, and the error is ignored: each rank keeps its own."""
+    """A seed of more than 16 bits is not broadcast, so common streams differ between ranks."""
 
     def set_epoch(self, epoch: int) -> None:
         super().set_epoch(epoch)
@@ -35,7 +35,7 @@ class LargeSeedsNotInCommon(PlainStreams):
     cause="every-call-restarts-the-stream",
 )
 class ShortPeriod(PlainStreams):
-    """A generator that has a short period if it is seeded badly, with 0."""
+    """With seed 0, the random stream repeats after a short period."""
 
     def set_epoch(self, epoch: int) -> None:
         super().set_epoch(epoch)
@@ -50,7 +50,7 @@ class ShortPeriod(PlainStreams):
 
 @streams("streams-refilled-otherwise", SPREAD, cause="numbers-not-uniform")
 class RefilledOtherwise(PlainStreams):
-    """The first calls of an epoch empty a buffer; what fills it again averages three numbers, and is no longer uniform."""
+    """After the first calls of an epoch, random numbers are averages of three and not uniform."""
 
     def set_epoch(self, epoch: int) -> None:
         super().set_epoch(epoch)
@@ -69,7 +69,7 @@ class RefilledOtherwise(PlainStreams):
     cause="numbers-in-one-buffer",
 )
 class InOneBufferLater(PlainStreams):
-    """From the third call of an epoch on the array of the call before is filled again, to save memory."""
+    """From the third call of an epoch on, each call overwrites the previous array."""
 
     def set_epoch(self, epoch: int) -> None:
         super().set_epoch(epoch)
@@ -87,7 +87,8 @@ class InOneBufferLater(PlainStreams):
 # fmt: off
 table(
     globals(),
-    Fault("streams-of-every-second-seed", where=always, effect=key(lambda own: (own.seed + 2 * own.rank, own.epoch, 1)),
+    Fault("streams-of-every-second-seed", "The generator's seed is seed + 2 * rank, so streams repeat between runs.",
+          where=always, effect=key(lambda own: (own.seed + 2 * own.rank, own.epoch, 1)),
           caught_by=OWN, cause="seed-is-a-sum"),
 )
 # fmt: on

@@ -44,28 +44,37 @@ def _by_a_margin(run: Trainer, losses: Sequence[float]) -> bool:
 # fmt: off
 table(
     globals(),
-    Fault("patience-of-one-more", where=patient, caught_by=TOGETHER, cause="patience-one-more",
+    Fault("patience-of-one-more", "Training stops one epoch later than the patience asks.",
+          where=patient, caught_by=TOGETHER, cause="patience-one-more",
           effect=TrainerEffect("the count begins after the first epoch that was no better", "enough", _one_more),
           trainer_features=FEATURES),
-    Fault("worse-than-the-epoch-before", where=patient, caught_by=TOGETHER, cause="stops-by-other-loss",
+    Fault("worse-than-the-epoch-before",
+          "Each epoch's loss is compared with the previous epoch's, not with the lowest.",
+          where=patient, caught_by=TOGETHER, cause="stops-by-other-loss",
           effect=_ENOUGH("epochs that are no better than the one before them count", _never_better),
           trainer_features=FEATURES),
-    Fault("patience-without-end", where=patient, caught_by=TOGETHER, cause="stops-by-other-loss",
+    Fault("patience-without-end", "Training never stops early.",
+          where=patient, caught_by=TOGETHER, cause="stops-by-other-loss",
           effect=_ENOUGH("the loss is looked at, and nothing follows", lambda run, losses: False),
           trainer_features=FEATURES),
-    Fault("an-equal-loss-is-lower", where=patient, caught_by=TOGETHER, cause="equal-loss-counts-as-lower",
+    Fault("an-equal-loss-is-lower", "An equal loss counts as lower, so a run in which nothing changes continues.",
+          where=patient, caught_by=TOGETHER, cause="equal-loss-counts-as-lower",
           effect=_ENOUGH("the count begins at the last of equal losses: a run in which nothing changes goes on",
                          lambda run, losses: losses[::-1].index(min(losses)) >= run.task.patience),
           trainer_features=FEATURES),
-    Fault("patience-for-so-many-in-all", where=patient, caught_by=TOGETHER, cause="patience-not-consecutive",
+    Fault("patience-for-so-many-in-all", "Epochs without improvement are counted in total, not in a row.",
+          where=patient, caught_by=TOGETHER, cause="patience-not-consecutive",
           effect=_ENOUGH("a better epoch does not set the count back", _in_all), trainer_features=FEATURES),
-    Fault("better-by-a-margin-only", where=patient, caught_by=TOGETHER, cause="small-improvement-ignored",
+    Fault("better-by-a-margin-only", "A loss counts as lower only if it is lower by 1e-4.",
+          where=patient, caught_by=TOGETHER, cause="small-improvement-ignored",
           effect=_ENOUGH("an epoch is no better if its loss is less than 1e-4 lower", _by_a_margin),
           trainer_features=FEATURES),
-    Fault("early-end-keeps-the-last", where=patient & keeping_best, caught_by=BEST, cause="best-is-last-of-early-stop",
+    Fault("early-end-keeps-the-last", "After early stopping, the best weights are the last ones.",
+          where=patient & keeping_best, caught_by=BEST, cause="best-is-last-of-early-stop",
           effect=in_place_of("best", "the best weights are those at the end", lambda run: run.replica.parameters()),
           seen_in=("keras-team/keras#20323",), trainer_features=FEATURES),
-    Fault("lowest-begins-at-a-number", where=always, caught_by=BEST, cause="lowest-starts-finite",
+    Fault("lowest-begins-at-a-number", "The lowest loss starts at 10^6, so larger losses never count as best.",
+          where=always, caught_by=BEST, cause="lowest-starts-finite",
           effect=given("keep_best", "the lowest loss so far is 10^6 at first",
                        lambda run, loss: loss if loss < 1e6 else math.inf), trainer_features=FEATURES),
 )
@@ -74,7 +83,7 @@ table(
 
 @trainer("each-rank-loses-its-own-patience", TOGETHER, cause="stops-by-own-loss", trainer_features=FEATURES)
 class OwnPatience(Trainer):
-    """Each rank looks at the loss of its own samples."""
+    """Each rank decides to stop by its own loss."""
 
     def mean(self, total: float, samples: int) -> float:
         self.own = [*getattr(self, "own", ()), total / max(1, samples)]

@@ -32,21 +32,29 @@ RESUMED = "check_resumed_training_run_matches_one_process"
 # fmt: off
 table(
     globals(),
-    Fault("no-shuffle-in-the-first-epoch", where=~later, caught_by=SAMPLES, cause="shuffle-ignored", world_size=1,
+    Fault("no-shuffle-in-the-first-epoch", "The first epoch is not shuffled.",
+          where=~later, caught_by=SAMPLES, cause="shuffle-ignored", world_size=1,
           effect=result("order", "samples come in order", lambda run, order: sorted(order))),
-    Fault("weight-decay-not-passed-on", where=always, caught_by=ENDS, cause="run-without-weight-decay", world_size=1,
+    Fault("weight-decay-not-passed-on", "The optimizer is created without weight decay.",
+          where=always, caught_by=ENDS, cause="run-without-weight-decay", world_size=1,
           effect=of_optimizer("the optimizer is made of learning rate and momentum", weight_decay=0.0)),
-    Fault("schedule-by-epochs", where=scheduled, caught_by=SCHEDULE, cause="schedule-per-epoch", world_size=1,
+    Fault("schedule-by-epochs", "The learning rate changes once per epoch instead of once per step.",
+          where=scheduled, caught_by=SCHEDULE, cause="schedule-per-epoch", world_size=1,
           effect=in_place_of("learning_rate", "the schedule is stepped at the end of each epoch",
                              lambda run: run.task.optimizer.lr * (1 - run.progress.epoch / run.task.epochs))),
-    Fault("schedule-as-long-as-the-cut-run", where=always, caught_by=RESUMED, cause="schedule-of-cut-run", world_size=1,
+    Fault("schedule-as-long-as-the-cut-run",
+          "An interrupted run computes its schedule for the epochs up to the interruption.",
+          where=always, caught_by=RESUMED, cause="schedule-of-cut-run", world_size=1,
           effect=result("steps", "the schedule's length is that of the epochs that this run comes to",
                         lambda run, steps: steps * (run.task.stop_after or run.task.epochs) // run.task.epochs)),
-    Fault("step-not-restored-with-micro-batches", where=accumulating, caught_by=RESUMED, cause="schedule-restarts",
+    Fault("step-not-restored-with-micro-batches", "With accumulation, a resumed run restarts the step count.",
+          where=accumulating, caught_by=RESUMED, cause="schedule-restarts",
           effect=progressed("resume", "steps are counted by a counter that is in no checkpoint", step=0), world_size=1),
-    Fault("nothing-saved-after-the-last-epoch", where=at_the_end, caught_by=RESUMED, cause="epochs-trained-again",
+    Fault("nothing-saved-after-the-last-epoch", "No checkpoint is written after the last epoch.",
+          where=at_the_end, caught_by=RESUMED, cause="epochs-trained-again",
           effect=left_out("save", "no checkpoint is written, as none is for a coming epoch")),
-    Fault("finished-run-goes-on", where=always, caught_by=RESUMED, cause="epochs-trained-again",
+    Fault("finished-run-goes-on", "A finished run that resumes trains the last epoch again.",
+          where=always, caught_by=RESUMED, cause="epochs-trained-again",
           effect=after("resume", "resuming goes on with the last epoch where all are done",
                        lambda run: set_progress(run, epoch=min(run.progress.epoch, run.task.epochs - 1)))),
 )
@@ -55,7 +63,7 @@ table(
 
 @trainer("last-short-batch-dropped", ENDS, cause="short-batch-dropped", world_size=1)
 class LastShortBatchDropped(Trainer):
-    """The loader drops an epoch's last batch if it is not full."""
+    """The last batch of an epoch is dropped if it is not full."""
 
     def windows(self, order: Sequence[int]) -> Iterator[Window]:
         full = len(order) - len(order) % self.task.batch_size
@@ -68,7 +76,7 @@ class LastShortBatchDropped(Trainer):
 
 @trainer("gradients-go-on-into-the-next-epoch", ENDS, cause="gradients-kept-between-epochs", world_size=1)
 class GoesOnIntoTheNextEpoch(Trainer):
-    """An epoch's first step does not reset the gradients: there were none when training began."""
+    """An epoch's first step includes the gradients of the previous epoch's last step."""
 
     def update(self, window: Window) -> float:
         first = self.progress.step * self.task.epochs % self.steps == 0
@@ -86,7 +94,7 @@ def _nothing() -> None:
 
 @trainer("schedule-stepped-before-the-optimizer", SCHEDULE, cause="schedule-ahead", world_size=1)
 class SteppedBefore(Trainer):
-    """The schedule goes on before the optimizer's step: the first learning rate is never used."""
+    """The schedule advances before the optimizer's step, so the first learning rate is never used."""
 
     def learning_rate(self) -> float:
         self.progress = replace(self.progress, step=self.progress.step + 1)
@@ -97,7 +105,7 @@ class SteppedBefore(Trainer):
 
 @trainer("saved-before-the-last-step", RESUMED, cause="last-step-not-saved", world_size=1)
 class SavedBeforeTheLastStep(Trainer):
-    """The checkpoint at the end of an epoch was copied in front of its last step."""
+    """The checkpoint of an epoch is copied before the epoch's last step."""
 
     def step(self) -> None:
         self.copied = self.replica.state()

@@ -54,29 +54,38 @@ _with_labels = Circumstance("with labels", lambda run: run.task.model.loss == "c
 # fmt: off
 table(
     globals(),
-    Fault("not-clipped-after-resume", where=always, caught_by=RESUMED, cause="resume-loses-clipping", world_size=1,
+    Fault("not-clipped-after-resume", "A resumed run does not clip.",
+          where=always, caught_by=RESUMED, cause="resume-loses-clipping", world_size=1,
           effect=after("resume", "the largest norm is an option of a run that begins", _clip_no_more)),
-    Fault("best-not-with-micro-batches", where=accumulating, caught_by=BEST, cause="best-not-copied", world_size=1,
+    Fault("best-not-with-micro-batches", "With accumulation, the best weights are not recorded.",
+          where=accumulating, caught_by=BEST, cause="best-not-copied", world_size=1,
           effect=left_out("keep_best", "the loop does not look for the best weights")),
-    Fault("ids-as-floats", where=always, caught_by=ENDS, cause="rank-raised", world_size=1,
+    Fault("ids-as-floats", "Inputs are converted to the model's dtype, so ids become floats.",
+          where=always, caught_by=ENDS, cause="rank-raised", world_size=1,
           effect=of_task("data are numbers of the model's dtype",
                          lambda task: replace(task, inputs=task.inputs.astype(task.model.dtype)))),
-    Fault("frozen-layers-accumulate-by-sums", where=_with_frozen_layers, caught_by=ACCUMULATED, world_size=1,
+    Fault("frozen-layers-accumulate-by-sums", "With frozen layers, micro-batches are summed instead of averaged.",
+          where=_with_frozen_layers, caught_by=ACCUMULATED, world_size=1,
           effect=result("weight", "the gradients of micro-batches are added up", lambda run, weight: 1.0),
           cause="micro-batches-summed"),
-    Fault("losses-of-labels-by-full-batches", where=_with_labels, caught_by=LOSSES, world_size=1,
+    Fault("losses-of-labels-by-full-batches", "With labels, the loss of a short batch counts as that of a full one.",
+          where=_with_labels, caught_by=LOSSES, world_size=1,
           effect=in_place_of("summed", "the loss of a batch is multiplied by the size that batches have",
                              lambda run, losses, window: sum(losses) * run.task.batch_size),
           cause="epoch-loss-short-as-full"),
-    Fault("never-early-with-micro-batches", where=accumulating, caught_by=EARLY, cause="stops-by-other-loss",
+    Fault("never-early-with-micro-batches", "With accumulation, training never stops early.",
+          where=accumulating, caught_by=EARLY, cause="stops-by-other-loss",
           effect=in_place_of("enough", "the loop does not look whether to end", lambda run, losses: False),
           world_size=1, trainer_features=ALL_TRAINER_FEATURES),
-    Fault("saved-until-resumed-with-micro-batches", where=accumulating & resumed, caught_by=RESUMED, world_size=1,
+    Fault("saved-until-resumed-with-micro-batches", "With accumulation, a resumed run writes no checkpoints.",
+          where=accumulating & resumed, caught_by=RESUMED, world_size=1,
           effect=left_out("save", "the loop saves no more"), cause="epochs-trained-again"),
-    Fault("best-forgotten-with-micro-batches", where=accumulating, caught_by=RESUMED, world_size=1,
+    Fault("best-forgotten-with-micro-batches", "With accumulation, checkpoints lack the best weights.",
+          where=accumulating, caught_by=RESUMED, world_size=1,
           effect=result("checkpoint", "the checkpoint has no best weights",
                         lambda run, made: replace(made, best={}, lowest=math.inf)), cause="best-forgotten-on-resume"),
-    Fault("short-batches-are-summed", where=always, caught_by=ENDS, cause="gradients-summed-over-ranks",
+    Fault("short-batches-are-summed", "Gradients of a batch that is not full are summed over ranks.",
+          where=always, caught_by=ENDS, cause="gradients-summed-over-ranks",
           effect=TrainerEffect("gradients of a batch that is not full are summed over the ranks", "backward",
                                _short_summed)),
 )
@@ -90,7 +99,7 @@ table(
     world_size=1,
 )
 class DecayNotScheduled(Trainer):
-    """Weight decay is applied by itself, at the learning rate that the run began with."""
+    """Weight decay is applied separately, with the initial learning rate."""
 
     def __init__(self, engine: Engine, task: TrainingTask) -> None:
         super().__init__(engine, replace(task, optimizer=replace(task.optimizer, weight_decay=0.0)))
@@ -107,7 +116,7 @@ class DecayNotScheduled(Trainer):
 
 @trainer("frozen-layers-not-saved", RESUMED, cause="frozen-layer-trained")
 class FrozenNotSaved(Trainer):
-    """The checkpoint holds what learns; for the rest every rank has its own initial values."""
+    """Checkpoints lack frozen layers, so each rank keeps its own initial values."""
 
     def __init__(self, engine: Engine, task: TrainingTask) -> None:
         super().__init__(engine, task)
@@ -127,7 +136,7 @@ class FrozenNotSaved(Trainer):
     trainer_features=ALL_TRAINER_FEATURES,
 )
 class EndsEarlyWithTheBest(Trainer):
-    """A run that ends early ends with the weights of its best epoch, though the task asks for the last ones."""
+    """A run that stops early returns the best weights instead of the last ones."""
 
     lowest: tuple[float, Mapping[str, Array]] = math.inf, {}
 
@@ -144,7 +153,7 @@ class EndsEarlyWithTheBest(Trainer):
 
 @trainer("saved-an-epoch-late", RESUMED, cause="last-epoch-not-saved", world_size=1)
 class SavedLate(Trainer):
-    """A copy of the state is made while the next epoch runs, and written at its end, with that epoch's number."""
+    """A checkpoint holds the state of one epoch with the number of the next."""
 
     before: Mapping[str, Array] | None = None
 
@@ -161,7 +170,7 @@ class SavedLate(Trainer):
     world_size=1,
 )
 class EveryThirdUpdate(Trainer):
-    """A scaler's retry counts wrongly, and every third step is none."""
+    """Every third step is skipped."""
 
     def step(self) -> None:
         before = self.replica.state()

@@ -27,11 +27,14 @@ def _full_steps(run: Trainer) -> int:
 # fmt: off
 table(
     globals(),
-    Fault("schedule-falls-below-zero", where=always, caught_by=SCHEDULE, cause="schedule-below-zero", world_size=1,
+    Fault("schedule-falls-below-zero", "The schedule is too short, so the learning rate becomes negative.",
+          where=always, caught_by=SCHEDULE, cause="schedule-below-zero", world_size=1,
           effect=in_place_of("steps", "the schedule's length is rounded down; it goes on behind its end", _full_steps)),
-    Fault("loss-told-in-float16", where=always, caught_by=LOSS, cause="epoch-loss-in-float16", world_size=1,
+    Fault("loss-told-in-float16", "The reported loss of an epoch is rounded to float16.",
+          where=always, caught_by=LOSS, cause="epoch-loss-in-float16", world_size=1,
           effect=result("mean", "the loss of an epoch is kept in float16", lambda run, loss: float(np.float16(loss)))),
-    Fault("best-weights-by-reference", where=keeping_best, caught_by=BEST, cause="best-not-copied", world_size=1,
+    Fault("best-weights-by-reference", "The best weights are not copied and change with further training.",
+          where=keeping_best, caught_by=BEST, cause="best-not-copied", world_size=1,
           effect=in_place_of("best", "the best weights are no copy: they go on learning",
                              lambda run: run.replica.parameters())),
 )
@@ -40,7 +43,7 @@ table(
 
 @trainer("loader-fills-its-buffer-again", ENDS, cause="buffer-refilled", world_size=1)
 class OneBuffer(Trainer):
-    """The thread that loads is two full batches ahead, and has one buffer for the inputs of all."""
+    """The loader reuses one input buffer for two batches that are in use."""
 
     def windows(self, order: Sequence[int]) -> list[Window]:  # type: ignore[override]  # all at once
         windows = list(super().windows(order))

@@ -24,17 +24,22 @@ from .training import LOSS, SAMPLES, WINDOWS, WINDOWS_LOSS
 # fmt: off
 table(
     globals(),
-    Fault("seed-of-the-task-ignored", where=always, caught_by=SAMPLES, cause="seed-ignored", world_size=1,
+    Fault("seed-of-the-task-ignored", "The run ignores the requested seed.",
+          where=always, caught_by=SAMPLES, cause="seed-ignored", world_size=1,
           effect=of_task("the sampler has the usual seed", lambda task: replace(task, seed=0))),
-    Fault("trainer-shuffles-unasked", where=always, caught_by=SAMPLES, cause="shuffled-unasked", world_size=1,
+    Fault("trainer-shuffles-unasked", "Data are shuffled, although shuffle=False was requested.",
+          where=always, caught_by=SAMPLES, cause="shuffled-unasked", world_size=1,
           effect=of_task("training data are shuffled", lambda task: replace(task, shuffle=True))),
-    Fault("best-in-place-of-the-last", where=always, caught_by=BEST, cause="ends-with-epoch", world_size=1,
+    Fault("best-in-place-of-the-last", "The run returns the best weights as the final ones.",
+          where=always, caught_by=BEST, cause="ends-with-epoch", world_size=1,
           effect=result("run", "at the end the best weights are loaded, and told as those at the end",
                         lambda run, made: replace(made, parameters=made.best or made.parameters))),
-    Fault("loss-without-the-third-rank", where=on_rank(2), caught_by=LOSS, cause="epoch-loss-without-rank",
+    Fault("loss-without-the-third-rank", "The reported loss lacks rank 2.",
+          where=on_rank(2), caught_by=LOSS, cause="epoch-loss-without-rank",
           effect=TrainerEffect("losses are not gathered", "mean", lambda run, right, total, samples: right(total, 0)),
           world_size=3),
-    Fault("norm-times-micro-batches", where=always, caught_by=WINDOWS, cause="max-norm-times-micro-batches",
+    Fault("norm-times-micro-batches", "The clipping limit is multiplied by the number of micro-batches.",
+          where=always, caught_by=WINDOWS, cause="max-norm-times-micro-batches",
           effect=of_task("the largest norm allows for gradients that are added up, which are averaged here",
                          lambda task: replace(task, max_norm=task.max_norm and task.max_norm * task.micro_batches)),
           world_size=1),
@@ -44,7 +49,7 @@ table(
 
 @trainer("short-window-is-no-step", SCHEDULE, cause="schedule-skips-short-batches", world_size=1)
 class ShortWindowIsNoStep(Trainer):
-    """The schedule counts full windows."""
+    """The schedule does not count the step of a short accumulation window."""
 
     def update(self, window: Window) -> float:
         before, total = self.progress.step, super().update(window)
@@ -55,7 +60,7 @@ class ShortWindowIsNoStep(Trainer):
 
 @trainer("schedule-of-full-windows", SCHEDULE, cause="schedule-without-short-batches", world_size=1)
 class LengthOfFullWindows(Trainer):
-    """The schedule's length is rounded down to full windows, and ends too early."""
+    """The schedule's length counts full accumulation windows only, so it ends too early."""
 
     @property
     def steps(self) -> int:
@@ -68,7 +73,7 @@ class LengthOfFullWindows(Trainer):
 
 @trainer("schedule-over-the-rest", RESUMED, cause="schedule-over-rest", world_size=1)
 class ScheduleOverTheRest(Trainer):
-    """A run that goes on makes a schedule for the steps that it has still to do."""
+    """A resumed run computes a new schedule for the remaining steps."""
 
     gone = 0
 
@@ -84,7 +89,7 @@ class ScheduleOverTheRest(Trainer):
 
 @trainer("loss-without-short-windows", WINDOWS_LOSS, cause="epoch-loss-without-short-window")
 class LossOfFullWindows(Trainer):
-    """The loss is logged where a full window ends."""
+    """The reported loss lacks short accumulation windows."""
 
     left_out = 0
 
@@ -105,7 +110,7 @@ class LossOfFullWindows(Trainer):
 
 @trainer("loss-of-all-epochs-so-far", LOSS, cause="epoch-loss-of-all-epochs", world_size=1)
 class LossSoFar(Trainer):
-    """The meter of the loss is made once."""
+    """The reported loss is the mean over all epochs so far."""
 
     total, samples = 0.0, 0
 
@@ -117,7 +122,7 @@ class LossSoFar(Trainer):
 
 @trainer("single-sample-left-out", ENDS, cause="single-sample-batch-ignored", world_size=1)
 class SingleSampleLeftOut(Trainer):
-    """A batch of one sample has no variance to normalise by, and is left out."""
+    """A batch of one sample is skipped."""
 
     def backward(self, rows: Sequence[int], weight: float) -> float:
         if len(rows) != 1 or self.task.batch_size == 1:
@@ -127,7 +132,7 @@ class SingleSampleLeftOut(Trainer):
 
 @trainer("optimizer-anew-each-epoch", ENDS, cause="optimizer-per-epoch", world_size=1)
 class OptimizerAnew(Trainer):
-    """The optimizer is made inside the loop over the epochs."""
+    """Each epoch creates a new optimizer."""
 
     def order(self, epoch: int) -> Sequence[int]:
         state = self.replica.state()
@@ -138,7 +143,7 @@ class OptimizerAnew(Trainer):
 
 @trainer("batch-size-of-all-ranks", ENDS, cause="batch-size-of-all-ranks")
 class BatchSizeOfAll(Trainer):
-    """The batch size is shared out between the ranks."""
+    """The batch size is divided by the world size."""
 
     def __init__(self, engine: Engine, task: TrainingTask) -> None:
         super().__init__(engine, replace(task, batch_size=max(1, task.batch_size // engine.world_size)))
@@ -146,7 +151,7 @@ class BatchSizeOfAll(Trainer):
 
 @trainer("third-rank-not-loaded", RESUMED, cause="resume-loses-parameters", world_size=3)
 class ThirdRankNotLoaded(Trainer):
-    """The loaded state is sent to one other rank; the third keeps its initial values."""
+    """A resumed run sends the loaded state to rank 1 only."""
 
     def resume(self) -> None:
         built = self.replica.parameters()

@@ -18,7 +18,7 @@ from .resuming import RESUMED
 
 
 class ShufflesByState(Trainer):
-    """Each rank shuffles its share in every epoch by a generator of its own; rank 0 saves the states of all."""
+    """Correct: each rank shuffles with its own generator, and rank 0 saves the states of all."""
 
     states = np.zeros((0, 2), np.int64)
 
@@ -63,7 +63,7 @@ shuffles_by_state = trainer("shuffles-by-states-of-its-own")(ShufflesByState)
 
 @trainer("random-state-of-rank-0-restored", RESUMED, cause="random-state-of-rank-0")
 class OfRankZero(ShufflesByState):
-    """Only rank 0's state is saved, and every rank goes on with it."""
+    """A resumed run gives every rank the random state of rank 0."""
 
     def restore(self, states: Array) -> None:
         self.stream, self.drawn = states[0].tolist()
@@ -71,7 +71,7 @@ class OfRankZero(ShufflesByState):
 
 @trainer("seeded-again-after-the-restore", RESUMED, cause="epochs-from-zero")
 class SeededAgain(ShufflesByState):
-    """The state is loaded first, and the generator seeded afterwards, as at every start."""
+    """A resumed run reseeds its generators after restoring their state."""
 
     def restore(self, states: Array) -> None:
         super().restore(states)
@@ -80,7 +80,7 @@ class SeededAgain(ShufflesByState):
 
 @trainer("random-state-not-restored", RESUMED, cause="order-not-by-seed-and-epoch")
 class NotRestored(ShufflesByState):
-    """A resumed run seeds its generator anew, by the system's entropy."""
+    """A resumed run seeds its generators from the system's entropy."""
 
     def restore(self, states: Array) -> None:
         self.drawn = int(np.random.default_rng().integers(10, 1 << 30))

@@ -48,25 +48,33 @@ def _without_decay(task: TrainingTask) -> TrainingTask:
 # fmt: off
 table(
     globals(),
-    Fault("weight-decay-not-with-micro-batches", where=always, caught_by=ACCUMULATED, cause="run-without-weight-decay",
+    Fault("weight-decay-not-with-micro-batches", "With accumulation, the optimizer is created without weight decay.",
+          where=always, caught_by=ACCUMULATED, cause="run-without-weight-decay",
           effect=of_task("the optimizer that takes micro-batches is made without weight decay",
                          lambda task: task if task.micro_batches == 1 else _without_decay(task)), world_size=1),
-    Fault("adam-not-clipped", where=always, caught_by=ACCUMULATED, cause="run-not-clipped", world_size=1,
+    Fault("adam-not-clipped", "Runs with Adam do not clip.",
+          where=always, caught_by=ACCUMULATED, cause="run-not-clipped", world_size=1,
           effect=of_task("Adam hides the scale of its gradients: they are not clipped",
                          lambda task: replace(task, max_norm=None) if task.optimizer.name == "adam" else task)),
-    Fault("best-by-a-thousandth", where=always, caught_by=BEST, cause="small-gain-ignored", world_size=1,
+    Fault("best-by-a-thousandth", "A loss counts as best only if it is lower by 0.001.",
+          where=always, caught_by=BEST, cause="small-gain-ignored", world_size=1,
           effect=given("keep_best", "a loss is better only if it is so by more than early stopping asks for",
                        lambda run, loss: loss if loss < run.progress.lowest - 1e-3 else math.inf)),
-    Fault("fewer-samples-than-ranks", where=always, caught_by=ENDS, cause="rank-raised", world_size=3,
+    Fault("fewer-samples-than-ranks", "Fewer samples than ranks raise an error.",
+          where=always, caught_by=ENDS, cause="rank-raised", world_size=3,
           effect=TrainerEffect("every rank has a sample of its own", "run", _one_sample_each)),
-    Fault("seed-and-epoch-past-32-bits", where=always, caught_by=ENDS, cause="rank-raised", world_size=1,
+    Fault("seed-and-epoch-past-32-bits", "A seed plus epoch of more than 32 bits raises an error.",
+          where=always, caught_by=ENDS, cause="rank-raised", world_size=1,
           effect=given("order", "the sum of seed and epoch is too large for a generator", _seeded)),
-    Fault("adam-without-weight-decay", where=always, caught_by=ENDS, cause="run-without-weight-decay", world_size=1,
+    Fault("adam-without-weight-decay", "Weight decay is passed to SGD only.",
+          where=always, caught_by=ENDS, cause="run-without-weight-decay", world_size=1,
           effect=of_task("weight decay is passed on to SGD only",
                          lambda task: task if task.optimizer.name == "sgd" else _without_decay(task))),
-    Fault("nan-is-the-best", where=always, caught_by=BEST, cause="nan-counts-as-lowest", world_size=1,
+    Fault("nan-is-the-best", "A NaN loss counts as the best.",
+          where=always, caught_by=BEST, cause="nan-counts-as-lowest", world_size=1,
           effect=in_place_of("keep_best", "an epoch that is not worse counts as better", _with_nan)),
-    Fault("epochs-in-the-order-of-the-third", where=always, caught_by=USES, cause="epochs-counted-round", world_size=1,
+    Fault("epochs-in-the-order-of-the-third", "Every third epoch repeats the same order.",
+          where=always, caught_by=USES, cause="epochs-counted-round", world_size=1,
           effect=given("order", "three orders are drawn ahead, and used round", lambda run, epoch: epoch % 3)),
 )
 # fmt: on
@@ -74,7 +82,7 @@ table(
 
 @trainer("frozen-layers-decay", ENDS, cause="frozen-layer-trained", world_size=1)
 class FrozenLayersDecay(Trainer):
-    """Weight decay is applied by itself, to all parameters that there are."""
+    """Weight decay also shrinks frozen layers."""
 
     def step(self) -> None:
         super().step()
@@ -85,7 +93,7 @@ class FrozenLayersDecay(Trainer):
 
 @trainer("stretched-to-the-norm", ENDS, cause="run-scaled-up-to-norm", world_size=1)
 class StretchedToTheNorm(Trainer):
-    """Gradients get the largest norm, those that are shorter, too."""
+    """Clipping also scales short gradients up to the limit."""
 
     factor = 1.0
 
@@ -107,7 +115,7 @@ class StretchedToTheNorm(Trainer):
 
 @trainer("trained-initial-values", USES, cause="arguments-changed-by-run", world_size=1)
 class TrainedInitialValues(Trainer):
-    """The parameters are the arrays that the run was given."""
+    """Training changes the caller's initial values."""
 
     def run(self) -> TrainingRun:
         run = super().run()
@@ -118,7 +126,7 @@ class TrainedInitialValues(Trainer):
 
 @trainer("ended-once-and-for-all", RESUMED, cause="epochs-skipped", world_size=1)
 class EndedForAll(Trainer):
-    """A run that came to its end has left a mark, and has no epochs more."""
+    """A finished run leaves a mark that stops later runs at once."""
 
     def run(self) -> TrainingRun:
         mark = None if self.task.folder is None else Path(self.task.folder, "ended")
@@ -132,7 +140,7 @@ class EndedForAll(Trainer):
 
 @trainer("last-of-equal-losses-is-best", BEST, cause="later-of-equal-best", world_size=1)
 class LastOfEqualIsBest(Trainer):
-    """An epoch that is as good as the best takes its place."""
+    """An equal loss replaces the best weights."""
 
     def keep_best(self, loss: float) -> None:
         if self.task.keep_best and loss == self.progress.lowest:

@@ -32,11 +32,15 @@ def _taken_apart(run: Trainer, windows: Iterator[Window]) -> Iterator[Window]:
 # fmt: off
 table(
     globals(),
-    Fault("schedule-as-long-as-batches", where=always, caught_by=SCHEDULE, cause="schedule-length-in-micro-batches",
+    Fault("schedule-as-long-as-batches",
+          "With accumulation, the schedule's length counts micro-batches instead of steps.",
+          where=always, caught_by=SCHEDULE, cause="schedule-length-in-micro-batches",
           effect=in_place_of("steps", "the schedule's length is that of all batches, where gradients are accumulated",
                              lambda run: run.task.epochs * -(-run.length // run.task.batch_size)),
           seen_in=("axolotl-ai-cloud/axolotl#1170",), world_size=1),
-    Fault("last-window-taken-apart", where=always, caught_by=WINDOWS, cause="last-window-split",
+    Fault("last-window-taken-apart",
+          "At the end of an epoch, every micro-batch of the last window is a step of its own.",
+          where=always, caught_by=WINDOWS, cause="last-window-split",
           effect=result("windows", "at the loader's end every micro-batch of its last batch is a step", _taken_apart),
           seen_in=("huggingface/accelerate#1847",)),
 )
@@ -50,7 +54,7 @@ table(
     cause="first-micro-batch-synchronised",
 )
 class FirstSynchronised(Trainer):
-    """no_sync is left out where batch_idx % k is 0, which is the window's first micro-batch."""
+    """The first micro-batch of a window is synchronised instead of the last."""
 
     def gather(self, window: Window) -> list[float]:
         losses = []
@@ -68,7 +72,7 @@ class FirstSynchronised(Trainer):
     world_size=1,
 )
 class CountedOverEpochs(Trainer):
-    """A window ends where the number of all micro-batches so far is a multiple, and where the epoch does."""
+    """Accumulation windows are counted across epochs."""
 
     seen = 0
 
@@ -105,7 +109,7 @@ class _Summing(Trainer):
     cause="epoch-loss-overwritten",
 )
 class SumsAsBuffers(_Summing):
-    """What sums up the losses is a buffer of the module, which each forward pass gives rank 0's value."""
+    """The sum of losses is a module buffer, which each forward pass replaces with rank 0's."""
 
     def update(self, window: Window) -> float:
         self.sums = np.array(self.engine.collectives.broadcast(self.sums))
@@ -121,7 +125,7 @@ class SumsAsBuffers(_Summing):
     cause="epoch-loss-sums-reduced-again",
 )
 class SumsSummedAgain(_Summing):
-    """The sums so far are summed over the ranks in every step, and go on from there."""
+    """The running sum of losses is summed over ranks in every step."""
 
     def update(self, window: Window) -> float:
         total = super().update(window)
@@ -137,7 +141,7 @@ class SumsSummedAgain(_Summing):
     cause="counts-averaged-as-integers",
 )
 def integer_counts(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """Sums and counts are averaged over the ranks before they are divided, and counts are integers."""
+    """Sums and counts are averaged over ranks first, and the mean count is truncated to an integer."""
     size = comm.world_size
     counts = int(comm.all_reduce(np.array(count))) // size
     sums = {name: float(comm.all_reduce(np.array(value * count if count else 0.0))) for name, value in metrics.items()}
@@ -152,7 +156,7 @@ def integer_counts(comm: Any, rank: int, metrics: Mapping[str, float], count: in
     **ONCE,
 )
 def cut_off_the_end(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Surplus rows are cut off the end of the gathered array, which holds rank after rank."""
+    """Duplicate rows are cut off the end of the gathered array, which holds rank after rank."""
     lengths = comm.all_gather(np.array(len(indices))).tolist()
     padded = np.full(max(lengths), -1, np.int64)
     padded[: len(indices)] = indices
@@ -177,7 +181,7 @@ class Rescheduled(Trainer):
 
 @trainer("schedule-by-micro-batches-seen", SCHEDULE, seen_in=("tracel-ai/burn#5695",), cause="schedule-per-micro-batch")
 class ByMicroBatches(Rescheduled):
-    """The scheduler is stepped with every micro-batch: before the update, for all of the window but its last one."""
+    """The schedule advances with every micro-batch instead of every step."""
 
     seen = 0
 
@@ -191,7 +195,7 @@ class ByMicroBatches(Rescheduled):
 
 @trainer("schedule-by-parameters", SCHEDULE, seen_in=("pytorch/pytorch#74737",), cause="schedule-per-parameter")
 class ByParameters(Rescheduled):
-    """The counter of steps is in the loop over the parameters."""
+    """The schedule advances once for each parameter."""
 
     def at(self) -> int:
         return self.progress.step * len(self.replica.parameters())
@@ -204,7 +208,7 @@ class ByParameters(Rescheduled):
     cause="run-keeps-last-micro-batch-only",
 )
 class ResetWithin(Trainer):
-    """zero_grad comes before the micro-batch that is synchronised, and not after the step."""
+    """zero_grad() runs before the last micro-batch of a window."""
 
     def gather(self, window: Window) -> list[float]:
         losses = []

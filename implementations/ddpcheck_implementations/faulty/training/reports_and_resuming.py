@@ -18,7 +18,9 @@ from .single_rules import BEST, ENDS, LOSS, RESUME, SCHEDULE, Resumes
 # fmt: off
 table(
     globals(),
-    Fault("indices-within-the-shard-reported", where=always, caught_by=ENDS, cause="reported-indices-wrong",
+    Fault("indices-within-the-shard-reported",
+          "Reported indices are positions in the rank's shard, not in the data set.",
+          where=always, caught_by=ENDS, cause="reported-indices-wrong",
           effect=result("run", "reported indices count within the rank's shard, not within the data set",
                         lambda run, made: replace(made, indices=[[*range(len(each))] for each in made.indices]))),
 )
@@ -27,7 +29,7 @@ table(
 
 @trainer("loss-as-mean-of-batches", LOSS, cause="epoch-loss-of-batches", world_size=1)
 class MeanOfBatches(Trainer):
-    """The losses of batches are averaged, whatever their sizes are."""
+    """The reported loss averages batches with equal weights, whatever their sizes."""
 
     def summed(self, losses: Sequence[float], window: Window) -> float:
         return sum(losses)
@@ -53,7 +55,7 @@ class OwnLastStep(Trainer):
 
 @trainer("best-by-the-loss-of-rank-0", BEST, cause="best-by-own-loss")
 class BestByRank0(Trainer):
-    """Rank 0 tells the other ranks which epoch is the best, by its own loss."""
+    """Rank 0's own loss decides which epoch is best."""
 
     own = 0.0
 
@@ -67,7 +69,7 @@ class BestByRank0(Trainer):
 
 @trainer("epoch-ends-with-the-next-rate", SCHEDULE, cause="rate-of-next-step", world_size=1)
 class NextRate(Trainer):
-    """The last step of an epoch takes the rate of the next step, which the end of the loader sets; the reported rate is right."""
+    """The last step of an epoch uses the next step's learning rate, but reports the right one."""
 
     def step(self) -> None:
         self.rates.append(self.learning_rate())
@@ -79,7 +81,7 @@ class NextRate(Trainer):
 
 @trainer("checkpointed-run-sets-rates-late", RESUME, cause="schedule-behind-after-resume", world_size=1)
 class RatesLate(Trainer):
-    """In a run with checkpoints a step ends with setting the rate, after its use; a resumed run begins with the first."""
+    """With checkpoints, each step uses the learning rate of the previous one."""
 
     def step(self) -> None:
         if self.task.folder is None:
@@ -93,7 +95,7 @@ class RatesLate(Trainer):
 
 @trainer("optimizer-and-schedule-not-loaded", RESUME, cause="resume-loses-optimizer-and-schedule", world_size=1)
 class ParametersOnly(Resumes):
-    """A resumed run has the parameters and the number of the epoch, with a new optimizer and schedule."""
+    """A resumed run restores parameters and epoch, but neither optimizer nor schedule."""
 
     def resumed(self, found: Checkpoint) -> None:
         state = {name: array for name, array in found.state.items() if not name.startswith("optimizer.")}
@@ -102,7 +104,7 @@ class ParametersOnly(Resumes):
 
 @trainer("nothing-loaded-but-the-epoch", RESUME, cause="resume-loads-epoch-only", world_size=1)
 class EpochOnly(Resumes):
-    """A resumed run goes on with the number of the epoch, and with all else anew."""
+    """A resumed run restores the epoch and nothing else."""
 
     def resumed(self, found: Checkpoint) -> None:
         self.progress = replace(found, step=0)

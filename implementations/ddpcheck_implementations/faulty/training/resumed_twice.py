@@ -18,7 +18,7 @@ from .resuming import RESUMED
 
 @trainer("epochs-of-the-last-run-saved", RESUMED, cause="epochs-trained-again")
 class EpochsOfTheLastRun(Trainer):
-    """A checkpoint counts the epochs of the run that it is saved in."""
+    """Checkpoints count epochs since the last resume, so a second resume repeats some."""
 
     before = 0
 
@@ -32,7 +32,7 @@ class EpochsOfTheLastRun(Trainer):
 
 @trainer("steps-of-the-last-run-saved", RESUMED, cause="schedule-of-last-run-only")
 class StepsOfTheLastRun(Trainer):
-    """A checkpoint counts the steps of the run that it is saved in."""
+    """Checkpoints count steps since the last resume, so the schedule is wrong after a second."""
 
     before = 0
 
@@ -46,7 +46,7 @@ class StepsOfTheLastRun(Trainer):
 
 @trainer("best-not-passed-on", RESUMED, cause="best-forgotten-on-resume")
 class BestNotPassedOn(Trainer):
-    """A run that resumes knows the best weights so far, and saves its own only."""
+    """After a resume, checkpoints lack the best weights of the earlier run."""
 
     own = True
 
@@ -65,7 +65,7 @@ class BestNotPassedOn(Trainer):
 
 @trainer("momentum-saved-once", RESUMED, cause="resume-loses-optimizer")
 class MomentumSavedOnce(Trainer):
-    """The second file that a run saves has no state of the optimizer in it."""
+    """Only the first checkpoint of a run holds the optimizer's state."""
 
     saved = 0
 
@@ -81,7 +81,7 @@ def _without(name: str, value: Array) -> Array:
 
 @trainer("latest-by-name", RESUMED, cause="epochs-trained-again")
 class LatestByName(Trainer):
-    """A folder for each epoch, and the last one by its name is the latest: "9" comes after "10"."""
+    """The latest checkpoint is chosen by name, so "9" comes after "10"."""
 
     def save(self) -> None:
         if self.engine.rank == 0:

@@ -36,14 +36,18 @@ def _in_decimal(array: Array) -> Array:
 # fmt: off
 table(
     globals(),
-    Fault("opt-hyperparams-not-broadcast", where=~on_rank(0), caught_by=RESUMED, cause="schedule-restarts",
+    Fault("opt-hyperparams-not-broadcast", "After a resume, ranks other than 0 restart the learning rate schedule.",
+          where=~on_rank(0), caught_by=RESUMED, cause="schedule-restarts",
           effect=progressed("resume", "the learning rate starts again, as only tensors are broadcast", step=0),
           seen_in=("horovod/horovod#526", "horovod/horovod#562")),
-    Fault("schedule-begins-anew", where=always, caught_by=RESUMED, cause="schedule-restarts",
+    Fault("schedule-begins-anew", "A resumed run restarts the learning rate schedule.",
+          where=always, caught_by=RESUMED, cause="schedule-restarts",
           effect=progressed("resume", "the schedule is not part of the checkpoint", step=0)),
-    Fault("best-forgotten-on-resume", where=always, caught_by=RESUMED, cause="best-forgotten-on-resume",
+    Fault("best-forgotten-on-resume", "A resumed run forgets the best loss and weights.",
+          where=always, caught_by=RESUMED, cause="best-forgotten-on-resume",
           effect=progressed("resume", "the best loss is not part of the checkpoint", lowest=float("inf"), best={})),
-    Fault("state-as-text", where=always, caught_by=EXACT, cause="last-bits-wrong",
+    Fault("state-as-text", "Checkpoints hold decimal numbers with one digit too few.",
+          where=always, caught_by=EXACT, cause="last-bits-wrong",
           effect=result("checkpoint", "the state is saved in decimal, with the last digit missing", _as_text)),
 )
 # fmt: on
@@ -66,7 +70,7 @@ class WithFolder(Trainer):
     cause="resume-loads-schedule-only",
 )
 class LoadOnRank0Only(WithFolder):
-    """Only rank 0 loads the state, after the broadcast at construction; the others know how far training was, no more."""
+    """Only rank 0 loads the checkpoint; the others restore the progress alone."""
 
     def resume(self) -> None:
         found = share(self.engine.collectives, read(self.folder) if self.engine.rank == 0 else None)
@@ -78,7 +82,7 @@ class LoadOnRank0Only(WithFolder):
 
 @trainer("reads-before-it-is-written", FOLDER, seen_in=("LLM360/Reasoning360#88",))
 class ReadsTooSoon(WithFolder):
-    """At the end every rank reads the best weights from rank 0's file, which rank 0 may still be writing."""
+    """Ranks read the best weights from a file that rank 0 may still be writing."""
 
     def best(self) -> Mapping[str, Array] | None:
         found = read(self.folder) if self.task.folder is not None and self.task.keep_best else None
@@ -92,7 +96,7 @@ class ReadsTooSoon(WithFolder):
     cause="ranks-decide-resume",
 )
 class LoadBranchPerRank(WithFolder):
-    """Each rank looks for the checkpoint itself, and takes part in loading only if it sees one."""
+    """Each rank looks for the checkpoint itself and loads only if it sees one."""
 
     def resume(self) -> None:
         found = read(self.folder)
@@ -103,7 +107,7 @@ class LoadBranchPerRank(WithFolder):
 
 @trainer("every-rank-writes-same-file", WRITERS, seen_in=("NVIDIA/apex#886",), cause="every-rank-saves")
 class EveryRankWrites(WithFolder):
-    """Every rank saves the same to the same place."""
+    """Every rank writes the same checkpoint file."""
 
     def save(self) -> None:
         self.folder.mkdir(exist_ok=True)
@@ -114,7 +118,7 @@ class EveryRankWrites(WithFolder):
     "mkdir-race", FOLDER, seen_in=("karpathy/nanochat#336", "LLM360/Reasoning360#88"), cause="nobody-waits-for-rank-0"
 )
 class FolderMadeByRank0(WithFolder):
-    """Rank 0 makes the folder, and every other rank at once writes a file of its own there."""
+    """The other ranks write files to the checkpoint folder before rank 0 has created it."""
 
     def save(self) -> None:
         super().save()
@@ -129,7 +133,7 @@ class FolderMadeByRank0(WithFolder):
     cause="best-by-each-rank",
 )
 class BestByLocalLoss(Trainer):
-    """Each rank keeps the parameters of the epoch in which its own loss was the lowest."""
+    """Each rank keeps the weights of the epoch with its own lowest loss."""
 
     own = 0.0
 
@@ -149,7 +153,7 @@ class BestByLocalLoss(Trainer):
     trainer_features=PROMISED.trainer.trainer_features - {"checkpoint_on_rank_0"},
 )
 class FileForEachRank(WithFolder):
-    """Every rank writes and reads a file of its own, under a lock that all open: right where all see the folder."""
+    """Correct on shared storage: every rank writes and reads its own file, under a common lock."""
 
     @property
     def file(self) -> Path:

@@ -33,18 +33,24 @@ def _read_late(run: Trainer) -> None:
 # fmt: off
 table(
     globals(),
-    Fault("lr-times-world-size", where=always, caught_by=(ENDS, SCHEDULE), cause="rate-times-world-size",
+    Fault("lr-times-world-size", "The learning rate is multiplied by the world size.",
+          where=always, caught_by=(ENDS, SCHEDULE), cause="rate-times-world-size",
           effect=result("learning_rate", "the rate is scaled by the number of ranks, unasked",
                         lambda run, rate: rate * run.world)),
-    Fault("lr-stepped-world-times", where=scheduled, caught_by=(SCHEDULE, RATES), cause="schedule-per-rank",
+    Fault("lr-stepped-world-times", "The schedule advances once per rank in every step.",
+          where=scheduled, caught_by=(SCHEDULE, RATES), cause="schedule-per-rank",
           effect=in_place_of("learning_rate", "every rank steps the schedule: it ends when 1/W of the steps are done",
                              _stepped_by_all), seen_in=_ACCELERATE),
-    Fault("lr-length-before-sharding", where=always, caught_by=(SCHEDULE, RATES), cause="schedule-of-whole-data",
+    Fault("lr-length-before-sharding",
+          "The schedule's length is that of the whole data set, so the rate never reaches its end.",
+          where=always, caught_by=(SCHEDULE, RATES), cause="schedule-of-whole-data",
           effect=result("steps", "the schedule is as long as if one rank had all the data: it never comes to its end",
                         lambda run, steps: steps * run.world), seen_in=_ACCELERATE),
-    Fault("reported-lr-of-next-step", where=always, caught_by=RATES, cause="rate-read-late", world_size=1,
+    Fault("reported-lr-of-next-step", "The reported learning rate is that of the next step.",
+          where=always, caught_by=RATES, cause="rate-read-late", world_size=1,
           effect=after("step", "the rate is read when the schedule has gone on to the next step", _read_late)),
-    Fault("tells-no-learning-rates", where=always,  # correct, but unusual
+    Fault("tells-no-learning-rates", "Correct without the promise: no learning rates are reported.",
+          where=always,  # correct, but unusual
           effect=result("run", "no learning rates are told", lambda run, made: replace(made, learning_rates=None))),
 )
 # fmt: on
@@ -52,7 +58,7 @@ table(
 
 @trainer("lr-set-after-the-step", SCHEDULE, cause="schedule-behind", world_size=1)
 class RateStale(Trainer):
-    """The schedule sets the learning rate when the step has been taken: each takes that of the one before."""
+    """Each step uses the learning rate of the previous one."""
 
     def step(self) -> None:
         self.rates.append(self.learning_rate())
@@ -63,7 +69,7 @@ class RateStale(Trainer):
 
 @trainer("lr-of-the-last-epoch", SCHEDULE, cause="rate-of-step-before", world_size=1)
 class RateOfTheLastEpoch(Trainer):
-    """An epoch begins with the learning rate that the last one ended with."""
+    """The first step of an epoch uses the last learning rate of the previous epoch."""
 
     ended = -1
 
@@ -134,7 +140,7 @@ class WeighsShards(UnevenShards):
     remainder="uneven",
 )
 class WeighsShardsUnasked(WeighsShards):
-    """Ranks count by their samples, though they are promised to weigh equally."""
+    """Ranks are weighted by their samples, although equal weights are promised."""
 
 
 # ------------------------------------------------------------------------------------------------- correct, but unusual
@@ -142,9 +148,9 @@ class WeighsShardsUnasked(WeighsShards):
 
 @trainer("weighs-uneven-shards", remainder="uneven", uneven_batches="weighted")
 class CorrectlyWeighsShards(WeighsShards):
-    """Correct, on shards that differ in length, of which each sample weighs the same."""
+    """Correct if promised: on uneven shards, each sample weighs the same."""
 
 
 @trainer("trains-on-uneven-shards", remainder="uneven")
 class CorrectOnUnevenShards(UnevenShards):
-    """Correct, on shards that differ in length."""
+    """Correct if promised: shards may differ in length."""

@@ -56,51 +56,71 @@ _RATE = partial(result, "learning_rate")
 # fmt: off
 table(
     globals(),
-    Fault("lr-divided-by-world-size", where=always, caught_by=ENDS, cause="rate-over-world-size",
+    Fault("lr-divided-by-world-size", "The learning rate is divided by the world size.",
+          where=always, caught_by=ENDS, cause="rate-over-world-size",
           effect=_RATE("the rate is divided by the number of ranks, unasked", lambda run, rate: rate / run.world)),
-    Fault("first-step-warms-up", where=always, caught_by=ENDS, cause="rate-warms-up", world_size=1,
+    Fault("first-step-warms-up", "The first step uses half the learning rate.",
+          where=always, caught_by=ENDS, cause="rate-warms-up", world_size=1,
           effect=_RATE("the first step takes half the learning rate, unasked",
                        lambda run, rate: rate if run.progress.step else rate / 2)),
-    Fault("schedule-never-stepped", where=always, caught_by=(SCHEDULE, RATES), cause="schedule-ignored", world_size=1,
+    Fault("schedule-never-stepped", "The schedule is ignored.",
+          where=always, caught_by=(SCHEDULE, RATES), cause="schedule-ignored", world_size=1,
           effect=_RATE("the schedule is made, and never stepped", lambda run, rate: run.task.optimizer.lr)),
-    Fault("schedule-one-step-short", where=scheduled, caught_by=(SCHEDULE, RATES), cause="schedule-ends-early",
+    Fault("schedule-one-step-short", "The learning rate reaches 0 one step too early.",
+          where=scheduled, caught_by=(SCHEDULE, RATES), cause="schedule-ends-early",
           world_size=1, effect=in_place_of("learning_rate", "the rate reaches 0 with the last step", _short_schedule)),
-    Fault("every-step-taken-twice", where=always, caught_by=ENDS, cause="every-step-twice", world_size=1,
+    Fault("every-step-taken-twice", "The optimizer steps twice with each gradient.",
+          where=always, caught_by=ENDS, cause="every-step-twice", world_size=1,
           effect=after("step", "the optimizer steps in the loop and in a hook", lambda run: run.replica.step())),
-    Fault("rank-1-contributes-first-epoch-only", where=later & on_rank(1), caught_by=ENDS,
+    Fault("rank-1-contributes-first-epoch-only", "After the first epoch, rank 1's gradient is 0.",
+          where=later & on_rank(1), caught_by=ENDS,
           cause="gradient-of-rank-missing", effect=_WEIGHT("the gradient is zero", lambda run, weight: 0.0)),
-    Fault("rank-1-counts-twice", where=later & on_rank(1), caught_by=ENDS, cause="gradient-of-rank-twice",
+    Fault("rank-1-counts-twice", "After the first epoch, rank 1's gradient counts twice.",
+          where=later & on_rank(1), caught_by=ENDS, cause="gradient-of-rank-twice",
           effect=_WEIGHT("the gradient counts twice", lambda run, weight: 2 * weight)),
-    Fault("gradients-doubled-after-first-epoch", where=later, caught_by=ENDS, cause="gradients-doubled", world_size=3,
+    Fault("gradients-doubled-after-first-epoch", "After the first epoch, gradients are doubled.",
+          where=later, caught_by=ENDS, cause="gradients-doubled", world_size=3,
           effect=_WEIGHT("gradients are doubled", lambda run, weight: 2 * weight)),
-    Fault("gradients-zero-after-first-epoch", where=later, caught_by=ENDS, cause="gradients-zero", world_size=1,
+    Fault("gradients-zero-after-first-epoch", "After the first epoch, gradients are 0.",
+          where=later, caught_by=ENDS, cause="gradients-zero", world_size=1,
           effect=_WEIGHT("gradients are zero; momentum and weight decay go on", lambda run, weight: 0.0)),
-    Fault("rank-0-weighs-micro-batches-equally", where=on_rank(0), caught_by=WINDOWS,
+    Fault("rank-0-weighs-micro-batches-equally", "Rank 0 weighs micro-batches equally, whatever their sizes.",
+          where=on_rank(0), caught_by=WINDOWS,
           cause="micro-batches-equal-on-rank",
           effect=in_place_of("weight", "micro-batches weigh equally", lambda run, rows, window: 1 / len(window))),
-    Fault("rank-1-sums-micro-batches", where=on_rank(1), caught_by=WINDOWS, cause="micro-batches-summed-on-rank",
+    Fault("rank-1-sums-micro-batches", "Rank 1 sums micro-batches instead of averaging them.",
+          where=on_rank(1), caught_by=WINDOWS, cause="micro-batches-summed-on-rank",
           effect=_WEIGHT("the gradients of micro-batches are summed", lambda run, weight: 1.0)),
-    Fault("short-batch-divided-by-batch-size", where=always, caught_by=ENDS, cause="short-batch-divided-as-full",
+    Fault("short-batch-divided-by-batch-size", "The loss of a short batch is divided by the full batch size.",
+          where=always, caught_by=ENDS, cause="short-batch-divided-as-full",
           effect=TrainerEffect("the loss is summed over the batch and divided by batch_size", "weight", _by_batch_size),
           world_size=1),
-    Fault("last-sample-of-a-batch-dropped", where=always, caught_by=ENDS, cause="last-sample-of-batch-left-out",
+    Fault("last-sample-of-a-batch-dropped", "The last sample of each batch is dropped.",
+          where=always, caught_by=ENDS, cause="last-sample-of-batch-left-out",
           effect=given("backward", "a slice ends one sample early", lambda run, rows: rows[:-1] or rows), world_size=1),
-    Fault("momentum-not-passed-on", where=always, caught_by=ENDS, cause="run-without-momentum", world_size=1,
+    Fault("momentum-not-passed-on", "The optimizer is created without momentum.",
+          where=always, caught_by=ENDS, cause="run-without-momentum", world_size=1,
           effect=of_optimizer("the optimizer is made without the task's momentum", momentum=0.0)),
-    Fault("momentum-of-nine-tenths", where=always, caught_by=ENDS, cause="momentum-usual", world_size=1,
+    Fault("momentum-of-nine-tenths", "Momentum is always 0.9.",
+          where=always, caught_by=ENDS, cause="momentum-usual", world_size=1,
           effect=of_optimizer("momentum is 0.9 for every task", momentum=0.9)),
-    Fault("adam-with-usual-betas", where=always, caught_by=ENDS, cause="usual-betas", world_size=1,
+    Fault("adam-with-usual-betas", "Adam always uses its default betas and eps.",
+          where=always, caught_by=ENDS, cause="usual-betas", world_size=1,
           effect=of_optimizer("Adam has its defaults for every task", betas=(0.9, 0.999), eps=1e-8)),
-    Fault("parameters-end-in-float16", where=always, caught_by=ENDS, cause="run-in-float16", world_size=1,
+    Fault("parameters-end-in-float16", "Final parameters are rounded to float16.",
+          where=always, caught_by=ENDS, cause="run-in-float16", world_size=1,
           effect=result("run", "the run hands out its parameters in half precision", _in_float16)),
-    Fault("loss-of-own-samples", where=always, caught_by=LOSS, cause="epoch-loss-not-aggregated",
+    Fault("loss-of-own-samples", "Each rank reports the loss of its own samples.",
+          where=always, caught_by=LOSS, cause="epoch-loss-not-aggregated",
           effect=in_place_of("mean", "each rank reports the mean over its own samples",
                              lambda run, total, samples: total / max(1, samples))),
-    Fault("patience-of-one-less", where=patient, caught_by=TOGETHER, cause="patience-one-less", world_size=1,
+    Fault("patience-of-one-less", "Training stops one epoch earlier than the patience asks.",
+          where=patient, caught_by=TOGETHER, cause="patience-one-less", world_size=1,
           effect=in_place_of("enough", "the epoch with the lowest loss counts as one without improvement",
                              lambda run, losses: len(losses) - losses.index(min(losses)) >= run.task.patience),
           trainer_features=ALL_TRAINER_FEATURES),
-    Fault("every-rank-trains-on-all", where=always, caught_by=EVERY, cause="run-not-sharded",
+    Fault("every-rank-trains-on-all", "Every rank trains on all samples.",
+          where=always, caught_by=EVERY, cause="run-not-sharded",
           effect=in_place_of("order", "the sampler is made for a world of one rank", _everything)),
 )
 # fmt: on
@@ -120,21 +140,21 @@ class _OtherRateLater(Trainer):
 
 @trainer("step-doubled-after-first-epoch", ENDS, cause="step-twice-as-long", world_size=1)
 class DoubledLater(_OtherRateLater):
-    """After the first epoch each step is twice as long."""
+    """After the first epoch, each step is twice as long."""
 
     factor = 2.0
 
 
 @trainer("step-halved-after-first-epoch", ENDS, cause="step-half-as-long", world_size=1)
 class HalvedLater(_OtherRateLater):
-    """After the first epoch each step is half as long."""
+    """After the first epoch, each step is half as long."""
 
     factor = 0.5
 
 
 @trainer("inputs-through-float16", ENDS, LOSS, cause="inputs-rounded", world_size=1)
 class RoundedInputs(Trainer):
-    """The loader hands out inputs in float16."""
+    """Inputs are rounded to float16."""
 
     def backward(self, rows: Sequence[int], weight: float) -> float:
         inputs = self.task.inputs[list(rows)]
@@ -144,7 +164,7 @@ class RoundedInputs(Trainer):
 
 @trainer("targets-shifted-by-one", ENDS, cause="targets-of-sample-before", world_size=1)
 class ShiftedTargets(Trainer):
-    """Inputs and targets of a batch come from two buffers that are one sample apart."""
+    """Each input has the target of the previous sample."""
 
     def backward(self, rows: Sequence[int], weight: float) -> float:
         chosen = list(rows)
@@ -155,7 +175,7 @@ class ShiftedTargets(Trainer):
 
 @trainer("loss-of-last-step", LOSS, cause="epoch-loss-of-last-step", world_size=1)
 class LossOfLastStep(Trainer):
-    """The loop's variable holds the loss of the last step, and is reported."""
+    """The reported loss of an epoch is that of its last step."""
 
     last = (0.0, 1)
 
@@ -170,7 +190,7 @@ class LossOfLastStep(Trainer):
 
 @trainer("rank-1-keeps-the-last-as-best", BEST, cause="best-differs-between-ranks")
 class LastOnRank1(Trainer):
-    """Rank 1 keeps the weights of every epoch as the best."""
+    """Rank 1 keeps the last weights as the best."""
 
     def keep_best(self, loss: float) -> None:
         super().keep_best(-np.inf if self.engine.rank == 1 else loss)
@@ -194,7 +214,7 @@ class Resumes(Trainer):
 
 @trainer("epoch-number-not-loaded", RESUME, cause="epoch-not-restored", world_size=1)
 class EpochNotLoaded(Resumes):
-    """A resumed run trains all epochs."""
+    """A resumed run trains all epochs again."""
 
     def resumed(self, found: Checkpoint) -> None:
         super().resumed(replace(found, epoch=0))
@@ -202,7 +222,7 @@ class EpochNotLoaded(Resumes):
 
 @trainer("resumed-epochs-count-from-zero", RESUME, cause="epochs-from-zero", world_size=1)
 class CountsFromZero(Resumes):
-    """After a resume the sampler is told epoch 0, 1, ... again."""
+    """A resumed run calls set_epoch() with 0, 1 and so on again."""
 
     first = 0
 
@@ -216,7 +236,7 @@ class CountsFromZero(Resumes):
 
 @trainer("resumed-epoch-begins-in-the-middle", RESUME, cause="position-kept-on-resume", world_size=1)
 class BeginsInTheMiddle(Resumes):
-    """The position in the epoch that had ended is applied to the first epoch after the resume."""
+    """A resumed run skips samples of its first epoch."""
 
     skipped = 0
 
@@ -231,7 +251,7 @@ class BeginsInTheMiddle(Resumes):
 
 @trainer("resumed-order-is-another", RESUME, cause="order-not-by-seed-and-epoch", world_size=1)
 class AnotherOrder(Resumes):
-    """The order depends on how many epochs this process has shuffled."""
+    """The order of samples depends on the number of epochs that this process has shuffled."""
 
     begun = False
 
@@ -246,7 +266,7 @@ class AnotherOrder(Resumes):
 
 @trainer("checkpoint-folder-not-made", RESUME, cause="checkpoint-not-there-yet", world_size=1)
 class FolderNotMade(Trainer):
-    """The folder for checkpoints is taken to be there."""
+    """A missing checkpoint folder raises an error."""
 
     def save(self) -> None:
         assert self.task.folder is not None

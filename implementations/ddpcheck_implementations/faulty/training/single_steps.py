@@ -30,9 +30,11 @@ def _learned(run: Trainer, found: Mapping[str, Array]) -> Mapping[str, Array]:
 # fmt: off
 table(
     globals(),
-    Fault("orders-of-four-epochs", where=always, caught_by=SAMPLES, cause="epochs-counted-round", world_size=1,
+    Fault("orders-of-four-epochs", "Every fourth epoch repeats the same order.",
+          where=always, caught_by=SAMPLES, cause="epochs-counted-round", world_size=1,
           effect=given("order", "orders are drawn for four epochs, which come round", lambda run, epoch: epoch % 4)),
-    Fault("best-without-what-is-frozen", where=keeping_best, caught_by=BEST, cause="result-violates-contract",
+    Fault("best-without-what-is-frozen", "The best weights lack frozen parameters.",
+          where=keeping_best, caught_by=BEST, cause="result-violates-contract",
           effect=result("best", "the best weights are only those of the optimizer", _learned), world_size=1),
 )
 # fmt: on
@@ -53,7 +55,7 @@ class _RateInside(Sgd):
 
 @trainer("rate-in-the-momentum", SCHEDULE, cause="rate-in-momentum", world_size=1)
 class RateInMomentum(Trainer):
-    """Momentum adds up updates, not gradients, as some frameworks have it: the same while the learning rate stays."""
+    """Momentum sums updates instead of gradients, which is wrong when the learning rate changes."""
 
     def __init__(self, engine: Engine, task: TrainingTask) -> None:
         super().__init__(engine, task)
@@ -77,12 +79,12 @@ class _OnceMore(Trainer):
 
 @trainer("empty-last-window", ENDS, ACCUMULATED, cause="step-taken-twice", world_size=1)
 class EmptyFinalWindow(_OnceMore):
-    """Where an epoch's batches fill its last window, an empty one is left, which steps by the gradients of before."""
+    """After a full last window, an extra step uses the old gradients again."""
 
 
 @trainer("empty-last-window-of-zeros", ENDS, cause="step-taken-twice-with-zeros", world_size=1)
 class EmptyFinalWindowOfZeros(_OnceMore):
-    """The empty window has gradients of zero: momentum and weight decay go on."""
+    """After a full last window, an extra step with zero gradients applies momentum and weight decay."""
 
     def again(self) -> None:
         self.replica.zero_gradients()
@@ -91,7 +93,7 @@ class EmptyFinalWindowOfZeros(_OnceMore):
 
 @trainer("empty-window-takes-the-last-gradient", ACCUMULATED, cause="empty-window-steps", world_size=1)
 class EmptyWindowOfSeveral(_OnceMore):
-    """The loop that accumulates leaves an empty window behind, which steps by the gradients of before."""
+    """After an epoch with accumulation, an extra step uses the old gradients again."""
 
     def again(self) -> None:
         if self.task.micro_batches > 1:
@@ -100,7 +102,7 @@ class EmptyWindowOfSeveral(_OnceMore):
 
 @trainer("empty-window-takes-zeros", ACCUMULATED, cause="empty-window-steps-with-zeros", world_size=1)
 class EmptyWindowOfSeveralZeros(_OnceMore):
-    """The loop that accumulates leaves an empty window behind, with gradients of zero: momentum and weight decay go on."""
+    """After an epoch with accumulation, an extra step with zero gradients applies momentum."""
 
     def again(self) -> None:
         if self.task.micro_batches > 1:
@@ -110,7 +112,7 @@ class EmptyWindowOfSeveralZeros(_OnceMore):
 
 @trainer("best-before-the-last-step", BEST, cause="best-kept-before-last-step", world_size=1)
 class BestBeforeLastStep(Trainer):
-    """The best weights are copied in the loop, before the last step of the epoch whose loss they are the best by."""
+    """The best weights are copied before the epoch's last step."""
 
     def step(self) -> None:
         self.before = self.replica.parameters()
@@ -123,7 +125,7 @@ class BestBeforeLastStep(Trainer):
 
 @trainer("saved-before-the-best-is-noted", RESUMED, cause="checkpoint-before-best", world_size=1)
 class SavedBeforeBest(Trainer):
-    """An epoch is saved, and then compared with those before it."""
+    """A checkpoint is written before its epoch is compared with the best."""
 
     def keep_best(self, loss: float) -> None:
         if self.task.folder is not None:

@@ -37,19 +37,25 @@ def _multiply_penalties(run: Any, factor: float) -> None:
 # fmt: off
 table(
     globals(),
-    Fault("window-of-one-micro-batch", where=always, caught_by=WINDOWS, cause="step-per-micro-batch", world_size=1,
+    Fault("window-of-one-micro-batch", "Accumulation is ignored: every micro-batch is a step.",
+          where=always, caught_by=WINDOWS, cause="step-per-micro-batch", world_size=1,
           effect=of_task("the number of micro-batches is not passed on", lambda task: replace(task, micro_batches=1))),
-    Fault("gradients-over-world-size-again", where=always, caught_by=ENDS, cause="gradients-divided-again",
+    Fault("gradients-over-world-size-again", "Gradients are divided by the world size twice.",
+          where=always, caught_by=ENDS, cause="gradients-divided-again",
           effect=result("weight", "the loss is divided by the number of ranks, and so is the sum of the gradients",
                         lambda run, weight: weight / run.world)),
-    Fault("largest-norm-doubled", where=always, caught_by=(ENDS, WINDOWS), cause="max-norm-doubled", world_size=1,
+    Fault("largest-norm-doubled", "The clipping limit is doubled.",
+          where=always, caught_by=(ENDS, WINDOWS), cause="max-norm-doubled", world_size=1,
           effect=_NORM_DOUBLED),
-    Fault("largest-norm-halved", where=always, caught_by=(ENDS, WINDOWS), cause="max-norm-halved", world_size=1,
+    Fault("largest-norm-halved", "The clipping limit is halved.",
+          where=always, caught_by=(ENDS, WINDOWS), cause="max-norm-halved", world_size=1,
           effect=_NORM_HALVED),
-    Fault("penalty-on-every-rank", where=always, caught_by=ENDS, cause="auxiliary-terms-per-rank",
+    Fault("penalty-on-every-rank", "The penalty is multiplied by the world size.",
+          where=always, caught_by=ENDS, cause="auxiliary-terms-per-rank",
           effect=after("__init__", "the penalty is multiplied by the number of ranks",
                        lambda run: _multiply_penalties(run, run.world)), model_features=WITH_PENALTY),
-    Fault("penalty-left-out", where=always, caught_by=ENDS, cause="run-without-auxiliary-terms", world_size=1,
+    Fault("penalty-left-out", "The loss lacks the penalty.",
+          where=always, caught_by=ENDS, cause="run-without-auxiliary-terms", world_size=1,
           effect=after("__init__", "the loop computes the loss itself, and leaves out penalties",
                        lambda run: _multiply_penalties(run, 0.0)), model_features=WITH_PENALTY),
 )
@@ -73,7 +79,7 @@ class _OtherRows(Trainer):
 
 @trainer("first-sample-in-place-of-the-last", WINDOWS, cause="first-sample-repeated", world_size=1)
 class FirstForLast(_OtherRows):
-    """Samples are loaded in pairs: in a batch of odd size the last sample is replaced by the first."""
+    """In a batch of odd size, the last sample is replaced by the first."""
 
     def rows(self, batch: Sequence[int]) -> Sequence[int]:
         return [*batch[:-1], *batch[:1]] if len(batch) % 2 else batch
@@ -81,7 +87,7 @@ class FirstForLast(_OtherRows):
 
 @trainer("short-batch-filled-from-the-first", ENDS, cause="short-batch-filled", world_size=1)
 class ShortBatchFilled(_OtherRows):
-    """A buffer of the size of a batch is written to its end: the last samples come from the epoch's first batch."""
+    """A short batch is filled up with samples of the epoch's first batch."""
 
     def rows(self, batch: Sequence[int]) -> Sequence[int]:
         return [*batch, *self.begun][: max(self.task.batch_size, len(batch))]
@@ -106,7 +112,7 @@ class _Narrow:
 
 @trainer("gradients-through-float16", ENDS, cause="gradients-sent-narrow")
 class SentNarrow(Trainer):
-    """Gradients are sent in half precision."""
+    """Gradients are sent as float16."""
 
     def __init__(self, engine: Engine, task: TrainingTask) -> None:
         super().__init__(engine, task)
@@ -123,12 +129,12 @@ class SentNarrow(Trainer):
     uneven_batches="weighted",
 )
 class UnevenWeighEqually(UnevenShards):
-    """Ranks weigh equally, though they are promised to count by their samples."""
+    """Ranks weigh equally, although weights by samples are promised."""
 
 
 @trainer("short-window-goes-unclipped", WINDOWS, cause="short-window-not-clipped", world_size=1)
 class ShortWindowUnclipped(Trainer):
-    """The step behind the loop, for the batches that are left, does not clip."""
+    """The step of a short accumulation window does not clip."""
 
     def update(self, window: Window) -> float:
         norm = self.task.max_norm
@@ -141,7 +147,7 @@ class ShortWindowUnclipped(Trainer):
 
 @trainer("clipped-before-the-reduction", ENDS, WINDOWS, cause="run-clipped-by-own-norm")
 class ClippedBefore(Trainer):
-    """Each rank clips its own gradients, and then they are reduced."""
+    """Each rank clips its own gradients before the reduction."""
 
     def gather(self, window: Window) -> list[float]:
         with self.replica.no_sync():
@@ -154,7 +160,7 @@ class ClippedBefore(Trainer):
 
 @trainer("momentum-kept-from-the-first-epoch", ENDS, cause="momentum-not-carried", world_size=1)
 class MomentumKept(Trainer):
-    """After the first epoch each step begins with the momentum that the first epoch ended with."""
+    """After the first epoch, every step starts from the momentum at that epoch's end."""
 
     def step(self) -> None:
         before = self.replica._optimizer.state()

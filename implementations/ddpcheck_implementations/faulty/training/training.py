@@ -31,20 +31,26 @@ def _as_full(run: Trainer, right: Callable[..., float], rows: Sequence[int], win
 # fmt: off
 table(
     globals(),
-    Fault("accum-mean-of-micro-means", where=always, caught_by=WINDOWS, cause="micro-batches-weigh-equally",
+    Fault("accum-mean-of-micro-means", "Micro-batches weigh equally, whatever their sizes.",
+          where=always, caught_by=WINDOWS, cause="micro-batches-weigh-equally",
           effect=in_place_of("weight", "micro-batches of different sizes weigh equally",
                              lambda run, rows, window: 1 / len(window)),
           seen_in=("huggingface/transformers#34242", "huggingface/trl#6006", "OpenNMT/OpenNMT-py#2209"), world_size=1),
-    Fault("accum-last-window-short", where=always, caught_by=WINDOWS, cause="short-window-divided-as-full",
+    Fault("accum-last-window-short", "A short accumulation window is divided by the full number of micro-batches.",
+          where=always, caught_by=WINDOWS, cause="short-window-divided-as-full",
           effect=TrainerEffect("the last window is divided by micro-batches that it does not have", "weight", _as_full),
           seen_in=("horovod/horovod#546 (review)",), world_size=1),
-    Fault("accum-not-divided", where=always, caught_by=WINDOWS, cause="micro-batches-summed", world_size=1,
+    Fault("accum-not-divided", "Micro-batches are summed instead of averaged.",
+          where=always, caught_by=WINDOWS, cause="micro-batches-summed", world_size=1,
           effect=result("weight", "the gradients of a window's micro-batches are added up", lambda run, weight: 1.0)),
-    Fault("reported-loss-k-times", where=always, caught_by=WINDOWS_LOSS, cause="epoch-loss-summed-over-window",
+    Fault("reported-loss-k-times",
+          "The reported loss of a window is the sum of its micro-batches' losses instead of their mean.",
+          where=always, caught_by=WINDOWS_LOSS, cause="epoch-loss-summed-over-window",
           effect=in_place_of("summed", "the loss that is told of a window is the sum of its micro-batches' losses",
                              lambda run, losses, window: sum(losses) * sum(map(len, window))),
           seen_in=_REPORTED, world_size=1),
-    Fault("reported-loss-of-last-micro-batch", where=always, caught_by=WINDOWS_LOSS, world_size=1,
+    Fault("reported-loss-of-last-micro-batch", "The reported loss of a window is that of its last micro-batch.",
+          where=always, caught_by=WINDOWS_LOSS, world_size=1,
           effect=in_place_of("summed", "the loss that is told of a window is that of its last micro-batch",
                              lambda run, losses, window: losses[-1] * sum(map(len, window))),
           cause="epoch-loss-of-last-micro-batch", seen_in=_REPORTED),
@@ -60,7 +66,7 @@ table(
     model_features=MODEL_FEATURES | {"penalty"},
 )
 class PenaltyForEveryMicroBatch(Trainer):
-    """Samples' losses are divided by the number of samples in the window; the penalty is added to each micro-batch's."""
+    """The penalty counts once for each micro-batch instead of once for each window."""
 
     def backward(self, rows: Sequence[int], weight: float) -> float:
         penalised = [term for term in self.replica._network.terms if isinstance(term, Penalised)]
@@ -82,7 +88,7 @@ class PenaltyForEveryMicroBatch(Trainer):
     cause="short-window-dropped",
 )
 class TailDropped(Trainer):
-    """Micro-batches that do not fill a window at the end of an epoch are gathered, and never stepped with."""
+    """Micro-batches that do not fill a window at the end of an epoch are never stepped with."""
 
     def update(self, window: Window) -> float:
         if len(window) == self.task.micro_batches:
@@ -98,7 +104,7 @@ class TailDropped(Trainer):
     cause="short-window-leaks",
 )
 class TailLeaks(Trainer):
-    """Micro-batches that do not fill a window at the end of an epoch are counted in the next epoch's first."""
+    """Micro-batches that do not fill a window at the end of an epoch join the next epoch's first window."""
 
     def update(self, window: Window) -> float:
         losses = self.gather(window)
@@ -112,7 +118,7 @@ class TailLeaks(Trainer):
 
 @trainer("clip-every-microstep", WINDOWS, seen_in=("huggingface/diffusers#721",), cause="clipped-per-micro-batch")
 class ClipEveryMicrostep(Trainer):
-    """Gradients are clipped after each micro-batch, by the norm of the rank's own gradients."""
+    """Gradients are clipped after each micro-batch, by the rank's own norm."""
 
     def backward(self, rows: Sequence[int], weight: float) -> float:
         loss = super().backward(rows, weight)
@@ -129,7 +135,7 @@ class ClipEveryMicrostep(Trainer):
     cause="epoch-loss-summed-over-ranks",
 )
 class LogMutatesLoss(Trainer):
-    """The log of a batch's loss reduces it over the ranks in place; later readers get the sum."""
+    """Logging reduces the loss in place, so later readers get the sum."""
 
     def backward(self, rows: Sequence[int], weight: float) -> float:
         loss = np.array(super().backward(rows, weight))
@@ -157,7 +163,7 @@ class _Skipping:
     cause="set-epoch-ignored",
 )
 class SetEpochSwallowed(Trainer):
-    """set_epoch is called if the sampler has it, and the wrapper around the sampler has not."""
+    """A wrapper around the sampler does not pass set_epoch() on."""
 
     def order(self, epoch: int) -> Sequence[int]:
         wrapper: Any = _Skipping(self.sampler)

@@ -12,7 +12,7 @@ MUCH = "check_training_runs_with_many_features_match_one_process"
 
 @trainer("schedule-of-text-goes-by-epochs", MUCH, cause="schedule-per-epoch", world_size=1)
 class ScheduleOfTextByEpochs(Trainer):
-    """The loop for text has a schedule of its own, which is asked once an epoch."""
+    """For runs on text, the learning rate changes once per epoch instead of once per step."""
 
     def learning_rate(self) -> float:
         rate = super().learning_rate()
@@ -24,7 +24,7 @@ class ScheduleOfTextByEpochs(Trainer):
 
 @trainer("adam-decays-frozen-layers", MUCH, cause="frozen-layer-trained", world_size=1)
 class AdamDecaysFrozenLayers(Trainer):
-    """Adam is one with a decay of its own, 0.01, which reaches frozen layers, too; that of the others is set to the task's."""
+    """Adam applies its own weight decay of 0.01 to frozen layers."""
 
     def step(self) -> None:
         super().step()

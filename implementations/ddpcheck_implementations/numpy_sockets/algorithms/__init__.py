@@ -1,1 +1,1 @@
-"""Algorithms that move a group's bytes over connections, and the choice among them."""
+"""Algorithms of collectives, over sockets and between hosts, and the choice among them."""

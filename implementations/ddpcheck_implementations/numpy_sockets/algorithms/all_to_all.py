@@ -1,12 +1,12 @@
-"""Every rank sends its whole array straight to every other, and adds all of them up in rank order.
+"""Direct exchange: every rank sends its whole array to every other, and adds all arrays up in rank order.
 
-For N bytes, W ranks, a latency `a`, and `b` and `r` to send and to add a byte:
+Costs for N bytes and W ranks, with latency `a`, and `b` and `r` seconds to send and to add one byte:
 
     all_reduce  a + (W - 1) N b + (W - 1) N r
     all_gather  a + (W - 1) N b
 
-One message time is the least that there is, so this is the fastest for few ranks and small arrays. Large ones are swapped
-with one rank after the other.
+No algorithm takes less than one message, so this one is the fastest for few ranks and small arrays. Large arrays are
+exchanged with one rank after the other, so that no kernel buffer overflows.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from ..connections.duplex import FITS_BYTES, swap
+from ..connections.duplex import FITS_BYTES, send_receive
 from ..connections.peer import Peer
 
 Peers = Sequence[Peer | None]
-"""The connections to all members in rank order; None in this rank's own place, its position."""
+"""Connections to the members of a group, in rank order; None in this rank's place."""
 
 
 def all_reduce(peers: Peers, position: int, header: bytes, source: Array, target: Array, reduction: np.ufunc) -> None:
-    """They may be the same array."""
+    """Reduce `source` into `target`, which may be the same array."""
     first, second, *others = exchange(peers, position, header, source)
     result = reduction(first, second)
     for other in others:
@@ -34,7 +34,7 @@ def all_reduce(peers: Peers, position: int, header: bytes, source: Array, target
 
 
 def exchange(peers: Peers, position: int, header: bytes, flat: Array) -> list[Array]:
-    """The flat arrays of all members, in rank order."""
+    """Return the flat arrays of all members, in rank order."""
     arrays = [flat if peer is None else np.empty_like(flat) for peer in peers]
     others = [(peer, array) for peer, array in zip(peers, arrays, strict=True) if peer is not None]
     if flat.nbytes * len(others) <= FITS_BYTES:
@@ -49,5 +49,5 @@ def exchange(peers: Peers, position: int, header: bytes, flat: Array) -> list[Ar
         to, source = peers[after], peers[before]
         assert to is not None
         assert source is not None
-        swap(to, source, header, flat, arrays[before])
+        send_receive(to, source, header, flat, arrays[before])
     return arrays

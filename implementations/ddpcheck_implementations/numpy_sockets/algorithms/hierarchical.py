@@ -1,16 +1,16 @@
 """Hierarchical all-reduce: each host reduces in memory, hosts all-reduce their sums, each host shares the result.
 
-So that all ranks of a host send at once, an array has lanes: as many as the smallest host has ranks, L. On each host the first
-L ranks own one each. All ranks publish their arrays block by block (messages.py), of which an owner adds up its part, in rank
-order. Then the owners of a lane, one of each host, all-reduce it as choice.py has it for so many, all lanes at the same time.
-At last each owner publishes its lane. Large arrays go in pieces of a MiB, one after the other.
+An array is cut into L lanes, where L is the number of ranks of the smallest host, so that L ranks of each host send at once. The
+first L ranks of a host own one lane each. All ranks publish their arrays block by block (messages.py), and each owner adds up its
+lane, in rank order. The owners of a lane, one on each host, all-reduce it over sockets; all lanes do so at the same time. Each
+owner then publishes its lane. Large arrays are cut into pieces of 1 MiB, which follow each other.
 
-For N bytes and H hosts of L ranks each; in memory `c` and `r` are the times to copy and to add up a byte, between hosts `a` is
-the latency and `b` the time to send a byte:
+Costs for N bytes and H hosts of L ranks each: `c` and `r` are the seconds to copy and to add up one byte in memory, `a` is the
+latency between hosts, and `b` the seconds to send one byte:
 
     all_reduce  3 N c + N r  +  a ring of H ranks for N/L bytes: 2 (H - 1) a + 2 (H - 1)/H N/L b + (H - 1)/H N/L r
 
-2 (H - 1)/H N bytes leave a host, however many ranks it has. Each element is added up once, so all ranks have the same bits.
+2 (H - 1)/H N bytes leave a host, whatever its number of ranks. Each element is added up once, so all ranks get the same bits.
 """
 
 from __future__ import annotations
@@ -23,67 +23,74 @@ import numpy as np
 from ddpcheck.seeded_values import Array
 
 from ..connections.peer import Peer
-from ..meeting.host import Hosts
-from ..shared_memory.collectives import Host
-from ..shared_memory.messages import BLOCK_BYTES, Line
+from ..rendezvous.host_memory import Hosts
+from ..shared_memory.collectives import HostMemory
+from ..shared_memory.messages import BLOCK_BYTES, BoardChannel
 from ..shared_memory.pieces import pieces, reduce_into
-from .choice import choice
-from .over_connections import OverStreams
+from .choice import choose_algorithm
+from .over_connections import SocketCollectives
 
 _PIECE_BYTES = 1024 * 1024
-"""Bytes of a piece. It is still in a cache when it is shared, and links do not idle while a whole array is reduced."""
+"""Bytes of a piece: small enough to be in a cache when it is published, and to keep links busy during reductions."""
 Block = tuple[slice, list[slice]]
-"""Where it lies in the array, and in it the part of each lane."""
+"""The slice of the array, and within it the slice of each lane."""
 
 
-class Hierarchical(OverStreams):
-    """All-reduces of `ranks` on several `hosts`, one of which has two or more of them. The rest is done over sockets.
+class HierarchicalCollectives(SocketCollectives):
+    """All-reduces of `ranks` on several `hosts`, one of which has two or more of them; other collectives use sockets only.
 
-    `host`: the memory shared with the other ranks of this host; None if there are none.
+    `memory` is shared with the other ranks of this host; None if there are none.
     """
 
     def __init__(
-        self, ranks: tuple[int, ...], own: int, peers: Mapping[int, Peer], host: Host | None, hosts: Hosts, forced: str
+        self,
+        ranks: tuple[int, ...],
+        own: int,
+        peers: Mapping[int, Peer],
+        memory: HostMemory | None,
+        hosts: Hosts,
+        forced: str,
     ) -> None:
         super().__init__(ranks, own, peers, "")
-        self._way = choice("hosts", len(ranks), forced)
-        members = [here for here in ([rank for rank in some if rank in ranks] for some in hosts) if here]
-        here = next(some for some in members if own in some)
-        lanes, place = min(len(some) for some in members), here.index(own)
-        self._inside = _Inside(host, here, lanes, place) if host is not None and len(here) > 1 else None
-        owners = sorted(some[place] for some in members) if place < lanes else []
-        self._across = OverStreams(tuple(owners), own, peers, "") if owners else None
+        self._choose = choose_algorithm("hosts", len(ranks), forced)
+        by_host = [members for members in ([rank for rank in host if rank in ranks] for host in hosts) if members]
+        local = next(members for members in by_host if own in members)
+        lanes, place = min(map(len, by_host)), local.index(own)
+        self._within = _WithinHost(memory, local, lanes, place) if memory is not None and len(local) > 1 else None
+        owners = sorted(members[place] for members in by_host) if place < lanes else []
+        self._across = SocketCollectives(tuple(owners), own, peers, "") if owners else None
 
     def all_reduce(self, header: bytes, source: Array, target: Array, reduction: np.ufunc, divisor: int) -> None:
-        """They may be the same array."""
-        if self._way(source.nbytes) == "flat":
+        """Reduce `source` into `target`, which may be the same array."""
+        if self._choose(source.nbytes) == "flat":
             super().all_reduce(header, source, target, reduction, divisor)
             return
         for piece in pieces(0, source.size, _PIECE_BYTES // source.itemsize):
-            self._by_hosts(header, source[piece], target[piece], reduction, divisor)
+            self._reduce_piece(header, source[piece], target[piece], reduction, divisor)
 
-    def _by_hosts(self, header: bytes, source: Array, target: Array, reduction: np.ufunc, divisor: int) -> None:
-        if self._inside is None:  # there is one lane, which is the whole array
+    def _reduce_piece(self, header: bytes, source: Array, target: Array, reduction: np.ufunc, divisor: int) -> None:
+        if self._within is None:  # there is one lane, which is the whole array
             assert self._across is not None
             self._across.all_reduce(header, source, target, reduction, divisor)
             return
-        blocks = self._inside.blocks(source)
-        lane, mine = self._inside.lane(blocks, source.dtype)
-        self._inside.add_up(header, source, blocks, mine, reduction)
+        blocks = self._within.blocks(source)
+        lane, mine = self._within.lane(blocks, source.dtype)
+        self._within.add_up(header, source, blocks, mine, reduction)
         if self._across is not None:
             self._across.all_reduce(header, lane, lane, reduction, divisor)
-        self._inside.share(header, blocks, mine, target)
+        self._within.share(header, blocks, mine, target)
 
 
-class _Inside:
-    """This rank among those of its host: the one in `place` of `here`, of whom the first `lanes` own a lane."""
+class _WithinHost:
+    """The part of an all-reduce in memory, among the `local` ranks of one host; the first `lanes` of them own a lane."""
 
-    def __init__(self, host: Host, here: list[int], lanes: int, place: int) -> None:
-        self._board, self._pool = host.board, host.pool
-        self._lines = [host.board.lines.get(rank) for rank in here]  # None in this rank's own place
+    def __init__(self, memory: HostMemory, local: list[int], lanes: int, place: int) -> None:
+        self._board, self._pool = memory.board, memory.pool
+        self._channels = [memory.board.channels.get(rank) for rank in local]  # None in this rank's own place
         self._lanes, self._place = lanes, place
 
     def blocks(self, array: Array) -> list[Block]:
+        """Cut an array into blocks, and each block into lanes."""
         found: list[Block] = []
         for whole in pieces(0, array.size, BLOCK_BYTES // array.itemsize):
             size = whole.stop - whole.start
@@ -92,7 +99,7 @@ class _Inside:
         return found
 
     def lane(self, blocks: list[Block], dtype: np.dtype[np.generic]) -> tuple[Array, list[Array]]:
-        """Memory for this rank's lane, whole and block by block. There is none if it owns none."""
+        """Return memory for this rank's lane, whole and block by block; empty if it owns none."""
         if self._place >= self._lanes:
             return np.empty(0, dtype), []
         own = (parts[self._place] for _, parts in blocks)
@@ -101,8 +108,11 @@ class _Inside:
         return lane, [lane[start:stop] for start, stop in pairwise(bounds)]
 
     def add_up(self, header: bytes, source: Array, blocks: list[Block], mine: list[Array], reduction: np.ufunc) -> None:
-        """Publish all blocks to the owners of lanes. Each is added up when the next is out: nobody waits for a late rank."""
-        owners = _others(self._lines[: self._lanes])
+        """Publish all blocks to the owners of lanes, and add up this rank's lane.
+
+        Block k is added up after block k + 1 is published, so a late rank delays nobody's publishing.
+        """
+        owners = _others(self._channels[: self._lanes])
         for at in range(len(blocks) + 1):
             if at < len(blocks) and owners:
                 block = source[blocks[at][0]]
@@ -110,31 +120,33 @@ class _Inside:
             if at and mine:
                 whole, parts = blocks[at - 1]
                 block = source[whole]
-                shown = [block if line is None else self._taken(line, header, block) for line in self._lines]
-                reduce_into([each[parts[self._place]] for each in shown], mine[at - 1], reduction, 1)
-                self._done(_others(self._lines))
+                arrays = [
+                    block if channel is None else self._taken(channel, header, block) for channel in self._channels
+                ]
+                reduce_into([array[parts[self._place]] for array in arrays], mine[at - 1], reduction, 1)
+                self._done(_others(self._channels))
 
     def share(self, header: bytes, blocks: list[Block], mine: list[Array], target: Array) -> None:
-        """Publish this rank's lane, and fetch the others."""
-        owners, others = self._lines[: self._lanes], _others(self._lines)
+        """Publish this rank's lane, and copy all lanes into `target`."""
+        owners, others = self._channels[: self._lanes], _others(self._channels)
         for at in range(len(blocks) + 1):
             if at < len(blocks) and mine:
                 self._board.publish(others, header, mine[at], mine[at].nbytes * len(others))
             if at:
                 whole, parts = blocks[at - 1]
-                for line, part in zip(owners, parts, strict=True):
+                for channel, part in zip(owners, parts, strict=True):
                     into = target[whole][part]
-                    into[:] = mine[at - 1] if line is None else self._taken(line, header, into)
+                    into[:] = mine[at - 1] if channel is None else self._taken(channel, header, into)
                 self._done(_others(owners))
 
-    def _taken(self, line: Line, header: bytes, like: Array) -> Array:
-        """The next message from there: as many elements as this array has, of its dtype."""
-        return self._board.take(line, header, like.dtype, like.size)
+    def _taken(self, channel: BoardChannel, header: bytes, like: Array) -> Array:
+        """Return the next message of a channel, with the dtype and the number of elements of `like`."""
+        return self._board.take(channel, header, like.dtype, like.size)
 
-    def _done(self, lines: list[Line]) -> None:
-        for line in lines:
-            self._board.done(line)
+    def _done(self, channels: list[BoardChannel]) -> None:
+        for channel in channels:
+            self._board.done(channel)
 
 
-def _others(lines: list[Line | None]) -> list[Line]:
-    return [line for line in lines if line is not None]
+def _others(channels: list[BoardChannel | None]) -> list[BoardChannel]:
+    return [channel for channel in channels if channel is not None]

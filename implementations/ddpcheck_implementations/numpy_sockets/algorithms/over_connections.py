@@ -1,6 +1,6 @@
-"""Collectives over one connection to every other rank, on any transport.
+"""Collectives over one socket to every other rank, by the algorithm that choice.py names.
 
-Whichever algorithm is chosen, every rank combines, or gets, the same numbers in the same order, so that all have the same bits.
+In every algorithm all ranks combine the same numbers in the same order, or receive the result, so all get the same bits.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from ddpcheck.seeded_values import Array
 from ..connections.peer import Peer
 from ..shared_memory.pieces import divide
 from . import all_to_all, recursive_doubling, recursive_halving, ring, tree
-from .choice import choice
+from .choice import choose_algorithm
 from .ring import Ring
 
 
-class OverStreams:
-    """The algorithms for ascending `ranks`, `own` among them. Arrays are flat; `divisor` is 1, or W for a mean."""
+class SocketCollectives:
+    """GroupCollectives of ascending `ranks`, `own` among them; `peers` has a connection to each of the others."""
 
     def __init__(self, ranks: tuple[int, ...], own: int, peers: Mapping[int, Peer], forced: str) -> None:
         self._position = position = ranks.index(own)
@@ -28,18 +28,18 @@ class OverStreams:
         assert previous is not None
         assert next_ is not None
         self._ring = Ring(position, len(ranks), previous, next_)
-        self._cube = recursive_doubling.Cube.of(members, position)
-        self._choice = choice("sockets", len(ranks), forced)
+        self._hypercube = recursive_doubling.Hypercube.of(members, position)
+        self._choose = choose_algorithm("sockets", len(ranks), forced)
 
     def all_reduce(self, header: bytes, source: Array, target: Array, reduction: np.ufunc, divisor: int) -> None:
-        """They may be the same array."""
-        match self._choice(source.nbytes):
+        """Reduce `source` into `target`, which may be the same array."""
+        match self._choose(source.nbytes):
             case "direct":
                 all_to_all.all_reduce(self._peers, self._position, header, source, target, reduction)
             case "doubling":
-                recursive_doubling.all_reduce(self._cube, header, source, target, reduction)
+                recursive_doubling.all_reduce(self._hypercube, header, source, target, reduction)
             case "halving":
-                recursive_halving.all_reduce(self._cube, header, source, target, reduction)
+                recursive_halving.all_reduce(self._hypercube, header, source, target, reduction)
             case _:
                 ring.all_reduce(self._ring, header, source, target, reduction)
         if divisor > 1:
@@ -49,13 +49,13 @@ class OverStreams:
         self.all_reduce(header, array, array, reduction, divisor)
 
     def reduce_scatter(self, header: bytes, source: Array, target: Array, reduction: np.ufunc, divisor: int) -> None:
-        """`target` is this rank's part of `source`."""
+        """Reduce into `target`, which has the size of this rank's chunk of `source`."""
         target[:] = ring.reduce_scatter(self._ring, header, source, reduction)
         if divisor > 1:
             divide(target, divisor)
 
     def all_gather(self, header: bytes, own: Array, target: Array) -> None:
-        if self._choice(own.nbytes) == "ring":
+        if self._choose(own.nbytes) == "ring":
             ring.all_gather(self._ring, header, own, target)
         else:
             np.concatenate(all_to_all.exchange(self._peers, self._position, header, own), out=target)

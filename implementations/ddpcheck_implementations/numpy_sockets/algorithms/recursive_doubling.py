@@ -1,14 +1,16 @@
-"""Recursive doubling: in round k ranks that differ in bit k of their places swap all that they have, and add it up.
+"""Recursive doubling: in round k, ranks whose places differ in bit k exchange their whole sums and add them up.
 
-For N bytes, W ranks, a latency `a`, and `b` and `r` to send and to add a byte:
+Costs for N bytes and W ranks, with latency `a`, and `b` and `r` seconds to send and to add one byte:
 
     all_reduce  log2 W (a + N b + N r)
 
-If W is no power of two, the first ranks go together in pairs until as many are left as the power of two below: the even rank
-of a pair gives its array to the odd one, and has the result from it at the end, which takes 2 a + 2 N b + N r more.
+If W is no power of two, the first ranks form pairs, so that a power of two is left: the even rank of a pair sends its array to
+the odd one, and receives the result from it at the end, which takes 2 a + 2 N b + N r more.
 
-After round k, ranks whose places differ in the bits 0 to k only have the same sum: of four ranks, (0 + 1) + (2 + 3). Each
-puts the lower ranks first, so that all have the same bits for every reduction: which is less, 0.0 or -0.0?
+After round k, all ranks whose places differ in the bits 0 to k only have the same sum: of four ranks, (0 + 1) + (2 + 3). Each
+puts the lower ranks first, so that all get the same bits from every reduction (np.minimum(0.0, -0.0) depends on the order).
+
+Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH, 2005.
 """
 
 from __future__ import annotations
@@ -20,28 +22,27 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from ..connections.duplex import swap
+from ..connections.duplex import send_receive
 from ..connections.peer import Peer
 from .all_to_all import Peers
 
 
 @dataclass(frozen=True, slots=True)
-class Cube:
-    """This rank's place among the `size` = 2^k ranks that are left when others have been paired off.
+class Hypercube:
+    """This rank's place among the `size` = 2^k ranks that exchange, which are `ranks`; None there for itself.
 
-    `waits_for` is the odd rank of the pair if this is the even one, which has no place; `answers` the even one if this is
-    the odd one.
+    The even rank of a pair has no place (-1): it is `represented_by` the odd one, which `represents` it.
     """
 
     size: int
     place: int
     ranks: tuple[Peer | None, ...]
-    waits_for: Peer | None
-    answers: Peer | None
+    represented_by: Peer | None
+    represents: Peer | None
 
     @classmethod
-    def of(cls, peers: Peers, position: int) -> Cube:
-        """The cube of all members."""
+    def of(cls, peers: Peers, position: int) -> Hypercube:
+        """Return the hypercube of all members, seen from the one at `position`."""
         size = 1 << len(peers).bit_length() - 1
         extra = len(peers) - size
         positions = [2 * place + 1 for place in range(extra)] + [place + extra for place in range(extra, size)]
@@ -56,43 +57,47 @@ class Cube:
         )
 
     def partner(self, distance: int) -> Peer:
-        """The rank that differs in this bit."""
+        """Return the rank whose place differs in the bit `distance`."""
         peer = self.ranks[self.place ^ distance]
         assert peer is not None
         return peer
 
 
-def all_reduce(cube: Cube, header: bytes, source: Array, target: Array, reduction: np.ufunc) -> None:
-    """They may be the same array."""
-    in_cube(_rounds, cube, header, source, target, reduction)
+def all_reduce(hypercube: Hypercube, header: bytes, source: Array, target: Array, reduction: np.ufunc) -> None:
+    """Reduce `source` into `target`, which may be the same array."""
+    run_on_hypercube(_rounds, hypercube, header, source, target, reduction)
 
 
-def _rounds(cube: Cube, header: bytes, have: Array, theirs: Array, target: Array, reduction: np.ufunc) -> None:
+def _rounds(
+    hypercube: Hypercube, header: bytes, have: Array, theirs: Array, target: Array, reduction: np.ufunc
+) -> None:
     distance = 1
-    while distance < cube.size:
-        partner = cube.partner(distance)
-        swap(partner, partner, header, have, theirs)
-        lower, higher = (theirs, have) if cube.place & distance else (have, theirs)
+    while distance < hypercube.size:
+        partner = hypercube.partner(distance)
+        send_receive(partner, partner, header, have, theirs)
+        lower, higher = (theirs, have) if hypercube.place & distance else (have, theirs)
         reduction(lower, higher, out=target)
         have = target
         distance *= 2
 
 
-Rounds = Callable[[Cube, bytes, Array, Array, Array, np.ufunc], None]
-"""One exchange of a cube of ranks: cube, header, this rank's input, receive buffer, target and reduction."""
+Rounds = Callable[[Hypercube, bytes, Array, Array, Array, np.ufunc], None]
+"""The rounds of an all-reduce: of hypercube, header, this rank's input, receive buffer, target and reduction."""
 
 
-def in_cube(rounds: Rounds, cube: Cube, header: bytes, source: Array, target: Array, reduction: np.ufunc) -> None:
-    """The rounds, with the pairs before and after: the even rank gives its array to the odd one, and gets the result."""
-    if cube.waits_for is not None:
-        cube.waits_for.send(header, source)
-        cube.waits_for.receive(header, target)
+def run_on_hypercube(
+    rounds: Rounds, hypercube: Hypercube, header: bytes, source: Array, target: Array, reduction: np.ufunc
+) -> None:
+    """Run the rounds; before and after them the even rank of a pair sends its array, and receives the result."""
+    if hypercube.represented_by is not None:
+        hypercube.represented_by.send(header, source)
+        hypercube.represented_by.receive(header, target)
         return
     have, theirs = source, np.empty_like(source)
-    if cube.answers is not None:
-        cube.answers.receive(header, theirs)
+    if hypercube.represents is not None:
+        hypercube.represents.receive(header, theirs)
         reduction(theirs, source, out=target)
         have = target
-    rounds(cube, header, have, theirs, target, reduction)
-    if cube.answers is not None:
-        cube.answers.send(header, target)
+    rounds(hypercube, header, have, theirs, target, reduction)
+    if hypercube.represents is not None:
+        hypercube.represents.send(header, target)

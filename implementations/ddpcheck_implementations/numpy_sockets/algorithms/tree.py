@@ -1,7 +1,9 @@
-"""Broadcast from one rank, and small all-gathers: in log2 W rounds, for W ranks.
+"""Broadcast along a binomial tree, and barrier by dissemination: log2 W rounds for W ranks.
 
-broadcast  log2 W (a + N b)     of N bytes; a: latency, b: to send a byte
-barrier    log2 W a
+Costs for N bytes, with latency `a` and `b` seconds to send one byte:
+
+    broadcast  log2 W (a + N b)
+    barrier    log2 W a
 """
 
 from __future__ import annotations
@@ -13,29 +15,29 @@ from .all_to_all import Peers
 
 
 def broadcast(peers: Peers, position: int, header: bytes, array: Array, root: int) -> None:
-    """Down a binomial tree: a rank's parent is its distance from the root without its lowest bit set."""
+    """Broadcast in place. A rank's parent is its distance from the root without the lowest bit that is set."""
     size = len(peers)
     place = (position - root) % size
     lowest = place & -place or 1 << (size - 1).bit_length()
     if place:
-        _further(peers, position, -lowest).receive(header, array)
+        _at_distance(peers, position, -lowest).receive(header, array)
     while lowest > 1:
         lowest >>= 1
         if place + lowest < size:
-            _further(peers, position, lowest).send(header, array)
+            _at_distance(peers, position, lowest).send(header, array)
 
 
 def barrier(peers: Peers, position: int, header: bytes) -> None:
-    """Dissemination: in round k tell the one 2^k further on. After log2 W rounds everyone has heard of everyone."""
+    """Return when all ranks have called. In round k each sends to the rank 2^k places on, so log2 W rounds reach all."""
     distance = 1
     while distance < len(peers):
-        _further(peers, position, distance).send(header)
-        _further(peers, position, -distance).receive(header)
+        _at_distance(peers, position, distance).send(header)
+        _at_distance(peers, position, -distance).receive(header)
         distance *= 2
 
 
-def _further(peers: Peers, position: int, distance: int) -> Peer:
-    """The member so many places on."""
+def _at_distance(peers: Peers, position: int, distance: int) -> Peer:
+    """Return the member `distance` places on."""
     peer = peers[(position + distance) % len(peers)]
     assert peer is not None
     return peer

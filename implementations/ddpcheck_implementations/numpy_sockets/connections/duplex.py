@@ -1,4 +1,4 @@
-"""One message out and one in at the same time."""
+"""One message out and one in at the same time, as MPI_Sendrecv."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from ddpcheck.seeded_values import Array
 from .peer import Peer, as_bytes, wait_for
 
 FITS_BYTES = 32 * 1024
-"""Bytes that a rank may send before it receives: they fit the kernel's buffers even if both ranks send first."""
+"""Bytes that a rank may send before it receives: the kernel's buffers hold them, even if both ranks send first."""
 _SEND_BYTES = 256 * 1024
 
 
-def swap(to: Peer, source: Peer, header: bytes, outgoing: Array, incoming: Array) -> None:
-    """Send a contiguous array to one rank, and receive another from one: arrays of any size."""
+def send_receive(to: Peer, source: Peer, header: bytes, outgoing: Array, incoming: Array) -> None:
+    """Send a contiguous array to one rank, and receive one from the same or another rank. Arrays may have any size."""
     if outgoing.nbytes <= FITS_BYTES:
         to.send(header, outgoing)
         source.receive(header, incoming)

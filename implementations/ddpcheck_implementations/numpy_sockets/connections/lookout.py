@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from ..errors import Mismatch
-from .socket_options import LOOK_SECONDS
+from .socket_options import MISMATCH_POLL_SECONDS
 from .waits import Wait, circle, go_on_never, pack, unpack
 
 TOKEN_BYTES = 16
@@ -77,7 +77,7 @@ class Lookout:
         self._serial += 1
         self._wait = Wait(self._rank, self._serial, header, tuple(sources), tuple(sinks))
         self._still = still
-        self._due, self._pause = 0.0, LOOK_SECONDS
+        self._due, self._pause = 0.0, MISMATCH_POLL_SECONDS
 
     def end(self) -> None:
         """The wait, if there is one, is over."""

@@ -1,7 +1,7 @@
-"""One connection to one peer: whole messages both ways, and an error that names the peer for all that can go wrong.
+"""A connection to one peer: whole messages both ways. Every error names the peer.
 
-The socket is blocking, with the time limit in the kernel, so that a small message costs one system call each way. The
-ring asks for no waiting call by call.
+The socket is blocking, with its time limit in the kernel, so that a small message costs one system call each way.
+send_some() and receive_some() do not block; the ring and send_receive() use them.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from ..errors import CommunicationError, Mismatch, PeerLost
 from ..shared_memory.waiting import Polling
 from . import wire_format
 from .lookout import Lookout
-from .socket_options import LOOK_SECONDS, set_options
+from .socket_options import MISMATCH_POLL_SECONDS, set_options
 
 _NOTHING = np.empty(0, np.uint8)
-_SPINS = 20  # looks at a socket take longer than those at memory
+_SPINS = 20  # polling a socket takes longer than polling memory
 
 
 @dataclass(slots=True)
 class Traffic:
-    """Bytes and messages sent by this rank. A ring counts one message a step; headers are counted apart."""
+    """Messages and bytes sent by this rank. A ring counts one message a step. Payload excludes headers."""
 
     messages: int = 0
     payload_bytes: int = 0
@@ -41,7 +41,7 @@ class Traffic:
 
 
 class Link(Protocol):
-    """Whole messages to and from another rank, in order, from and into contiguous flat arrays."""
+    """Whole messages to and from another rank, in order. Payloads are contiguous flat arrays."""
 
     def send(self, header: bytes, payload: Array) -> None: ...
 
@@ -49,7 +49,7 @@ class Link(Protocol):
 
 
 class Peer:
-    """The other end of a connection is rank `rank`. `beside` are this rank's other ones, which share its `lookout`."""
+    """A connection to `rank`. `other_peers` are this rank's other ones; all share its `lookout`. `timeout` is in seconds."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Peer:
         timeout: float,
         traffic: Traffic,
         lookout: Lookout,
-        crowded: bool,
+        oversubscribed: bool,
     ) -> None:
         self.rank = rank
         self.timeout = timeout
@@ -67,11 +67,13 @@ class Peer:
         self.traffic = traffic
         self._own_rank = own_rank
         self._socket = connection
-        self.looks = (lambda: iter(())) if crowded else Polling(_SPINS)  # the kernel wakes a waiting thread fast
-        self._whole = True  # no message is half sent
-        self.beside: Sequence[Peer] = ()
-        self.wanted = b""  # the header of the message that is awaited, or comes in
-        self.given = b""  # that of the message that goes out, or was the last to
+        self.polling = (
+            (lambda: iter(())) if oversubscribed else Polling(_SPINS)
+        )  # the kernel wakes a waiting thread fast
+        self._whole = True  # False while a message is partly sent
+        self.other_peers: Sequence[Peer] = ()
+        self.receiving = b""  # header of the message that is awaited or being received
+        self.sending = b""  # header of the latest message that is or was being sent
         self._header = bytearray(wire_format.HEADER_BYTES)
         set_options(connection, timeout)
 
@@ -81,13 +83,13 @@ class Peer:
     # ------------------------------------------------------------------------------------------------ whole messages
 
     def send(self, header: bytes, payload: Array = _NOTHING) -> None:
-        """One message, from a contiguous array."""
+        """Send one message. PeerLost if the peer is gone or takes nothing within the time limit."""
         traffic = self.traffic
         traffic.messages += 1
         traffic.payload_bytes += payload.nbytes
         traffic.header_bytes += len(header)
         self._whole = False
-        self.given = header
+        self.sending = header
         try:
             sent = self._socket.sendmsg((header, payload.data))
         except BlockingIOError:
@@ -100,39 +102,39 @@ class Peer:
         self._whole = True
 
     def receive(self, header: bytes, payload: Array = _NOTHING) -> None:
-        """One message into a contiguous array. Mismatch if its header is not `header`, as soon as the header is there."""
-        got, self.wanted = self._header, header
+        """Receive one message. Mismatch as soon as its header differs from `header`; PeerLost as send."""
+        got, self.receiving = self._header, header
         try:
-            received = self._first_of((got, payload.data))
+            received = self._receive_first_part((got, payload.data))
             if received < wire_format.HEADER_BYTES:
                 self._receive_rest(memoryview(got), received)
                 received = wire_format.HEADER_BYTES
             if got != header:
-                raise self.unexpected(bytes(got), header)
+                raise self.header_error(bytes(got), header)
             if received < wire_format.HEADER_BYTES + payload.nbytes:
                 self._receive_rest(as_bytes(payload), received - wire_format.HEADER_BYTES)
         except (OSError, EOFError) as error:
             raise self._lost(error, "sent") from error
 
-    def _first_of(self, buffers: tuple[bytearray, memoryview]) -> int:
-        """The part of a message that has arrived, as soon as there is any."""
-        for _ in self.looks():
+    def _receive_first_part(self, buffers: tuple[bytearray, memoryview]) -> int:
+        """Receive the first part of a message, as soon as there is any. Returns its bytes."""
+        for _ in self.polling():
             try:
                 return self._socket.recvmsg_into(buffers, 0, socket.MSG_DONTWAIT)[0]
             except BlockingIOError:
                 pass
-        received: int = self._patiently(self._socket.recvmsg_into, buffers)[0]
+        received: int = self._receive_before_deadline(self._socket.recvmsg_into, buffers)[0]
         return received
 
     def _receive_rest(self, view: memoryview, received: int) -> None:
         while received < len(view):
-            more = self._patiently(self._socket.recv_into, view[received:], 0, socket.MSG_WAITALL)
+            more = self._receive_before_deadline(self._socket.recv_into, view[received:], 0, socket.MSG_WAITALL)
             if not more:
                 raise EOFError
             received += more
 
-    def _patiently(self, receive: Callable[..., Any], *args: object) -> Any:
-        """The result of `receive`, which waits for LOOK_SECONDS. PeerLost or Mismatch as wait_longer() has it."""
+    def _receive_before_deadline(self, receive: Callable[..., Any], *args: object) -> Any:
+        """Call `receive`, which blocks for MISMATCH_POLL_SECONDS, until it succeeds. Errors as of wait_longer()."""
         while True:
             start = time.monotonic()
             try:
@@ -150,22 +152,22 @@ class Peer:
             except OSError as error:
                 raise self._lost(error, "taken") from error
 
-    # -------------------------------------------------------------------------------------------- piece by piece (ring)
+    # -------------------------------------------------------------------------------------------- streams, without blocking
 
     def start_stream(self, header: bytes) -> None:
         """Send the header of a message whose payload follows by send_some()."""
         self._whole = False
-        self.given = header
+        self.sending = header
         self.traffic.header_bytes += len(header)
         self._send_rest(memoryview(header))
 
     def end_stream(self, messages: int) -> None:
-        """All of the stream, which was `messages` steps of an algorithm, is sent."""
+        """End a stream whose payload is sent; count it as `messages` messages, the steps of the algorithm."""
         self.traffic.messages += messages
         self._whole = True
 
     def send_some(self, view: memoryview) -> int:
-        """Send what fits now; 0 if nothing does."""
+        """Send as many bytes as the kernel takes now, and return how many."""
         try:
             sent = self._socket.send(view, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -176,7 +178,7 @@ class Peer:
         return sent
 
     def receive_some(self, view: memoryview) -> int:
-        """Receive the bytes that have arrived; 0 if none have."""
+        """Receive the bytes that have arrived, and return how many."""
         try:
             received = self._socket.recv_into(view, 0, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -189,8 +191,8 @@ class Peer:
 
     # ----------------------------------------------------------------------------------------------------------- ends
 
-    def gone(self) -> bool:
-        """The peer has closed its end, and said nothing before that we have not read."""
+    def has_closed(self) -> bool:
+        """Whether the peer has closed its end, and all its messages are read."""
         try:
             return not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -206,64 +208,61 @@ class Peer:
             return True
         return bool(queued)
 
-    def trouble(self, header: bytes) -> CommunicationError | None:
-        """Why nothing will come by another way in the operation of this header: the peer's last words, or that it is gone.
-
-        Anything else from it is a mismatch, too.
-        """
+    def find_error(self, header: bytes) -> CommunicationError | None:
+        """Return the error if this operation cannot finish in memory: any message of the peer here, or its end, is one."""
         try:
-            said = self._said()
+            peeked = self._peek_header()
         except BlockingIOError:
             return None
         except OSError as error:
             return self._lost(error, "sent")
-        if not said:
+        if not peeked:
             return self._lost(EOFError(), "sent")
-        return self.unexpected(said, header) if len(said) == wire_format.HEADER_BYTES else None
+        return self.header_error(peeked, header) if len(peeked) == wire_format.HEADER_BYTES else None
 
-    def stray(self, header: bytes) -> CommunicationError | None:
-        """What to raise if one of `beside` has called something else where this rank is in the operation of this header.
+    def find_mismatch(self, header: bytes) -> CommunicationError | None:
+        """Return the error if one of `other_peers` is in another operation where this rank is in the one of this header.
 
-        It may never be its turn to be heard: ranks that do not call the same may wait in a circle.
+        Its message might never be read in turn: ranks with mismatched calls may wait for each other in a circle.
         """
-        for peer in self.beside:
+        for peer in self.other_peers:
             with suppress(OSError):
-                said = peer._said()
-                if len(said) == wire_format.HEADER_BYTES and wire_format.part(said, header):
-                    return peer.unexpected(said, header)
+                peeked = peer._peek_header()
+                if len(peeked) == wire_format.HEADER_BYTES and wire_format.calls_diverge(peeked, header):
+                    return peer.header_error(peeked, header)
         return None
 
-    def look_round(self) -> None:
-        """Mismatch if there is a stray while a message is awaited from here, or comes in."""
-        stray = self.stray(self.wanted)
-        if stray is not None:
-            raise stray
+    def raise_on_mismatch(self) -> None:
+        """Raise Mismatch if another peer is in another operation than the message awaited here."""
+        mismatch = self.find_mismatch(self.receiving)
+        if mismatch is not None:
+            raise mismatch
 
-    def _said(self) -> bytes:
-        """The first unread bytes: between messages, a header. BlockingIOError if there are none."""
+    def _peek_header(self) -> bytes:
+        """Return the first unread bytes: between messages, a header. BlockingIOError if there are none."""
         return self._socket.recv(wire_format.HEADER_BYTES, socket.MSG_PEEK | socket.MSG_DONTWAIT)
 
-    def silent(self, verb: str) -> CommunicationError:
-        """What to raise when it has "sent", or "taken", nothing within the time limit."""
+    def timed_out(self, verb: str) -> CommunicationError:
+        """Return the error of a peer that has "sent" or "taken" nothing within the time limit."""
         return self._lost(BlockingIOError(), verb)
 
-    def abandon(self, culprit: int) -> None:
-        """Tell the peer that no more will come, and why if the stream is between two messages."""
+    def abort(self, culprit: int) -> None:
+        """End this rank's stream, and between two messages name the `culprit` to the peer first."""
         try:
             if self._whole:
                 self._socket.send(wire_format.pack_abort(culprit), socket.MSG_DONTWAIT)
             self._socket.shutdown(socket.SHUT_WR)
         except OSError:
-            pass  # it is gone, or will find out by its time limit
+            pass  # the peer is gone, or its time limit ends its wait
 
     def close(self) -> None:
-        """Close. Sent bytes still arrive: the kernel delivers them after close, unless unread data makes it reset."""
+        """Close. Unread data is read first: with it the kernel would reset the connection, and drop sent bytes."""
         try:
             self._socket.shutdown(socket.SHUT_WR)
             while self._socket.recv(1 << 16, socket.MSG_DONTWAIT):
                 pass
         except OSError:
-            pass  # nothing is unread, or the peer was faster
+            pass  # nothing is unread, or the peer has closed before
         self._socket.close()
 
     def _lost(self, error: Exception, verb: str) -> CommunicationError:
@@ -278,16 +277,16 @@ class Peer:
             f"rank {self.rank} closed its connection to rank {self._own_rank}: it died or gave up; see its output",
         )
 
-    def unexpected(self, got: bytes, wanted: bytes) -> CommunicationError:
-        """What to raise when the header of a message is another one: its sender gave up, or calls something else."""
+    def header_error(self, got: bytes, wanted: bytes) -> CommunicationError:
+        """Return the error of a message with another header: its sender gave up, or is in another operation."""
         culprit = wire_format.culprit_of(got)
-        told = None if culprit is None else self.lookout.proof() or self.stray(wanted)
+        told = None if culprit is None else self.lookout.proof() or self.find_mismatch(wanted)
         if culprit == self._own_rank:
             here = wire_format.describe(wanted)
             return told or PeerLost(
                 self.rank,
-                f"rank {self.rank} gave up because of what rank {culprit}, this one, has called; it is in {here}. The output of "
-                f"rank {self.rank} shows both sides",
+                f"rank {self.rank} gave up because this rank, {culprit}, is in another operation: {here}. The output of rank "
+                f"{self.rank} shows both operations",
             )
         if culprit is not None:
             return told or PeerLost(
@@ -302,43 +301,43 @@ class Peer:
 
 
 def as_bytes(array: Array) -> memoryview:
-    """A contiguous array's memory."""
+    """Return the memory of a contiguous array."""
     return array.view(np.uint8).data
 
 
 def wait_for(reader: Peer | None, writer: Peer | None) -> None:
-    """Return when one of them is ready. PeerLost or Mismatch as wait_longer() has it."""
+    """Return when `reader` has bytes or `writer` takes some. Errors as of wait_longer()."""
     ready, slowest = _poll(reader, writer), reader or writer
     assert slowest is not None
-    for _ in slowest.looks():
+    for _ in slowest.polling():
         if ready.poll(0):
             return
     start = time.monotonic()
-    if not ready.poll(1000 * min(slowest.timeout, LOOK_SECONDS)):
+    if not ready.poll(1000 * min(slowest.timeout, MISMATCH_POLL_SECONDS)):
         wait_longer(reader, writer, start + slowest.timeout)
 
 
 def wait_longer(reader: Peer | None, writer: Peer | None, latest: float) -> None:
-    """Return when one of them is ready.
+    """Return when `reader` has bytes or `writer` takes some.
 
-    PeerLost if neither is by `latest`. Mismatch if ranks have called different operations, or wait in a circle.
+    PeerLost if neither does by `latest`. Mismatch if ranks have called different operations, or wait in a circle.
     """
     slowest = reader or writer
     assert slowest is not None
     ready, awake, lookout = _poll(reader, writer), _poll(reader, writer), slowest.lookout
     lookout.wake(awake)
     sources, sinks = ([peer.rank] if peer else [] for peer in (reader, writer))
-    header = reader.wanted if reader else slowest.given
+    header = reader.receiving if reader else slowest.sending
     lookout.begin(header, lambda: not ready.poll(0), sources, sinks)
     try:
         while not ready.poll(0):
             left = latest - time.monotonic()
             if left < 0:
-                raise slowest.silent("sent" if reader else "taken")
+                raise slowest.timed_out("sent" if reader else "taken")
             if reader is not None:
-                reader.look_round()
+                reader.raise_on_mismatch()
             lookout.look()
-            awake.poll(1000 * min(left, LOOK_SECONDS))
+            awake.poll(1000 * min(left, MISMATCH_POLL_SECONDS))
     finally:
         lookout.end()
 

@@ -1,10 +1,10 @@
-"""Wire format: a header that describes the array, then its bytes. Nothing is ever unpickled.
+"""Wire format: a header that describes the array, then its bytes. Nothing is unpickled.
 
     magic 4   operation 1   dtype 1   detail 2   group 4   sequence 8   elements 8   padding 4      = 32 bytes
 
-`detail` is the reduction or the root. `sequence` counts the operations of a group, so that ranks that have lost step
-notice. In a collective all ranks write the same header; to check what arrives is to compare 32 bytes with one's own.
-Only when they differ are they taken apart, to say how.
+`detail` is the reduction or the root. `sequence` counts the operations of a group, so that ranks notice a missing or an extra
+call. In a collective all ranks send the same header: a receiver compares 32 bytes with its own, and unpacks them only if
+they differ, for the error message.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from ddpcheck.seeded_values import Array
 _HEADER = struct.Struct("!4sBBHIQQ4x")
 HEADER_BYTES = _HEADER.size
 _MAGIC = b"NPS1"
-WHAT_BITS = 32
+OPERATION_BITS = 32
+"""Bits of pack_word(). The sequence number is above them."""
 
 REDUCTIONS: dict[str, np.ufunc] = {
     "sum": np.add,
@@ -52,14 +53,14 @@ _groups: dict[int, tuple[int, ...]] = {}
 
 
 def group_code(ranks: Sequence[int]) -> int:
-    """A number for a group of ranks, the same on all of them. It is remembered, so that describe() can name the ranks."""
+    """Return a number for a group of ranks, the same on all of them; describe() names the ranks by it."""
     code = zlib.crc32(struct.pack(f"!{len(ranks)}I", *ranks)) or 1
     _groups[code] = tuple(ranks)
     return code
 
 
 def pack(operation: str, array: Array, detail: int | str = 0, group: int = NO_GROUP, sequence: int = 0) -> bytes:
-    """The header of an operation on an array. TypeError if its dtype cannot be sent, ValueError on an unknown reduction."""
+    """Return the header of an operation on an array. TypeError on a dtype, ValueError on a reduction that is not supported."""
     try:
         dtype = _DTYPE_CODES[array.dtype]
         code = detail if isinstance(detail, int) else _REDUCTION_CODES[detail]
@@ -71,38 +72,38 @@ def pack(operation: str, array: Array, detail: int | str = 0, group: int = NO_GR
 
 
 def pack_abort(culprit: int) -> bytes:
-    """The last message of a rank that gives up, for the ranks that wait for it."""
+    """Return the last message of a rank that gives up, for the ranks that wait for it."""
     return _HEADER.pack(_MAGIC, _OPERATION_CODES["abort"], 0, culprit, NO_GROUP, 0, 0)
 
 
 def culprit_of(header: bytes) -> int | None:
-    """The rank that an abort names; None if this is no abort."""
+    """Return the rank that an abort names; None for any other header."""
     magic, operation, _, culprit, *_ = _HEADER.unpack(header)
     return culprit if magic == _MAGIC and operation == _OPERATION_CODES["abort"] else None
 
 
-def part(one: bytes, other: bytes) -> bool:
-    """Whether both have the same number in a group but are different operations: there the ranks' calls diverge."""
+def calls_diverge(one: bytes, other: bytes) -> bool:
+    """Whether two headers have the same number in the same group, but describe different operations."""
     magic, _, _, _, group, sequence, _ = _HEADER.unpack(one)
     same = (magic, group, sequence) == (_MAGIC, *_HEADER.unpack(other)[4:6])
     return same and group != NO_GROUP and one != other
 
 
-def compact(header: bytes) -> int:
-    """All of a header but its group and sequence, in WHAT_BITS. The array has fewer than 2^18 elements."""
+def pack_word(header: bytes) -> int:
+    """Pack a header without its group and sequence into OPERATION_BITS bits. The array has fewer than 2^18 elements."""
     _, operation, dtype, detail, _, _, count = _HEADER.unpack(header)
     word: int = operation << 26 | dtype << 22 | detail << 18 | count
     return word
 
 
-def expand(word: int, group: int) -> bytes:
-    """The header that was made compact, in a word with the number of operations of the group before it, and itself."""
+def unpack_word(word: int, group: int) -> bytes:
+    """Return the header of a word: a packed header, and above it the number of operations begun by the group."""
     operation, dtype, detail, count = word >> 26 & 63, word >> 22 & 15, word >> 18 & 15, word & (1 << 18) - 1
-    return _HEADER.pack(_MAGIC, operation, dtype, detail, group, (word >> WHAT_BITS) - 1, count)
+    return _HEADER.pack(_MAGIC, operation, dtype, detail, group, (word >> OPERATION_BITS) - 1, count)
 
 
 def describe(header: bytes, *, receives: bool = False) -> str:
-    """A header in words; as its receiver calls the operation if it `receives`."""
+    """Describe a header in an error message; as its receiver calls the operation if it `receives`."""
     magic, operation, dtype, detail, group, sequence, count = _HEADER.unpack(header)
     if magic != _MAGIC or operation >= len(_OPERATIONS) or dtype >= len(DTYPES):
         return f"bytes that are no header ({header[:8].hex()}...)"

@@ -1,1 +1,1 @@
-"""Ranks of one host: messages and sums in memory that they share."""
+"""Messages and reductions in memory that the ranks of one host share."""

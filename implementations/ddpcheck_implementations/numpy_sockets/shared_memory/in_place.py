@@ -1,7 +1,7 @@
-"""Sums in the arrays of all ranks themselves, where those lie in regions (memory.py): nothing is copied out.
+"""All-reduce in the arrays of all ranks themselves, if all lie in shared regions (mapping.py).
 
-Ranks tell one another where their arrays lie. Each adds up its part of all of them, and writes the sums into all, so that for
-N bytes per rank and W ranks, with `a`, `c` and `r` as collectives.py has them,
+Ranks publish the places of their arrays. Each adds up its part of all arrays, and writes the sums into all. Costs for N bytes
+per rank and W ranks, with `a`, `c` and `r` as in collectives.py:
 
     all_reduce_in_place     2 a + (W - 1)/W N (c + r)
 """
@@ -16,23 +16,26 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from .mapping import KEPT, Mapped, Pool
+from .mapping import MAX_CACHED, MappedRegions, RegionPool
 from .pieces import pieces, reduce_into
 
 _CACHED_BYTES = 256 * 1024
-"""Bytes of each array processed at once: two such pieces fit a core's own cache, and the cost of calls is small."""
+"""Bytes of each array that are processed at once: two such pieces fit a core's cache, and few calls are needed."""
 _Dtype = np.dtype[np.generic]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """The part that one rank reduces: `nbytes` of each array, in pieces of the arrays of all ranks."""
+class InPlacePart:
+    """The part that one rank reduces: `nbytes` of each array, as pieces that each have a view for every rank."""
 
     nbytes: int
     pieces: list[Sequence[Array]]
 
     def reduce(self, reduction: np.ufunc, divisor: int) -> None:
-        """In rank order, for all of them. Back and forth by turns: what came last the time before is still in the cache."""
+        """Add up in rank order, and write the sums into all arrays.
+
+        Each call reverses the order of the pieces, since the last ones of the call before are still in the cache.
+        """
         self.pieces.reverse()
         for arrays in self.pieces:
             first = arrays[0]
@@ -41,27 +44,29 @@ class Part:
                 other[:] = first
 
 
-class Parts:
-    """Those of the rank in place `position`. `memory` is where the arrays of each rank lie, in rank order: its own are in `pool`.
+class InPlaceParts:
+    """The parts of the rank in place `position`. `memory` has the arrays of each rank, in rank order; its own are in `pool`.
 
-    A training step reduces the same arrays again and again, so the latest parts are kept.
+    A training step reduces the same arrays every time, so the latest parts are cached.
     """
 
-    def __init__(self, position: int, memory: Sequence[Pool | Mapped], pool: Pool) -> None:
+    def __init__(self, position: int, memory: Sequence[RegionPool | MappedRegions], pool: RegionPool) -> None:
         self._pool = pool
-        self._made = lru_cache(KEPT)(partial(_part, position, memory))
+        self._find_part = lru_cache(MAX_CACHED)(partial(_part, position, memory))
 
     def place(self, array: Array) -> Array:
-        """What others must know to reach it."""
+        """Return the place of an array, for other ranks to map it."""
         return np.array(self._pool.place(array), np.int64)
 
-    def of(self, array: Array, places: Sequence[Array]) -> Part | None:
-        """For this array and those like it at the `places` of all ranks; None if one cannot be reached."""
-        return self._made(array.dtype, array.size, *[place.tobytes() for place in places])
+    def find(self, array: Array, places: Sequence[Array]) -> InPlacePart | None:
+        """Return this rank's part of the arrays at `places`, one of each rank like `array`; None if one is in no region."""
+        return self._find_part(array.dtype, array.size, *[place.tobytes() for place in places])
 
 
-def _part(position: int, memory: Sequence[Pool | Mapped], dtype: _Dtype, count: int, *told: bytes) -> Part | None:
-    places = [np.frombuffer(place, np.int64).tolist() for place in told]
+def _part(
+    position: int, memory: Sequence[RegionPool | MappedRegions], dtype: _Dtype, count: int, *published: bytes
+) -> InPlacePart | None:
+    places = [np.frombuffer(place, np.int64).tolist() for place in published]
     if not all(serial for serial, *_ in places):
         return None
     arrays = [
@@ -70,4 +75,4 @@ def _part(position: int, memory: Sequence[Pool | Mapped], dtype: _Dtype, count: 
     ]
     start, stop = (count * part // len(memory) for part in (position, position + 1))
     cut = pieces(start, stop, _CACHED_BYTES // dtype.itemsize)
-    return Part((stop - start) * dtype.itemsize, [[each[piece] for each in arrays] for piece in cut])
+    return InPlacePart((stop - start) * dtype.itemsize, [[each[piece] for each in arrays] for piece in cut])

@@ -1,4 +1,4 @@
-"""Memory that other processes of this host can map. It has no name, so nothing is left of it however its users end."""
+"""Memory that other processes of this host can map. It is anonymous, so the kernel frees it however its users end."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from ddpcheck.seeded_values import Array
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
-WORTH_BYTES = 64 * 1024
-"""Arrays of no more are copied faster than two ranks agree where they lie."""
-KEPT = 16
-"""Free regions, and mapped ones of each other rank."""
+MIN_REGION_BYTES = 64 * 1024
+"""Smaller arrays are copied faster than ranks can exchange their places."""
+MAX_CACHED = 16
+"""Number of free regions kept, and of mapped regions kept of each other rank."""
 _serials = itertools.count(1)
 Place = tuple[int, int, int, int]
-"""A region's serial number, descriptor and size, and how many bytes from its start."""
+"""A region's serial number, descriptor and size in bytes, and the offset in bytes from its start."""
 
 
 class Region:
-    """Memory of this process. Others map it by its descriptor, and know it by its serial number, while that is open."""
+    """Memory of this process, which others map by its descriptor while that is open, and identify by its serial number."""
 
     def __init__(self, size: int) -> None:
         self.serial = next(_serials)
         self.descriptor = os.memfd_create("numpy_sockets")
         try:
-            os.posix_fallocate(self.descriptor, 0, size)  # too little memory is an error here, and no SIGBUS later
+            os.posix_fallocate(self.descriptor, 0, size)  # too little memory is an OSError here, not a SIGBUS later
             self.view = memoryview(mmap.mmap(self.descriptor, size))
         except BaseException:
             self.close()
@@ -41,14 +41,14 @@ class Region:
         self.address = int(np.frombuffer(self.view, np.uint8).__array_interface__["data"][0])
 
     def close(self) -> None:
-        """Remove its name: no process can map it any more; existing mappings stay."""
+        """Close the descriptor: no process can map the region any more. Existing mappings stay."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
 
 
 def map_region(process: int, descriptor: int, size: int) -> memoryview:
-    """Another process's Region. OSError if it cannot be reached."""
+    """Map a region of another process. OSError if it cannot be reached."""
     opened = os.open(f"/proc/{process}/fd/{descriptor}", os.O_RDWR | os.O_CLOEXEC)
     try:
         return memoryview(mmap.mmap(opened, size))
@@ -56,8 +56,8 @@ def map_region(process: int, descriptor: int, size: int) -> memoryview:
         os.close(opened)
 
 
-class Pool:
-    """Arrays in regions, which are used again once no array is left in them: fresh memory costs more than an all-reduce."""
+class RegionPool:
+    """Arrays in regions. A region is reused once no array is left in it, since fresh memory costs more than an all-reduce."""
 
     def __init__(self) -> None:
         self._free: list[Region] = []
@@ -65,37 +65,37 @@ class Pool:
         self._open = True
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-        """An array with undefined elements, in a region if that is worth it."""
+        """Return an array with undefined elements, in a region if it has more than MIN_REGION_BYTES."""
         kind = np.dtype(dtype)
         size = prod(shape)
-        if not self._open or size * kind.itemsize <= WORTH_BYTES:
+        if not self._open or size * kind.itemsize <= MIN_REGION_BYTES:
             return np.empty(shape, kind)
         region = self._region(size * kind.itemsize)
         flat = np.frombuffer(region.view, kind, size)
         self._used[id(flat)] = region
         weakref.finalize(flat, self._give_back, id(flat)).atexit = False
-        return flat[:].reshape(shape)  # a view: `base` of it, and of all others, is `flat`
+        return flat[:].reshape(shape)  # `base` of this view, and of all views of it, is `flat`
 
     def place(self, array: Array) -> Place:
-        """Where an array lies; all 0 if it is in no region."""
+        """Return the place of an array; all 0 if it is in no region."""
         region = self._used.get(id(array.base))
         if region is None:
             return 0, 0, 0, 0
         return region.serial, region.descriptor, region.size, array.__array_interface__["data"][0] - region.address
 
     def view(self, serial: int, descriptor: int, size: int) -> memoryview:
-        """The memory of a region that is in use, as Mapped has those of others."""
+        """Return the memory of a region that is in use, as MappedRegions does for other processes."""
         return next(region.view for region in self._used.values() if region.serial == serial)
 
     def close(self) -> None:
-        """Arrays that are left stay as they are, but are out of reach for others."""
+        """Close all regions. Arrays in them stay valid, but other processes cannot map them any more."""
         self._open = False
         for region in (*self._free, *self._used.values()):
             region.close()
         self._free.clear()
 
     def _region(self, nbytes: int) -> Region:
-        """The smallest free one that is not half empty, or a new one."""
+        """Return the smallest free region that would be at least half full, or a new one."""
         fitting = [region for region in self._free if nbytes <= region.size <= 2 * nbytes]
         if not fitting:
             return Region(-(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE)
@@ -107,12 +107,12 @@ class Pool:
         region = self._used.pop(key)
         if self._open:
             self._free.append(region)
-            if len(self._free) > KEPT:
+            if len(self._free) > MAX_CACHED:
                 self._free.pop(0).close()
 
 
-class Mapped:
-    """Regions of another process that were of use lately."""
+class MappedRegions:
+    """The MAX_CACHED regions of another process that were used last."""
 
     def __init__(self, process: int) -> None:
         self._process = process
@@ -122,7 +122,7 @@ class Mapped:
         found = self._views.pop(serial, None)
         if found is None:
             found = map_region(self._process, descriptor, size)
-            if len(self._views) >= KEPT:
+            if len(self._views) >= MAX_CACHED:
                 del self._views[next(iter(self._views))]
         self._views[serial] = found  # the latest is the last
         return found

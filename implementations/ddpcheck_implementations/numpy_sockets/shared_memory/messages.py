@@ -1,21 +1,21 @@
-"""Messages between ranks of one host through memory that they share: one copy in, and readers compute from where it is.
+"""Messages between ranks of one host through shared memory: the sender copies once, and readers compute in place.
 
 Every rank has a board: memory that it alone writes, and that the others map. On it are
 
-    lines   for each other rank r, 64 bytes of tickets: word n % SLOTS says in which slot the n-th message to r is
-    acks    for each other rank r, 64 bytes: how many of r's messages this rank has done with, and whether it sleeps
-    slots   SLOTS blocks, each after the header (wire_format.py) of the operation that it belongs to
-    halves  for operations that need neither (small_reductions.py)
+    tickets for each other rank r, 64 bytes: word n % SLOTS has the slot of the n-th message to r
+    acks    for each other rank r, 64 bytes: the number of r's messages that this rank is done with, and whether it sleeps
+    slots   SLOTS blocks, each behind the header (wire_format.py) of its operation
+    buffer  two halves for express reductions (express.py)
 
-Tickets and acks only ever grow, so nothing is ever reset, and a reader that is early cannot take an old message for a new
-one. A slot is written again once all its readers are done with it. Words of 64 bits are written whole.
+Tickets and acks only grow, so nothing is reset, and an early reader cannot mistake an old message for a new one. A slot is
+written again once all its readers are done with it. Words of 64 bits are written at once.
 
-Order matters: a ticket must not be seen before the block that it announces. x86 processors keep stores in the order of
-the program, and loads too; others do not, and NumPy has no barrier, so sockets are used there (keeps_order()).
+A ticket must not be visible before the block that it announces. x86 processors keep stores in program order, and loads too.
+Others do not, and NumPy has no memory barrier, so ranks use sockets there (processor_keeps_store_order()).
 
-A rank that waits looks again and again, as long as nobody else wants its processor, then it sleeps until the other one rings.
-Meanwhile it looks at the socket of the one it waits for: a peer that ends, fails or gives up says so there. Ranks that wait in a
-circle find out as those over sockets do (lookout.py).
+A waiting rank polls as long as nobody else needs its processor, then sleeps until the other rank wakes it. Meanwhile it
+watches its socket to that rank, which ends, fails or gives up there. Ranks that wait in a circle find out as those over sockets
+do (lookout.py).
 """
 
 from __future__ import annotations
@@ -31,32 +31,31 @@ from ddpcheck.seeded_values import Array
 
 from ..connections import wire_format
 from ..connections.peer import Peer, Traffic
-from ..connections.socket_options import LOOK_SECONDS
+from ..connections.socket_options import MISMATCH_POLL_SECONDS
 from ..errors import CommunicationError
-from .plans import HALVES_BYTES, Halves
-from .waiting import Polling
-from .wake_up import Bell, Rope
+from .plans import BUFFER_BYTES, DoubleBuffer
+from .waiting import Polling, WakeUpPipe, WakeUpSender
 
 SLOTS = 4
 BLOCK_BYTES = 512 * 1024
-"""Two ranks' blocks and their result stay in the cache."""
+"""The blocks of two ranks and their result stay in the cache."""
 
 _LINE = 64
-_TICKET = 8  # a ticket is its number times this, plus its slot
-ASLEEP = 1  # the word after the count of acks: this rank sleeps until the other one rings
+_TICKET = 8  # a ticket is the number of its message times this, plus its slot
+ASLEEP = 1  # word 0 counts acks; word 1 is set while this rank sleeps
 _SPINS = 1000  # some 50 microseconds
-_LOOK_AGAIN = 0.02
-"""Seconds after which a sleeper looks for itself: a store may pass a load, so that a bell is not rung (it was never seen)."""
+_RECHECK_SECONDS = 0.02
+"""A sleeping rank checks its word again after so long: a load may overtake a store, so a wake-up may be missing."""
 
 
-def keeps_order() -> bool:
-    """Whether this processor keeps stores in order."""
+def processor_keeps_store_order() -> bool:
+    """Whether other processors see the stores of this one in program order."""
     return platform.machine().lower() in ("x86_64", "amd64", "i686", "i386")
 
 
 def board_bytes(ranks: int) -> int:
-    """The size of a board among so many ranks."""
-    return 2 * ranks * _LINE + SLOTS * (_LINE + BLOCK_BYTES) + HALVES_BYTES
+    """Return the bytes of a board for `ranks` ranks."""
+    return 2 * ranks * _LINE + SLOTS * (_LINE + BLOCK_BYTES) + BUFFER_BYTES
 
 
 class _Slot:
@@ -70,11 +69,11 @@ class _Slot:
         self.elements: dict[np.dtype[np.generic], Array] = {
             np.dtype(name): np.frombuffer(block, name) for name in wire_format.DTYPES
         }
-        self.readers: list[tuple[Line, int]] = []
+        self.readers: list[tuple[BoardChannel, int]] = []
 
 
-class Line:
-    """The parts of two ranks' boards that are for each other."""
+class BoardChannel:
+    """The parts of two ranks' boards for each other. `peer` is the connection between them."""
 
     __slots__ = (
         "announced",
@@ -82,76 +81,82 @@ class Line:
         "peer",
         "place",
         "received",
-        "rope",
         "sent",
         "slots",
         "taken",
         "ticket",
         "tickets",
+        "waker",
         "words",
     )
 
     def __init__(
-        self, own: memoryview, place: int, theirs: memoryview, their_place: int, ranks: int, peer: Peer, rope: Rope
+        self,
+        own: memoryview,
+        place: int,
+        theirs: memoryview,
+        their_place: int,
+        ranks: int,
+        peer: Peer,
+        waker: WakeUpSender,
     ) -> None:
-        self.peer, self.rope = peer, rope
+        self.peer, self.waker = peer, waker
         self.sent = self.received = 0
-        self.place, self.ticket = 1, _TICKET  # where the next message is announced, and from what ticket on
+        self.place, self.ticket = 1, _TICKET  # where the next message is announced, and its least ticket
         self.tickets, self.done = _words(own, their_place), _words(own, ranks + their_place)
         self.announced, self.taken = _words(theirs, place), _words(theirs, ranks + place)
         self.slots = _slots(theirs, ranks)
-        self.words = _halves(theirs, ranks).words
+        self.words = _double_buffer(theirs, ranks).words
 
     def wake(self) -> None:
-        """Tell the other rank, which may be waiting, that the message is there."""
+        """Wake the other rank if it sleeps."""
         if self.taken[ASLEEP]:
-            self.rope.pull()
+            self.waker.wake()
 
 
-class Board:
-    """This rank's board, and a line to every other rank of the host.
+class MessageBoard:
+    """This rank's board, and a channel to every other rank of the host.
 
-    The ranks of an operation publish and take the same messages in the same order. `counted` is how many bytes others
-    read of a block that is published.
+    The ranks of an operation publish and take the same messages in the same order.
     """
 
     def __init__(
         self,
         rank: int,
         boards: Mapping[int, memoryview],
-        bell: Bell,
-        ropes: Mapping[int, Rope],
+        wake_up: WakeUpPipe,
+        wakers: Mapping[int, WakeUpSender],
         peers: Mapping[int, Peer],
         traffic: Traffic,
         *,
-        crowded: bool,
+        oversubscribed: bool,
     ) -> None:
         order = sorted(boards)
         place, own, ranks = order.index(rank), boards[rank], len(order)
-        self.lines = {
-            other: Line(own, place, boards[other], there, ranks, peers[other], ropes[other])
+        self.channels = {
+            other: BoardChannel(own, place, boards[other], there, ranks, peers[other], wakers[other])
             for there, other in enumerate(order)
             if other != rank
         }
-        self.halves = [_halves(boards[other], ranks) for other in order]
+        self.buffers = [_double_buffer(boards[other], ranks) for other in order]
         self.place = place
-        self._words = self.halves[place].words  # two, of which the larger is the latest
+        self._words = self.buffers[place].words  # two, of which the larger is the latest
         self._code = wire_format.group_code(order)
         self._own = _slots(own, ranks)
         self._published = 0
         self.traffic = traffic
-        self._bell = bell
-        self.crowded = crowded
-        self._looks = Polling(_SPINS, crowded=crowded)
+        self._wake_up = wake_up
+        self.oversubscribed = oversubscribed
+        self._polling = Polling(_SPINS, oversubscribed=oversubscribed)
 
-    def publish(self, readers: Sequence[Line], header: bytes, block: Array, counted: int) -> Array:
-        """Let `readers` have the elements of an array of at most BLOCK_BYTES. Returns the flat copy that they read."""
+    def publish(self, readers: Sequence[BoardChannel], header: bytes, block: Array, counted: int) -> Array:
+        """Send an array of at most BLOCK_BYTES to `readers`, who read `counted` bytes in all. Returns the copy that they read."""
         index = self._published % SLOTS
         self._published += 1
         slot = self._own[index]
-        for line, number in slot.readers:
-            if line.taken[0] < number:
-                self._wait(line, line.taken, 0, number, header, "taken")
+        for channel, number in slot.readers:
+            if channel.taken[0] < number:
+                self._wait(channel, channel.taken, 0, number, header, "taken")
         slot.header[:] = header
         elements = slot.elements[block.dtype][: block.size]
         if block.ndim == 1:
@@ -159,113 +164,119 @@ class Board:
         else:
             elements.reshape(block.shape)[...] = block
         slot.readers = pending = []
-        for line in readers:
-            line.sent = number = line.sent + 1
-            pending.append((line, number))
-            line.tickets[number % SLOTS] = number * _TICKET + index
-            line.wake()
+        for channel in readers:
+            channel.sent = number = channel.sent + 1
+            pending.append((channel, number))
+            channel.tickets[number % SLOTS] = number * _TICKET + index
+            channel.wake()
         self.count(len(readers), counted)
         return elements
 
     def count(self, messages: int, payload_bytes: int) -> None:
-        """Bytes that a network would have had to carry."""
+        """Count messages and payload bytes as a network would carry them."""
         traffic = self.traffic
         traffic.messages += messages
         traffic.payload_bytes += payload_bytes
         traffic.header_bytes += wire_format.HEADER_BYTES * messages
 
-    def take(self, line: Line, header: bytes, dtype: np.dtype[np.generic], size: int) -> Array:
-        """The elements of the next block from there, until done(). Mismatch if it belongs to another operation."""
-        place, ticket = line.place, line.ticket
-        line.received += 1
-        line.place, line.ticket = (place + 1) % SLOTS, ticket + _TICKET
-        if line.announced[place] < ticket:
-            self._wait(line, line.announced, place, ticket, header, "sent")
-        slot = line.slots[line.announced[place] - ticket]
+    def take(self, channel: BoardChannel, header: bytes, dtype: np.dtype[np.generic], size: int) -> Array:
+        """Return the elements of the next block of a channel, valid until done(). Mismatch if it is of another operation."""
+        place, ticket = channel.place, channel.ticket
+        channel.received += 1
+        channel.place, channel.ticket = (place + 1) % SLOTS, ticket + _TICKET
+        if channel.announced[place] < ticket:
+            self._wait(channel, channel.announced, place, ticket, header, "sent")
+        slot = channel.slots[channel.announced[place] - ticket]
         if slot.header != header:
-            raise line.peer.unexpected(bytes(slot.header), header)
+            raise channel.peer.header_error(bytes(slot.header), header)
         return slot.elements[dtype][:size]
 
-    def done(self, line: Line) -> None:
-        """Give the block that was taken back to its owner."""
-        line.done[0] = line.received
-        line.wake()
+    def done(self, channel: BoardChannel) -> None:
+        """Return the block of the last take() to its owner."""
+        channel.done[0] = channel.received
+        channel.wake()
 
     def close(self) -> None:
-        self._bell.close()
-        for line in self.lines.values():
-            line.rope.close()
+        self._wake_up.close()
+        for channel in self.channels.values():
+            channel.waker.close()
 
-    def wait_for_word(self, line: Line, half: int, word: int) -> None:
-        """Return once it is the word of that half. Mismatch if the next one there, or the next message, is another."""
-        words = line.words
-        for _ in self._looks():
+    def wait_for_word(self, channel: BoardChannel, half: int, word: int) -> None:
+        """Return once `word` is in that half. Mismatch if the next word there, or the next message, is of another operation."""
+        words = channel.words
+        for _ in self._polling():
             if words[half] == word:
                 return
-        header = wire_format.expand(word, self._code)
-        self._sleep(line, words, half, word >> wire_format.WHAT_BITS << wire_format.WHAT_BITS, header, "sent")
+        header = wire_format.unpack_word(word, self._code)
+        self._sleep(
+            channel, words, half, word >> wire_format.OPERATION_BITS << wire_format.OPERATION_BITS, header, "sent"
+        )
         if words[half] != word:
-            self.refuse_unread(line, word)  # sent before that
-            raise line.peer.unexpected(wire_format.expand(words[half], self._code), header)
+            self.refuse_unread(channel, word)  # it was sent before
+            raise channel.peer.header_error(wire_format.unpack_word(words[half], self._code), header)
 
-    def refuse_unread(self, line: Line, word: int) -> None:
-        """Mismatch if a message from there comes before the operation that the word stands for."""
-        message = self._astray(line, line.words, wire_format.expand(word, self._code))
+    def refuse_unread(self, channel: BoardChannel, word: int) -> None:
+        """Raise Mismatch if an unread message of the channel precedes the operation of `word`."""
+        message = self._find_later_operation(channel, channel.words, wire_format.unpack_word(word, self._code))
         if message is not None:
             raise message
 
-    def _wait(self, line: Line, words: memoryview, place: int, least: int, header: bytes, verb: str) -> None:
-        """Return once the word is `least` or more. PeerLost or Mismatch if the peer says elsewhere that it never will be."""
-        for _ in self._looks():
+    def _wait(self, channel: BoardChannel, words: memoryview, place: int, least: int, header: bytes, verb: str) -> None:
+        """Return once the word is `least` or more. PeerLost or Mismatch if the peer ends, fails or calls something else."""
+        for _ in self._polling():
             if words[place] >= least:
                 return
-        self._sleep(line, words, place, least, header, verb)
+        self._sleep(channel, words, place, least, header, verb)
 
-    def _sleep(self, line: Line, words: memoryview, place: int, least: int, header: bytes, verb: str) -> None:
-        """As _wait, until the other rank wakes this one."""
-        peer, lookout = line.peer, line.peer.lookout
+    def _sleep(
+        self, channel: BoardChannel, words: memoryview, place: int, least: int, header: bytes, verb: str
+    ) -> None:
+        """As _wait, asleep until the other rank wakes this one."""
+        peer, lookout = channel.peer, channel.peer.lookout
         poll = select.poll()
-        poll.register(self._bell, select.POLLIN)
+        poll.register(self._wake_up, select.POLLIN)
         poll.register(peer, select.POLLIN)
-        line.done[ASLEEP] = 1
+        channel.done[ASLEEP] = 1
         ends = ((), (peer.rank,)) if verb == "taken" else ((peer.rank,), ())
-        start, patient, long = time.monotonic(), False, False
+        start, woken, long = time.monotonic(), True, False
         try:
             while words[place] < least:
-                trouble = peer.trouble(header) or self._astray(line, words, header)
-                if trouble is None and patient:
-                    trouble = peer.stray(header)
-                if words[place] >= least:  # it came before the peer ended, or went on
+                error = peer.find_error(header) or self._find_later_operation(channel, words, header)
+                if error is None and not woken:
+                    error = peer.find_mismatch(header)
+                if words[place] >= least:  # the word came before the peer ended or went on
                     return
-                if trouble is not None:
-                    raise trouble
+                if error is not None:
+                    raise error
                 waited = time.monotonic() - start
                 if waited > peer.timeout:
-                    raise peer.silent(verb)
+                    raise peer.timed_out(verb)
                 if long:
                     lookout.look()
-                elif waited > LOOK_SECONDS:
+                elif waited > MISMATCH_POLL_SECONDS:
                     long = True
                     lookout.begin(header, lambda: words[place] < least, *ends)
                     lookout.wake(poll)
-                patient = not poll.poll(_LOOK_AGAIN * 1000)
-                self._bell.silence()
+                woken = bool(poll.poll(_RECHECK_SECONDS * 1000))
+                self._wake_up.drain()
         finally:
-            line.done[ASLEEP] = 0
+            channel.done[ASLEEP] = 0
             lookout.end()
 
-    def _astray(self, line: Line, words: memoryview, header: bytes) -> CommunicationError | None:
-        """What to raise if the other rank has gone on: with a word if a message is awaited, with a message if it is a word."""
-        if words is line.words:
-            ahead = line.announced[line.place] - line.ticket
-            return line.peer.unexpected(bytes(line.slots[ahead].header), header) if ahead >= 0 else None
-        word = max(line.words[0], line.words[1])
-        gone_on = word >> wire_format.WHAT_BITS > max(self._words) >> wire_format.WHAT_BITS
-        return line.peer.unexpected(wire_format.expand(word, self._code), header) if gone_on else None
+    def _find_later_operation(
+        self, channel: BoardChannel, words: memoryview, header: bytes
+    ) -> CommunicationError | None:
+        """Return the error if the other rank is in a later operation: it sent a message in place of a word, or the reverse."""
+        if words is channel.words:
+            ahead = channel.announced[channel.place] - channel.ticket
+            return channel.peer.header_error(bytes(channel.slots[ahead].header), header) if ahead >= 0 else None
+        word = max(channel.words[0], channel.words[1])
+        gone_on = word >> wire_format.OPERATION_BITS > max(self._words) >> wire_format.OPERATION_BITS
+        return channel.peer.header_error(wire_format.unpack_word(word, self._code), header) if gone_on else None
 
 
-def _words(board: memoryview, line: int) -> memoryview:
-    return board[line * _LINE : (line + 1) * _LINE].cast("Q")
+def _words(board: memoryview, channel: int) -> memoryview:
+    return board[channel * _LINE : (channel + 1) * _LINE].cast("Q")
 
 
 def _slots(board: memoryview, ranks: int) -> list[_Slot]:
@@ -273,6 +284,6 @@ def _slots(board: memoryview, ranks: int) -> list[_Slot]:
     return [_Slot(board, start + slot * (_LINE + BLOCK_BYTES)) for slot in range(SLOTS)]
 
 
-def _halves(board: memoryview, ranks: int) -> Halves:
-    start = board_bytes(ranks) - HALVES_BYTES
-    return Halves(board[start : start + HALVES_BYTES])
+def _double_buffer(board: memoryview, ranks: int) -> DoubleBuffer:
+    start = board_bytes(ranks) - BUFFER_BYTES
+    return DoubleBuffer(board[start : start + BUFFER_BYTES])

@@ -1,4 +1,4 @@
-"""Cutting arrays into pieces and adding them up in rank order, for all algorithms in shared memory."""
+"""Pieces of arrays, and reductions in rank order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ddpcheck.seeded_values import Array
 
 
 def reduce_into(arrays: Sequence[Array], target: Array, reduction: np.ufunc, divisor: int) -> None:
-    """Two or more arrays, in rank order; the target may be the first of them."""
+    """Reduce two or more arrays, in rank order, into `target`, which may be the first of them."""
     reduction(arrays[0], arrays[1], out=target)
     for other in arrays[2:]:
         reduction(target, other, out=target)
@@ -19,7 +19,7 @@ def reduce_into(arrays: Sequence[Array], target: Array, reduction: np.ufunc, div
 
 
 def divide(array: Array, divisor: int) -> None:
-    """In place. The inverse of a power of two is exact, and to multiply by it gives the same bits in half the time."""
+    """Divide in place. By a power of two it multiplies by the exact inverse: the same bits in half the time."""
     if divisor & (divisor - 1):
         np.divide(array, divisor, out=array)
     else:
@@ -27,5 +27,5 @@ def divide(array: Array, divisor: int) -> None:
 
 
 def pieces(start: int, stop: int, length: int) -> list[slice]:
-    """The range in pieces of at most `length`; an empty one has one piece, so that its headers are compared too."""
+    """Cut a range into slices of at most `length`. An empty range is one slice, so that ranks compare headers for it too."""
     return [slice(at, min(at + length, stop)) for at in range(start, stop, length)] or [slice(start, start)]

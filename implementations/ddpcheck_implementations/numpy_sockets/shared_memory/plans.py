@@ -1,4 +1,4 @@
-"""Plans, computed once for all reductions of one dtype and shape: where the elements of every rank will be."""
+"""Plans of express reductions, made once for each operation, dtype and shape: views of all ranks' buffers."""
 
 from __future__ import annotations
 
@@ -13,37 +13,39 @@ from ddpcheck.seeded_values import Array
 from ..connections import wire_format
 
 EXPRESS_BYTES = 256 * 1024
-"""The largest array."""
+"""Bytes of the largest array."""
 _LINE, _WORDS = 64, 16
-_BESIDE_BYTES = 24
-"""So much goes into the cache line of the words, so that a processor which has seen a word need not fetch another."""
-HALVES_BYTES = _LINE + 2 * EXPRESS_BYTES
-_KEPT = 256
+_INLINE_BYTES = 24
+"""Arrays of so many bytes share the cache line of the words, so that a reader fetches one line only."""
+BUFFER_BYTES = _LINE + 2 * EXPRESS_BYTES
+_MAX_PLANS = 256
 Key = tuple[str, str, np.dtype[np.generic], tuple[int, ...]]
-"""Operation and reduction, and the dtype and shape of the array."""
+"""Operation, reduction, and the dtype and shape of the array."""
 _Blocks = tuple[Array, Array, tuple[Array, ...]]
 
 
-class Halves:
-    """Memory of one rank for operations that take turns in it, and for each half a word that names its content."""
+class DoubleBuffer:
+    """Memory of one rank in two halves, which operations use by turns; a word for each half names the operation in it."""
 
     def __init__(self, memory: memoryview) -> None:
         self.words = memory[:_WORDS].cast("Q")
-        self._beside = [memory[start : start + _BESIDE_BYTES] for start in (_WORDS, _WORDS + _BESIDE_BYTES)]
-        self._behind = [memory[start : start + EXPRESS_BYTES] for start in (_LINE, _LINE + EXPRESS_BYTES)]
+        self._inline = [memory[start : start + _INLINE_BYTES] for start in (_WORDS, _WORDS + _INLINE_BYTES)]
+        self._blocks = [memory[start : start + EXPRESS_BYTES] for start in (_LINE, _LINE + EXPRESS_BYTES)]
 
     def block(self, half: int, nbytes: int) -> memoryview:
-        """Where so many bytes go, and perhaps more."""
-        return (self._beside if nbytes <= _BESIDE_BYTES else self._behind)[half]
+        """Return the memory for an array of `nbytes`, which may be longer."""
+        return (self._inline if nbytes <= _INLINE_BYTES else self._blocks)[half]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """`what` is its header (wire.compact). By half: `own` is where this rank writes, `blocks` are those that it reads, in rank
-    order: of the first two, and of the others. `single`: it reads one element of each.
+class ReductionPlan:
+    """One reduction, with views of the buffers for each half.
+
+    `operation` is its header (wire_format.pack_word). This rank writes to `own`, and reads `blocks`, in rank order: the first
+    two, and the others. `single` if each of those has one element.
     """
 
-    what: int
+    operation: int
     reduction: np.ufunc
     divisor: int
     own: tuple[Array, Array]
@@ -52,45 +54,45 @@ class Plan:
     payload_bytes: int
 
 
-class Plans(dict[Key, Plan]):
-    """Those of this rank, which has the halves in place `place` of all `halves`, in rank order. Missing ones are made.
+class ReductionPlans(dict[Key, ReductionPlan]):
+    """The plans of the rank in place `place` of all `buffers`, which are in rank order. Missing plans are made.
 
-    TypeError or ValueError as wire.pack; an array has at most EXPRESS_BYTES.
+    Arrays have at most EXPRESS_BYTES. TypeError and ValueError as wire_format.pack.
     """
 
-    def __init__(self, halves: Sequence[Halves], place: int) -> None:
+    def __init__(self, buffers: Sequence[DoubleBuffer], place: int) -> None:
         super().__init__()
-        self._halves, self._place = halves, place
+        self._buffers, self._place = buffers, place
 
-    def __missing__(self, key: Key) -> Plan:
-        if len(self) == _KEPT:
+    def __missing__(self, key: Key) -> ReductionPlan:
+        if len(self) == _MAX_PLANS:
             self.clear()
-        made = self[key] = self._made(*key)
+        made = self[key] = self._make(*key)
         return made
 
-    def _made(self, operation: str, op: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> Plan:
+    def _make(self, operation: str, op: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> ReductionPlan:
         count = prod(shape)
-        what = wire_format.compact(wire_format.pack(operation, np.empty(count, dtype), op))
+        word = wire_format.pack_word(wire_format.pack(operation, np.empty(count, dtype), op))
         first, second = (
             [
                 np.frombuffer(each.block(half, count * dtype.itemsize), dtype, count).reshape(shape)
-                for each in self._halves
+                for each in self._buffers
             ]
             for half in range(2)
         )
-        own, size = (first[self._place], second[self._place]), len(self._halves)
+        own, size = (first[self._place], second[self._place]), len(self._buffers)
         if operation == "reduce_scatter":
             first, second = ([np.split(each, size)[self._place] for each in blocks] for blocks in (first, second))
-        return Plan(
-            what,
+        return ReductionPlan(
+            word,
             reduction=wire_format.REDUCTIONS[op],
             divisor=size if op == "mean" else 1,
             own=own,
-            blocks=(_blocks(*first), _blocks(*second)),
+            blocks=(_split(*first), _split(*second)),
             single=first[0].size == 1,
             payload_bytes=(size - 1) * first[0].nbytes,
         )
 
 
-def _blocks(first: Array, second: Array, *others: Array) -> _Blocks:
+def _split(first: Array, second: Array, *others: Array) -> _Blocks:
     return first, second, others

@@ -1,0 +1,1 @@
+"""Hypotheses: what could explain a wrong value. One subpackage or module for each family; see the docstrings there."""

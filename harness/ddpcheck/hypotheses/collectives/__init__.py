@@ -1,0 +1,1 @@
+"""Hypotheses about a wrong result of a collective."""

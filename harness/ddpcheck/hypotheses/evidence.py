@@ -1,0 +1,87 @@
+"""The evidence about a wrong value of a replica: the hypotheses on its origin, with the values that they give."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..causes import Cause, updates
+from ..oracle.expected import ExpectedArray, ExpectedOperation
+from ..oracle.origins import Accumulated, Averaged, Loading, Losses, Norm, Origin, PassedOver, Tracked, Update
+from ..seeded_values import Array
+from .arrays import Alternatives, Evidence
+from .gradients.accumulated import contributions_of
+from .gradients.clips import clipped_otherwise
+from .losses import of_losses
+from .norms import of_norm
+from .register import OF_AN_UPDATE
+from .updates.loading import of_loaded
+from .updates.moving_averages import of_average
+from .updates.statistics import of_statistics
+from .updates.steps_without_gradient import of_parameter_without_gradient
+from .updates.updates import is_first, stepped
+
+
+def evidence_of(entry: ExpectedArray, rank: int) -> Evidence:
+    """Hypotheses about a wrong gradient, parameter, buffer or average on this rank."""
+    exact = entry.value.exact
+    if entry.made_of is not None:
+        return of_origin(entry.made_of, exact[rank], rank)
+    known: list[tuple[Cause, Array]] = [
+        (updates.STATISTICS_OF_RANK(rank=other), exact[other]) for other in range(len(exact)) if other != rank
+    ]
+    if exact.dtype.kind == "f":
+        known.append((updates.STATISTICS_MEAN(), exact.mean(axis=0)))
+    return Evidence(len(entry.presence), alternatives=tuple(known), precision=False)
+
+
+def numbers_of(moment: ExpectedOperation) -> Alternatives:
+    """Hypotheses about a wrong loss or norm, each with the numbers of all ranks."""
+    if isinstance(moment.made_of, Losses):
+        return of_losses(moment.made_of)
+    return of_norm(moment.made_of) if isinstance(moment.made_of, Norm) else ()
+
+
+def of_origin(origin: Origin, expected: Array, rank: int) -> Evidence:
+    """expected: the right array on this rank."""
+    match origin:
+        case Accumulated():
+            return _of_gradient(origin, expected, rank)
+        case Update():
+            return _of_update(origin, expected, rank)
+        case PassedOver():
+            return of_parameter_without_gradient(origin, _of_earlier(origin.earlier, expected, rank), rank)
+        case Loading():
+            return of_loaded(origin, _of_earlier(origin.earlier, expected, rank), rank)
+        case Averaged():
+            return of_average(origin, expected, rank)
+        case Tracked():
+            return of_statistics(origin, expected, rank)
+
+
+def _of_earlier(origin: Origin | None, expected: Array, rank: int) -> Alternatives:
+    return of_origin(origin, expected, rank).alternatives if origin else ()
+
+
+def _of_gradient(origin: Accumulated, expected: Array, rank: int) -> Evidence:
+    if origin.clipped is not None and origin.name in origin.clipped.before:
+        known = tuple((cause, array[rank]) for cause, array in clipped_otherwise(origin.clipped, origin.name))
+        return Evidence(len(origin.history.counts), alternatives=known)
+    return contributions_of(origin).evidence(expected, rank)
+
+
+def _of_update(update: Update, expected: Array, rank: int) -> Evidence:
+    """Small differences are no sign of lost precision: an error of one update is small beside the parameter."""
+    known = tuple(
+        (cause, array[rank]) for hypothesis in OF_AN_UPDATE for cause, array in hypothesis(update, expected, rank)
+    )
+    spec = update.optimizer.spec
+    first = (spec.name == "adam" or spec.momentum > 0) and is_first(update)
+    adds = spec.name == "sgd" and update.before[rank].ndim == 2
+    return Evidence(
+        len(update.before),
+        alternatives=known,
+        before=update.before[rank],
+        idle=stepped(update, gradient=np.zeros_like(update.gradient))[rank] if adds else None,
+        precision=False,
+        otherwise=(updates.FIRST_UPDATE_HAS_STATE(),) * first,
+    )

@@ -1,0 +1,85 @@
+"""Forward and backward passes under a hypothesis, for a diagnosis: one layer's part, another derivative of relu at 0, rows of an
+embedding that are lost, other weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from ...causes import Cause
+from ...causes import gradients as causes
+from ...models.spec import Activation, Embedding, Linear, ModelSpec
+from ...oracle.network import Evaluation, evaluate
+from ...oracle.passes import Pass
+from ...seeded_values import Array
+
+
+def shares(forward: Pass, name: str) -> dict[str, Array]:
+    """By layer that uses the parameter `name`: that layer's part of the ranks' local gradients."""
+    model = forward.model
+    owner, _, part = name.rpartition(".")
+    tied = [layer.name for layer in model.layers if isinstance(layer, Linear) and layer.uses]
+    users = [owner, *(user for user in tied if _owner(model, user) == owner)]
+    layers = tuple(replace(layer, uses=None) if isinstance(layer, Linear) else layer for layer in model.layers)
+    values = {**forward.fixed, **forward.learned}
+    apart = {
+        f"{user}.{each}": values[f"{_owner(model, user)}.{each}"]
+        for user in tied
+        for each in ("weight", "bias")
+        if f"{_owner(model, user)}.{each}" in values
+    }
+    learned = {**forward.learned, **apart}
+    found = evaluate(replace(model, layers=layers), learned, forward.fixed, forward.shards).gradients
+    return {user: found[f"{user}.{part}"] for user in users if f"{user}.{part}" in found}
+
+
+def _owner(model: ModelSpec, name: str) -> str:
+    uses = {layer.name: layer.uses for layer in model.layers if isinstance(layer, Linear) and layer.uses}
+    while name in uses:
+        name = uses[name]
+    return name
+
+
+def layers_gone_wrong(forward: Pass, name: str, own: Array) -> Iterator[tuple[Cause, Array]]:
+    """The ranks' local gradients (right ones: `own`) if a layer computed something else."""
+    for slope in (0.5, 1.0):
+        array = _bent(forward, name, slope)
+        if array is not None:
+            yield causes.RELU_AT_ZERO(slope=slope), array
+    first = forward.model.layers[0]
+    if isinstance(first, Embedding) and name == f"{first.name}.weight":
+        yield from _rows(forward, name, own)
+
+
+def _bent(forward: Pass, name: str, at_zero: float) -> Array | None:
+    """The ranks' local gradients if relu had that derivative at 0; None if nothing enters a relu as 0."""
+    if not any(isinstance(layer, Activation) and layer.function == "relu" for layer in forward.model.layers):
+        return None
+    found = evaluate(forward.model, forward.learned, forward.fixed, replace(forward.shards, at_zero=at_zero))
+    return found.gradients.get(name) if any((entered == 0).any() for entered in found.kinks) else None
+
+
+def _rows(forward: Pass, name: str, own: Array) -> Iterator[tuple[Cause, Array]]:
+    """Of an embedding, whose gradient has a row for each id."""
+    ids, weight = forward.shards.inputs, forward.learned[name]
+    ranks, places = np.arange(len(ids))[:, None], np.arange(ids.shape[1])
+    # as if each place of the batch had a row of its own
+    apart = {**forward.learned, name: weight[ranks, ids]}
+    shards = replace(forward.shards, inputs=np.broadcast_to(places, ids.shape))
+    rows = evaluate(forward.model, apart, forward.fixed, shards).gradients[name]
+    last = np.zeros_like(own)
+    for rank, count in enumerate(forward.shards.counts):
+        last[rank, ids[rank, :count]] = rows[rank, :count]
+    yield causes.REPEATED_ID_COUNTS_ONCE(), last
+    for number, which in ((0, "first"), (-1, "last")):
+        padding = own.copy()
+        padding[:, number] = 0
+        yield causes.ID_TAKEN_FOR_PADDING(which=which), padding
+
+
+def weighted(forward: Pass, weights: Array | None) -> Evaluation:
+    """The losses and gradients of every rank with these sample weights; None: equal weights."""
+    return evaluate(forward.model, forward.learned, forward.fixed, replace(forward.shards, weights=weights))

@@ -1,0 +1,1 @@
+"""Hypotheses about wrong metrics: their means, and their names."""

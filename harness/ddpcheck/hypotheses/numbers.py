@@ -1,0 +1,82 @@
+"""Hypotheses about a wrong loss or norm, from its origin and its place in the Job."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..causes import Cause, programs, values
+from ..job import Backward, Clip, Job, Observe, Operation, Predict, Resume, Save, ZeroGrad
+from ..oracle import ExpectedOperation
+from ..seeded_values import Array
+from .arrays import Evidence
+from .evidence import numbers_of
+
+_LOOK = (Observe, Predict, Save, ZeroGrad)
+"""Operations that leave parameters and running statistics as they are."""
+
+
+def sure_after(cause: Cause, job: Job, position: int, *harmless: type[Operation]) -> Cause:
+    """The cause, likely if only such operations and those that look came before: no earlier mistake can show in it."""
+    alone = all(isinstance(operation, (*_LOOK, *harmless)) for operation in job.operations[:position])
+    return cause.but("likely" if alone else "possible")
+
+
+def _observed(job: Job, position: int) -> bool:
+    """Whether gradients were looked at since the last backward, and were right: the comparison ends with what is wrong first."""
+    telling = [operation for operation in job.operations[:position] if isinstance(operation, Observe | Backward)]
+    return bool(telling) and isinstance(telling[-1], Observe)
+
+
+def _loaded_before(job: Job, position: int) -> bool:
+    """Whether a state was loaded before this operation, and nothing was trained since."""
+    telling = [operation for operation in job.operations[:position] if isinstance(operation, Resume | Backward)]
+    return bool(telling) and isinstance(telling[-1], Resume)
+
+
+def evidence_of_number(
+    moment: ExpectedOperation, expected: Array, rank: int, all_got: list[float], job: Job
+) -> Evidence:
+    """What explains a number explains those of all ranks, or it is chance.
+
+    Numbers come as Python floats, and were computed in the model's dtype: 1e-5 is near enough.
+    """
+    size, got = len(expected), all_got[rank]
+    known = [*numbers_of(moment)]
+    if size > 1:
+        known.append((values.SUMMED_NOT_AVERAGED(world_size=size), expected * size))
+    alternatives = tuple(
+        (cause, np.asarray(got))
+        for cause, numbers in known
+        if all(math.isclose(a, b, rel_tol=1e-5) for a, b in zip(all_got, numbers, strict=True))
+        and not math.isclose(expected[rank], numbers[rank], rel_tol=1e-5)
+    )
+    if isinstance(moment.operation, Backward):
+        weights = moment.operation.weights_on(rank)
+        if not moment.operation.samples[rank] or (weights is not None and not any(weights)):
+            kind = programs.MEAN_OF_NO_SAMPLES if weights is None else programs.MEAN_OF_NO_WEIGHT
+            alternatives += ((kind(), np.array(np.nan)),)
+    sure: tuple[Cause, ...] = ()
+    if isinstance(moment.operation, Backward):
+        near = abs(got - expected[rank]) < _FEW_BITS * abs(expected[rank])
+        sure = (
+            *(programs.NEARLY_RIGHT(),) * bool(near),
+            *(programs.OTHER_SAMPLE_WEIGHTS(),) * bool(moment.operation.weights),
+            *(programs.STATE_INCOMPLETE(),) * _loaded_before(job, moment.position),
+            sure_after(programs.WRONG_FORWARD_VALUES(), job, moment.position, Backward, Clip),
+        )
+    if moment.operation.kind == "clip" and math.isfinite(got):
+        wrong = (programs.NORM_TOO_LARGE if got > expected[rank] else programs.NORM_TOO_SMALL)()
+        sure = (wrong.but("likely" if _observed(job, moment.position) else "possible"),)
+        if expected[rank] < got <= math.sqrt(size) * expected[rank] * (1 + 1e-5):
+            sure += (programs.NORMS_OF_SHARDS_ADDED(),)
+        factor = got / expected[rank] if expected[rank] else 0.0
+        if factor >= 4 and math.isclose(factor, 2 ** round(math.log2(factor)), rel_tol=1e-5):
+            sure = (programs.NORM_OF_SCALED(factor=float(factor)),)
+        if size > 1 and math.isclose(math.hypot(*all_got), expected[rank], rel_tol=1e-5):
+            sure = (programs.NORM_OF_SHARD(),)
+    return Evidence(alternatives=alternatives, precision=False, otherwise=sure)
+
+
+_FEW_BITS = 2.0**-7

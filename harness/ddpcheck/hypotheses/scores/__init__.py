@@ -1,0 +1,1 @@
+"""Hypotheses about a wrong score, such as accuracy or AUC."""

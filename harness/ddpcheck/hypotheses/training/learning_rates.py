@@ -1,0 +1,30 @@
+"""Hypotheses about the learning rates that a training run reports."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...causes import Cause, training
+from ...oracle.training_runs import Run
+from ...seeded_values import Array
+from ..arrays import Evidence
+from .schedules import wrong_factors
+
+
+def of_learning_rates(run: Run, rank: int, every: Array, before: int) -> Evidence:
+    """A rank's learning rates by each cause. every: those of all steps; before: how many steps come before the reported ones."""
+    lr, plan = run.job.optimizer.lr, run.plan
+    each = len(every) // len(run.indices)
+    steps = each * plan.epochs  # of which a run that ends early takes the first
+    known: list[tuple[Cause, Array]] = [(training.RATE_READ_LATE(), np.append(every[1:], every[-1] - lr / steps))]
+    known += [
+        (cause, np.array([lr * factor(step, steps) for step in range(len(every))]))
+        for cause, factor in wrong_factors(plan, run.job.world_size, len(run.parameters[0]))
+    ]
+    size = plan.batch_size * plan.micro_batches
+    used = np.array([len(epoch[rank][start * size :][:size]) for epoch in run.indices for start in range(each)])
+    share = (np.cumsum(used) - used) / max(1, used.sum())
+    known.append((training.RATE_BY_OWN_SAMPLES(), lr * (1 - share)))
+    reported = [(cause, array[before:]) for cause, array in known]
+    reported.append((training.SCHEDULE_RESTARTS(ranks=f"rank {rank}"), every[: len(every) - before]))
+    return Evidence(alternatives=tuple(reported), precision=False)

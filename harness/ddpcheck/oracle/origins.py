@@ -1,0 +1,136 @@
+"""The last operations behind expected values, as plain records: hypotheses about a wrong value start from them.
+
+Arrays have the ranks as first axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..job import Job
+from ..seeded_values import Array
+from .clipping import Clip
+from .history import History
+from .job_constants import Case
+from .optimizer import Optimizer
+from .passes import Pass
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulated:
+    """The backward passes behind a parameter's gradient.
+
+    zeros: by name, of the shape of every gradient. shared: whether several layers use the parameter. inside: whether the last
+    backward was inside no_sync. weighted: whether batch sizes are promised to count. clipped: the clip since then, if there
+    was one. by_weight: whether ranks are promised to count by their samples' weights.
+    """
+
+    name: str
+    history: History
+    zeros: Mapping[str, Array]
+    dtype: str
+    shared: bool
+    inside: bool
+    weighted: bool
+    clipped: Clip | None = None
+    by_weight: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One update of one parameter.
+
+    before: the parameter, and `optimizer` its state, in front of the update. gradient: the one to apply. history: of
+    the ranks' own gradients. clipped: how that was clipped. initial: the parameter before a state was loaded, if that was
+    just done. earlier: the parameter in front of the update before, if there was one.
+    """
+
+    name: str
+    before: Array
+    gradient: Array
+    optimizer: Optimizer
+    history: History
+    clipped: Clip | None = None
+    initial: Array | None = None
+    earlier: Array | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PassedOver:
+    """A parameter without gradient in a step, which has to stay. before: it, and `optimizer` its state, in front of the
+    step. earlier: its last origin before.
+    """
+
+    name: str
+    before: Array
+    optimizer: Optimizer
+    earlier: Origin | None
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """A parameter or buffer after load_state on a new replica. before: the last values of the old one, on each rank. earlier:
+    its origin before it was saved.
+    """
+
+    name: str
+    job: Job
+    before: Array
+    earlier: Origin | None
+
+    @property
+    def initial(self) -> Array:
+        """The values of rank 0's new replica before it."""
+        return self.job.initial_of_resumed(0)[self.name].astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Averaged:
+    """One update of a parameter's moving average. average: before it. old, new: the parameter around the step."""
+
+    average: Array
+    old: Array
+    new: Array
+    decay: float
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """A buffer of batch norm that one forward pass has moved. counts: the ranks' batch sizes.
+    together: all ranks' samples are measured as one batch. inside: the forward pass was inside no_sync().
+    """
+
+    before: Array
+    after: Array
+    counts: Array
+    together: bool = False
+    inside: bool = False
+
+
+Origin = Accumulated | Update | PassedOver | Loading | Averaged | Tracked
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """The losses of a backward, shape (ranks,). trained: whether there was a step, or a state was loaded, before. resumed:
+    whether a state was loaded before.
+    """
+
+    forward: Pass
+    losses: Array
+    case: Case
+    trained: bool
+    resumed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Norm:
+    """The norm of gradients that a clip returns. names: of their parameters."""
+
+    history: History
+    names: tuple[str, ...]
+    max_norm: float

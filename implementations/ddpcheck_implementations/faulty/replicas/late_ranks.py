@@ -1,0 +1,32 @@
+"""Ranks that do not wait for one that is late."""
+
+from __future__ import annotations
+
+from threading import Thread
+
+from ddpcheck.seeded_values import Array
+
+from ..base import PlainReplica, fault
+
+PATIENCE = 0.03
+"""Seconds that a reduction is waited for."""
+
+
+@fault("late-rank-not-waited-for", "check_backward_waits_for_late_ranks", cause="not-reduced")
+class NotWaitedFor(PlainReplica):
+    """A rank whose reduction does not arrive in time continues with its local gradient."""
+
+    between_processes = True
+    sending: Thread | None = None
+
+    def used_somewhere(self) -> list[str]:
+        return list(self.network.learned)
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        found: list[Array] = []
+        if self.sending is not None:
+            self.sending.join()
+        self.sending = Thread(target=lambda: found.append(PlainReplica.reduce(self, name, gradient)))
+        self.sending.start()
+        self.sending.join(PATIENCE)
+        return found[0] if found else gradient

@@ -1,1 +1,0 @@
-"""From one address that all ranks know to a connection between every two of them."""
