@@ -5,6 +5,7 @@ Errors of all ranks are reported together, with the ranks' output.
 
 from __future__ import annotations
 
+import os
 import re
 import select
 import time
@@ -15,6 +16,9 @@ from typing import Any
 from ..causes import Cause, machine
 from ..causes.lifecycle import WORLD_OF_ITS_OWN
 from ..launchers.base import Launched
+from ..launchers.process_handles import processes_under, queued
+from ..launchers.starvation import Patience, Snapshot, snapshot, starved
+from ..refused_resources import cause_of_death
 from ..storage import codec
 from ..trace import IMPORTING, Outcome, RankTrace
 from .channel import Channel, ChannelClosed, Listener
@@ -70,7 +74,10 @@ _STOPPED_SECONDS = 2.0
 
 
 def attach_ranks(launched: Launched, world_size: int, listener: Listener, within: float) -> list[RankLink]:
-    """Accept both connections of every rank within `within` seconds. StartFailed if some are missing; all are closed then."""
+    """Accept both connections of every rank within `within` seconds, or more if this driver's processes get no processor.
+
+    StartFailed if some are missing; all are closed then.
+    """
     channels: list[Channel] = []
     try:
         return _accept_all(launched, world_size, listener, within, channels)
@@ -83,7 +90,7 @@ def attach_ranks(launched: Launched, world_size: int, listener: Listener, within
 def _accept_all(
     launched: Launched, world_size: int, listener: Listener, within: float, channels: list[Channel]
 ) -> list[RankLink]:
-    limit = time.monotonic() + within
+    patience = Patience(within)
     found: dict[tuple[int, str], tuple[Channel, _Hello]] = {}
     while len(found) < 2 * world_size:
         channel = None
@@ -102,7 +109,7 @@ def _accept_all(
         ended = _ended_early(launched, world_size, reached)
         if ended is not None:
             raise StartFailed([f"{ended} before it reached the harness"], launched.output(), unreached=True)
-        if time.monotonic() > limit:
+        if patience.is_over(lambda: map(queued, processes_under(os.getpid()))):
             absent = ", ".join(str(rank) for rank in range(world_size) if rank not in reached)
             raise StartFailed([f"rank {absent} did not reach the harness within {within:g} s"], launched.output())
     return [
@@ -145,15 +152,18 @@ def wait_for_connect(links: Sequence[RankLink], launched: Launched, limit: float
     """Wait until connect() has returned on every rank: until `limit`, and `grace` seconds once a rank has failed.
 
     Returns the promises that some rank does not keep, each with the reason. StartFailed with all problems of all ranks. A
-    stuck rank is detected long before `limit`, which is made for slow disks.
+    stuck rank is detected long before `limit`, which is made for slow disks. Ranks that get no processor have more time.
     """
     return _ConnectWait(links, launched, limit, grace).run()
 
 
 class _ConnectWait:
     def __init__(self, links: Sequence[RankLink], launched: Launched, limit: float, grace: float) -> None:
-        self._launched, self._limit, self._grace = launched, limit, grace
+        self._launched, self._links, self._grace = launched, links, grace
         self._began = time.monotonic()
+        self._patience = Patience(max(0.0, limit - self._began))
+        self._limit: float | None = None  # the end of the grace, once a rank has failed
+        self._queues = self._queued()
         self._next_check = self._began + _STUCK_SECONDS
         self._stacks: list[str] | None = None  # of the check before
         self._problems: list[str] = []
@@ -168,14 +178,16 @@ class _ConnectWait:
 
     def run(self) -> dict[str, str]:
         while self._pending:
-            until = min(self._next_check, self._limit, time.monotonic() + _STOPPED_SECONDS)
-            ready = self._poller.poll(max(0.0, until - time.monotonic()) * 1000)
+            now = time.monotonic()
+            limit = now + self._patience.left if self._limit is None else self._limit
+            until = min(self._next_check, limit, now + _STOPPED_SECONDS)
+            ready = self._poller.poll(max(0.0, until - now) * 1000)
             if not ready and self._is_over():
                 break
             for file, _ in ready:
                 self._read(file)
-            if self._problems:
-                self._limit = min(self._limit, time.monotonic() + self._grace)
+            if self._problems and self._limit is None:
+                self._limit = min(limit, time.monotonic() + self._grace)
         if self._pending:
             self._report_stuck_ranks()
         if self._problems:
@@ -185,16 +197,26 @@ class _ConnectWait:
 
     def _is_over(self) -> bool:
         """Whether the limit is over, a rank is stopped, or all pending ranks stand where they stood before."""
-        if time.monotonic() >= self._limit or any(link.is_stopped() for link in self._pending.values()):
+        if self._is_past_limit() or any(link.is_stopped() for link in self._pending.values()):
             return True
         if time.monotonic() < self._next_check:
             return False
         stacks = [rank.stack for rank in asked(self._pending.values(), None).values()]
-        if stacks == self._stacks and not any(IMPORTING in stack for stack in stacks):
+        before, self._queues = self._queues, self._queued()
+        importing = any(IMPORTING in stack for stack in stacks)
+        if stacks == self._stacks and not importing and not starved(before, self._queues):
             return True
         self._stacks = stacks
         self._next_check = time.monotonic() + _STUCK_SECONDS
         return False
+
+    def _is_past_limit(self) -> bool:
+        if self._limit is not None:
+            return time.monotonic() >= self._limit
+        return self._patience.is_over(lambda: [link.queued() for link in self._links])
+
+    def _queued(self) -> Snapshot:
+        return snapshot(link.queued() for link in self._links)
 
     def _read(self, file: int) -> None:
         """Read the bytes of a rank that have arrived: its answer, or its end."""
@@ -209,6 +231,8 @@ class _ConnectWait:
         except ChannelClosed:
             self._failed[link.rank] = link.obituary(None, self._launched)
             self._problems.append(f"{link.ending(self._launched)} in connect()")
+            if not self._causes:
+                self._causes += cause_of_death()
         self._poller.unregister(file)
         del self._pending[file]
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ..job import Close, Job, Kill
 from ..launchers.base import Launched
+from ..launchers.starvation import Snapshot, snapshot, starved
 from ..storage import codec
 from ..trace import IMPORTING, RankTrace, rank_from_plain
 from . import low_priority_poll
@@ -19,11 +20,6 @@ _CHECKS = 10
 
 _IMPORT_SECONDS = 60.0
 """Seconds for imports at first use: a large framework on a busy machine."""
-
-_STARVED = 0.8
-"""A rank that was ready for this part of the time, but got no processor, is slow and does not hang. Four ranks that busy-wait
-for each other on two processors for ever have one for half of the time.
-"""
 
 
 def gather_reports(
@@ -58,7 +54,7 @@ class _Gathering:
         for rank, answer in self._answers.items():
             self._note_failure(rank, answer)
         self._progress = self._pending_progress()
-        self._snapshot: _Snapshot | None = (
+        self._snapshot: Snapshot | None = (
             None  # taken once no rank has answered for a while: most Jobs are done by then
         )
 
@@ -81,6 +77,9 @@ class _Gathering:
     def _pending(self) -> list[RankLink]:
         return [link for link in self._links if link.rank not in self._answers]
 
+    def _queued(self) -> Snapshot:
+        return snapshot(link.queued() for link in self._links)
+
     def _pending_progress(self) -> list[tuple[int, int] | None]:
         return [link.progress() for link in self._pending()]
 
@@ -96,33 +95,17 @@ class _Gathering:
         if not self._failed and progress != self._progress:
             self._progress, self._limit, self._snapshot = progress, time.monotonic() + self._deadline, None
         elif over:
-            before, self._snapshot = self._snapshot, _queued(self._links)
+            before, self._snapshot = self._snapshot, self._queued()
             importing_allowed = not self._failed and time.monotonic() <= self._imports_until
-            if importing_allowed and _starved(before, self._snapshot):
+            if importing_allowed and before and starved(before, self._snapshot):
                 self._limit = time.monotonic() + self._deadline
                 return {}
             stuck = asked(self._pending(), self._job)
             if not importing_allowed or not any(IMPORTING in rank.stack for rank in stuck.values()):
                 return stuck
             self._limit = time.monotonic() + self._deadline
-        self._snapshot = self._snapshot or _queued(self._links)
+        self._snapshot = self._snapshot or self._queued()
         return {}
-
-
-_Snapshot = tuple[float, Sequence[Mapping[int, float]]]
-"""Its time, and the seconds for which each thread of each rank had waited for a processor until then."""
-
-
-def _queued(links: Sequence[RankLink]) -> _Snapshot:
-    return time.monotonic(), [link.queued() for link in links]
-
-
-def _starved(before: _Snapshot | None, now: _Snapshot) -> bool:
-    """Whether some rank was ready to run all the time, but got no processor."""
-    if before is None:
-        return False
-    more = (late[task] - early.get(task, 0.0) for early, late in zip(before[1], now[1], strict=True) for task in late)
-    return max(more, default=0.0) > _STARVED * (now[0] - before[0])
 
 
 def _read(link: RankLink, job: Job, launched: Launched) -> RankTrace | None:
