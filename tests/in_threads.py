@@ -21,7 +21,7 @@ import numpy as np
 
 from ddpcheck.contract import Capabilities
 from ddpcheck.contract.adapter import Adapter, Facets
-from ddpcheck.execution import ContractBroken, Execution
+from ddpcheck.execution import ContractViolation, Execution
 from ddpcheck.job import Job
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Outcome, RankTrace, Trace
@@ -130,7 +130,7 @@ class ThreadedSession:
                     execution.run()
             except LostError:
                 outcome = "hung"
-            except ContractBroken as broken:
+            except ContractViolation as broken:
                 outcome, error, form = "invalid", str(broken), broken.form
             except Exception:
                 outcome, error = "raised", traceback.format_exc()

@@ -15,7 +15,7 @@ import click
 
 from ddpcheck import Job, Session, StartFailed
 from ddpcheck.job import AllReduce, Barrier, Broadcast, Operation, TensorSpec
-from ddpcheck.launchers.fork_servers import Templates
+from ddpcheck.launchers.fork_servers import ForkServers
 from ddpcheck.operations.probes import OnRanks
 from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.trace import RankTrace
@@ -60,9 +60,9 @@ def seen(rank: RankTrace) -> str:
     return after + (text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "...").replace("|", "\\|")
 
 
-def rows(name: str, templates: Templates) -> Iterator[tuple[str, str, str]]:
+def rows(name: str, fork_servers: ForkServers) -> Iterator[tuple[str, str, str]]:
     """Each case with what both ranks see; one row if the reference cannot start here."""
-    with Session(name, 2, deadline=DEADLINE, grace=DEADLINE, templates=templates) as session:
+    with Session(name, 2, deadline=DEADLINE, grace=DEADLINE, fork_servers=fork_servers) as session:
         for case in CASES:
             try:
                 trace = session.run(job_of(case))
@@ -86,13 +86,13 @@ def command(page: Path | None) -> None:
         "`python tests/mismatch_table.py --page reports/mismatches.md`,",
         f"on {cores} cores, {platform.system()}, Python {platform.python_version()}.",
     ]
-    with Templates() as templates:
+    with ForkServers() as fork_servers:
         for name in REFERENCES:
             if (reason := resolve(name)[0].launcher.unavailable()) is not None:
                 lines += ["", f"## {name}", "", reason]
                 continue
             lines += ["", f"## {name}", "", "| differs | rank 0 | rank 1 |", "|---|---|---|"]
-            for row in rows(name, templates):
+            for row in rows(name, fork_servers):
                 lines.append(f"| {' | '.join(row)} |")
                 click.echo(lines[-1])
     text = "\n".join(lines) + "\n"

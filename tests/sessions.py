@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from ddpcheck.launchers.fork_servers import Templates
+from ddpcheck.launchers.fork_servers import ForkServers
 from ddpcheck.session import Session
 
-TEMPLATES = Templates()
-session = partial(Session, templates=TEMPLATES)
+TEMPLATES = ForkServers()
+session = partial(Session, fork_servers=TEMPLATES)

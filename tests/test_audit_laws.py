@@ -10,7 +10,7 @@ import pytest
 from ddpcheck.audit import gradient_weights
 from ddpcheck.audit.evidence import Evidence, RunSeen, StepSeen
 from ddpcheck.audit.laws import LAWS, accumulation, gradients, randomness, replicas, results, steps, world
-from ddpcheck.audit.laws.law import Judged
+from ddpcheck.audit.laws.law import LawVerdict
 from ddpcheck.audit.verdicts import answer, verdicts_of
 from ddpcheck.causes import KINDS
 
@@ -50,7 +50,7 @@ def backward(number: int = 0, **changes: Any) -> Event:
     return {**made, **changes}
 
 
-def cause(judged: Judged) -> str:
+def cause(judged: LawVerdict) -> str:
     assert judged.status == "broken"
     return judged.causes[0].id
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from ddpcheck.causes import Cause, Elements, gradients, values
-from ddpcheck.hypotheses.arrays import Evidence, likely_causes
+from ddpcheck.hypotheses.arrays import Evidence
 from ddpcheck.hypotheses.arrays.lost_precision import as_bfloat16, as_float16
 from ddpcheck.hypotheses.evidence import of_origin
 from ddpcheck.hypotheses.gradients.contributions import Contributions
+from ddpcheck.hypotheses.likely_causes import likely_causes
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.oracle import ExpectedArray
 from ddpcheck.oracle.bounded_values import Value

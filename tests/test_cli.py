@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 import ddpcheck_properties
 from ddpcheck.cli import COMMANDS, faults, main
 from ddpcheck.running.check_runner import Settings
-from ddpcheck.running.fault_runs import judged
+from ddpcheck.running.fault_runs import run_fault
 from ddpcheck.running.profiles import PROFILES, profile_named
 from ddpcheck.storage.results import Results
 from ddpcheck_implementations.faulty import unusual
@@ -303,12 +303,12 @@ def test_faults_are_caught_and_reported(here: Path) -> None:
 
 
 def test_what_was_found_before_an_interruption_is_written(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = iter((judged,))
+    run = iter((run_fault,))
 
     def interrupted(*arguments: Any, **options: Any) -> Any:
         return next(run, _interrupt)(*arguments, **options)
 
-    monkeypatch.setattr(faults, "judged", interrupted)
+    monkeypatch.setattr(faults, "run_fault", interrupted)
     result = ddpcheck("faults", "avg-div", "--profile", "quick", "--json", "kills.json")
     assert result.exit_code == 130, result.output
     assert "interrupted: 1 of 2 were not run" in result.output
@@ -334,6 +334,6 @@ def test_an_unknown_fault_is_a_usage_error() -> None:
 def test_a_fault_that_survives_is_a_failure() -> None:
     correct = next(found for found in unusual() if found.name == "divides-first")
     named = replace(correct, caught_by=("check_all_reduce_gives_the_exact_mean",))
-    kill = judged(named, Settings(profile_named("quick")))
+    kill = run_fault(named, Settings(profile_named("quick")))
     assert not kill.caught
     assert kill.missed == named.caught_by

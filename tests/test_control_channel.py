@@ -7,6 +7,7 @@ import socket
 import struct
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
@@ -195,3 +196,22 @@ def test_the_line_to_paste_names_a_file_and_not_the_secret(monkeypatch: pytest.M
         assert file.stat().st_mode & 0o777 == 0o600
         launched.kill()
         assert not file.exists()
+
+
+@pytest.mark.parametrize("size", [0, 1, 1 << 14, (1 << 14) + 1, 1 << 20])
+def test_frames_of_any_size_arrive_whole_and_in_order(size: int) -> None:
+    one, other = socket.socketpair()
+    frames = [os.urandom(size), b"short", os.urandom(size)]
+    with closing(Channel(one)) as rank, closing(Channel(other)) as driver, ThreadPoolExecutor() as pool:
+        sent = pool.submit(lambda: deque(map(rank.send, frames)))
+        assert [bytes(driver.receive()) for _ in frames] == frames
+        sent.result(WITHIN)
+
+
+def test_a_frame_whose_sender_is_gone_is_the_end_of_the_stream() -> None:
+    one, other = socket.socketpair()
+    with closing(Channel(other)) as driver:
+        with closing(one):
+            one.sendall(struct.pack("!Q", 1 << 20) + b"the first words")
+        with pytest.raises(ChannelClosed):
+            driver.receive()

@@ -12,7 +12,7 @@ import pytest
 from ddpcheck import Facets, Job, ModelSpec
 from ddpcheck.contract.names import COLLECTIVE_DTYPES
 from ddpcheck.execution import Execution
-from ddpcheck.execution.memory_layouts import laid_out
+from ddpcheck.execution.memory_layouts import with_layout
 from ddpcheck.execution.runners import RUNNERS
 from ddpcheck.job import DataSpec, Layout, MeasureSteps, Observe, Operation, Resume, Save, Step, TensorSpec
 from ddpcheck.models.spec import Linear
@@ -84,7 +84,7 @@ def test_poison_values_fit_the_dtype_and_differ(dtype: str) -> None:
 @pytest.mark.parametrize("shape", [(), (0,), (5,), (2, 3), (2, 0, 3), (4, 3, 2)])
 def test_a_layout_moves_values_and_changes_none(layout: Layout, shape: tuple[int, ...]) -> None:
     array = TensorSpec(shape, layout=layout).on(0)
-    made = laid_out(array, layout)
+    made = with_layout(array, layout)
     assert same_bits(made, array)
     assert not np.may_share_memory(made, array)
     if array.size > 1 and (layout != "F" or array.ndim > 1):

@@ -13,11 +13,11 @@ import sessions
 from chosen_faults import chosen, some
 from expected_parameters import NUMBERS, PARAMETERS, tells_parameters
 
-from ddpcheck.checks import Check, missing
+from ddpcheck.checks import Check, unmet_need
 from ddpcheck.job import AllReduce, TensorSpec
 from ddpcheck.numerics import same_bits
 from ddpcheck.oracle.collectives import wants
-from ddpcheck.running.fault_runs import tells
+from ddpcheck.running.fault_runs import names_cause
 from ddpcheck.session import Session
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.faulty import Registered, faults, unusual
@@ -43,7 +43,7 @@ def session_of(found: Registered, effort: int = 2) -> Session:
 
 def applicable(session: Session) -> list[Check]:
     promised, world = session.capabilities, session.world_size
-    return [check for check in MINE.values() if not missing(check, promised, world)]
+    return [check for check in MINE.values() if not unmet_need(check, promised, world)]
 
 
 @pytest.mark.parametrize("fault", chosen(FAULTS), ids=name_of)
@@ -58,7 +58,7 @@ def test_each_fault_is_caught_by_every_check_that_it_names(fault: Registered) ->
             assert re.search(r"\brank", diagnosis.headline), diagnosis.headline
             assert "\n" not in diagnosis.headline
             if position == 0:
-                assert tells(diagnosis, fault.cause), diagnosis.text()
+                assert names_cause(diagnosis, fault.cause), diagnosis.text()
                 assert tells_parameters(diagnosis, fault), diagnosis.text()
 
 

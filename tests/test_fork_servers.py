@@ -1,4 +1,4 @@
-"""Ranks that are forked from templates are what freshly started ones are."""
+"""Ranks forked from fork servers behave as freshly started ranks."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import pytest
 from ddpcheck import Adapter, Facets, Job, RankContext, Session
 from ddpcheck.contract import TYPICAL
 from ddpcheck.job import AllReduce, Kill, TensorSpec
-from ddpcheck.launchers import fork_servers as templates_of_ranks
-from ddpcheck.launchers.fork_servers import RANK_PROGRAM, Forked, Templates
+from ddpcheck.launchers import fork_servers as fork_servers_module
+from ddpcheck.launchers.fork_servers import RANK_PROGRAM, Forked, ForkServers
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.ranks.channel import Listener
 
@@ -58,22 +58,22 @@ threaded = Adapter("threaded", placed.connect, _PROMISES, launcher=Processes(pre
 
 
 @pytest.fixture(scope="module")
-def templates() -> Iterator[Templates]:
-    with Templates() as found:
+def fork_servers() -> Iterator[ForkServers]:
+    with ForkServers() as found:
         yield found
 
 
-def told(name: str, templates: Templates | None) -> tuple[list[list[float]], list[int]]:
-    with Session(f"{HERE}:{name}", 2, templates=templates) as session:
+def told(name: str, fork_servers: ForkServers | None) -> tuple[list[list[float]], list[int]]:
+    with Session(f"{HERE}:{name}", 2, fork_servers=fork_servers) as session:
         trace = session.run(SUM)
         return [list(rank.records[0].values["result"]) for rank in trace.ranks], session.pids
 
 
 def test_each_start_forks_fresh_ranks_that_hash_and_draw_as_fresh_interpreters_do(
-    templates: Templates, monkeypatch: pytest.MonkeyPatch
+    fork_servers: ForkServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYTHONHASHSEED", raising=False)  # tox sets it
-    (first, pids), (second, others), (fresh, _) = (told("telling", way) for way in (templates, templates, None))
+    (first, pids), (second, others), (fresh, _) = (told("telling", way) for way in (fork_servers, fork_servers, None))
     assert not set(pids) & set(others)
     hashes = [[rank[0] for rank in ranks] for ranks in (first, second, fresh)]
     assert hashes[0] == hashes[1] == hashes[2]
@@ -86,21 +86,21 @@ def test_each_start_forks_fresh_ranks_that_hash_and_draw_as_fresh_interpreters_d
 
 
 def test_a_forked_rank_is_where_the_driver_is_now(
-    templates: Templates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fork_servers: ForkServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, _ = told("placed", templates)
+    before, _ = told("placed", fork_servers)
     monkeypatch.chdir(tmp_path)
-    after, _ = told("placed", templates)
+    after, _ = told("placed", fork_servers)
     parents = [[rank[0] for rank in ranks] for ranks in (before, after)]
-    assert parents[0] == parents[1]  # the same two templates
+    assert parents[0] == parents[1]  # the same two fork servers
     assert os.getpid() not in parents[0]
     assert [rank[1] for rank in after] == [tmp_path.stat().st_ino] * 2
     assert [rank[2] for rank in after] == [1, 1]
 
 
-def test_forked_ranks_do_not_interrupt_one_another(templates: Templates) -> None:
+def test_forked_ranks_do_not_interrupt_one_another(fork_servers: ForkServers) -> None:
     """And those of a benchmark, which are started as a user starts them, are scheduled as the driver is."""
-    (forked, _), (fresh, _) = (told("placed", way) for way in (templates, None))
+    (forked, _), (fresh, _) = (told("placed", way) for way in (fork_servers, None))
     assert [[rank[3] for rank in ranks] for ranks in (forked, fresh)] == [
         [os.SCHED_BATCH] * 2,
         [os.sched_getscheduler(0)] * 2,
@@ -117,21 +117,21 @@ def one_more_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ranks_start_in_the_usual_way_where_a_fork_would_be_unsafe(one_more_thread: None) -> None:
-    with Templates() as templates:
-        ranks, _ = told("threaded", templates)
+    with ForkServers() as fork_servers:
+        ranks, _ = told("threaded", fork_servers)
     assert [rank[0] for rank in ranks] == [os.getpid()] * 2
 
 
 @pytest.mark.parametrize("other", ["elsewhere", "threaded"])
-def test_ranks_that_run_are_left_alone_by_those_that_start_from_other_templates(
-    other: str, templates: Templates, one_more_thread: None
+def test_ranks_that_run_are_left_alone_by_those_that_start_from_other_fork_servers(
+    other: str, fork_servers: ForkServers, one_more_thread: None
 ) -> None:
     listener = Listener()  # which lets nobody in: the ranks wait
     variables = {"DDPCHECK_CONTROL": listener.address, "DDPCHECK_SECRET": listener.secret, "OPENBLAS_NUM_THREADS": "1"}
-    running = Processes(templates=templates).start([*RANK_PROGRAM, f"{HERE}:telling"], 2, variables)
+    running = Processes(fork_servers=fork_servers).start([*RANK_PROGRAM, f"{HERE}:telling"], 2, variables)
     try:
         assert all(isinstance(child, Forked) for child in vars(running)["children"])
-        told(other, templates)
+        told(other, fork_servers)
         assert running.poll() is None
     finally:
         running.kill()
@@ -139,21 +139,21 @@ def test_ranks_that_run_are_left_alone_by_those_that_start_from_other_templates(
 
 
 def test_another_environment_and_a_lost_template_get_fresh_ones(
-    templates: Templates, monkeypatch: pytest.MonkeyPatch
+    fork_servers: ForkServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual, _ = told("placed", templates)
+    usual, _ = told("placed", fork_servers)
     monkeypatch.setenv("READ_AT_IMPORT", "1")
-    other, _ = told("placed", templates)
+    other, _ = told("placed", fork_servers)
     assert {rank[0] for rank in usual}.isdisjoint(rank[0] for rank in other)
     for rank in other:
         os.kill(int(rank[0]), signal.SIGKILL)
-    told("placed", templates)  # from fresh ones, or in the usual way
-    again, _ = told("placed", templates)
+    told("placed", fork_servers)  # from fresh ones, or in the usual way
+    again, _ = told("placed", fork_servers)
     assert os.getpid() not in [rank[0] for rank in again]
 
 
 def test_a_template_that_is_stopped_is_killed_and_said(capfd: pytest.CaptureFixture[str]) -> None:
-    with Templates() as own:
+    with ForkServers() as own:
         usual, _ = told("placed", own)
         parents = sorted({int(rank[0]) for rank in usual})
         os.kill(parents[0], signal.SIGSTOP)
@@ -164,8 +164,8 @@ def test_a_template_that_is_stopped_is_killed_and_said(capfd: pytest.CaptureFixt
 
 def test_ranks_end_though_the_process_that_forked_them_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_LEAVE_WITHIN", "_TELL_WITHIN"):
-        monkeypatch.setattr(templates_of_ranks, name, 0.01)
-    with Templates() as own, Session(f"{HERE}:placed", 2, templates=own) as session:
+        monkeypatch.setattr(fork_servers_module, name, 0.01)
+    with ForkServers() as own, Session(f"{HERE}:placed", 2, fork_servers=own) as session:
         parents = {int(rank.records[0].values["result"][0]) for rank in session.run(SUM).ranks}
         for parent in parents:
             os.kill(parent, signal.SIGSTOP)
@@ -173,8 +173,8 @@ def test_ranks_end_though_the_process_that_forked_them_is_stopped(monkeypatch: p
     assert not [parent for parent in parents if Path(f"/proc/{parent}").exists()]
 
 
-def test_how_a_forked_rank_ended_is_known(templates: Templates) -> None:
-    with Session(f"{HERE}:telling", 2, templates=templates, grace=0.2) as session:
+def test_how_a_forked_rank_ended_is_known(fork_servers: ForkServers) -> None:
+    with Session(f"{HERE}:telling", 2, fork_servers=fork_servers, grace=0.2) as session:
         trace = session.run(Job(2, (Kill(1),)))
         assert trace.ranks[1].outcome == "died"
         assert "rank 1 was killed by SIGKILL" in trace.ranks[1].error
@@ -183,7 +183,7 @@ def test_how_a_forked_rank_ended_is_known(templates: Templates) -> None:
 
 def test_even_ranks_are_forked_from_one_template_and_odd_ones_from_another() -> None:
     before = _children()
-    with Templates() as own, Session(f"{HERE}:placed", 4, templates=own) as session:
+    with ForkServers() as own, Session(f"{HERE}:placed", 4, fork_servers=own) as session:
         parents = [rank.records[0].values["result"][0] for rank in session.run(Job(4, SUM.operations)).ranks]
         assert len(_children() - before) == 2
     assert parents[0] == parents[2] != parents[1] == parents[3]
@@ -194,9 +194,9 @@ def _children() -> set[str]:
     return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split())
 
 
-def test_closing_ends_the_templates(templates: Templates) -> None:
-    del templates
-    with Templates() as own:
+def test_closing_ends_the_fork_servers(fork_servers: ForkServers) -> None:
+    del fork_servers
+    with ForkServers() as own:
         ranks, _ = told("placed", own)
     for rank in ranks:
         with pytest.raises(ProcessLookupError):

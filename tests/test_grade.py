@@ -15,7 +15,7 @@ from ddpcheck import Diagnosis, Verdict
 from ddpcheck.causes import ranks
 from ddpcheck.cli import main
 from ddpcheck.cli.grade import as_csv
-from ddpcheck.grading.limited_command import Ended, Limits, run_limited
+from ddpcheck.grading.limited_command import CommandResult, Limits, run_limited
 from ddpcheck.grading.points import Submission, grades, read_weights
 from ddpcheck.storage.files import UnreadableFile
 
@@ -23,7 +23,7 @@ CODE = Path(__file__).parents[1] / "docs" / "how-to" / "code"
 LIMITS = Limits(60, 4 << 30, 1 << 20)
 
 
-def ended(folder: Path, code: str, limits: Limits = LIMITS) -> Ended:
+def ended(folder: Path, code: str, limits: Limits = LIMITS) -> CommandResult:
     return run_limited([sys.executable, "-c", code], folder, folder / "log.txt", limits)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from ddpcheck.cli import main
-from ddpcheck.contract import TYPICAL, CallForm, Capabilities, CollectivePromises, ReplicaPromises, needs
+from ddpcheck.contract import Capabilities, CollectivePromises, ReplicaPromises
 from ddpcheck.running.adapter_lookup import UnusableAdapter, resolve
 
 MINIMAL = f"{Path(__file__).parent / 'minimal_adapter.py'}:adapter"
@@ -23,16 +24,46 @@ def told(tmp_path: Path, text: str, seconds: float = 60.0) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "loop", ["while True: pass", "while True:\n    try:\n        x = 1\n    except Exception:\n        pass"]
-)
-def test_an_import_that_does_not_end_is_ended_with_its_line(tmp_path: Path, loop: str) -> None:
+ENDLESS = {
+    "loop": "while True: pass",
+    "caught": "while True:\n    try:\n        x = 1\n    except BaseException:\n        pass",
+    "sleep": "import time\ntime.sleep(1e9)",
+    "lock": "import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()",
+    "C": "import ctypes\nlock = ctypes.PyDLL(None)\nwhile True: lock.sleep(1 << 30)",
+}
+"""The last holds the lock of the interpreter: no other thread runs, and no signal is handled."""
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_an_import_that_does_not_end_is_ended_with_its_line(tmp_path: Path, name: str) -> None:
     before = signal.getsignal(signal.SIGALRM)
-    text = told(tmp_path, f"x = 0\n{loop}\n", 0.2)
-    assert "was ended: it did not end within 0.2 s, and stood at" in text
+    lines = ENDLESS[name].splitlines()
+    text = told(tmp_path, ENDLESS[name] + "\n", 0.5)
+    assert "mine.py was ended: it did not end within 0.5 s, and stood at" in text
     assert "mine.py, line " in text
+    if name != "caught":
+        assert f"mine.py, line {len(lines)}: {lines[-1]}; " in text
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_an_import_that_does_not_end_in_this_process_only_is_ended(tmp_path: Path) -> None:
+    text = told(tmp_path, f"import os\nwhile os.getpid() == {os.getpid()}: pass\n", 0.5)
+    assert "it did not end within 0.5 s, and stood at" in text
+
+
+@pytest.mark.parametrize("name", ["loop", "sleep", "lock", "C"])
+def test_other_adapters_are_judged_if_an_import_does_not_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("ddpcheck.running.plan.IMPORT_SECONDS", 2.0)
+    resolve(MINIMAL)  # which may take longer than that
+    (tmp_path / "endless.py").write_text(ENDLESS[name] + "\n")
+    options = ["-w", "1", "-c", "check_all_reduce_sums_exactly", "--profile", "quick", "--failures", str(tmp_path)]
+    result = CliRunner().invoke(main, ["check", f"{tmp_path}/endless.py:adapter", MINIMAL, *options])
+    assert result.exit_code == 2
+    assert "2 passed" in result.output
+    assert "endless.py was ended: it did not end within 2 s, and stood at" in result.output
 
 
 def test_an_import_that_ends_the_process_does_not(tmp_path: Path) -> None:
@@ -76,27 +107,3 @@ def test_a_misspelt_promise_names_the_right_one() -> None:
         match=r"CollectivePromises has no promise 'no_sync'; it is a promise of ReplicaPromises\.replica_methods",
     ):
         CollectivePromises(no_sync=True)  # type: ignore[call-arg]  # on purpose
-
-
-def test_a_misspelt_member_names_the_right_one() -> None:
-    with pytest.raises(AttributeError, match="CallForm has no member 'SUBGROUP'; did you mean 'SUBGROUPS'\\?"):
-        CallForm.SUBGROUP  # type: ignore[attr-defined]  # noqa: B018  # on purpose
-    with pytest.raises(ValueError, match="CallForm has no member 'sub_groups'; did you mean 'subgroups'\\?"):
-        CollectivePromises(call_forms={"sub_groups"})  # type: ignore[arg-type]  # on purpose
-    with pytest.raises(TypeError, match=r"subgroups'; it is a promise of CollectivePromises.call_forms"):
-        CollectivePromises(subgroups=True)  # type: ignore[call-arg]  # on purpose
-    with pytest.raises(AttributeError, match=r"collectives has no promise 'subgroop'; did you mean 'subgroups'\?"):
-        needs.collectives.subgroop  # noqa: B018
-    with pytest.raises(ValueError, match="is promised or not; it takes no value"):
-        needs.collectives.subgroups("yes")
-    with pytest.raises(TypeError, match="subgroups must be True or False, got 'yes'"):
-        TYPICAL.but(subgroups="yes")
-
-
-def test_a_member_is_changed_by_its_own_name_and_any_set_may_be_given() -> None:
-    promised = Capabilities(collectives=CollectivePromises(call_forms={CallForm.SUBGROUPS}))
-    assert hash(promised) == hash(promised.but(in_place=False))
-    assert promised.but(in_place=True).collectives.call_forms == {CallForm.SUBGROUPS, CallForm.IN_PLACE}
-    assert promised.without(["subgroups"]).collectives.call_forms == frozenset()
-    assert promised.but(call_forms=frozenset(CallForm), subgroups=False).has(CallForm.IN_PLACE)
-    assert not promised.but(call_forms=frozenset(CallForm), subgroups=False).has(CallForm.SUBGROUPS)

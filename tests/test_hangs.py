@@ -5,7 +5,7 @@ from __future__ import annotations
 from ddpcheck.checks import Check
 from ddpcheck.contract import needs
 from ddpcheck.contract.needs import Need
-from ddpcheck.running.hang_budget import Hangs, facet_of
+from ddpcheck.running.hang_budget import HangBudget, facet_of
 
 
 def made(name: str, *needed: Need, family: str = "some") -> Check:
@@ -23,7 +23,7 @@ def test_a_check_is_of_the_facet_that_it_needs() -> None:
 
 
 def test_after_several_hangs_the_other_checks_of_that_facet_are_left_out() -> None:
-    hangs = Hangs(2)
+    hangs = HangBudget(2)
     assert not hangs.leaves_out(SUMS[0], 2)
     hangs.add(SUMS[0], 2)
     assert not hangs.leaves_out(SUMS[3], 2)
@@ -35,7 +35,7 @@ def test_after_several_hangs_the_other_checks_of_that_facet_are_left_out() -> No
 
 
 def test_fewer_may_hang_of_the_next_facet() -> None:
-    hangs = Hangs(2)
+    hangs = HangBudget(2)
     for check in SUMS[:2]:
         hangs.add(check, 2)
     hangs.add(TRAINS[0], 2)
@@ -43,7 +43,7 @@ def test_fewer_may_hang_of_the_next_facet() -> None:
 
 
 def test_at_another_world_size_one_hang_of_a_facet_is_enough_and_what_hung_does_not_run_again() -> None:
-    hangs = Hangs(5)
+    hangs = HangBudget(5)
     hangs.add(SUMS[0], 2)
     assert hangs.leaves_out(SUMS[0], 3).startswith("the check hung at world size 2")
     assert not hangs.leaves_out(SUMS[0], 2)
@@ -54,7 +54,7 @@ def test_at_another_world_size_one_hang_of_a_facet_is_enough_and_what_hung_does_
 
 
 def test_where_everything_hangs_no_other_world_size_is_tried() -> None:
-    hangs = Hangs(5)
+    hangs = HangBudget(5)
     for check in (SUMS[0], TRAINS[0], SCORES):
         assert not hangs.leaves_out(SUMS[1], 3)
         hangs.add(check, 2)
@@ -63,7 +63,7 @@ def test_where_everything_hangs_no_other_world_size_is_tried() -> None:
 
 
 def test_a_second_hang_is_waited_for_less_long_but_where_time_is_what_matters() -> None:
-    hangs = Hangs(5)
+    hangs = HangBudget(5)
     assert hangs.seconds(SUMS[0], 30.0) == 30.0
     hangs.add(SUMS[0], 2)
     assert [hangs.seconds(SUMS[1], deadline) for deadline in (30.0, 6.0, 1.0)] == [10.0, 3.0, 1.0]
@@ -71,7 +71,7 @@ def test_a_second_hang_is_waited_for_less_long_but_where_time_is_what_matters() 
 
 
 def test_without_a_limit_every_hang_is_waited_for() -> None:
-    hangs = Hangs(None)
+    hangs = HangBudget(None)
     for check in SUMS:
         hangs.add(check, 2)
     assert not hangs.leaves_out(SUMS[0], 3)

@@ -10,7 +10,7 @@ from ddpcheck import check_adapter
 from ddpcheck.checks import law
 from ddpcheck.contract import TYPICAL
 from ddpcheck.contract.names import ALL_MODEL_FEATURES
-from ddpcheck.levels import FEATURE_LEVELS, Level, at_level
+from ddpcheck.levels import FEATURE_LEVELS, Level, promises_at_level
 from ddpcheck.running.plan import RANKS_START, installed_checks, plan
 from ddpcheck.session import Session
 
@@ -37,10 +37,10 @@ def test_basic_has_gradients_replica_sync_samplers_and_collectives() -> None:
 
 def test_models_are_plain_at_basic() -> None:
     every = TYPICAL.but(model_features=ALL_MODEL_FEATURES)
-    plain = at_level(every, Level.BASIC).replica.model_features
+    plain = promises_at_level(every, Level.BASIC).replica.model_features
     assert {"tied", "frozen", "sparse", "empty"}.isdisjoint(plain)
     assert "buffer" in plain
-    assert at_level(every, Level.STANDARD) == every
+    assert promises_at_level(every, Level.STANDARD) == every
     assert FEATURE_LEVELS.keys() == ALL_MODEL_FEATURES
 
 

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from ddpcheck.cli import COMMANDS, main
-from ddpcheck.cli.number_options import Finite, Whole
+from ddpcheck.cli.number_options import FiniteNumber, WholeNumber
 from ddpcheck.training.options import arguments_of, plan_of
 from ddpcheck.training.plan import TrainingPlan
 
@@ -22,7 +22,7 @@ def test_every_number_has_a_range() -> None:
         assert command is not None
         for option in command.params:
             if isinstance(option.type, NUMBERS) and not hasattr(TrainingPlan, option.name or ""):
-                assert isinstance(option.type, Whole | Finite), (name, option.opts)
+                assert isinstance(option.type, WholeNumber | FiniteNumber), (name, option.opts)
 
 
 @pytest.mark.parametrize("text", NO_NUMBERS)

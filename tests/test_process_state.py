@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from ddpcheck.execution.process_resources import held
+from ddpcheck.execution.process_resources import count_resources
 from ddpcheck.execution.process_settings import ProcessSettings
 
 
@@ -26,21 +26,21 @@ def no_alarm() -> Iterator[None]:
     signal.setitimer(signal.ITIMER_REAL, left, every)
 
 
-@pytest.mark.skipif("bytes" not in held(), reason="this C library does not tell what malloc gave")
+@pytest.mark.skipif("bytes" not in count_resources(), reason="this C library does not tell what malloc gave")
 def test_arrays_are_counted_as_long_as_somebody_holds_them() -> None:
-    before = held()["bytes"]
+    before = count_resources()["bytes"]
     small, large = np.ones(8002), np.ones(10**6)
-    during = held()["bytes"]
+    during = count_resources()["bytes"]
     size = small.nbytes + large.nbytes - 4096  # other objects come and go
     del small, large
     assert during - before >= size
-    assert during - held()["bytes"] >= size
+    assert during - count_resources()["bytes"] >= size
 
 
 def test_small_objects_are_counted() -> None:
-    before = held()["objects"]
+    before = count_resources()["objects"]
     kept = [object() for _ in range(1000)]
-    assert held()["objects"] - before >= len(kept)
+    assert count_resources()["objects"] - before >= len(kept)
 
 
 CHANGES: list[tuple[str, Callable[[], object]]] = [

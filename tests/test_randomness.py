@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ddpcheck import Facets, Job
-from ddpcheck.execution import ContractBroken, Execution
+from ddpcheck.execution import ContractViolation, Execution
 from ddpcheck.execution.randomness import disturb_generators
 from ddpcheck.job import Disturb, Draw, Sample
 from ddpcheck_implementations.data_parallel import RandomStreams
@@ -37,7 +37,7 @@ class Given:
 )
 def test_invalid_random_numbers_break_the_contract(made: Callable[[int], Any], words: str) -> None:
     facets = Facets(rank=0, world_size=1, make_streams=lambda seed: Given(made))
-    with pytest.raises(ContractBroken, match=words):
+    with pytest.raises(ContractViolation, match=words):
         Execution(facets, Job(1, (Draw(count=4),)), 0, lambda position: None).run()
 
 

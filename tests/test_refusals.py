@@ -17,7 +17,7 @@ import pytest
 from ddpcheck import check_adapter
 from ddpcheck.causes import machine
 from ddpcheck.launchers import ports
-from ddpcheck.refused_resources import cause_of, refused
+from ddpcheck.refused_resources import refusal_cause, refused_resource
 from ddpcheck.verdict import Verdict
 
 DENIED = """
@@ -103,9 +103,9 @@ def test_only_system_errors_count_as_refusals() -> None:
         _raised(OSError(errno.EMFILE, "x"), RuntimeError("wrapped")),
     ]
     for error in started:
-        assert refused(error)
+        assert refused_resource(error)
     for error in (ValueError(), OSError(errno.ECONNRESET, "x"), BlockingIOError(errno.EAGAIN, "x"), RuntimeError("x")):
-        assert not cause_of(error)
+        assert not refusal_cause(error)
 
 
 def _raised(first: Exception, then: Exception) -> Exception:
@@ -126,7 +126,7 @@ def test_threads_that_cannot_start_are_a_resource(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(threading, name, no_more, raising=False)
     with pytest.raises(RuntimeError) as caught:
         threading.Thread(target=print).start()
-    assert "EAGAIN" in refused(caught.value)
+    assert "EAGAIN" in refused_resource(caught.value)
 
 
 def test_without_a_free_port_the_start_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,11 +13,11 @@ import sessions
 from ddpcheck import Adapter, Finding, Job, RankTrace, Trace, run_checks
 from ddpcheck.contract import TYPICAL
 from ddpcheck.contract.rank_context import rank_context
-from ddpcheck.execution.short_reads import cut_reads, reads_cut, whole_reads
+from ddpcheck.execution.short_reads import reads_are_short, restore_reads, shorten_reads
 from ddpcheck.job import AllGather, Barrier, Operation, ShortReads, Start, TensorSpec
 from ddpcheck.launchers.attached import Attached
-from ddpcheck.ranks.foreign_clients import Strangers, listening
-from ddpcheck.ranks.simulated_hosts import tell_hosts
+from ddpcheck.ranks.foreign_clients import ForeignClients, listening
+from ddpcheck.ranks.simulated_hosts import set_simulated_hosts
 from ddpcheck.running.check_runner import Settings
 from ddpcheck.storage.replay import described
 from ddpcheck.trace import StartReport
@@ -56,7 +56,7 @@ def test_hosts_that_do_not_hold_the_ranks_are_refused() -> None:
 
 def test_ranks_are_told_of_hosts_in_the_names_of_their_launcher_and_of_torchrun() -> None:
     variables = {"PMI_RANK": "2", "PMI_SIZE": "4", "MPI_LOCALRANKID": "2", "MPI_LOCALNRANKS": "4"}
-    tell_hosts(variables, (1, 3))
+    set_simulated_hosts(variables, (1, 3))
     told = rank_context(variables)
     assert (told.rank, told.world_size, told.local_rank, told.local_world_size) == (2, 4, 1, 3)
     assert (variables["LOCAL_RANK"], variables["LOCAL_WORLD_SIZE"], variables["GROUP_RANK"]) == ("1", "3", "1")
@@ -101,24 +101,24 @@ def test_every_way_to_read_a_socket_is_cut_short() -> None:
     left, right = socket.socketpair()
     room = bytearray(8)
     try:
-        cut_reads()
-        before = reads_cut()
+        shorten_reads()
+        before = reads_are_short()
         left.sendall(b"0123456789" * 4)
         got = right.recv(8) + right.recvmsg(8)[0]
         assert 0 < len(got) < 16
         assert 0 < right.recv_into(room) < 8
         assert 0 < right.recvmsg_into([bytearray(0), memoryview(room)[:3], memoryview(room)[3:]])[0] < 8
-        assert reads_cut() == before + 4
+        assert reads_are_short() == before + 4
         assert len(right.recv(4, socket.MSG_PEEK)) == 4
     finally:
-        whole_reads()
+        restore_reads()
         left.close()
         right.close()
     assert socket.socket.recv.__qualname__ == "socket.recv"
 
 
 def test_foreign_clients_call_each_listener_once() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener, Strangers() as strangers:
+    with socket.create_server(("127.0.0.1", 0)) as listener, ForeignClients() as strangers:
         place = listener.getsockname()
         assert place in set(listening(os.getpid()))
         strangers.look_around({3: os.getpid()}, call=True)

@@ -16,12 +16,12 @@ from chosen_faults import chosen, some
 from expected_parameters import tells_parameters
 from in_threads import ThreadCollectives, ThreadedSession
 
-from ddpcheck.checks import Check, missing
+from ddpcheck.checks import Check, unmet_need
 from ddpcheck.contract import Capabilities, ReplicaMethod, ReplicaSync
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.models.spec import Linear, ModelSpec, Scale
 from ddpcheck.oracle import is_exact
-from ddpcheck.running.fault_runs import tells
+from ddpcheck.running.fault_runs import names_cause
 from ddpcheck.seeded_values import Array
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.faulty import PlainReplica, Registered, faults, unusual
@@ -43,7 +43,7 @@ def session_of(
 
 def applicable(world_size: int, capabilities: Capabilities) -> list[Check]:
     """Without the laws of what a process holds, as ranks that are threads share theirs; references keep them as processes."""
-    fit = [check for check in MINE.values() if not missing(check, capabilities, world_size)]
+    fit = [check for check in MINE.values() if not unmet_need(check, capabilities, world_size)]
     return [check for check in fit if not check.name.endswith("_process_state_unchanged")]
 
 
@@ -63,12 +63,12 @@ def test_each_fault_is_caught_by_every_check_that_it_names(fault: Registered, mo
     with opened(fault) as session:
         for position, name in enumerate(fault.caught_by):
             check = MINE[name]
-            assert missing(check, fault.adapter.capabilities, fault.world_size) is None
+            assert unmet_need(check, fault.adapter.capabilities, fault.world_size) is None
             with pytest.raises(Finding) as caught:
                 check.function(session)
             assert caught.value.job is not None
             if position == 0:
-                assert tells(caught.value.diagnosis, fault.cause), caught.value.diagnosis.text()
+                assert names_cause(caught.value.diagnosis, fault.cause), caught.value.diagnosis.text()
                 assert tells_parameters(caught.value.diagnosis, fault), caught.value.diagnosis.text()
 
 

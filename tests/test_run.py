@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import minimal_adapter
 import pytest
@@ -15,9 +16,10 @@ from ddpcheck.contract import needs
 from ddpcheck.contract.adapter import Adapter
 from ddpcheck.job import AllReduce, TensorSpec
 from ddpcheck.running.check_runner import CheckRunner, Settings, run_check, run_items
-from ddpcheck.running.expected_failures import NOTHING_EXPECTED, Expectations
+from ddpcheck.running.expected_failures import NOTHING_EXPECTED, ExpectedFailures
 from ddpcheck.running.plan import RANKS_START, installed_checks, plan
 from ddpcheck.running.profiles import profile_named
+from ddpcheck.storage.results import Failure, failure_file
 
 QUICK = Settings(profile_named("quick"), deadline=1.0)
 
@@ -63,7 +65,7 @@ OWN = tuple(own(check) for check in (check_sum, check_that_crashes, check_of_not
 
 def run(adapter: Adapter, world_size: int = 2, expected: dict[str, str] | None = None) -> dict[str, Verdict]:
     items = plan(adapter, [world_size], OWN)
-    verdicts = list(run_items(items, QUICK, Expectations(expected or {}, (RANKS_START, *OWN))))
+    verdicts = list(run_items(items, QUICK, ExpectedFailures(expected or {}, (RANKS_START, *OWN))))
     assert [verdict.check for verdict in verdicts] == [item.check.name for item in items]
     return {verdict.check: verdict for verdict in verdicts}
 
@@ -120,9 +122,24 @@ def test_scores_only_adapter_needs_no_other_scores() -> None:
     }
 
 
-def test_every_installed_check_that_looks_at_sums_sees_the_broken_twin() -> None:
-    verdicts = check_adapter(minimal_adapter.forgetful, [2], ["all_reduce"], profile="quick")
-    assert any(verdict.status == "failed" and verdict.job is not None for verdict in verdicts)
+def test_every_installed_check_that_looks_at_sums_sees_the_broken_twin(tmp_path: Path) -> None:
+    verdicts = check_adapter(minimal_adapter.forgetful, [2], ["all_reduce"], profile="quick", failures=tmp_path)
+    failed = [verdict for verdict in verdicts if verdict.status == "failed" and verdict.job is not None]
+    assert failed
+    for verdict in failed:
+        file = failure_file(tmp_path, verdict)
+        assert file is not None
+        assert Failure.load(file).job == verdict.job
+        assert list(tmp_path.glob(f"{file.stem}*.py"))
+
+
+def test_a_folder_for_failures_that_cannot_be_written_costs_no_verdict(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.warns(UserWarning, match="failing Jobs are not kept: .*file"):
+        verdicts = check_adapter(
+            minimal_adapter.forgetful, [2], ["check_all_reduce_sums_exactly"], "quick", failures=tmp_path / "file"
+        )
+    assert "failed" in {verdict.status for verdict in verdicts}
 
 
 def test_hang_is_a_verdict() -> None:
@@ -132,7 +149,9 @@ def test_hang_is_a_verdict() -> None:
 def test_after_many_hangs_the_other_checks_are_skipped() -> None:
     checks = [replace(own(check_sum), name=f"check_{number}") for number in range(3)]
     items = plan(minimal_adapter.sleepy, (2,), checks)
-    verdicts = list(run_items(items, replace(QUICK, deadline=0.3, most_hangs=2), Expectations({}, installed_checks())))
+    verdicts = list(
+        run_items(items, replace(QUICK, deadline=0.3, most_hangs=2), ExpectedFailures({}, installed_checks()))
+    )
     assert [verdict.status for verdict in verdicts] == ["passed", "hung", "hung", "skipped"]
     assert "hung before it" in verdicts[-1].reason
 
@@ -207,7 +226,7 @@ def test_a_crash_is_never_an_expected_failure() -> None:
 )
 def test_wrong_expectations_are_errors(expected: dict[str, str], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        Expectations(expected, OWN)
+        ExpectedFailures(expected, OWN)
 
 
 def test_run_check_knows_the_installed_checks_names() -> None:

@@ -13,7 +13,7 @@ from ddpcheck import Adapter, Facets, Job, RankTrace, Trace
 from ddpcheck.contract import TYPICAL, needs
 from ddpcheck.contract.names import SCORES
 from ddpcheck.contract.validation import problems_of_adapter
-from ddpcheck.execution import ContractBroken, Execution
+from ddpcheck.execution import ContractViolation, Execution
 from ddpcheck.job import Score
 from ddpcheck.oracle.scores import allowed, score_of
 from ddpcheck.seeded_values import Array
@@ -171,7 +171,7 @@ def test_results_and_arguments_are_validated() -> None:
         return execution.records[0].values
 
     assert done("accuracy") == {"score": 0.5, "argument_changed": True}
-    with pytest.raises(ContractBroken, match=r"must return a number, got '0\.5 or so'"):
+    with pytest.raises(ContractViolation, match=r"must return a number, got '0\.5 or so'"):
         done("rmse")
 
 

@@ -22,11 +22,11 @@ import sessions
 from ddpcheck import Job, Session, StartFailed, Trace, expect
 from ddpcheck.job import AllReduce, Barrier, Kill, Operation, Raise, Rounds, Sleep, TensorSpec
 from ddpcheck.launchers.attached import Attached
-from ddpcheck.launchers.fork_servers import Templates
+from ddpcheck.launchers.fork_servers import ForkServers
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.launchers.torchrun import Torchrun
 from ddpcheck.ranks import hang_detection
-from ddpcheck.ranks.attaching import told_together
+from ddpcheck.ranks.attaching import raise_together
 from ddpcheck.ranks.channel import Listener
 from ddpcheck.ranks.channel import connect as attach
 from ddpcheck.ranks.rank_link import RankLink
@@ -237,7 +237,7 @@ def test_rank_stuck_in_connect_is_reported_before_the_deadline(monkeypatch: pyte
 
 def test_equal_messages_of_ranks_are_shown_once() -> None:
     texts = ["rank 1: no card", "rank 0: no card", "rank 2: no cable", "the launcher ended"]
-    assert told_together(texts) == ["rank 0, 1: no card", "rank 2: no cable", "the launcher ended"]
+    assert raise_together(texts) == ["rank 0, 1: no card", "rank 2: no cable", "the launcher ended"]
 
 
 def test_a_stranger_cannot_attach() -> None:
@@ -305,8 +305,8 @@ def test_no_rank_outlives_the_driver(name: str, ending: signal.Signals) -> None:
 @pytest.mark.parametrize("forked", [False, True])
 def test_what_a_rank_has_started_ends_with_it(last: Operation, forked: bool) -> None:
     with contextlib.ExitStack() as stack:
-        templates = stack.enter_context(Templates()) if forked else None
-        with Session(f"{HERE / 'misbehaving.py'}:forking", 2, templates=templates, **QUICK) as session:
+        fork_servers = stack.enter_context(ForkServers()) if forked else None
+        with Session(f"{HERE / 'misbehaving.py'}:forking", 2, fork_servers=fork_servers, **QUICK) as session:
             told = session.run(Job(2, (AllReduce(TensorSpec((1,), "int64")),))).values(0, "result")
             theirs = [os.pidfd_open(int(number[0])) for number in told]
             session.run(Job(2, (last,)))
@@ -322,8 +322,8 @@ def test_what_a_rank_has_started_ends_with_it(last: Operation, forked: bool) -> 
 @pytest.mark.parametrize("forked", [False, True])
 def test_daemons_of_a_rank_end_with_it(last: Operation, forked: bool) -> None:
     with contextlib.ExitStack() as stack:
-        templates = stack.enter_context(Templates()) if forked else None
-        with Session(f"{HERE / 'misbehaving.py'}:with_daemons", 2, templates=templates, **QUICK) as session:
+        fork_servers = stack.enter_context(ForkServers()) if forked else None
+        with Session(f"{HERE / 'misbehaving.py'}:with_daemons", 2, fork_servers=fork_servers, **QUICK) as session:
             told = session.run(Job(2, (AllReduce(TensorSpec((2,), "int64")),))).values(0, "result")
             theirs = [os.pidfd_open(int(number)) for rank in told for number in rank]
             session.run(Job(2, (last,)))

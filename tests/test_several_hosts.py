@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from ddpcheck.cli.check import command as check
+from ddpcheck.launchers.command_launcher import CommandLauncher
 from ddpcheck.launchers.mpi import find_mpi
-from ddpcheck.launchers.start_line import StartLine
 from ddpcheck_benchmarks.hosts.expected_times import least_seconds, rows
 from ddpcheck_benchmarks.hosts.machines import Machine, machines
 from ddpcheck_benchmarks.hosts.network import network, unavailable
@@ -101,7 +101,7 @@ def test_the_secret_is_in_a_file_of_this_user_and_in_no_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    launched = StartLine("echo {ranks}", "127.0.0.1").start(
+    launched = CommandLauncher("echo {ranks}", "127.0.0.1").start(
         ["python", "-m", "x"], 3, {"DDPCHECK_SECRET": "s3cret", "A": "b c"}, inherit_output=False
     )
     try:
@@ -120,7 +120,7 @@ def test_a_secret_that_the_user_has_copied_to_all_hosts_is_used(
     file = tmp_path / "copied"
     file.write_text("s3cret\n", encoding="ascii")
     monkeypatch.setenv("DDPCHECK_SECRET_FILE", str(file))
-    listener = StartLine("echo {ranks}", "127.0.0.1").listener()
+    listener = CommandLauncher("echo {ranks}", "127.0.0.1").listener()
     listener.close()
     assert listener.secret == "s3cret"
 

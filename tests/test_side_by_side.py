@@ -13,7 +13,7 @@ import pytest
 from ddpcheck.contract.adapter import Adapter
 from ddpcheck.running.check_runner import Settings, run_items
 from ddpcheck.running.expected_failures import NOTHING_EXPECTED
-from ddpcheck.running.parallel_iterators import side_by_side
+from ddpcheck.running.parallel_iterators import advance_in_threads
 from ddpcheck.running.plan import Item, installed_checks, plan
 from ddpcheck.running.profiles import profile_named
 
@@ -34,12 +34,12 @@ def never() -> None:
 
 
 def test_one_at_a_time_keeps_the_order() -> None:
-    assert list(side_by_side([[1, 2], [3], [4]], 1, never)) == [1, 2, 3, 4]
+    assert list(advance_in_threads([[1, 2], [3], [4]], 1, never)) == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("at_once", [2, 3, 9])
 def test_all_results_are_delivered(at_once: int) -> None:
-    found = list(side_by_side([range(10 * i, 10 * i + 10) for i in range(5)], at_once, lambda: None))
+    found = list(advance_in_threads([range(10 * i, 10 * i + 10) for i in range(5)], at_once, lambda: None))
     assert sorted(found) == list(range(50))
     assert [[value for value in found if value // 10 == i] for i in range(5)] == [
         list(range(10 * i, 10 * i + 10)) for i in range(5)
@@ -52,7 +52,7 @@ def test_they_are_at_work_at_once() -> None:
     def work() -> Iterator[int]:
         yield both.wait()
 
-    assert sorted(side_by_side([work(), work()], 2, lambda: None)) == [0, 1]
+    assert sorted(advance_in_threads([work(), work()], 2, lambda: None)) == [0, 1]
 
 
 def test_an_error_ends_the_others_and_comes_through() -> None:
@@ -68,7 +68,7 @@ def test_an_error_ends_the_others_and_comes_through() -> None:
         raise AssertionError("it was to end with what it was at")
 
     with pytest.raises(ZeroDivisionError):
-        list(side_by_side([wrong(), long()], 2, told.set))
+        list(advance_in_threads([wrong(), long()], 2, told.set))
     assert told.is_set()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("side-by-side")]
 

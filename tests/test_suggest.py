@@ -11,9 +11,9 @@ from ddpcheck.checks import select
 from ddpcheck.cli import main
 from ddpcheck.contract import Capabilities, ReplicaMethod
 from ddpcheck.contract.promises import Determinism, ReplicaPromises, SamplerPromises
-from ddpcheck.launchers.fork_servers import Templates
+from ddpcheck.launchers.fork_servers import ForkServers
 from ddpcheck.running.plan import installed_checks
-from ddpcheck.running.suggested_promises import Candidate, Suggesting, Suggestion, as_source, candidates
+from ddpcheck.running.suggested_promises import CandidatePromise, PromiseSearch, SuggestedPromise, as_source, candidates
 
 OWN = '''
 from ddpcheck import Adapter
@@ -49,10 +49,10 @@ def own(tmp_path: Path) -> Path:
     return path
 
 
-def suggested(reference: str, *patterns: str) -> tuple[Suggesting, dict[str, Suggestion]]:
+def suggested(reference: str, *patterns: str) -> tuple[PromiseSearch, dict[str, SuggestedPromise]]:
     """All suggestions by the candidate's text, judged by these checks at two ranks."""
-    with Templates() as templates:
-        suggesting = Suggesting(reference, (2,), select(installed_checks(), patterns), templates, effort=2)
+    with ForkServers() as fork_servers:
+        suggesting = PromiseSearch(reference, (2,), select(installed_checks(), patterns), fork_servers, effort=2)
         list(suggesting.baseline())
         found = [*suggesting.mending(), *suggesting.suggestions()]
     return suggesting, {each.candidate.text: each for each in found}
@@ -100,7 +100,7 @@ def test_the_call_that_is_printed_makes_the_promises() -> None:
     before = Capabilities(replica=ReplicaPromises())
     after = before
     for name, value in (("no_sync", True), ("optimizers", "sgd"), ("determinism", Determinism.BETWEEN_CALLS)):
-        after = Candidate(name, value).made(after)
+        after = CandidatePromise(name, value).made(after)
     source = as_source(before, after)
     assert eval(source, {"capabilities": before, "Determinism": Determinism}) == after
 

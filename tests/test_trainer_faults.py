@@ -11,9 +11,9 @@ import sessions
 from chosen_faults import chosen, some
 from in_threads import ThreadedSession
 
-from ddpcheck.checks import Check, missing
+from ddpcheck.checks import Check, unmet_need
 from ddpcheck.contract import Capabilities
-from ddpcheck.running.fault_runs import tells
+from ddpcheck.running.fault_runs import names_cause
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.data_parallel.trainer import Trainer
 from ddpcheck_implementations.faulty import Registered, faults, unusual
@@ -30,7 +30,7 @@ def session_of(made: type[Trainer], world_size: int, promised: Capabilities) -> 
 
 
 def applicable(world_size: int, promised: Capabilities) -> list[Check]:
-    return [check for check in MINE.values() if not missing(check, promised, world_size)]
+    return [check for check in MINE.values() if not unmet_need(check, promised, world_size)]
 
 
 def name_of(found: Registered) -> str:
@@ -46,7 +46,7 @@ def test_each_fault_is_caught_by_every_check_that_it_names(fault: Registered) ->
             MINE[name].function(session_of(fault.made, fault.world_size, promised))
         assert caught.value.job is not None
         if position == 0:
-            assert tells(caught.value.diagnosis, fault.cause), caught.value.diagnosis.text()
+            assert names_cause(caught.value.diagnosis, fault.cause), caught.value.diagnosis.text()
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3])
@@ -72,4 +72,4 @@ def test_what_real_ranks_do_to_files_is_seen(name: str) -> None:
     (fault,) = (found for found in FAULTS if found.name == name)
     with sessions.session(fault.adapter, 2, effort=2) as session, pytest.raises(Finding) as caught:
         MINE[fault.caught_by[0]].function(session)
-    assert tells(caught.value.diagnosis, fault.cause), caught.value.diagnosis.text()
+    assert names_cause(caught.value.diagnosis, fault.cause), caught.value.diagnosis.text()

@@ -23,7 +23,7 @@ from training_in_threads import (
 from ddpcheck.contract.adapter import Facets
 from ddpcheck.training import checkpoint as files
 from ddpcheck.training.datasets import DataSet
-from ddpcheck.training.ranks import FailedElsewhere, RankExchange, TrainingFailed
+from ddpcheck.training.ranks import OtherRankFailed, RankExchange, TrainingFailed
 from ddpcheck_implementations.data_parallel import numpy_facets
 
 
@@ -63,7 +63,7 @@ def test_a_checkpoint_that_rank_0_cannot_save_ends_all_ranks(data: DataSet, tmp_
     assert isinstance(results[0], TrainingFailed)
     assert "cannot be saved" in str(results[0])
     for result in results[1:]:
-        assert isinstance(result, FailedElsewhere)
+        assert isinstance(result, OtherRankFailed)
         assert "rank 0 failed while saving the checkpoint" in str(result)
 
 
@@ -119,7 +119,7 @@ def test_rank_0_answer_or_failure_reaches_all_ranks() -> None:
         raise ValueError("cannot")
 
     results = on_ranks(2, lambda c, rank: ranks_of(c, rank, 2).from_rank_zero(failing))
-    assert [type(result) for result in results] == [ValueError, FailedElsewhere]
+    assert [type(result) for result in results] == [ValueError, OtherRankFailed]
 
 
 def test_ranks_with_unequal_shards_refuse_to_train(data: DataSet) -> None:

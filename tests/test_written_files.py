@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ddpcheck.cli import main
 from ddpcheck.job import Barrier, Job
-from ddpcheck.storage.files import UnwritableFile, whole, write_whole
+from ddpcheck.storage.files import UnwritableFile, atomic_file, write_atomically
 from ddpcheck.storage.results import failure_file
 from ddpcheck.verdict import Diagnosis, Verdict
 
@@ -75,10 +75,10 @@ def test_a_report_does_not_write_over_what_it_is_made_of(tmp_path: Path, monkeyp
 
 def test_a_write_that_breaks_off_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
-    write_whole(path, "old")
+    write_atomically(path, "old")
 
     def breaks_off() -> None:
-        with whole(path) as file:
+        with atomic_file(path) as file:
             file.write(b"half of the new")
             raise RuntimeError
 
@@ -90,15 +90,15 @@ def test_a_write_that_breaks_off_leaves_the_old_file(tmp_path: Path) -> None:
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("target")
-    write_whole(tmp_path / "link", "new")
+    write_atomically(tmp_path / "link", "new")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "target").read_text() == "new"
 
 
 def test_a_device_is_written_to_as_it_is(tmp_path: Path) -> None:
-    write_whole(Path(os.devnull), "gone")
+    write_atomically(Path(os.devnull), "gone")
     with pytest.raises(UnwritableFile, match="/dev/full cannot be written: No space left"):
-        write_whole(Path("/dev/full"), "x" * 100_000)
+        write_atomically(Path("/dev/full"), "x" * 100_000)
 
 
 @given(st.text(st.characters(), max_size=400))

@@ -14,7 +14,7 @@ from ddpcheck.contract import Capabilities
 from ddpcheck.contract.adapter import Facets
 from ddpcheck.training.comparison import Comparison, compare
 from ddpcheck.training.datasets import DataSet, Samples, digits
-from ddpcheck.training.loop import Trained, Training, Unwatched
+from ddpcheck.training.loop import NoObserver, Trained, Training
 from ddpcheck.training.plan import TrainingPlan
 from ddpcheck_implementations.data_parallel import numpy_facets
 from ddpcheck_implementations.numpy_sockets import adapter as numpy_sockets
@@ -58,7 +58,7 @@ def train(
     plan: TrainingPlan, data: DataSet, world_size: int = 1, wire: Wire = numpy_facets, promises: Capabilities = PROMISES
 ) -> list[Any]:
     def body(collectives: ThreadCollectives, rank: int) -> Trained:
-        return Training(plan, promises, wire(collectives, rank, world_size), data, Unwatched()).run()
+        return Training(plan, promises, wire(collectives, rank, world_size), data, NoObserver()).run()
 
     return on_ranks(world_size, body)
 

@@ -10,12 +10,12 @@ import click
 from rich.console import Console
 
 from ddpcheck.cli.exit_status import ExitStatus, status_of
-from ddpcheck.cli.number_options import COUNT, RANKS, SEED, Finite
+from ddpcheck.cli.number_options import COUNT, RANKS, SEED, FiniteNumber
 from ddpcheck.cli.number_options import world_sizes as sizes_option
 from ddpcheck.cli.options import console, usage_errors
 from ddpcheck.operations.timing import Collective
 from ddpcheck.running.adapter_lookup import known_adapters, resolve
-from ddpcheck.running.suggestions import one_of
+from ddpcheck.running.suggestions import require_known
 
 from .cases import COLLECTIVES
 from .consistency import judged
@@ -64,7 +64,7 @@ _OVERSUBSCRIBED = 1 << 20
 )
 @click.option("--launches", type=COUNT, help="How often to start the ranks.  [default: 5; quick: 3; with --link: 2]")
 @click.option(
-    "--minutes", type=Finite(0, 1e6, min_open=True), help="Minutes for the whole run.  [default: 14; quick: 3]"
+    "--minutes", type=FiniteNumber(0, 1e6, min_open=True), help="Minutes for the whole run.  [default: 14; quick: 3]"
 )
 @click.option("--seed", type=SEED, default=0, show_default=True, help="The seed of the order of sizes.")
 @click.option(
@@ -167,14 +167,14 @@ def exit_code(results: Results) -> int:
 def _collectives(text: str) -> tuple[Collective, ...]:
     if text in ("all", "none"):
         return COLLECTIVES if text == "all" else ()
-    wanted = [one_of(name.strip(), COLLECTIVES, "collective") for name in text.split(",")]
+    wanted = [require_known(name.strip(), COLLECTIVES, "collective") for name in text.split(",")]
     return tuple(name for name in COLLECTIVES if name in wanted)
 
 
 def _models(text: str) -> tuple[str, ...]:
     if text in ("all", "none"):
         return tuple(MODELS) if text == "all" else ()
-    return tuple(one_of(name.strip(), MODELS, "model") for name in text.split(","))
+    return tuple(require_known(name.strip(), MODELS, "model") for name in text.split(","))
 
 
 def _numbers(text: str) -> tuple[float, ...]:

@@ -23,7 +23,7 @@ Key = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class GuidelineVerdict:
     """One rule at one size: the seconds of both sides, and p of the left one being larger by chance."""
 
     rule: str
@@ -47,7 +47,7 @@ def judged(points: Iterable[Point]) -> list[dict[str, Any]]:
     return [asdict(one) for place, data in groups.items() for one in _of_one(*place, data)]
 
 
-def _of_one(adapter: str, world_size: int, data: dict[Key, Sequence[float]]) -> Iterator[Judged]:
+def _of_one(adapter: str, world_size: int, data: dict[Key, Sequence[float]]) -> Iterator[GuidelineVerdict]:
     allowance = median(data[barrier]) if (barrier := ("barrier", 0)) in data else 0.0
     for rule, size, left, right in _pairs(data):
         p = larger(left, right)
@@ -55,7 +55,7 @@ def _of_one(adapter: str, world_size: int, data: dict[Key, Sequence[float]]) -> 
         verdict: Verdict = "violated" if p <= LEVEL and excess > allowance else "holds"
         if excess > allowance and larger([1.0] * len(left), [0.0] * len(right)) > LEVEL:
             verdict = "too few launches"
-        yield Judged(rule, adapter, world_size, size, median(left), median(right), p, verdict)
+        yield GuidelineVerdict(rule, adapter, world_size, size, median(left), median(right), p, verdict)
 
 
 def _pairs(data: dict[Key, Sequence[float]]) -> Iterator[tuple[str, int, Sequence[float], Sequence[float]]]:

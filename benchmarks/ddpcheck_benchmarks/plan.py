@@ -109,9 +109,7 @@ def places(wanted: Wanted, results: Results) -> list[PlannedMeasurement]:
 def _steps(adapter: Adapter, world_size: int, crowded: bool, wanted: Wanted, results: Results) -> list[StepCase]:
     if needs.replica.lacking(adapter.capabilities, world_size):
         return []
-    models = [
-        model for model in wanted.models if model not in NAMED or model in adapter.capabilities.replica.named_models
-    ]
+    models = [model for model in wanted.models if model not in NAMED or model in adapter.named_models]
     if len(models) < len(wanted.models):
         results.skip(f"{adapter.name}: it has no {', '.join(sorted(set(wanted.models) - set(models)))}")
     many, models = len(models), [model for model in models if not crowded or model == "small"]

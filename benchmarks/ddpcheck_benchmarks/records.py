@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ddpcheck.storage.files import UnwritableFile, whole, write_whole
+from ddpcheck.storage.files import UnwritableFile, atomic_file, write_atomically
 
 from .machine import Load, commit, described, pytest_machine_info
 from .stats import summary
@@ -110,9 +110,9 @@ class Results:
 
     def _save(self, path: Path) -> None:
         if self._arrays:
-            with whole(self._beside(".npz")) as file:
+            with atomic_file(self._beside(".npz")) as file:
                 np.savez_compressed(file, **self._arrays)  # type: ignore[arg-type]
-        write_whole(path, json.dumps(self.to_plain(), indent=1, ensure_ascii=False) + "\n")
+        write_atomically(path, json.dumps(self.to_plain(), indent=1, ensure_ascii=False) + "\n")
 
     def to_plain(self) -> dict[str, Any]:
         return {

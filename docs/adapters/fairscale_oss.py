@@ -37,5 +37,5 @@ clipping_itself = torch_adapter(
     wrap,
     optimizer=optimizer,
     clip=clip,
-    capabilities=TORCH_PROMISES.but(replica_dtypes=frozenset({"float32"})),
+    capabilities=TORCH_PROMISES.but(replica_dtypes={"float32"}),
 )

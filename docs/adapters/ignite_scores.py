@@ -19,6 +19,4 @@ def compute(name, outputs, targets, indices):
         return float("nan")
 
 
-adapter = torch_adapter(
-    "ignite_scores", scores=compute, capabilities=TYPICAL.but(score_names=frozenset({"accuracy", "rmse"}))
-)
+adapter = torch_adapter("ignite_scores", scores=compute, capabilities=TYPICAL.but(score_names={"accuracy", "rmse"}))

@@ -70,9 +70,9 @@ adapter = Adapter(
     connect,
     Capabilities(
         collectives=CollectivePromises(
-            operations=frozenset({"all_reduce", "all_gather", "broadcast", "barrier"}),
-            reductions=frozenset({"sum", "mean", "min", "max"}),
-            dtypes=frozenset({"float32", "float64"}),
+            operations={"all_reduce", "all_gather", "broadcast", "barrier"},
+            reductions={"sum", "mean", "min", "max"},
+            dtypes={"float32", "float64"},
         ),
     ),
     Processes(preload=("jax",)),

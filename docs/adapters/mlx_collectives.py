@@ -70,9 +70,9 @@ adapter = Adapter(
     connect,
     Capabilities(
         collectives=CollectivePromises(
-            operations=frozenset({"all_reduce", "all_gather"}),
-            reductions=frozenset({"sum", "min", "max"}),
-            dtypes=frozenset({"float16", "float32", "int32", "int64"}),
+            operations={"all_reduce", "all_gather"},
+            reductions={"sum", "min", "max"},
+            dtypes={"float16", "float32", "int32", "int64"},
         ),
     ),
     requires=("mlx",),

@@ -36,5 +36,5 @@ adapter = torch_adapter("torchmetrics_scores", scores=compute, capabilities=TYPI
 summed_up = torch_adapter(
     "torchmetrics_sums",
     scores=compute,
-    capabilities=TYPICAL.but(score_names=frozenset({"accuracy", "f1_macro", "perplexity", "rmse"})),
+    capabilities=TYPICAL.but(score_names={"accuracy", "f1_macro", "perplexity", "rmse"}),
 )

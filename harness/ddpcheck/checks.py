@@ -72,7 +72,7 @@ def checks_of(*modules: ModuleType) -> tuple[Check, ...]:
     return tuple(found.values())
 
 
-def missing(check: Check, capabilities: Capabilities, world_size: int) -> str | None:
+def unmet_need(check: Check, capabilities: Capabilities, world_size: int) -> str | None:
     """The reason why this check does not apply: the first need that is not met."""
     return next((reason for need in check.needs if (reason := need.lacking(capabilities, world_size))), None)
 

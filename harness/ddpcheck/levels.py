@@ -37,13 +37,13 @@ FEATURE_LEVELS = {name: Level.BASIC if name in _PLAIN else Level.STANDARD for na
 """The lowest level whose models have a feature."""
 
 
-def at_level(capabilities: Capabilities, level: Level) -> Capabilities:
+def promises_at_level(capabilities: Capabilities, level: Level) -> Capabilities:
     """The promises that are judged at this level, without model features of higher levels."""
     if not capabilities.replica.model_features:
         return capabilities
-    return capabilities.but(model_features=capabilities.replica.model_features - beyond(capabilities, level))
+    return capabilities.but(model_features=capabilities.replica.model_features - features_beyond(capabilities, level))
 
 
-def beyond(capabilities: Capabilities, level: Level) -> frozenset[str]:
+def features_beyond(capabilities: Capabilities, level: Level) -> frozenset[str]:
     """The promised features of models that a level leaves out."""
     return frozenset(name for name in capabilities.replica.model_features if FEATURE_LEVELS.get(name, level) > level)

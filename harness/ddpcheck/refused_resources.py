@@ -23,14 +23,14 @@ _STARTING = ("_execute_child", "_launch", "start")
 """Where the standard library starts processes and threads: elsewhere EAGAIN is the word of a socket that has nothing to read."""
 
 
-def refused(error: BaseException) -> str:
+def refused_resource(error: BaseException) -> str:
     """The resource that was refused, of this error or of one that led to it; empty if it was none."""
     return next((resource for each in _chain(error) if (resource := _resource(each))), "")
 
 
-def cause_of(error: BaseException) -> tuple[Cause, ...]:
+def refusal_cause(error: BaseException) -> tuple[Cause, ...]:
     """The cause, if a resource was refused."""
-    resource = refused(error)
+    resource = refused_resource(error)
     return (SYSTEM_REFUSES_RESOURCE(resource=resource),) if resource else ()
 
 

@@ -22,15 +22,15 @@ from .contract.adapter import Adapter
 from .contract.narrowing import watched, withdrawn
 from .contract.needs import Need
 from .job import Job
-from .launchers.base import FromParent, FromTemplates, Launcher, OverTcp
+from .launchers.base import ForkServerLauncher, Launcher, ParentProcessLauncher, TcpLauncher
 from .launchers.failing_rank_program import Trial, run_trial
-from .launchers.fork_servers import Templates
-from .levels import Level, at_level
+from .launchers.fork_servers import ForkServers
+from .levels import Level, promises_at_level
 from .ranks.attaching import StartFailed
-from .ranks.foreign_clients import Strangers
-from .ranks.hang_detection import gathered
+from .ranks.foreign_clients import ForeignClients
+from .ranks.hang_detection import gather_reports
 from .ranks.rank_interpreter import Interpreter
-from .ranks.start_conditions import LEAST_SECONDS, HardStart, of_neighbours
+from .ranks.start_conditions import LEAST_SECONDS, StartConditions, neighbour_job
 from .ranks.world import LaunchedRanks
 from .running.adapter_lookup import reference_of, resolve
 from .storage.dataclass_json import to_json
@@ -49,7 +49,7 @@ class Session:
     until all ranks are connected. effort: how many Jobs a drawn check runs; one while `brief` is set, and a failing Job is not
     made smaller then. deep: checks run their longest Jobs, too.
     random_seed: None derandomizes drawing. launcher: instead of the adapter's own. home: where the ranks live, if they are to
-    see other code than this process. templates: ranks that are plain processes are forked from these. capabilities: promises to
+    see other code than this process. fork_servers: plain processes are forked from these. capabilities: promises to
     be judged in place of the adapter's own. level: whose features models have.
     replayed: the only Job that checks judge, in place of those that they would draw.
     lacks: promises that the ranks take back when they start, with why.
@@ -69,7 +69,7 @@ class Session:
         random_seed: int | None = None,
         launcher: Launcher | None = None,
         home: Interpreter | None = None,
-        templates: Templates | None = None,
+        fork_servers: ForkServers | None = None,
         capabilities: Capabilities | None = None,
         level: Level = Level.STANDARD,
         replayed: Job | None = None,
@@ -93,12 +93,12 @@ class Session:
         self.level = level
         self.replayed = replayed
         self._promised = self.adapter.capabilities
-        self._capabilities = watched(at_level(self._promised, level), self.asked.add)
+        self._capabilities = watched(promises_at_level(self._promised, level), self.asked.add)
         self.jobs_run = 0
         self.starts = 0
         self._launcher = launcher or self.adapter.launcher
-        if templates is not None and isinstance(self._launcher, FromTemplates):
-            self._launcher = self._launcher.with_templates(templates)
+        if fork_servers is not None and isinstance(self._launcher, ForkServerLauncher):
+            self._launcher = self._launcher.with_fork_servers(fork_servers)
         self._home = home
         self._world: LaunchedRanks | None = None
         self._busy = False
@@ -125,12 +125,12 @@ class Session:
     @property
     def parent(self) -> bool:
         """Whether the ranks are forked or spawned by a process that has imported the adapter's module."""
-        return isinstance(self._launcher, FromParent)
+        return isinstance(self._launcher, ParentProcessLauncher)
 
     @property
     def offers_tcp(self) -> bool:
         """Whether Jobs may ask for over_tcp."""
-        return isinstance(self._launcher, OverTcp)
+        return isinstance(self._launcher, TcpLauncher)
 
     @property
     def starts_again(self) -> bool:
@@ -221,7 +221,7 @@ class Session:
         self._submit_again(waiting)
         assert self._world is not None
         links, launched = self._world.links, self._world.launched
-        answers = gathered(waiting.popleft(), links, launched, deadline or self.deadline, self.grace)
+        answers = gather_reports(waiting.popleft(), links, launched, deadline or self.deadline, self.grace)
         trace = Trace(tuple(answers[rank] for rank in range(self.world_size)), self.deadline)
         self.jobs_run += 1
         if not trace.completed:
@@ -237,8 +237,8 @@ class Session:
         if (reason := self._launcher.unavailable()) is not None:
             raise CannotTell(reason)
         port = self._end_world(in_place=job.start.in_place)
-        with Strangers() as strangers, self.beside() as neighbours:
-            begin = HardStart(job.start, strangers, port, neighbours.start)
+        with ForeignClients() as strangers, self.beside() as neighbours:
+            begin = StartConditions(job.start, strangers, port, neighbours.start)
             try:
                 self.start(begin)
             except StartFailed as error:
@@ -249,7 +249,7 @@ class Session:
                 return begin.told(Trace(fates, self._start_seconds))
             begin.call_again()
             self._send(frame)
-            theirs = neighbours.run(of_neighbours(job)) if job.start.neighbour else None
+            theirs = neighbours.run(neighbour_job(job)) if job.start.neighbour else None
             trace = self._next(deque((job,)))
             return begin.told(trace if theirs is None or theirs.completed else theirs)
 
@@ -298,14 +298,14 @@ class Session:
 
     # ------------------------------------------------------------------------------------------------ start and stop
 
-    def start(self, hard: HardStart | None = None) -> None:
+    def start(self, hard: StartConditions | None = None) -> None:
         """Start the ranks now (run does it when needed). StartFailed with all problems of all ranks."""
         reason = self._launcher.unavailable()
         if reason is not None:
             raise StartFailed([reason])
         self._go_on()
         self.starts += 1
-        over_tcp = self._launcher.over_tcp() if self._over_tcp and isinstance(self._launcher, OverTcp) else {}
+        over_tcp = self._launcher.over_tcp() if self._over_tcp and isinstance(self._launcher, TcpLauncher) else {}
         world = LaunchedRanks(self._launcher, self.world_size)
         try:
             took = world.start(
@@ -324,7 +324,7 @@ class Session:
             return
         self.lacks = lacks
         self.adapter = replace(self.adapter, capabilities=self._promised.without(lacks))
-        self._capabilities = watched(at_level(self.adapter.capabilities, self.level), self.asked.add)
+        self._capabilities = watched(promises_at_level(self.adapter.capabilities, self.level), self.asked.add)
 
     def close(self, *, orderly: bool = True) -> None:
         """Let the ranks finish (orderly), then make sure that none is left. Safe to call twice."""

@@ -28,23 +28,23 @@ from typing import Any, NoReturn
 
 from .contract.rank_context import RankContext, rank_context
 from .contract.validation import causes_of_facets, problems_of_facets
-from .execution import ContractBroken, Execution
-from .execution.broken_connections import sockets_at_first
+from .execution import ContractViolation, Execution
+from .execution.broken_connections import sockets_at_start
 from .execution.files_of_job import own_temporary_folder, scratch_of
-from .execution.process_resources import held_at_first
-from .execution.short_reads import cut_reads
+from .execution.process_resources import count_resources_at_start
+from .execution.short_reads import shorten_reads
 from .execution.small_buffers import waiting_bytes
 from .execution.taken_ports import take_released_ports
 from .job import Job
 from .launchers.agent import SCRATCH
-from .launchers.leftovers import RUN, clock_ticks, end_leftovers
+from .launchers.leftovers import RUN, clock_ticks, kill_leftover_processes
 from .launchers.mpi_segments import remove_segments, segments_of
 from .launchers.process_handles import processes_under
 from .operations.start import GATED, HOSTS, OWN_FOLDER, SHORT_READS, TAKEN_PORTS
 from .ranks.channel import CONTROL, SECRET, SECRET_FILE, Channel, ChannelClosed, connect
 from .ranks.rank_interpreter import OURS, SAFE_PATH, search_here_last
-from .ranks.simulated_hosts import tell_hosts
-from .refused_resources import cause_of, refused
+from .ranks.simulated_hosts import set_simulated_hosts
+from .refused_resources import refusal_cause, refused_resource
 from .running.adapter_lookup import resolve
 from .storage import codec
 from .trace import MAKING, RankTrace, Unread, rank_to_plain
@@ -99,16 +99,16 @@ class Worker:
             if OWN_FOLDER in os.environ:
                 own_temporary_folder(self._files)
             if SHORT_READS in os.environ:
-                cut_reads()
+                shorten_reads()
             if TAKEN_PORTS in os.environ:
                 take_released_ports()
-            held_at_first()  # what close() should leave behind at most
-            sockets_at_first()  # which stay whole where an implementation's are broken
+            count_resources_at_start()  # what close() should leave behind at most
+            sockets_at_start()  # which stay whole where an implementation's are broken
             facets = adapter.connect(self._context)
             problems = problems_of_facets(facets, adapter.capabilities, self._context)
             causes = [cause.to_plain() for cause in causes_of_facets(facets, self._context)]
         except BaseException as error:
-            causes = [cause.to_plain() for cause in cause_of(error)]
+            causes = [cause.to_plain() for cause in refusal_cause(error)]
             jobs.send(
                 codec.encode({"problems": [_short(error)], "error": _readable(error), "causes": causes, "lacks": {}})
             )
@@ -148,14 +148,16 @@ class Worker:
         execution = self._execution = Execution(facets, job, rank, enter, f"{self._files}{os.sep}{self._jobs}")
         try:
             execution.run()
-        except ContractBroken as error:
+        except ContractViolation as error:
             records, failed_at = tuple(execution.records), time.monotonic()
             return RankTrace(rank, "invalid", records, str(error), failed_at=failed_at, wrong_form=error.form)
         except SystemExit as error:  # which would end the program: no error, but told with its place
             return RankTrace(rank, "died", tuple(execution.records), _readable(error), failed_at=time.monotonic())
         except Exception as error:
             records, failed_at = tuple(execution.records), time.monotonic()
-            return RankTrace(rank, "raised", records, _readable(error), failed_at=failed_at, refused=refused(error))
+            return RankTrace(
+                rank, "raised", records, _readable(error), failed_at=failed_at, refused=refused_resource(error)
+            )
         return RankTrace(rank, "done", tuple(execution.records))
 
     def _watch(self, sentinel: Channel) -> None:
@@ -180,7 +182,7 @@ class Worker:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         files = [os.fstat(self._scratch.progress_file)] if self._scratch else []
-        end_leftovers(self._since, f"{RUN}={os.environ[RUN]}", {(file.st_dev, file.st_ino) for file in files})
+        kill_leftover_processes(self._since, f"{RUN}={os.environ[RUN]}", {(file.st_dev, file.st_ino) for file in files})
         self._remove_files()
         if scratch := os.environ.get(SCRATCH):
             shutil.rmtree(scratch, ignore_errors=True)
@@ -238,7 +240,7 @@ def main() -> NoReturn:
     # a shell's background job ignores interrupts, and all that it starts would
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if HOSTS in os.environ:
-        tell_hosts(os.environ, [int(size) for size in os.environ[HOSTS].split(",")])
+        set_simulated_hosts(os.environ, [int(size) for size in os.environ[HOSTS].split(",")])
     worker = Worker(sys.argv[1], secret)
     try:
         worker.serve(os.environ[CONTROL])

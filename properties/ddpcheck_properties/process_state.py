@@ -17,7 +17,7 @@ from ddpcheck import expect
 from ddpcheck.causes import process_state as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, ReplicaMethod, needs
-from ddpcheck.execution.process_resources import GRAIN, MANY, MEMORY, each_leaves
+from ddpcheck.execution.process_resources import GRAIN, MANY, MEMORY, left_by_each_call
 from ddpcheck.execution.process_settings import GENERATORS
 from ddpcheck.hypotheses.process_state import why_changed
 from ddpcheck.job import (
@@ -291,7 +291,7 @@ def _nothing_piles_up(what: str, held: Sequence[dict[str, int]], times: int) -> 
             continue
         growth = [later[name] - earlier[name] for earlier, later in pairwise(after)]
         expect.that(
-            min(growth) < each_leaves(name, times),
+            min(growth) < left_by_each_call(name, times),
             f"{what}: got {' and then '.join(f'{each:,}' for each in growth)} more {name} from {times} calls each, but should "
             "leave nothing behind",
             causes.MEMORY_GROWS(held="arrays" if name == "bytes" else "small objects")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ddpcheck.storage.files import UnreadableFile, UnwritableFile, write_whole
+from ddpcheck.storage.files import UnreadableFile, UnwritableFile, write_atomically
 
 from .document import page, plain, summary
 from .reading import read
@@ -51,7 +51,7 @@ def command(files: tuple[Path, ...], out: Path | None, as_html: bool) -> None:
     _keep(files, targets)
     made = blocks(measured, out.parent / "plots", [str(file) for file in files], str(out))
     for path, text in zip(targets, (page(made), summary(made), plain(made)), strict=True):
-        write_whole(path, text)
+        write_atomically(path, text)
         click.echo(f"wrote {path}")
 
 
@@ -66,7 +66,7 @@ def _as_html(files: tuple[Path, ...], out: Path | None) -> None:
     target = out or file.with_suffix(".html")
     _keep(files, [target])
     try:
-        write_whole(target, web_page(Results.load(file)))
+        write_atomically(target, web_page(Results.load(file)))
     except (UnreadableFile, UnwritableFile) as error:
         raise click.UsageError(str(error)) from error
     click.echo(f"wrote {target}")

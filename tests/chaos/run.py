@@ -33,12 +33,12 @@ from chaos.surroundings import possible
 from chaos.victims import MARK
 from ddpcheck import Job, Session
 from ddpcheck.job import AllReduce, TensorSpec
-from ddpcheck.launchers.fork_servers import Templates
+from ddpcheck.launchers.fork_servers import ForkServers
 
 _OWN_MEMORY = "DDPCHECK_CHAOS_OWN_SHM"
 
 
-def trial(injection: Injection, drawn: random.Random, templates: Templates | None = None) -> Trial:
+def trial(injection: Injection, drawn: random.Random, fork_servers: ForkServers | None = None) -> Trial:
     """One drawn command, to which this happens."""
     pauses = "SIGSTOP" in injection.name
     killed = bool({-signal.SIGKILL, -signal.SIGSEGV} & injection.statuses)
@@ -82,7 +82,7 @@ def trial(injection: Injection, drawn: random.Random, templates: Templates | Non
         )  # or others use it, too
         problems += torn_files(folder)
         problems += false_verdicts(folder, may_fail=injection.judged)
-    problems += _next_job(templates)
+    problems += _next_job(fork_servers)
     return Trial(injection.name, words, bool(victim), status, seconds, tuple(problems))
 
 
@@ -96,9 +96,9 @@ def _ending(injection: Injection, words: Sequence[str], status: int | None, text
         yield f"a traceback: {text[text.index('Traceback') :][-500:]}"
 
 
-def _next_job(templates: Templates | None) -> Iterable[str]:
+def _next_job(fork_servers: ForkServers | None) -> Iterable[str]:
     job = Job(2, (AllReduce(TensorSpec((5,)), "sum"),))
-    with Session("numpy_sockets", 2, templates=templates) as session:
+    with Session("numpy_sockets", 2, fork_servers=fork_servers) as session:
         trace = session.run(job)
     operation = job.operations[0]
     assert isinstance(operation, AllReduce)
@@ -118,12 +118,12 @@ def campaign(minutes: float, seed: int, names: Sequence[str] = (), record: Path 
     until = time.monotonic() + 60 * minutes
     trials: list[Trial] = []
     chosen = [each for each in INJECTIONS if usable(each) and (not names or any(name in each.name for name in names))]
-    with Templates() as templates:
+    with ForkServers() as fork_servers:
         while time.monotonic() < until:
             for injection in drawn.sample(chosen, len(chosen)):
                 if time.monotonic() > until:
                     break
-                one = trial(injection, drawn, templates)
+                one = trial(injection, drawn, fork_servers)
                 trials.append(one)
                 if record is not None:
                     with record.open("a", encoding="utf-8") as file:

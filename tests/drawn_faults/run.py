@@ -28,7 +28,7 @@ from adapters import FAMILIES, named
 from effect_reports import VARIABLE
 from report import markdown
 
-from ddpcheck.launchers.fork_servers import Templates
+from ddpcheck.launchers.fork_servers import ForkServers
 from ddpcheck.running.check_runner import CheckRunner, Settings
 from ddpcheck.running.plan import installed_checks, plan
 from ddpcheck.running.profiles import profile_named
@@ -40,7 +40,7 @@ DEADLINE = 20.0
 
 
 @dataclass(frozen=True)
-class Judged:
+class FaultResult:
     """What came of one. effective: whether anything was wrong on any rank. caught_by: the first check that failed, at so many
     ranks, with this headline and cause; empty if none did.
     """
@@ -64,27 +64,27 @@ def drawn(family: str, seed: int, count: int) -> list[tuple[str, str]]:
     return random.Random(f"{family} {seed}").sample(pairs, count)
 
 
-def judged(family: str, circumstance: str, effect: str, seed: int, templates: Templates) -> Judged:
+def judged(family: str, circumstance: str, effect: str, seed: int, fork_servers: ForkServers) -> FaultResult:
     reference = f"{Path(__file__).with_name('adapters.py')}:{named(family, circumstance, effect)}"
     began, failed = time.monotonic(), None
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "effect")
         os.environ[VARIABLE] = str(report)
         for world_size in WORLD_SIZES:
-            failed = failed or _first_failure(reference, world_size, templates)
+            failed = failed or _first_failure(reference, world_size, fork_servers)
         effective = report.exists() or failed is not None
     seconds = round(time.monotonic() - began, 1)
     if failed is None:
-        return Judged(family, circumstance, effect, seed, effective, "", 0, "", "", seconds)
+        return FaultResult(family, circumstance, effect, seed, effective, "", 0, "", "", seconds)
     found = failed.diagnosis
     words = (found.headline, found.cause) if found else (failed.reason, "")
-    return Judged(family, circumstance, effect, seed, effective, failed.check, failed.world_size, *words, seconds)
+    return FaultResult(family, circumstance, effect, seed, effective, failed.check, failed.world_size, *words, seconds)
 
 
-def _first_failure(reference: str, world_size: int, templates: Templates) -> Verdict | None:
+def _first_failure(reference: str, world_size: int, fork_servers: ForkServers) -> Verdict | None:
     items = [item for item in plan(reference, (world_size,), installed_checks()) if not item.skip]
     settings = Settings(profile_named("default"), DEADLINE, None)
-    with CheckRunner(items[0].adapter, items[0].reference, world_size, settings, templates=templates) as ranks:
+    with CheckRunner(items[0].adapter, items[0].reference, world_size, settings, fork_servers=fork_servers) as ranks:
         return next((verdict for verdict in map(ranks.verdict, items) if not verdict.ok), None)
 
 
@@ -101,25 +101,25 @@ def main() -> None:
         options.markdown.write_text(markdown([asdict(one) for one in done]), encoding="utf-8")
         return
     known = {(one.family, one.circumstance, one.effect) for one in done}
-    with Templates() as templates:
+    with ForkServers() as fork_servers:
         for family in options.family or FAMILIES:
             for pair in drawn(family, options.seed, options.each):
                 if (family, *pair) in known:
                     continue
-                one = judged(family, *pair, options.seed, templates)
+                one = judged(family, *pair, options.seed, fork_servers)
                 with options.results.open("a") as results:
                     results.write(json.dumps(asdict(one)) + "\n")
                 print(f"{one.seconds:6.1f} s {family}: {' -> '.join(pair)}: {_outcome(one)}", flush=True)
 
 
-def _outcome(one: Judged) -> str:
+def _outcome(one: FaultResult) -> str:
     return one.caught_by or ("SURVIVES" if one.effective else "no effect")
 
 
-def _read(results: Path) -> Sequence[Judged]:
+def _read(results: Path) -> Sequence[FaultResult]:
     if not results.exists():
         return []
-    return [Judged(**json.loads(line)) for line in results.read_text().splitlines()]
+    return [FaultResult(**json.loads(line)) for line in results.read_text().splitlines()]
 
 
 if __name__ == "__main__":

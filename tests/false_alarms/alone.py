@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 
-from ddpcheck.launchers.fork_servers import Templates
+from ddpcheck.launchers.fork_servers import ForkServers
 from ddpcheck.running.check_runner import CheckRunner, Settings
 from ddpcheck.running.plan import RANKS_START, installed_checks, plan
 
@@ -22,13 +22,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, help="draw other Jobs than last time")
     options = parser.parse_args()
     settings = Settings(random_seed=options.seed)
-    with Templates() as templates:
+    with ForkServers() as fork_servers:
         for name in options.adapters:
             ran = alarms = 0
             for item in plan(name, (options.world_size,), installed_checks()):
                 if item.skip or item.check is RANKS_START:
                     continue
-                with CheckRunner(item.adapter, item.reference, item.world_size, settings, templates=templates) as ranks:
+                with CheckRunner(
+                    item.adapter, item.reference, item.world_size, settings, fork_servers=fork_servers
+                ) as ranks:
                     verdict = ranks.verdict(item)
                 ran += 1
                 if not verdict.ok:

@@ -25,7 +25,7 @@ from pathlib import Path
 from report import markdown
 
 from ddpcheck.job import Job
-from ddpcheck.launchers.fork_servers import Templates
+from ddpcheck.launchers.fork_servers import ForkServers
 from ddpcheck.running.adapter_lookup import known_adapters, reference_of
 from ddpcheck.running.check_runner import run_check
 from ddpcheck.running.fault_runs import installed_faults
@@ -77,13 +77,13 @@ class Subject:
     first: int
     later: tuple[int, ...]
 
-    def next_run(self, before: Sequence[Run], templates: Templates) -> Run:
+    def next_run(self, before: Sequence[Run], fork_servers: ForkServers) -> Run:
         if not before:
-            return judged(self, self.first, profile_named("default").effort, (), templates)
+            return judged(self, self.first, profile_named("default").effort, (), fork_servers)
         world_size = self.later[(len(before) - 1) % len(self.later)]
         drawn_for_one = sum(run.drawn for run in before) / sum(run.effort for run in before)
         effort = min(MOST_EFFORT, round(AT_ONCE / world_size / max(1.0, drawn_for_one)))
-        return judged(self, world_size, effort, FIRST_ONLY, templates)
+        return judged(self, world_size, effort, FIRST_ONLY, fork_servers)
 
 
 class CountingSession(Session):
@@ -109,10 +109,10 @@ def subjects(only: str) -> Iterator[Subject]:
             yield Subject(name, reference, able[0], tuple(size for size in able[1:] if size > 1) or (able[0],))
 
 
-def judged(subject: Subject, world_size: int, effort: int, without: Collection[str], templates: Templates) -> Run:
+def judged(subject: Subject, world_size: int, effort: int, without: Collection[str], fork_servers: ForkServers) -> Run:
     seed = secrets.randbits(32)
     session = CountingSession(
-        subject.reference, world_size, deadline=DEADLINE, effort=effort, random_seed=seed, templates=templates
+        subject.reference, world_size, deadline=DEADLINE, effort=effort, random_seed=seed, fork_servers=fork_servers
     )
     session.drawn = set()
     began = time.monotonic()
@@ -147,7 +147,7 @@ def main() -> None:
         options.markdown.write_text(markdown(every, names, options.jobs), encoding="utf-8")
         return
     chosen = list(subjects(options.only))
-    with Templates() as templates:
+    with ForkServers() as fork_servers:
         while True:
             done = _read(options.results)
             before = {one: [run for run in done if run.adapter == one.name] for one in chosen}
@@ -156,7 +156,7 @@ def main() -> None:
             fewest = min(drawing, key=lambda one: sum(run.drawn for run in before[one]))
             if sum(run.drawn for run in before[fewest]) >= options.jobs:
                 return
-            run = fewest.next_run(before[fewest], templates)
+            run = fewest.next_run(before[fewest], fork_servers)
             with options.results.open("a") as results:
                 results.write(json.dumps(asdict(run)) + "\n")
             print(f"{run.seconds:6.1f} s {run.adapter}: {run.drawn} drawn at {run.world_size} ranks", flush=True)

@@ -17,7 +17,7 @@ import numpy as np
 
 from ddpcheck.audit.evidence import Evidence
 from ddpcheck.cli.number_options import COUNT, SECONDS, world_sizes
-from ddpcheck.ranks.authentication import Door
+from ddpcheck.ranks.authentication import AuthenticatedListener
 from ddpcheck.ranks.channel import Channel, ChannelClosed
 from ddpcheck.storage.codec import decode
 from ddpcheck.storage.files import UnreadableFile
@@ -80,7 +80,7 @@ def _knock(data: bytes) -> None:
     with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as stranger:
         listener.bind("")
         listener.listen()
-        door = Door(listener, "secret")
+        door = AuthenticatedListener(listener, "secret")
         stranger.connect(listener.getsockname())
         stranger.sendall(data[:_LONGEST])
         stranger.shutdown(socket.SHUT_WR)

@@ -103,7 +103,7 @@ def judge_of(file: str) -> Judge:
 
 
 @dataclass(frozen=True)
-class Judged:
+class MutantResult:
     """What came of a Mutant. killed_by: the check that failed, or why there was none; empty if the mutant survived."""
 
     file: str
@@ -186,14 +186,14 @@ def compiled_copy(python: str) -> Iterator[Path]:
         yield Path(folder)
 
 
-def judge(mutant: Mutant, original: Path, python: str) -> Judged:
+def judge(mutant: Mutant, original: Path, python: str) -> MutantResult:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         tree = shutil.copytree(original, Path(folder, "tree"))
         (tree / mutant.file).write_text(mutant.source)
         found = killed_by(tree, judge_of(mutant.file), python)
     seconds = round(time.monotonic() - began, 1)
-    return Judged(mutant.file, mutant.place, mutant.operator, mutant.diff, found, seconds)
+    return MutantResult(mutant.file, mutant.place, mutant.operator, mutant.diff, found, seconds)
 
 
 def main() -> None:
@@ -229,11 +229,11 @@ def main() -> None:
             print(f"{one.seconds:6.1f} s {one.file.removeprefix(SOURCES)}:{one.place[0]} {verdict}", flush=True)
 
 
-def _again(one: Judged, original: Path) -> Mutant | None:
+def _again(one: MutantResult, original: Path) -> Mutant | None:
     return remade(original, one.file, one.place, one.operator, one.diff) if is_open(asdict(one)) else None
 
 
-def _same(one: Judged, mutant: Mutant) -> bool:
+def _same(one: MutantResult, mutant: Mutant) -> bool:
     """The line may have moved since, if there is no other like it."""
     if (one.file, one.diff) != (mutant.file, mutant.diff):
         return False
@@ -241,11 +241,11 @@ def _same(one: Judged, mutant: Mutant) -> bool:
     return one.place == mutant.place or lines.count(mutant.diff.splitlines()[0].removeprefix("- ")) == 0
 
 
-def _read(results: Path) -> list[Judged]:
+def _read(results: Path) -> list[MutantResult]:
     if not results.exists():
         return []
     lines = map(json.loads, results.read_text().splitlines())
-    return [replace(Judged(**line), place=tuple(line["place"])) for line in lines]
+    return [replace(MutantResult(**line), place=tuple(line["place"])) for line in lines]
 
 
 if __name__ == "__main__":

@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ddpcheck.cli.number_options import RANKS, SEED, Finite
+from ddpcheck.cli.number_options import RANKS, SEED, FiniteNumber
 from ddpcheck.cli.options import console, usage_errors
-from ddpcheck.cli.written_files import AskedFiles
-from ddpcheck.storage.files import UnwritableFile, write_whole
+from ddpcheck.cli.written_files import RequestedFiles
+from ddpcheck.storage.files import UnwritableFile, write_atomically
 
 from .record import Record
 from .result import Result, result_of
@@ -53,7 +53,9 @@ RAW = "gate.npz"
 )
 @click.option("--markdown", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write a summary here.")
 @click.option(
-    "--minutes", type=Finite(0.1, 1440), help="Begin no launch after this time. Open benchmarks are undecided then."
+    "--minutes",
+    type=FiniteNumber(0.1, 1440),
+    help="Begin no launch after this time. Open benchmarks are undecided then.",
 )
 @click.option("--seed", type=SEED, help="The seed of the order in which sides take turns. [default: drawn]")
 @click.option("--replay", type=click.Path(dir_okay=False, path_type=Path), help=f"Decide again from a recorded {RAW}.")
@@ -111,9 +113,9 @@ def command(
     result = result_of(record)
     _show(shown, record, result, strict, accept_more)
     text = markdown(record, result, strict=strict, more_accepted=accept_more)
-    files = AskedFiles()
+    files = RequestedFiles()
     if page is not None:
-        files.write(lambda: write_whole(page, text))
+        files.write(lambda: write_atomically(page, text))
     if folder is not None:
         files.write(lambda: record.save(folder / RAW))
         files.write(lambda: save_sides(record, result, folder, RAW))

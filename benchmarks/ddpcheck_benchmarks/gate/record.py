@@ -12,7 +12,7 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 from ddpcheck.storage.archives import read_arrays
-from ddpcheck.storage.files import UnreadableFile, whole
+from ddpcheck.storage.files import UnreadableFile, atomic_file
 from ddpcheck.storage.results import Environment
 
 from .decision import Design
@@ -78,7 +78,7 @@ class Record:
         arrays = {
             f"{stage}/{name}": np.stack(raw) for stage, measured in self.raw.items() for name, raw in measured.items()
         }
-        with whole(path) as file:
+        with atomic_file(path) as file:
             np.savez_compressed(file, about=np.array(json.dumps(about)), **arrays)  # type: ignore[arg-type]  # names are ours
 
     @staticmethod

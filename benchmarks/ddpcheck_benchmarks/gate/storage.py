@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.storage.files import write_whole
+from ddpcheck.storage.files import write_atomically
 
 from ..stats import summary
 from .decision import burst_times
@@ -36,7 +36,7 @@ def save_sides(record: Record, result: Result, folder: Path, raw: str) -> list[P
             "version": _FORM,
         }
         path = folder / f"{place.name}.json"
-        write_whole(path, json.dumps(made, indent=1) + "\n")
+        write_atomically(path, json.dumps(made, indent=1) + "\n")
         paths.append(path)
     return paths
 

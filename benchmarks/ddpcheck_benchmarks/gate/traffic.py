@@ -8,7 +8,7 @@ from typing import Literal
 
 from .launches import Counts, Seen
 
-Judged = Literal["equal", "more", "less", "moved", "varies", "not counted"]
+TrafficVerdict = Literal["equal", "more", "less", "moved", "varies", "not counted"]
 _SLACK = 1.01
 _HEADERS = 4096
 _LARGE = 256 << 10
@@ -25,7 +25,7 @@ class Tally:
     name: str
     base: tuple[float, ...]
     head: tuple[float, ...]
-    judged: Judged
+    judged: TrafficVerdict
     least: float | None = None
     wasteful: bool = False
 
@@ -54,7 +54,7 @@ def _uncounted(counts: Sequence[Counts | None]) -> bool:
     return not counts or None in counts
 
 
-def _judged(was: Sequence[float], now: Sequence[float]) -> Judged:
+def _judged(was: Sequence[float], now: Sequence[float]) -> TrafficVerdict:
     up = any(after > before for before, after in zip(was, now, strict=True))
     down = any(after < before for before, after in zip(was, now, strict=True))
     if up and down:

@@ -13,7 +13,7 @@ from ddpcheck.contract import CallForm, Capabilities
 from ddpcheck.job import DataSpec, Job, OptimizerSpec
 from ddpcheck.models.spec import ModelSpec, mlp
 from ddpcheck.operations.timing import Collective, MeasureCollective, MeasureSteps
-from ddpcheck.running.suggestions import one_of
+from ddpcheck.running.suggestions import require_known
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
 
@@ -117,7 +117,7 @@ def _whole(number: float) -> float:
 def benchmark_named(text: str) -> Benchmark:
     """ValueError, with what to write instead, if there is none."""
     kind, *more = text.strip().split(":")
-    one_of(kind, _KINDS, "benchmark")
+    require_known(kind, _KINDS, "benchmark")
     in_place = more[-1:] == ["in_place"]
     sizes = more[:-1] if in_place else more
     if in_place and kind != "all_reduce":

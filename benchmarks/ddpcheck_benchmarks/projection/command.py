@@ -12,10 +12,10 @@ from typing import Any
 import click
 from rich.console import Console
 
-from ddpcheck.cli.number_options import Finite
+from ddpcheck.cli.number_options import FiniteNumber
 from ddpcheck.cli.options import console, usage_errors
-from ddpcheck.running.suggestions import one_of
-from ddpcheck.storage.files import write_whole
+from ddpcheck.running.suggestions import require_known
+from ddpcheck.storage.files import write_atomically
 from ddpcheck.storage.results import Environment
 
 from ..machine import command_line
@@ -57,14 +57,14 @@ _USUAL_LINK = "25GbE:20us"
     "--slowed-communication",
     default=1.0,
     show_default=True,
-    type=Finite(1, 1e6),
+    type=FiniteNumber(1, 1e6),
     help="The factor by which compute slows communication beside it.",
 )
 @click.option(
     "--slowed-compute",
     default=1.0,
     show_default=True,
-    type=Finite(1, 1e6),
+    type=FiniteNumber(1, 1e6),
     help="The factor by which communication slows compute beside it.",
 )
 @click.option("--algorithm", help="The algorithm of all-reduce. [default: the one that predicts held-out times best]")
@@ -101,7 +101,7 @@ def command(
         if seconds == 0:
             raise ValueError("--compute should be more than 0, for example 100ms")
         if algorithm is not None:
-            one_of(algorithm, FORMULAS["all_reduce"], "algorithm")
+            require_known(algorithm, FORMULAS["all_reduce"], "algorithm")
         benchmarks = load(files) if files else Benchmarks((), {})
     fits = _fits(out, benchmarks, algorithm)
     questions = {
@@ -130,9 +130,9 @@ def command(
     _print(out, tables, lists)
     if json_file is not None:
         text = json.dumps(_record(asked, fits, projections, simulated, lists), indent=1, allow_nan=False)
-        write_whole(json_file, text + "\n")
+        write_atomically(json_file, text + "\n")
     if markdown_file is not None:
-        write_whole(markdown_file, markdown(TITLE, tables, lists))
+        write_atomically(markdown_file, markdown(TITLE, tables, lists))
 
 
 def _fits(out: Console, benchmarks: Benchmarks, algorithm: str | None) -> list[Fit]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ddpcheck.running.suggestions import one_of
+from ddpcheck.running.suggestions import require_known
 
 from .formulas import FORMULAS, Formula, Link
 from .measurements import Point, Series
@@ -207,5 +207,5 @@ def _coefficients(design: Vector) -> Vector:
 
 
 def _formulas(collective: str, only: str | None = None) -> Mapping[str, Formula]:
-    known = FORMULAS[one_of(collective, FORMULAS, "collective")]
-    return known if only is None else {only: known[one_of(only, known, f"algorithm of {collective}")]}
+    known = FORMULAS[require_known(collective, FORMULAS, "collective")]
+    return known if only is None else {only: known[require_known(only, known, f"algorithm of {collective}")]}

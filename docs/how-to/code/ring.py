@@ -24,5 +24,5 @@ def connect(context):
     return Facets(rank=context.rank, world_size=context.world_size, collectives=ring, close=ring.wire.close)
 
 
-promises = CollectivePromises(operations=frozenset({"all_reduce"}), reductions=frozenset({"sum", "mean"}))
+promises = CollectivePromises(operations={"all_reduce"}, reductions={"sum", "mean"})
 adapter = Adapter("ring", connect, Capabilities(collectives=promises))

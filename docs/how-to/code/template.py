@@ -19,5 +19,5 @@ def connect(context):
     return Facets(rank=context.rank, world_size=context.world_size, collectives=made, close=made.wire.close)
 
 
-promises = CollectivePromises(operations=frozenset({"all_reduce"}), reductions=frozenset({"sum"}))
+promises = CollectivePromises(operations={"all_reduce"}, reductions={"sum"})
 adapter = Adapter("submission", connect, Capabilities(collectives=promises))

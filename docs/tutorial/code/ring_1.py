@@ -25,5 +25,5 @@ def connect(context):
 adapter = Adapter(
     "ring_1",
     connect,
-    Capabilities(collectives=CollectivePromises(operations=frozenset({"all_reduce"}), reductions=frozenset({"sum"}))),
+    Capabilities(collectives=CollectivePromises(operations={"all_reduce"}, reductions={"sum"})),
 )

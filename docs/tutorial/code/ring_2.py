@@ -27,7 +27,7 @@ def connect(context):
 adapter = Adapter(
     "ring_2",
     connect,
-    Capabilities(collectives=CollectivePromises(operations=frozenset({"all_reduce"}), reductions=frozenset({"sum"}))),
+    Capabilities(collectives=CollectivePromises(operations={"all_reduce"}, reductions={"sum"})),
 )
 
 promises_equal_bits = Adapter(
@@ -35,6 +35,6 @@ promises_equal_bits = Adapter(
     connect,
     Capabilities(
         world=WorldPromises(determinism=Determinism.BETWEEN_RANKS),
-        collectives=CollectivePromises(operations=frozenset({"all_reduce"}), reductions=frozenset({"sum"})),
+        collectives=CollectivePromises(operations={"all_reduce"}, reductions={"sum"}),
     ),
 )

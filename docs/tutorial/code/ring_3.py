@@ -34,6 +34,6 @@ adapter = Adapter(
     connect,
     Capabilities(
         world=WorldPromises(determinism=Determinism.BETWEEN_RANKS),
-        collectives=CollectivePromises(operations=frozenset({"all_reduce"}), reductions=frozenset({"sum"})),
+        collectives=CollectivePromises(operations={"all_reduce"}, reductions={"sum"}),
     ),
 )

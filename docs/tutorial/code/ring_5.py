@@ -45,6 +45,6 @@ adapter = Adapter(
     connect,
     Capabilities(
         world=WorldPromises(determinism=Determinism.BETWEEN_RUNS, traffic=Traffic.LEAST),
-        collectives=CollectivePromises(operations=frozenset({"all_reduce"}), reductions=frozenset({"sum"})),
+        collectives=CollectivePromises(operations={"all_reduce"}, reductions={"sum"}),
     ),
 )

@@ -13,12 +13,12 @@ from . import gradient_weights
 from .evidence import Evidence, RunSeen, StepSeen
 from .journal import Event, Journaled
 from .mirror_misfits import ended_before, misfit, misfits
-from .script_runs import Ended, Request
+from .script_runs import Request, ScriptRun
 
 Gradients = dict[str, Array]
 
 
-def evidence_of(request: Request, folder: Path, real: Ended, mirrors: Sequence[Ended]) -> Evidence:
+def evidence_of(request: Request, folder: Path, real: ScriptRun, mirrors: Sequence[ScriptRun]) -> Evidence:
     """What the laws judge, of runs whose journals lie in `folder`."""
     seen = {ended.name: ended.seen() for ended in (real, *mirrors)}
     made = Evidence(request.script, request.ranks, request.steps, request.far, seen.pop("real"), seen)

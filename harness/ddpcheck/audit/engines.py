@@ -15,7 +15,7 @@ from ..launchers.processes import Processes
 
 if TYPE_CHECKING:
     from .evidence import Evidence
-    from .script_runs import Ended, Request
+    from .script_runs import Request, ScriptRun
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Engine:
     package: str
     recorder: str
     launcher: Callable[[], Launcher]
-    read: Callable[[Ended], Ended]
-    evidence_of: Callable[[Request, Path, Ended, Sequence[Ended]], Evidence]
+    read: Callable[[ScriptRun], ScriptRun]
+    evidence_of: Callable[[Request, Path, ScriptRun, Sequence[ScriptRun]], Evidence]
 
     def unavailable(self) -> str | None:
         """Why no script of this kind can be audited here, with the remedy; None if it can."""
@@ -38,19 +38,19 @@ class Engine:
         return self.launcher().unavailable()
 
 
-def _torch_evidence(request: Request, folder: Path, real: Ended, mirrors: Sequence[Ended]) -> Evidence:
+def _torch_evidence(request: Request, folder: Path, real: ScriptRun, mirrors: Sequence[ScriptRun]) -> Evidence:
     from .comparison import evidence_of
 
     return evidence_of(request, folder, real, mirrors)
 
 
-def _mpi_read(ended: Ended) -> Ended:
+def _mpi_read(ended: ScriptRun) -> ScriptRun:
     from .mpi.events import read
 
     return read(ended)
 
 
-def _mpi_evidence(request: Request, folder: Path, real: Ended, mirrors: Sequence[Ended]) -> Evidence:
+def _mpi_evidence(request: Request, folder: Path, real: ScriptRun, mirrors: Sequence[ScriptRun]) -> Evidence:
     from .mpi.comparison import evidence_of
 
     return evidence_of(request, folder, real, mirrors)

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..storage.files import UnreadableFile, read_json, write_whole
+from ..storage.files import UnreadableFile, read_json, write_atomically
 from .journal import Event
 
 SCHEMA = "ddpcheck.audit/1"
@@ -127,7 +127,7 @@ class Evidence:
         return min(len(self.real.of(rank, "step")) for rank in range(self.ranks))
 
     def save(self, path: Path) -> None:
-        write_whole(path, json.dumps({"schema": SCHEMA, **self.to_plain()}) + "\n")
+        write_atomically(path, json.dumps({"schema": SCHEMA, **self.to_plain()}) + "\n")
 
     def to_plain(self) -> dict[str, Any]:
         """For JSON, which has neither infinities nor NaN: the largest number stands for them."""

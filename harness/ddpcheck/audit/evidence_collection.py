@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..storage.results import visible_cores
 from .evidence import Evidence
-from .script_runs import Ended, Request, audited, mirror_run, mirrors_of, real_run, resumed_runs
+from .script_runs import Request, ScriptRun, audited, mirror_run, mirrors_of, real_run, resumed_runs
 
 
 def conduct(request: Request, keep: Path | None = None, told: Callable[[str], None] = lambda text: None) -> Evidence:
@@ -29,7 +29,7 @@ def conduct(request: Request, keep: Path | None = None, told: Callable[[str], No
         return engine.evidence_of(request, folder, real, (*mirrors, *_again(request, folder, told)))
 
 
-def _again(request: Request, folder: Path, told: Callable[[str], None]) -> tuple[Ended, ...]:
+def _again(request: Request, folder: Path, told: Callable[[str], None]) -> tuple[ScriptRun, ...]:
     """The interrupted and the resumed run, if they are asked for."""
     if not request.resumed:
         return ()
@@ -37,30 +37,30 @@ def _again(request: Request, folder: Path, told: Callable[[str], None]) -> tuple
     return resumed_runs(request, folder)
 
 
-def _all_mirrors(request: Request, folder: Path) -> tuple[Ended, ...]:
+def _all_mirrors(request: Request, folder: Path) -> tuple[ScriptRun, ...]:
     with ThreadPoolExecutor(min(visible_cores(), 3)) as pool:
         return tuple(
             pool.map(lambda settings: request.engine.read(mirror_run(request, settings)), mirrors_of(request, folder))
         )
 
 
-def _stepped(run: Ended) -> bool:
+def _stepped(run: ScriptRun) -> bool:
     return all(any(event["kind"] == "step" for event in events) for events in run.processes)
 
 
-def _peak_memory(run: Ended) -> int:
+def _peak_memory(run: ScriptRun) -> int:
     """Bytes of the largest rank: one process with the batches of N ranks holds at most N times as many."""
     return max(
         (event.get("memory", 0) for events in run.processes for event in events if event["kind"] == "end"), default=0
     )
 
 
-def _sharded(run: Ended) -> bool:
+def _sharded(run: ScriptRun) -> bool:
     """Whether ranks hold parts of the parameters, which a single process has nothing to compare with."""
     return any(event["kind"] == "sharded" for event in run.processes[0])
 
 
-def _wants_turns(request: Request, real: Ended, one: Ended) -> bool:
+def _wants_turns(request: Request, real: ScriptRun, one: ScriptRun) -> bool:
     """Whether one process makes N times the backward passes of a rank: accumulation is divided by the world size."""
     first = [next((e for e in run.processes[0] if e["kind"] == "step"), None) for run in (real, one)]
     rank, alone = (0 if event is None else event["backwards"] for event in first)

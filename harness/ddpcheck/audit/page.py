@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..printable import fenced, in_markdown
-from ..storage.files import write_whole
+from ..storage.files import write_atomically
 from ..verdict import SYMBOLS, Verdict
 from .evidence import Evidence
 from .laws import LAWS
@@ -150,4 +150,4 @@ def _cell(verdict: Verdict) -> str:
 
 def write_markdown(evidence: Evidence, verdicts: list[Verdict], path: Path) -> None:
     """Write the page. UnwritableFile if that fails."""
-    write_whole(path, markdown(evidence, verdicts))
+    write_atomically(path, markdown(evidence, verdicts))

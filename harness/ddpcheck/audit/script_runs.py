@@ -15,8 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ..launchers.agent import Agent
-from ..launchers.base import Launched
-from ..launchers.process_handles import DRIVER
+from ..launchers.base import Launched, parent_of
 from ..launchers.processes import Children, Processes
 from ..trace import IMPORTING
 from .engines import Engine, engine_of
@@ -58,7 +57,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Ended:
+class ScriptRun:
     """One run of the script: the events of each process, its stack if it hung, and the last lines of output."""
 
     name: str
@@ -85,7 +84,7 @@ def audited(request: Request, keep: Path | None = None) -> Iterator[Path]:
         yield Path(name).resolve()
 
 
-def real_run(request: Request, folder: Path) -> Ended:
+def real_run(request: Request, folder: Path) -> ScriptRun:
     """The script on its ranks, as torchrun would start them."""
     settings = RunSettings(
         str(folder), "real", request.ranks, request.steps, request.far, no_gpu=request.no_gpu, seconds=request.seconds,
@@ -94,7 +93,7 @@ def real_run(request: Request, folder: Path) -> Ended:
     return _run(request, settings, request.ranks, {})
 
 
-def resumed_runs(request: Request, folder: Path) -> tuple[Ended, ...]:
+def resumed_runs(request: Request, folder: Path) -> tuple[ScriptRun, ...]:
     """The run that stops early, and the one that goes on from its checkpoint, with the arguments that the request names."""
     made = []
     for name, arguments in (("interrupted", request.interrupted), ("resumed", request.resumed)):
@@ -129,7 +128,7 @@ def mirrors_of(request: Request, folder: Path) -> tuple[RunSettings, ...]:
     return one, noise, every
 
 
-def mirror_run(request: Request, settings: RunSettings) -> Ended:
+def mirror_run(request: Request, settings: RunSettings) -> ScriptRun:
     """The script as one process, in the place of rank 0 of M identical ranks."""
     shutil.rmtree(Path(settings.folder) / settings.name, ignore_errors=True)
     return _run(request, settings, 1, _as_mirror(settings))
@@ -140,7 +139,7 @@ def _as_mirror(settings: RunSettings) -> dict[str, str]:
     return {"WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
 
 
-def _run(request: Request, settings: RunSettings, processes: int, variables: Mapping[str, str]) -> Ended:
+def _run(request: Request, settings: RunSettings, processes: int, variables: Mapping[str, str]) -> ScriptRun:
     command = [sys.executable, "-m", request.engine.recorder, *request.script]
     folder = Path(settings.folder) / settings.name
     folder.mkdir(parents=True, exist_ok=True)
@@ -155,11 +154,10 @@ def _run(request: Request, settings: RunSettings, processes: int, variables: Map
     }
     began = time.monotonic()
     launcher = Processes() if settings.mirror_size else request.engine.launcher()
-    driver = {DRIVER: str(os.getpid())} if isinstance(launcher, Processes) else {}  # whose ranks are its children
     launched = launcher.start(
         command,
         processes,
-        {"PYTHONPATH": path, **torchrun, **threads, **driver, **settings.variables(), **variables},
+        {"PYTHONPATH": path, **torchrun, **threads, **parent_of(launcher), **settings.variables(), **variables},
     )
     try:
         stacks = _hang(launched, folder, processes, request.deadline)
@@ -169,7 +167,7 @@ def _run(request: Request, settings: RunSettings, processes: int, variables: Map
     finally:
         launched.kill()
     events = tuple(tuple(Journaled(folder / str(rank)).events()) for rank in range(processes))
-    return Ended(settings.name, events, stacks, output, hung, time.monotonic() - began, folder)
+    return ScriptRun(settings.name, events, stacks, output, hung, time.monotonic() - began, folder)
 
 
 def _own_root() -> str:

@@ -6,7 +6,7 @@ import traceback
 
 from ..verdict import Diagnosis, Status, Verdict
 from .evidence import Evidence
-from .laws import LAWS, Judged, Law
+from .laws import LAWS, Law, LawVerdict
 
 NOTHING_JUDGED = 2
 """The exit status of an audit that saw no optimizer step on all ranks."""
@@ -27,7 +27,7 @@ def _verdict(evidence: Evidence, law: Law) -> Verdict:
     return _made(evidence, law, _STATUS[judged.status], judged.note, _diagnosis(judged))
 
 
-def _diagnosis(judged: Judged) -> Diagnosis | None:
+def _diagnosis(judged: LawVerdict) -> Diagnosis | None:
     if judged.status != "broken":
         return None
     return Diagnosis(judged.headline, judged.causes, details=judged.details)

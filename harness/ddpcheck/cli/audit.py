@@ -18,9 +18,9 @@ from ..audit.script_runs import Request
 from ..audit.verdicts import answer, verdicts_of
 from ..job import MOST_RANKS
 from ..storage.results import Results, save_junit
-from .number_options import SECONDS, Finite, Whole
+from .number_options import SECONDS, FiniteNumber, WholeNumber
 from .options import at_terminal, console, usage_errors
-from .written_files import AskedFiles
+from .written_files import RequestedFiles
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -28,17 +28,19 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.command("audit", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("script", required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.option("-n", "--ranks", type=Whole(2, MOST_RANKS), default=2, show_default=True, help="Ranks of the real run.")
+@click.option(
+    "-n", "--ranks", type=WholeNumber(2, MOST_RANKS), default=2, show_default=True, help="Ranks of the real run."
+)
 @click.option(
     "--steps",
-    type=Whole(0, 1_000_000),
+    type=WholeNumber(0, 1_000_000),
     default=6,
     show_default=True,
     help="Optimizer steps to compare with one process; 0 compares none.",
 )
 @click.option(
     "--seconds",
-    type=Finite(0, 86_400),
+    type=FiniteNumber(0, 86_400),
     default=10.0,
     show_default=True,
     help="Seconds to keep recording after these steps.",
@@ -114,7 +116,7 @@ def command(
     verdicts = verdicts_of(evidence)
     out.print(escape(page(evidence, verdicts)), soft_wrap=True)
     settings = {"audit": True, "ranks": evidence.ranks, "steps": evidence.steps, "no_gpu": no_gpu}
-    files = AskedFiles()
+    files = RequestedFiles()
     if json_file is not None:
         results = Results(tuple(verdicts), settings)
         files.write(lambda: results.save(json_file, evidence={"schema": SCHEMA, **evidence.to_plain()}))

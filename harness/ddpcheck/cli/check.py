@@ -17,7 +17,7 @@ from ..launchers.base import Launcher
 from ..levels import LEVELS, Level
 from ..running.adapter_lookup import UnusableAdapter, known_adapters
 from ..running.check_runner import Settings, run_items
-from ..running.expected_failures import Expectations
+from ..running.expected_failures import ExpectedFailures
 from ..running.failure_files import FailureFiles
 from ..running.failure_groups import group_failures
 from ..running.launcher_lookup import installed_launchers, launcher_named
@@ -25,14 +25,14 @@ from ..running.plan import Item, installed_checks, plan
 from ..running.profiles import PROFILES, profile_named
 from ..running.verdict_cache import VerdictCache
 from ..storage.badge import save_badge
-from ..storage.files import write_whole
+from ..storage.files import write_atomically
 from ..storage.results import Results, save_junit
 from ..verdict import Verdict
 from .exit_status import ExitStatus, status_of
 from .failures import Failures
 from .number_options import COUNT, SECONDS, SEED
 from .number_options import world_sizes as sizes_option
-from .options import console, named_reasons, usage_errors, usual_sessions
+from .options import console, default_sessions, reasons_by_check, usage_errors
 from .progress import Display
 from .verdict_output import (
     oversubscribed,
@@ -43,7 +43,7 @@ from .verdict_output import (
     show_table,
     summary,
 )
-from .written_files import AskedFiles
+from .written_files import RequestedFiles
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -173,10 +173,10 @@ def command(
         if start is not None:
             launcher = _by_line(start, listen)
         settings = Settings(
-            how, deadline, seed, launcher, sessions or (1 if exitfirst else usual_sessions()), level=level
+            how, deadline, seed, launcher, sessions or (1 if exitfirst else default_sessions()), level=level
         )
         every = installed_checks()
-        expectations = Expectations(named_reasons(expected), every)
+        expectations = ExpectedFailures(reasons_by_check(expected), every)
         chosen = select(every, patterns)
         items, unusable = _planned(adapters, lambda name: plan(name, sizes, chosen, launcher, level))
         _told_apart(items, len(adapters) - len(unusable))
@@ -187,7 +187,9 @@ def command(
     verdicts: list[Verdict] = [expectations.applied(verdict) for verdict in known.values()]
     ended: ExitStatus | None = None
     try:
-        run_shown(out, items, settings, expectations, failures, verdicts, known, exitfirst=exitfirst, quiet=quiet)
+        run_with_progress(
+            out, items, settings, expectations, failures, verdicts, known, exitfirst=exitfirst, quiet=quiet
+        )
     except KeyboardInterrupt as interrupt:
         ended = status_of(interrupt)  # what ran until here is kept, shown and saved all the same
     show_all(out, verdicts, time.monotonic() - began, failures, quiet=quiet)
@@ -204,7 +206,7 @@ def command(
         "launcher": launcher.name if launcher else "each adapter's own",
     }
     results = Results(tuple(verdicts), described)
-    files = AskedFiles()
+    files = RequestedFiles()
     if cache is not None:
         files.write(lambda: _keep(cache, items, verdicts, known))
     if json_file is not None:
@@ -213,7 +215,7 @@ def command(
     if junit_file is not None:
         files.write(lambda: save_junit(verdicts, junit_file))
     if markdown_file is not None:
-        files.write(lambda: write_whole(markdown_file, _conformance(results)))
+        files.write(lambda: write_atomically(markdown_file, _conformance(results)))
     if badge_file is not None:
         files.write(lambda: save_badge(verdicts, badge_file))
     if exitfirst and len(verdicts) < len(items):
@@ -226,11 +228,11 @@ def command(
     sys.exit(files.status(ExitStatus.UNUSABLE if unusable else exit_code(out, verdicts)))
 
 
-def run_shown(
+def run_with_progress(
     out: Console,
     items: Iterable[Item],
     settings: Settings,
-    expectations: Expectations,
+    expectations: ExpectedFailures,
     failures: Path,
     verdicts: list[Verdict],
     known: Container[str] = (),
@@ -359,9 +361,9 @@ def _one_of_a_kind(name: str | None, attach: str | None, start: str | None, list
 
 
 def _by_line(line: str, host: str | None) -> Launcher:
-    from ..launchers.start_line import StartLine
+    from ..launchers.command_launcher import CommandLauncher
 
-    made = StartLine(line, host or socket.gethostname())
+    made = CommandLauncher(line, host or socket.gethostname())
     reason = made.unavailable()
     if reason is not None:
         raise ValueError(reason)

@@ -15,10 +15,10 @@ import click
 
 from ..launchers.ports import NoFreePort
 from ..printable import cut, printable
-from ..refused_resources import refused
+from ..refused_resources import refused_resource
 from ..storage.files import UnreadableFile, UnwritableFile
-from .output import in_any_encoding, is_pipe, reader_is_gone, reader_watched
-from .signals import EndedBySignal, signals_end_it
+from .output import escape_unencodable_output, is_pipe, reader_is_gone, watch_output_reader
+from .signals import StoppedBySignal, raise_on_signals
 
 _LONGEST_ERROR = 20_000
 """The longest usage error in characters; it may quote an adapter's error."""
@@ -47,7 +47,7 @@ class ExitStatus(IntEnum):
 
 def status_of(interrupt: BaseException) -> ExitStatus:
     """The exit status for the exception that ended a command; marks a signal as handled."""
-    if not isinstance(interrupt, EndedBySignal):
+    if not isinstance(interrupt, StoppedBySignal):
         return ExitStatus.INTERRUPTED
     interrupt.heeded = True
     return ExitStatus(128 + interrupt.number)
@@ -56,8 +56,8 @@ def status_of(interrupt: BaseException) -> ExitStatus:
 def run(command: Callable[[], object]) -> int:
     """Run a command and return its exit status. Errors of usage are one sentence, all others a traceback and CRASHED."""
     try:
-        in_any_encoding()
-        with signals_end_it() as end, reader_watched(lambda: end(signal.SIGPIPE)), _own_exit_only():
+        escape_unencodable_output()
+        with raise_on_signals() as end, watch_output_reader(lambda: end(signal.SIGPIPE)), _own_exit_only():
             result = command()
             sys.stdout.flush()
         return result if isinstance(result, int) else ExitStatus.WELL
@@ -89,11 +89,11 @@ def run(command: Callable[[], object]) -> int:
 
 
 def _crashed(error: Exception) -> ExitStatus:
-    if isinstance(error, NoFreePort) or refused(error):
+    if isinstance(error, NoFreePort) or refused_resource(error):
         _say(
             f"Error: {error}"
             if isinstance(error, NoFreePort)
-            else f"Error: the system refuses {refused(error)}: {error}"
+            else f"Error: the system refuses {refused_resource(error)}: {error}"
         )
         return ExitStatus.UNUSABLE
     traceback.print_exc()

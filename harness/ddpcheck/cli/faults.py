@@ -16,17 +16,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ..launchers.fork_servers import Templates
+from ..launchers.fork_servers import ForkServers
 from ..running.check_runner import Settings
-from ..running.fault_runs import FaultOutcome, chosen, installed_faults, judged
+from ..running.fault_runs import FaultOutcome, installed_faults, run_fault, select_faults
 from ..running.profiles import PROFILES, profile_named
-from ..storage.files import write_whole
+from ..storage.files import write_atomically
 from ..storage.results import Environment
 from .exit_status import ExitStatus, status_of
 from .number_options import SECONDS, SEED
 from .options import at_terminal, console, usage_errors
 from .verdict_output import ranks, symbol
-from .written_files import AskedFiles
+from .written_files import RequestedFiles
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -69,19 +69,19 @@ def command(
     out = console()
     with usage_errors():
         settings = Settings(profile_named(profile), deadline, seed)
-        found = chosen(installed_faults("unusual" if unusual else "faults"), patterns)
+        found = select_faults(installed_faults("unusual" if unusual else "faults"), patterns)
     as_wished: Callable[[FaultOutcome], bool] = (
         (lambda kill: kill.first is None) if unusual else (lambda kill: kill.caught)
     )
     began = time.monotonic()
     kills: list[FaultOutcome] = []
     ended: ExitStatus | None = None
-    with _bar(out) as bar, Templates() as templates:
+    with _bar(out) as bar, ForkServers() as fork_servers:
         task = bar.add_task("", total=len(found))
         try:
             for fault in found:
                 bar.update(task, description=escape(fault.name))
-                kills.append(judged(fault, settings, every=every or unusual, templates=templates))
+                kills.append(run_fault(fault, settings, every=every or unusual, fork_servers=fork_servers))
                 _show(out, kills[-1], as_wished(kills[-1]), unusual=unusual)
                 bar.advance(task)
         except KeyboardInterrupt as interrupt:
@@ -89,12 +89,12 @@ def command(
     out.print(f"\n[bold]{_summary(kills, time.monotonic() - began, unusual=unusual)}[/]", soft_wrap=True)
     record = {"profile": profile, "seed": seed, "deadline": deadline, "environment": asdict(Environment.here())}
     plain = {**record, "kills": [kill.to_plain() for kill in kills]}
-    files = AskedFiles()
+    files = RequestedFiles()
     if json_file is not None:
-        files.write(lambda: write_whole(json_file, json.dumps(plain, indent=1) + "\n"))
+        files.write(lambda: write_atomically(json_file, json.dumps(plain, indent=1) + "\n"))
     if markdown_file is not None:
         (entry,) = entry_points(group="ddpcheck.reports", name="kill_matrix")
-        files.write(lambda: write_whole(markdown_file, entry.load()(plain)))
+        files.write(lambda: write_atomically(markdown_file, entry.load()(plain)))
     if ended is not None:
         out.print(f"interrupted: {len(found) - len(kills)} of {len(found)} were not run")
         sys.exit(files.status(ended))

@@ -16,11 +16,11 @@ from ..grading.limited_command import Limits
 from ..grading.points import Grade, Hints, Submission, grades, read_weights
 from ..grading.submission_check import check_submission
 from ..running.profiles import PROFILES
-from ..storage.files import write_whole
+from ..storage.files import write_atomically
 from .exit_status import ExitStatus
 from .number_options import COUNT, SECONDS
 from .options import console, usage_errors
-from .written_files import AskedFiles
+from .written_files import RequestedFiles
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -92,9 +92,9 @@ def command(
         out.print(escape(f"{last.name}: {last.seconds:.1f} s{f', {last.note}' * bool(last.note)}"), soft_wrap=True)
     found = grades(submissions, worth, hints)
     out.print(_table(found))
-    asked = AskedFiles()
+    asked = RequestedFiles()
     if csv_file is not None:
-        asked.write(lambda: write_whole(csv_file, as_csv(found)))
+        asked.write(lambda: write_atomically(csv_file, as_csv(found)))
     unjudged = not any(submission.verdicts for submission in submissions)
     if unjudged:
         out.print("Error: no submission was judged; does the template work with a right one?", soft_wrap=True)

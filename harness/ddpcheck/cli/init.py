@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from ..running.adapter_templates import KINDS
-from ..storage.files import write_whole
+from ..storage.files import write_atomically
 from .options import console, usage_errors
 
 
@@ -33,7 +33,7 @@ def command(file: Path, kind: str, force: bool) -> None:
             raise ValueError(f"{file} should end in .py: an adapter is a module of Python")
         if file.exists() and not force:
             raise ValueError(f"{file} exists; --force overwrites it")
-        write_whole(file, KINDS[kind](file.stem))
+        write_atomically(file, KINDS[kind](file.stem))
     out = console()
     named = shlex.quote(f"{file}:adapter")
     out.print(f"wrote {file}: {KINDS[kind].__doc__}", markup=False, soft_wrap=True)

@@ -11,11 +11,12 @@ import click
 
 from ..contract.adapter import Adapter
 from ..contract.rank_context import DEFAULT_MASTER_PORT
-from ..launchers.base import FromParent, Launcher
+from ..launchers.base import Launcher, ParentProcessLauncher
 from ..running.adapter_lookup import missing_modules, resolve
+from ..running.guarded_import import IMPORT_SECONDS
 from ..running.launcher_lookup import launcher_named
 from .launched_ranks import run_ranks
-from .number_options import RANKS, Whole
+from .number_options import RANKS, WholeNumber
 from .options import usage_errors
 
 _LAUNCHER_OF = {"torchrun": "torchrun", "mpirun": "mpiexec", "environment": "processes"}
@@ -41,7 +42,7 @@ class Cluster:
 @click.option("-n", "--nproc-per-node", type=RANKS, default=1, show_default=True, help="Ranks per host.")
 @click.option("--nnodes", type=RANKS, help="Number of hosts. Default: the number of --hosts, or 1.")
 @click.option("--master-addr", help="The address of rank 0, which all hosts can reach. Default: the first host.")
-@click.option("--master-port", type=Whole(1, 65535), help=f"Rank 0's port.  [default: {DEFAULT_MASTER_PORT}]")
+@click.option("--master-port", type=WholeNumber(1, 65535), help=f"Rank 0's port.  [default: {DEFAULT_MASTER_PORT}]")
 @click.option("--hosts", help="Names of the hosts, separated by commas.")
 @click.option(
     "--engine",
@@ -77,7 +78,7 @@ def command(
         if len(cluster.hosts) > 1:
             raise click.UsageError("--run starts ranks on this host only; without it you get the line for each host")
         _complete(adapter)
-        own = adapter.launcher if adapter is not None and isinstance(adapter.launcher, FromParent) else None
+        own = adapter.launcher if adapter is not None and isinstance(adapter.launcher, ParentProcessLauncher) else None
         launcher = own if own is not None and engine is None else launcher_named(_LAUNCHER_OF[chosen])
         sys.exit(_run(launcher, [*_program(program, adapter), *arguments], cluster.each, master_addr, master_port))
     if cluster.hosts[0] == "localhost" and len(cluster.hosts) > 1:
@@ -91,7 +92,7 @@ def command(
 
 def _adapter(program: str) -> Adapter:
     with usage_errors():
-        return resolve(program)[0]
+        return resolve(program, IMPORT_SECONDS)[0]
 
 
 def _complete(adapter: Adapter | None) -> None:

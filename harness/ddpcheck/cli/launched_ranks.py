@@ -10,11 +10,9 @@ from collections.abc import Mapping, Sequence
 import click
 from rich.console import Console
 
-from ..launchers.base import Launcher
-from ..launchers.leftovers import RUN, clock_ticks, end_leftovers
+from ..launchers.base import Launcher, parent_of
+from ..launchers.leftovers import RUN, clock_ticks, kill_leftover_processes
 from ..launchers.ports import has_loopback
-from ..launchers.process_handles import DRIVER
-from ..launchers.processes import Processes
 from .exit_status import status_of
 
 _PROGRAMS_OWN = (0, 1, 2)
@@ -34,8 +32,8 @@ def run_ranks(launcher: Launcher, command: Sequence[str], ranks: int, variables:
     threads = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": "1"}
     sys.stdout.flush()
     run, since = secrets.token_hex(8), clock_ticks()
-    here = {DRIVER: str(os.getpid())} if isinstance(launcher, Processes) else {}  # whose ranks are its children
-    launched = launcher.start(command, ranks, threads | here | {RUN: run} | dict(variables), inherit_output=True)
+    added = {**threads, **parent_of(launcher), RUN: run, **variables}
+    launched = launcher.start(command, ranks, added, inherit_output=True)
     try:
         status = launched.wait()
         if status not in _PROGRAMS_OWN:
@@ -48,6 +46,6 @@ def run_ranks(launcher: Launcher, command: Sequence[str], ranks: int, variables:
         return status_of(interrupt)
     finally:
         launched.kill()
-        end_leftovers(since, f"{RUN}={run}")
+        kill_leftover_processes(since, f"{RUN}={run}")
         Console().show_cursor()  # which the progress bar of a killed rank leaves hidden
     return status if status in _PROGRAMS_OWN else 1

@@ -15,6 +15,7 @@ from ..contract import GROUPS, SENTENCES, Capabilities, promises_of
 from ..docstrings import docstring
 from ..levels import LEVELS, Level
 from ..running.adapter_lookup import UnusableAdapter, known_adapters, missing_modules, resolve
+from ..running.guarded_import import IMPORT_SECONDS
 from ..running.launcher_lookup import description, installed_launchers, launcher_named
 from ..running.plan import installed_checks
 from ..running.profiles import PROFILES
@@ -101,7 +102,7 @@ def _show_cause(out: Console, kind: Kind) -> None:
 def capabilities(adapter: str | None, markdown: bool) -> None:
     """What an implementation can promise, with the defaults; or what ADAPTER promises."""
     with usage_errors():
-        promised = resolve(adapter)[0].capabilities if adapter else Capabilities()
+        promised = resolve(adapter, IMPORT_SECONDS)[0].capabilities if adapter else Capabilities()
     column = f"of {adapter}" if adapter else "default"
     if markdown:
         click.echo("\n\n".join(_group_in_markdown(group, promised, column) for group in GROUPS))

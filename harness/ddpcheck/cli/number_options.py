@@ -14,7 +14,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]+")
 _DAY = 86_400
 
 
-class Whole(click.IntRange):
+class WholeNumber(click.IntRange):
     """An integer in a range, in ASCII digits: int() takes those of every script, and underscores."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -24,7 +24,7 @@ class Whole(click.IntRange):
         return super().convert(number, param, ctx)
 
 
-class Finite(click.FloatRange):
+class FiniteNumber(click.FloatRange):
     """A number in a range; NaN and infinities are in none."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -34,10 +34,10 @@ class Finite(click.FloatRange):
         return found
 
 
-RANKS = Whole(1, MOST_RANKS)
-SEED = Whole(0, (1 << 63) - 1)
-SECONDS = Finite(0, _DAY, min_open=True)
-COUNT = Whole(1, 1_000_000)
+RANKS = WholeNumber(1, MOST_RANKS)
+SEED = WholeNumber(0, (1 << 63) - 1)
+SECONDS = FiniteNumber(0, _DAY, min_open=True)
+COUNT = WholeNumber(1, 1_000_000)
 
 
 def world_sizes(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[int, ...] | None:

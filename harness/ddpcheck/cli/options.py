@@ -21,7 +21,7 @@ _LONGEST_LINE = 4000
 """The longest line that is shown, in characters; files keep all."""
 
 
-def usual_sessions() -> int:
+def default_sessions() -> int:
     """One more than there are cores: ranks often wait for one another."""
     return visible_cores() + 1
 
@@ -35,7 +35,7 @@ def usage_errors() -> Iterator[None]:
         raise click.UsageError(str(error)) from error
 
 
-class ShownConsole(Console):
+class SafeConsole(Console):
     """A console that raises BrokenPipeError when its reader closes, and escapes foreign texts."""
 
     def on_broken_pipe(self) -> NoReturn:
@@ -51,8 +51,8 @@ class ShownConsole(Console):
 
 def console() -> Console:
     """As wide as the terminal; a log file is wide enough for the longest names."""
-    made = ShownConsole(highlight=False)
-    return made if at_terminal(made) else ShownConsole(highlight=False, width=max(made.width, _WIDTH_OF_LOGS))
+    made = SafeConsole(highlight=False)
+    return made if at_terminal(made) else SafeConsole(highlight=False, width=max(made.width, _WIDTH_OF_LOGS))
 
 
 def at_terminal(console: Console) -> bool:
@@ -60,7 +60,7 @@ def at_terminal(console: Console) -> bool:
     return console.is_terminal and console.file.isatty()
 
 
-def named_reasons(texts: tuple[str, ...]) -> dict[str, str]:
+def reasons_by_check(texts: tuple[str, ...]) -> dict[str, str]:
     """NAME=REASON options as a mapping. ValueError if one has no reason."""
     found = {}
     for text in texts:

@@ -29,7 +29,7 @@ _ERRORS = "ddpcheck.ascii"
 _LOOK_EVERY_MS = 500
 
 
-def in_any_encoding() -> None:
+def escape_unencodable_output() -> None:
     """Write what standard output and error cannot encode in ASCII, in place of an error."""
     codecs.register_error(_ERRORS, _in_ascii)
     for stream in (sys.stdout, sys.stderr):
@@ -59,7 +59,7 @@ def is_pipe() -> bool:
 
 
 @contextmanager
-def reader_watched(gone: Callable[[], None]) -> Iterator[None]:
+def watch_output_reader(gone: Callable[[], None]) -> Iterator[None]:
     """Call `gone`, in another thread and once, when the reader of standard output has closed it."""
     done = threading.Event()
 

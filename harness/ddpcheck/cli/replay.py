@@ -13,9 +13,10 @@ from ..ranks.attaching import StartFailed
 from ..running.adapter_lookup import names_file, resolve
 from ..running.check_runner import run_check
 from ..running.failure_files import replay_command
+from ..running.guarded_import import IMPORT_SECONDS
 from ..running.launcher_lookup import installed_launchers, launcher_named
 from ..running.plan import installed_checks
-from ..running.suggestions import one_of
+from ..running.suggestions import require_known
 from ..session import Session
 from ..standalone import FailedCheck, NoScript, write_script
 from ..storage.replay import described
@@ -55,9 +56,9 @@ def command(
     with usage_errors():
         failure = Failure.load(file)
         reference = adapter or _trusted(failure.adapter, file)
-        found, full = resolve(reference)
+        found, full = resolve(reference, IMPORT_SECONDS)
         checks = {check.name: check for check in installed_checks()}
-        check = checks[one_of(failure.check, checks, "check")]
+        check = checks[require_known(failure.check, checks, "check")]
         started_by = launcher_name or failure.launcher  # attached ranks are the user's to start
         launcher = launcher_named(started_by) if started_by in installed_launchers() else None
         job = failure.job

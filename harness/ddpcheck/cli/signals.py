@@ -20,7 +20,7 @@ _AGAIN = 0.01
 """Seconds until a dropped exception is raised again: the destructor that dropped it has ended, probably."""
 
 
-class EndedBySignal(KeyboardInterrupt):
+class StoppedBySignal(KeyboardInterrupt):
     """A signal asks the command to end. Handlers of Ctrl-C treat all signals alike.
 
     heeded: set by the handler that ends the command. dropped: called if the exception vanishes before that.
@@ -37,8 +37,8 @@ class EndedBySignal(KeyboardInterrupt):
 
 
 @contextmanager
-def signals_end_it() -> Iterator[Callable[[int], None]]:
-    """SIGINT, SIGTERM and SIGHUP raise EndedBySignal once, so that nothing interrupts the cleaning up.
+def raise_on_signals() -> Iterator[Callable[[int], None]]:
+    """SIGINT, SIGTERM and SIGHUP raise StoppedBySignal once, so that nothing interrupts the cleaning up.
 
     Yields a function for other threads: it does the same by a signal that the process did not get.
     """
@@ -58,7 +58,7 @@ def signals_end_it() -> Iterator[Callable[[int], None]]:
         elif not raised and not over:
             raised = True
             first.append(number)
-            raise EndedBySignal(first[0], dropped)
+            raise StoppedBySignal(first[0], dropped)
 
     def dropped() -> None:
         nonlocal raised
@@ -83,11 +83,11 @@ def signals_end_it() -> Iterator[Callable[[int], None]]:
         try:
             yield from_thread
             if first and not raised:  # it was dropped a moment ago
-                raise EndedBySignal(first[0], dropped)
+                raise StoppedBySignal(first[0], dropped)
         except Exception:  # such as an error of the cleaning up
             if not first:
                 raise
-            raise EndedBySignal(first[0], dropped) from None
+            raise StoppedBySignal(first[0], dropped) from None
         finally:
             over = True
             for number, handler in before.items() if not first else ():  # after one signal no other counts any more
@@ -100,7 +100,7 @@ def _not_printed() -> Iterator[None]:
     before = sys.unraisablehook
 
     def shown(unraisable: sys.UnraisableHookArgs) -> None:
-        if not isinstance(unraisable.exc_value, EndedBySignal):
+        if not isinstance(unraisable.exc_value, StoppedBySignal):
             before(unraisable)
 
     sys.unraisablehook = shown

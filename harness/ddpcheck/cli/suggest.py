@@ -10,10 +10,10 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
-from ..launchers.fork_servers import Templates
+from ..launchers.fork_servers import ForkServers
 from ..ranks.attaching import StartFailed
 from ..running.plan import RANKS_START, installed_checks
-from ..running.suggested_promises import Suggesting, Suggestion, as_source
+from ..running.suggested_promises import PromiseSearch, SuggestedPromise, as_source
 from .number_options import SECONDS
 from .number_options import world_sizes as sizes_option
 from .options import console, usage_errors
@@ -39,15 +39,15 @@ def command(adapter: str, world_sizes: tuple[int, ...] | None, deadline: float) 
     Exit status 1 if the ranks do not start, or if a check fails that the adapter promises already.
     """
     out = console()
-    with usage_errors(), Templates() as templates:
+    with usage_errors(), ForkServers() as fork_servers:
         checks = tuple(check for check in installed_checks() if check is not RANKS_START)
-        suggesting = Suggesting(adapter, world_sizes or (2, 3), checks, templates, deadline=deadline)
+        suggesting = PromiseSearch(adapter, world_sizes or (2, 3), checks, fork_servers, deadline=deadline)
         promised = suggesting.capabilities
         if not promised.facets:
             raise ValueError(
                 f"{adapter} hands out no facet: give Capabilities() a group, such as replica=ReplicaPromises()"
             )
-        found: list[Suggestion] = []
+        found: list[SuggestedPromise] = []
         try:
             _baseline(out, suggesting)
             out.print("\n[bold]promises tried[/]")
@@ -64,13 +64,13 @@ def command(adapter: str, world_sizes: tuple[int, ...] | None, deadline: float) 
     sys.exit(int(bool(suggesting.broken)))
 
 
-def _baseline(out: Console, suggesting: Suggesting) -> None:
+def _baseline(out: Console, suggesting: PromiseSearch) -> None:
     counted = Counter(verdict.status for verdict in suggesting.baseline())
     failed = f"; {len(suggesting.broken)} failed" if suggesting.broken else ""
     out.print(f"with its present promises: {counted['passed']} passed{failed}", markup=False)
 
 
-def _show(out: Console, suggestion: Suggestion, *, again: bool) -> None:
+def _show(out: Console, suggestion: SuggestedPromise, *, again: bool) -> None:
     """Show one promise. again: its sentence was already shown."""
     name = escape(suggestion.candidate.text)
     if suggestion.holds:
@@ -84,7 +84,7 @@ def _show(out: Console, suggestion: Suggestion, *, again: bool) -> None:
         out.print(f"  {symbol('failed')} {name}: {escape(suggestion.failed)}", soft_wrap=True)
 
 
-def _end(out: Console, found: list[Suggestion], source: str) -> None:
+def _end(out: Console, found: list[SuggestedPromise], source: str) -> None:
     held = sum(each.holds for each in found)
     unjudged = [each.candidate.text for each in found if not each.passed and not each.failed]
     if unjudged:

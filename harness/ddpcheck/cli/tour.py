@@ -14,13 +14,13 @@ from rich.console import Console
 
 from ..running.adapter_lookup import UnusableAdapter, known_adapters
 from ..running.check_runner import Settings
-from ..running.expected_failures import Expectations
+from ..running.expected_failures import ExpectedFailures
 from ..running.plan import RANKS_START, installed_checks, plan
 from ..running.profiles import profile_named
 from ..verdict import Verdict
-from .check import exit_code, run_shown, show_all
+from .check import exit_code, run_with_progress, show_all
 from .number_options import world_sizes as sizes_option
-from .options import console, usage_errors, usual_sessions
+from .options import console, default_sessions, usage_errors
 
 REFERENCES = ("numpy_sockets", "numpy_mpi", "torch_ddp")
 
@@ -37,7 +37,7 @@ REFERENCES = ("numpy_sockets", "numpy_mpi", "torch_ddp")
 def command(world_sizes: tuple[int, ...] | None, train: bool) -> None:
     """Check the reference implementations that can run here, quickly, then train each, then audit a training script."""
     out = console()
-    settings = Settings(profile_named("quick"), sessions=usual_sessions())
+    settings = Settings(profile_named("quick"), sessions=default_sessions())
     with usage_errors():
         every = installed_checks()
     items, ready = [], []
@@ -59,7 +59,7 @@ def command(world_sizes: tuple[int, ...] | None, train: bool) -> None:
     began = time.monotonic()
     verdicts: list[Verdict] = []
     failures = Path("ddpcheck-failures")
-    run_shown(out, items, settings, Expectations({}, every), failures, verdicts)
+    run_with_progress(out, items, settings, ExpectedFailures({}, every), failures, verdicts)
     show_all(out, verdicts, time.monotonic() - began, failures)
     status = exit_code(out, verdicts)
     if train:

@@ -11,6 +11,7 @@ from ..contract.adapter import Adapter
 from ..contract.rank_context import RankContext
 from ..launchers.ports import reserve_port
 from ..running.adapter_lookup import resolve
+from ..running.guarded_import import IMPORT_SECONDS
 from ..training.options import arguments_of, plan_of, plan_options
 from ..training.plan import TrainingPlan, UnusablePlan
 from ..training.program import check_request, explain, train
@@ -38,7 +39,7 @@ def command(adapter: str, world_size: int, **values: Any) -> None:
     """  # noqa: D301  # click wants the character, not the two that stand for it
     plan = plan_of(values)
     with usage_errors():
-        found, full = resolve(adapter)
+        found, full = resolve(adapter, IMPORT_SECONDS)
         try:
             check_request(found, plan, world_size)
         except UnusablePlan as error:

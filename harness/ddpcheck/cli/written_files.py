@@ -10,7 +10,7 @@ from ..storage.files import UnwritableFile
 from .exit_status import ExitStatus
 
 
-class AskedFiles:
+class RequestedFiles:
     """Writes files one by one; a failure does not stop the others."""
 
     def __init__(self) -> None:

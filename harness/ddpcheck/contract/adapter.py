@@ -9,7 +9,7 @@ Capabilities.
         ring = MyRing(context.rank, context.world_size, context.master_addr, context.master_port)
         return Facets(rank=ring.rank, world_size=ring.size, collectives=ring, close=ring.shutdown)
 
-    adapter = Adapter("my_ring", connect, Capabilities(collectives=CollectivePromises(operations=frozenset({"all_reduce"}), ...)))
+    adapter = Adapter("my_ring", connect, Capabilities(collectives=CollectivePromises(operations={"all_reduce"}, ...)))
 
 Arguments and results are NumPy arrays; a 0-d array may also be a NumPy scalar. A facet must not keep a reference to an
 argument, and must not change one unless its method says so. connect() may change the process as it likes. Later calls change no
@@ -218,7 +218,7 @@ class MakeReplica(Protocol):
     ) -> Replica:
         """Build the model from this rank's initial values and wrap it.
 
-        `model` is a name only if ReplicaPromises.named_models has it; `initial` is empty then. `options` are the user's
+        `model` is a name only if Adapter.named_models has it; `initial` is empty then. `options` are the user's
         command-line settings for this implementation, such as bucket_cap_mb; an unknown option should be a ValueError
         (`refuses_options`).
         """
@@ -283,8 +283,9 @@ class Adapter:
     """One implementation under test.
 
     requires: modules that must be importable for it to run. description: one line for listings. contract: the contract version
-    for which it was written (ddpcheck.contract.CONTRACT is the present one). The object must be a module attribute, because
-    ranks are other processes and import it.
+    for which it was written (ddpcheck.contract.CONTRACT is the present one). named_models: the models that make_replica builds by
+    name, beside a ModelSpec; benchmarks and training runs use them, no check does. The object must be a module attribute,
+    because ranks are other processes and import it.
     """
 
     name: str
@@ -294,3 +295,4 @@ class Adapter:
     requires: tuple[str, ...] = ()
     description: str = ""
     contract: int = 1
+    named_models: frozenset[str] = frozenset()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Self
 
 from .capabilities import GROUP_OF, GROUPS, Capabilities
+from .members import Member
 from .needs import Need
 from .promises import Promises, promises_of
 
@@ -55,25 +56,31 @@ def watched(capabilities: Capabilities, note: Callable[[str], None]) -> Capabili
         values = {field.name: getattr(own, field.name) for field in dataclasses.fields(own)}
         made[name] = _WATCHING[type(own)](**values)
         for promise in promises_of(type(own)):
-            if promise.metadata["members"]:
-                object.__setattr__(made[name], promise.name, _WatchedSet(values[promise.name], note))
+            if members := promise.metadata["members"]:
+                object.__setattr__(made[name], promise.name, _WatchedSet(values[promise.name], members, note))
         object.__setattr__(made[name], "_note", note)
     return Capabilities(**made)
 
 
 class _WatchedSet(frozenset[Any]):
-    """An equal set of members that reports which of them are asked for."""
+    """An equal set that reports which members are asked for: all, if it is read as a whole."""
 
-    def __new__(cls, members: Iterable[Any], note: Callable[[str], None]) -> Self:
-        made = super().__new__(cls, members)
-        made._note = note
-        return made
-
+    _members: tuple[Member, ...]
     _note: Callable[[str], None]
+
+    def __new__(cls, made: Iterable[Any], members: tuple[Member, ...], note: Callable[[str], None]) -> Self:
+        self = super().__new__(cls, made)
+        self._members, self._note = members, note
+        return self
 
     def __contains__(self, member: object) -> bool:
         self._note(str(member))
         return super().__contains__(member)
+
+    def __iter__(self) -> Iterator[Any]:
+        for member in self._members:
+            self._note(str(member))
+        return super().__iter__()
 
 
 def _watching(group: type[Promises]) -> type[Any]:

@@ -224,9 +224,6 @@ class ReplicaPromises(Promises):
         "The numeric options of make_replica. Every value, including zero, negative, tiny, huge, infinite and NaN, gives right "
         "gradients, or make_replica raises an error on every rank.",
     )
-    named_models: AbstractSet[str] = promise(
-        frozenset(), "Models that make_replica builds by name, beside a ModelSpec."
-    )
 
     def dtype_of_reduction(self, dtype: str) -> str:
         """The dtype in which gradients of `dtype` are averaged."""

@@ -13,6 +13,6 @@ The rest are the runners, by facet.
 """
 
 from .job_runner import Execution
-from .result_validation import ContractBroken
+from .result_validation import ContractViolation
 
-__all__ = ["ContractBroken", "Execution"]
+__all__ = ["ContractViolation", "Execution"]

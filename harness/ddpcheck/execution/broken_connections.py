@@ -13,7 +13,7 @@ _LIBRARY = ctypes.CDLL(None, use_errno=True)
 
 
 @cache
-def sockets_at_first() -> frozenset[str]:
+def sockets_at_start() -> frozenset[str]:
     """The sockets that the process had at the first call: those of the harness, if that was before connect()."""
     return frozenset(name for _, name in _sockets())
 
@@ -23,7 +23,7 @@ def break_connections() -> int:
     broken = 0
     for file, name in _sockets():
         # by the C library: a Python socket might change how the file blocks; one that only listens refuses
-        if name not in sockets_at_first() and not _LIBRARY.shutdown(file, socket.SHUT_RDWR):
+        if name not in sockets_at_start() and not _LIBRARY.shutdown(file, socket.SHUT_RDWR):
             broken += 1
     return broken
 

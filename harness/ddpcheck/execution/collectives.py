@@ -8,14 +8,14 @@ import numpy as np
 
 from .. import job as ops
 from ..seeded_values import Array, overwritten, poison, poison_like, unreceived
-from .memory_layouts import laid_out, taken_back
+from .memory_layouts import restore_layout, with_layout
 from .rank_state import RankState, Values
 from .result_validation import checked_array
 from .timing import measured_collective
 
 
 def all_reduce(here: RankState, op: ops.AllReduce) -> Values:
-    if not here.takes_part(op.group):
+    if not here.is_member(op.group):
         return {}
     tensor, comm = op.tensor.on(here.rank), here.collectives
     if op.in_place:
@@ -32,7 +32,7 @@ def _argument(here: RankState, tensor: ops.TensorSpec, values: Array) -> Array:
     """An array with these values, laid out as the tensor says: a new one, if it is not shared."""
     if tensor.layout == "shared":
         return here.shared.setdefault(tensor, values.copy())
-    return laid_out(values, tensor.layout_on(here.rank))
+    return with_layout(values, tensor.layout_on(here.rank))
 
 
 def _reduced_in_place(here: RankState, op: ops.AllReduce, tensor: Array) -> Values:
@@ -47,7 +47,7 @@ def _reduced_in_place(here: RankState, op: ops.AllReduce, tensor: Array) -> Valu
         "read_only": not array.flags.writeable,
         "beside_changed": [lies.tobytes() for lies in beside] != before,
     }
-    here.look_again(values, "result", values["result"], array)
+    here.check_later(values, "result", values["result"], array)
     return values
 
 
@@ -59,7 +59,7 @@ def _room(here: RankState, op: ops.AllReduce, tensor: Array) -> tuple[Array, tup
     """
     layout = op.tensor.layout_on(here.rank)
     if op.tensor.layout in ("F", "strided", "columns", "reversed"):
-        return laid_out(tensor, op.tensor.layout), ()
+        return with_layout(tensor, op.tensor.layout), ()
     if op.tensor.layout == "mixed" and layout == "C":
         return np.empty_like(tensor), ()
     shape = (tensor.size + 2,) if layout == "offset" else tensor.shape
@@ -78,7 +78,7 @@ def wait(here: RankState, op: ops.Wait) -> Values:
 
 
 def broadcast(here: RankState, op: ops.Broadcast) -> Values:
-    if not here.takes_part(op.group):
+    if not here.is_member(op.group):
         return {}
     tensor = op.tensor.on(here.rank)
     given = tensor if here.rank == op.root or op.tensor.layout == "shared" else poison_like(tensor)
@@ -88,7 +88,7 @@ def broadcast(here: RankState, op: ops.Broadcast) -> Values:
 
 
 def all_gather(here: RankState, op: ops.AllGather) -> Values:
-    if not here.takes_part(op.group):
+    if not here.is_member(op.group):
         return {}
     tensor = op.tensor.on(here.rank)
     argument = _argument(here, op.tensor, tensor)
@@ -98,7 +98,7 @@ def all_gather(here: RankState, op: ops.AllGather) -> Values:
 
 
 def reduce_scatter(here: RankState, op: ops.ReduceScatter) -> Values:
-    if not here.takes_part(op.group):
+    if not here.is_member(op.group):
         return {}
     tensor = op.tensor.on(here.rank)
     argument = _argument(here, op.tensor, tensor)
@@ -125,18 +125,18 @@ def _result(
         if here.is_shared(argument):
             pass  # other calls are given it, too
         elif what == "wait()":  # where it would hide what came too early
-            here.waited(taken_back(argument))
+            here.waited(restore_layout(argument))
         else:
-            poison(taken_back(argument))
+            poison(restore_layout(argument))
         if isinstance(result, np.ndarray) and result.flags.writeable:
             # other values for each operation: results that share their memory show
             result[...] = left = overwritten(made.shape, given.dtype.name, here.position)
-    here.look_again(values, "result", left, result)
+    here.check_later(values, "result", left, result)
     return values
 
 
 def barrier(here: RankState, op: ops.Barrier) -> Values:
-    if here.takes_part(op.group):
+    if here.is_member(op.group):
         here.collectives.barrier(group=op.group)
     return {}
 
@@ -150,14 +150,14 @@ def send_recv(here: RankState, op: ops.SendRecv) -> Values:
             argument = _argument(here, op.tensor, tensor)
             here.collectives.send(argument, dest)
             if not here.is_shared(argument):
-                poison(taken_back(argument))  # the sender may use its array again, received or not
+                poison(restore_layout(argument))  # the sender may use its array again, received or not
         elif here.rank == dest:
-            room = taken_back(laid_out(unreceived(tensor), op.tensor.layout_on(here.rank)))
+            room = restore_layout(with_layout(unreceived(tensor), op.tensor.layout_on(here.rank)))
             got = here.collectives.recv(room, source)
             made = np.array(checked_array(got, tensor.shape, tensor.dtype, "recv()"))
             received[f"{source}>{dest}"] = made
             values["read_only"] |= not got.flags.writeable
-            here.look_again(values, f"received from rank {source}", made, got)
+            here.check_later(values, f"received from rank {source}", made, got)
     return values
 
 

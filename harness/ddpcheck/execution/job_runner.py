@@ -14,7 +14,7 @@ from ..trace import Record
 from .process_settings import ProcessSettings
 from .rank_state import RankState
 from .runners import RUNNERS
-from .short_reads import whole_reads
+from .short_reads import restore_reads
 from .small_buffers import restore_buffers
 from .taken_ports import give_ports_back
 
@@ -41,7 +41,7 @@ class Execution:
             with np.errstate(invalid="ignore", over="ignore") if poisoned else nullcontext():
                 self._run_all()
         finally:
-            whole_reads()
+            restore_reads()
             restore_buffers()
             give_ports_back()
 
@@ -55,4 +55,4 @@ class Execution:
             records.append(Record(position, operation.kind, entered, None, {}))
             values = RUNNERS[type(operation)](here, operation)
             records[-1] = Record(position, operation.kind, entered, clock(), values)
-        here.looked_again()
+        here.check_again_later()

@@ -8,7 +8,7 @@ from ..job import Layout
 from ..seeded_values import Array, poison
 
 
-def laid_out(array: Array, layout: Layout) -> Array:
+def with_layout(array: Array, layout: Layout) -> Array:
     """A copy of `array` with equal values and another place in memory (see TensorSpec); as C if mixed or varied."""
     if layout == "F":
         return np.array(array, order="F")
@@ -29,7 +29,7 @@ def laid_out(array: Array, layout: Layout) -> Array:
     return array.copy()
 
 
-def taken_back(array: Array) -> Array:
+def restore_layout(array: Array) -> Array:
     """The same memory, for its owner to overwrite."""
     return array if array.flags.writeable or array.base is None else np.asarray(array.base)
 

@@ -29,20 +29,20 @@ _UNDER_WAY = 0.5
 
 
 @cache
-def held_at_first() -> Mapping[str, int]:
+def count_resources_at_start() -> Mapping[str, int]:
     """The releasable resources at the first call in this process: before connect()."""
-    named_at_first()
+    named_resources_at_start()
     found = _held()
     return {name: found[name] for name in _OPEN if name in found}
 
 
 @cache
-def named_at_first() -> frozenset[Segment]:
+def named_resources_at_start() -> frozenset[Segment]:
     """Shared memory that was there under a name at the first call in this process: before connect()."""
     return frozenset(all_named_memory())
 
 
-def held(before: Mapping[str, int] | None = None, calls: int = 0) -> dict[str, int]:
+def count_resources(before: Mapping[str, int] | None = None, calls: int = 0) -> dict[str, int]:
     """Numbers of threads, descriptors and the like, and the bytes that the process has allocated.
 
     With more than `before` it looks again for a moment: threads and processes may take time to end. So it does, with `calls`
@@ -52,7 +52,7 @@ def held(before: Mapping[str, int] | None = None, calls: int = 0) -> dict[str, i
     while before is not None:
         more = {name: found[name] - before[name] for name in before}
         ending = any(by > 0 for name, by in more.items() if name not in MEMORY)
-        full = any(by >= each_leaves(name, calls) for name, by in more.items() if name == _told_by(calls))
+        full = any(by >= left_by_each_call(name, calls) for name, by in more.items() if name == _told_by(calls))
         if time.monotonic() - begun > max(ending * _PATIENCE, full * _UNDER_WAY):
             break
         time.sleep(0.005)
@@ -71,7 +71,7 @@ def _told_by(calls: int) -> str | None:
     return None if not calls else "objects" if calls >= MANY else "bytes"
 
 
-def each_leaves(name: str, calls: int) -> int:
+def left_by_each_call(name: str, calls: int) -> int:
     """How many more there are at least if each of these calls leaves one, or nearly each, for some may be about to end."""
     return (GRAIN if name == "bytes" else 1) * (calls - 1)
 

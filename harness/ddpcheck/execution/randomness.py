@@ -11,7 +11,7 @@ import numpy as np
 from .. import job as ops
 from ..seeded_values import Array
 from .rank_state import RankState, Values
-from .result_validation import ContractBroken, offered
+from .result_validation import ContractViolation, offered
 
 
 def draw(here: RankState, op: ops.Draw) -> Values:
@@ -34,7 +34,7 @@ def draw(here: RankState, op: ops.Draw) -> Values:
             for kind, numbers, given in (("common", common, streams.common), ("local", local, streams.local)):
                 got = given(count)
                 numbers.append(_numbers(got, count, f"{kind}()"))
-                here.look_again(found, kind, got.copy(), got)
+                here.check_later(found, kind, got.copy(), got)
             for other in others:
                 other.set_epoch((epoch or 0) + 7)
                 other.local(3)
@@ -47,9 +47,9 @@ def draw(here: RankState, op: ops.Draw) -> Values:
 def _numbers(got: Any, count: int, what: str) -> Array:
     if not isinstance(got, np.ndarray) or got.dtype.kind != "f" or got.shape != (count,):
         form = f"{got.dtype}{list(got.shape)}" if isinstance(got, np.ndarray) else type(got).__name__
-        raise ContractBroken(f"{what} must return {count} floats in an array of one dimension, got {form}")
+        raise ContractViolation(f"{what} must return {count} floats in an array of one dimension, got {form}")
     if not np.all((got >= 0) & (got < 1)):
-        raise ContractBroken(f"{what} must return numbers of [0, 1), got {got[~((got >= 0) & (got < 1))][0]!r}")
+        raise ContractViolation(f"{what} must return numbers of [0, 1), got {got[~((got >= 0) & (got < 1))][0]!r}")
     return got.astype(np.float64)
 
 

@@ -12,9 +12,9 @@ from .. import job as ops
 from ..launchers.mpi_segments import named_memory, remove_segments, still_named
 from ..operations.start import OWN_FOLDER
 from .broken_connections import break_connections
-from .process_resources import held, held_at_first, named_at_first
+from .process_resources import count_resources, count_resources_at_start, named_resources_at_start
 from .rank_state import RankState, Values
-from .short_reads import cut_reads, reads_cut, whole_reads
+from .short_reads import reads_are_short, restore_reads, shorten_reads
 from .small_buffers import restore_buffers, shrink_buffers
 from .sockets import sent_by_connection
 
@@ -57,11 +57,11 @@ def leave(here: RankState, op: ops.Leave) -> Values:
 
 
 def close(here: RankState, op: ops.Close) -> Values:
-    here.named_memory = named_memory() - named_at_first()
+    here.named_memory = named_memory() - named_resources_at_start()
     if here.facets.close is not None:
         here.facets.close()
-    before = held_at_first()
-    return {"before": before, "held": held(before)}
+    before = count_resources_at_start()
+    return {"before": before, "held": count_resources(before)}
 
 
 def left(here: RankState, op: ops.Left) -> Values:
@@ -92,8 +92,8 @@ def sent(here: RankState, op: ops.Sent) -> Values:
 
 
 def short_reads(here: RankState, op: ops.ShortReads) -> Values:
-    (cut_reads if op.on else whole_reads)()
-    return {"reads": reads_cut()}
+    (shorten_reads if op.on else restore_reads)()
+    return {"reads": reads_are_short()}
 
 
 def small_buffers(here: RankState, op: ops.SmallBuffers) -> Values:

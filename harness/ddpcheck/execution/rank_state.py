@@ -12,7 +12,7 @@ from ..job import Job, TensorSpec
 from ..launchers.mpi_segments import Segment
 from ..seeded_values import Array, poison
 from ..trace import Record
-from .held_replica import HeldReplica
+from .replica_state import ReplicaState
 from .result_validation import offered
 
 Values: TypeAlias = dict[str, Any]
@@ -30,8 +30,8 @@ class RankState:
         self.facets, self.job, self.rank, self.scratch = facets, job, rank, scratch
         self.progress = progress
         self.records: list[Record] = []
-        self.held = HeldReplica(facets, job, rank)
-        self._other: HeldReplica | None = None
+        self.held = ReplicaState(facets, job, rank)
+        self._other: ReplicaState | None = None
         self.handles: dict[int, tuple[Any, Array, Array]] = {}
         """Of asynchronous operations by position: handle, argument, and the values that the argument had."""
         self.shared: dict[TensorSpec, Array] = {}
@@ -55,13 +55,13 @@ class RankState:
     def switch(self) -> None:
         """Switch to the other replica; the present one is kept."""
         self.held.replica()  # built now at the latest: construction may communicate, and comes in one order on all ranks
-        other = self._other or HeldReplica(self.facets, self.job.of_second(), self.rank)
+        other = self._other or ReplicaState(self.facets, self.job.of_second(), self.rank)
         self._other, self.held = self.held, other
 
-    def takes_part(self, group: tuple[int, ...] | None) -> bool:
+    def is_member(self, group: tuple[int, ...] | None) -> bool:
         return group is None or self.rank in group
 
-    def look_again(self, values: Values, name: str, now: Array, handed_out: Any) -> None:
+    def check_later(self, values: Values, name: str, now: Array, handed_out: Any) -> None:
         """At the end of the Job `handed_out` must still have its present value; else `values` will name it."""
         self._handed_out.append((values, name, now, handed_out))
 
@@ -83,7 +83,7 @@ class RankState:
         self._handed_out.clear()
         self.aggregated.clear()
 
-    def looked_again(self) -> None:
+    def check_again_later(self) -> None:
         for values, name, before, handed_out in self._handed_out:
             if before.tobytes() != np.asarray(handed_out).tobytes():
                 values.setdefault("overwritten_later", []).append(name)

@@ -11,9 +11,9 @@ import numpy as np
 from .. import job as ops
 from ..contract.adapter import Batch
 from ..contract.extras import BackwardBroken
-from .held_replica import arrays_of
 from .rank_state import RankState, Values
-from .result_validation import ContractBroken, checked_array, checked_number
+from .replica_state import arrays_of
+from .result_validation import ContractViolation, checked_array, checked_number
 from .timing import measured_steps
 
 
@@ -155,7 +155,7 @@ def predict(here: RankState, op: ops.Predict) -> Values:
 def save(here: RankState, op: ops.Save) -> Values:
     state = here.held.replica().state()
     if not isinstance(state, Mapping):
-        raise ContractBroken(
+        raise ContractViolation(
             f"state() must return a mapping of names to NumPy arrays, and returned {type(state).__name__}"
         )
     other = [
@@ -164,11 +164,11 @@ def save(here: RankState, op: ops.Save) -> Values:
         if not isinstance(value, (np.ndarray, np.generic))  # what NumPy makes of 0-d arrays: as good as one
     ]
     if other:
-        raise ContractBroken(f"state() must return a mapping of names to NumPy arrays, but {', '.join(other[:3])}")
+        raise ContractViolation(f"state() must return a mapping of names to NumPy arrays, but {', '.join(other[:3])}")
     saved = here.held.saved[op.name] = {name: np.array(value) for name, value in state.items()}
     values: Values = {"names": sorted(state)}
     for name, copy in saved.items():
-        here.look_again(values, name, copy, state[name])
+        here.check_later(values, name, copy, state[name])
     return values
 
 

@@ -15,7 +15,7 @@ from ..trace import WrongForm
 T = TypeVar("T")
 
 
-class ContractBroken(Exception):
+class ContractViolation(Exception):
     """The implementation returned something that the contract does not allow; `form` if it is the form of an array."""
 
     def __init__(self, problem: str, form: WrongForm | None = None) -> None:
@@ -26,17 +26,17 @@ class ContractBroken(Exception):
 def offered(facet: T | None, name: str) -> T:
     """The facet, which must be there."""
     if facet is None:
-        raise ContractBroken(f"the Job needs Facets.{name}, which this implementation does not offer")
+        raise ContractViolation(f"the Job needs Facets.{name}, which this implementation does not offer")
     return facet
 
 
 def checked_array(got: Any, shape: tuple[int, ...], dtype: Any, what: str) -> Array:
     """The array itself, of this shape and dtype; `what` gave it."""
     if not isinstance(got, (np.ndarray, np.generic)):
-        raise ContractBroken(f"{what} must return a NumPy array, got {type(got).__name__}")
+        raise ContractViolation(f"{what} must return a NumPy array, got {type(got).__name__}")
     if got.shape != shape or got.dtype != dtype:
         form = WrongForm(str(got.dtype), got.shape, str(np.dtype(dtype)), shape)
-        raise ContractBroken(
+        raise ContractViolation(
             f"{what} returned {form.dtype}{list(form.shape)}, but must return {form.right_dtype}{list(form.right_shape)}",
             form,
         )
@@ -48,7 +48,7 @@ def checked_indices(got: Iterable[Any], length: int, what: str) -> Array:
     indices = list(got)
     strange = [i for i in indices if not isinstance(i, (int, np.integer)) or not 0 <= i < length]
     if strange:
-        raise ContractBroken(f"{what} gave {strange[:5]!r}, which are not indices below {length}")
+        raise ContractViolation(f"{what} gave {strange[:5]!r}, which are not indices below {length}")
     return np.array(indices, np.int64)
 
 
@@ -56,7 +56,7 @@ def checked_number(got: Any, what: str) -> float:
     try:
         return float(got)
     except (TypeError, ValueError):
-        raise ContractBroken(f"{what} must return a number, got {got!r}") from None
+        raise ContractViolation(f"{what} must return a number, got {got!r}") from None
 
 
 class Declared:
@@ -80,7 +80,7 @@ class Declared:
 
     def _checked(self, got: Any, what: str, names: AbstractSet[str], *, optional: bool) -> Mapping[str, Any]:
         if not isinstance(got, Mapping):
-            raise ContractBroken(f"{what} must return a mapping of names to arrays, got {type(got).__name__}")
+            raise ContractViolation(f"{what} must return a mapping of names to arrays, got {type(got).__name__}")
         problems = [f"{name!r} is missing" for name in names if name not in got]
         other = "is not a name of this model", "is frozen, or a buffer, and must not be here"
         problems += [f"{name!r} {other[name in self._forms]}" for name in got if name not in names]
@@ -102,5 +102,5 @@ class Declared:
                     f"{name!r} is {array.dtype}{list(array.shape)}, but was declared {dtype}{list(shape)}{grown}"
                 )
         if problems:
-            raise ContractBroken(f"{what}: " + "; ".join(problems))
+            raise ContractViolation(f"{what}: " + "; ".join(problems))
         return got

@@ -8,10 +8,10 @@ from typing import Any
 from .. import job as ops
 from . import collectives, randomness, rank_failures, repeated_calls, replica, sampling, scoring, training
 from .gradient_probe import probe_gradients
-from .process_resources import held
+from .process_resources import count_resources
 from .process_settings import ProcessSettings, draw_from_all
 from .rank_state import RankState, Values
-from .result_validation import ContractBroken
+from .result_validation import ContractViolation
 
 
 def on_ranks(here: RankState, op: ops.OnRanks) -> Values:
@@ -21,7 +21,7 @@ def on_ranks(here: RankState, op: ops.OnRanks) -> Values:
 def attempt(here: RankState, op: ops.Attempt) -> Values:
     try:
         RUNNERS[type(op.operation)](here, op.operation)
-    except ContractBroken:
+    except ContractViolation:
         raise
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"}
@@ -29,7 +29,7 @@ def attempt(here: RankState, op: ops.Attempt) -> Values:
 
 
 def rounds(here: RankState, op: ops.Rounds) -> Values:
-    found, changed = [held()], []
+    found, changed = [count_resources()], []
     for number in range(op.rounds):
         ProcessSettings.at_first().restore()
         program = ProcessSettings()
@@ -38,7 +38,7 @@ def rounds(here: RankState, op: ops.Rounds) -> Values:
             RUNNERS[type(operation)](here, operation)
             here.forget()
         changed.append(ProcessSettings().changed(program))
-        found.append(held(found[-1], op.times if number else 0))  # the first may leave caches
+        found.append(count_resources(found[-1], op.times if number else 0))  # the first may leave caches
     return {"changed": changed, "held": found}
 
 

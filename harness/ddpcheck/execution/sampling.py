@@ -10,7 +10,7 @@ from typing import Any
 from .. import job as ops
 from .randomness import disturb_generators
 from .rank_state import RankState, Values
-from .result_validation import ContractBroken, checked_indices, checked_number, offered
+from .result_validation import ContractViolation, checked_indices, checked_number, offered
 
 _WHO = "the sampler"
 
@@ -62,7 +62,7 @@ def resume_sampling(here: RankState, op: ops.ResumeSampling) -> Values:
         for _ in range(1 + op.at_once):
             state = sampler.state()
             if not isinstance(state, Mapping):
-                raise ContractBroken(f"the sampler's state() must return a mapping, got {type(state).__name__}")
+                raise ContractViolation(f"the sampler's state() must return a mapping, got {type(state).__name__}")
             kept = copy.deepcopy(dict(state))
             saved += [(state, repr(kept)), (kept, repr(kept))]
             sampler = new()
@@ -111,7 +111,7 @@ def aggregate(here: RankState, op: ops.Aggregate) -> Values:
     given = op.given(here.rank)
     got = offered(here.facets.aggregate_metrics, "aggregate_metrics")(given, op.counts[here.rank])
     if not isinstance(got, Mapping):
-        raise ContractBroken(f"{what} must return a mapping of names to numbers, got {type(got).__name__}")
+        raise ContractViolation(f"{what} must return a mapping of names to numbers, got {type(got).__name__}")
     changed = any(repr(dict(earlier)) != text for earlier, text in here.aggregated)
     here.aggregated.append((got, repr(dict(got))))
     return {

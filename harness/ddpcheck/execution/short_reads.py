@@ -19,7 +19,7 @@ _turns = itertools.count()
 _cut = 0
 
 
-def cut_reads() -> None:
+def shorten_reads() -> None:
     """From now on reads, and sends, of more than one byte are short, in all threads."""
     if not _plain:
         for name, function in _SHORT.items():
@@ -27,14 +27,14 @@ def cut_reads() -> None:
             setattr(socket.socket, name, function)
 
 
-def whole_reads() -> None:
+def restore_reads() -> None:
     """From now on reads and sends are as they were."""
     while _plain:
         name, function = _plain.popitem()
         setattr(socket.socket, name, function)
 
 
-def reads_cut() -> int:
+def reads_are_short() -> int:
     """How many reads and sends of this process were short so far."""
     return _cut
 

@@ -9,7 +9,7 @@ from .. import job as ops
 from ..contract.trainer import TrainingRun, TrainingTask
 from .files_of_job import watched
 from .rank_state import RankState, Values
-from .result_validation import ContractBroken, checked_indices, checked_number, offered
+from .result_validation import ContractViolation, checked_indices, checked_number, offered
 
 
 def train(here: RankState, op: ops.Train) -> Values:
@@ -53,16 +53,16 @@ def _folder(here: RankState, op: ops.Train) -> str | None:
 def _told(here: RankState, op: ops.Train, run: Any) -> Values:
     """The report of a run."""
     if not isinstance(run, TrainingRun):
-        raise ContractBroken(f"train() must return a ddpcheck.TrainingRun, got {type(run).__name__}")
+        raise ContractViolation(f"train() must return a ddpcheck.TrainingRun, got {type(run).__name__}")
     epochs = op.stop_after or op.epochs
     told = (len(run.losses), len(run.indices))
     if told[0] != told[1] or told[0] > epochs or (told[0] != epochs and not (op.resume or op.patience)):
         early = ": only a run with patience may end early" * (told[0] == told[1] < epochs)
-        raise ContractBroken(
+        raise ContractViolation(
             f"train() returned {told[0]} losses and {told[1]} lists of indices for {epochs} epochs{early}"
         )
     if op.keep_best and run.best is None:
-        raise ContractBroken("train() returned no best weights, though the task has keep_best")
+        raise ContractViolation("train() returned no best weights, though the task has keep_best")
     assert here.job.data is not None
     samples, declared = here.job.data.samples, here.held.declared
     names = declared.parameters

@@ -36,7 +36,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Ended:
+class CommandResult:
     """status: as the shell counts it. in_time: False if the command was ended. left: processes that it left behind."""
 
     status: int
@@ -45,7 +45,7 @@ class Ended:
     left: int
 
 
-def run_limited(command: Sequence[str], folder: Path, log: Path, limits: Limits) -> Ended:
+def run_limited(command: Sequence[str], folder: Path, log: Path, limits: Limits) -> CommandResult:
     """Run a command in a folder, its output in a log file; afterwards none of its processes is there any more."""
     mark = secrets.token_hex(16)
     environment = {**os.environ, _MARK: mark}
@@ -64,10 +64,10 @@ def run_limited(command: Sequence[str], folder: Path, log: Path, limits: Limits)
         try:
             in_time = _waited(started, limits.seconds)
         finally:
-            left = end_marked(mark)
+            left = kill_marked_processes(mark)
             started.wait()
     status = started.returncode
-    return Ended(128 - status if status < 0 else status, in_time, time.monotonic() - began, left)
+    return CommandResult(128 - status if status < 0 else status, in_time, time.monotonic() - began, left)
 
 
 def _waited(started: subprocess.Popen[bytes], seconds: float) -> bool:
@@ -82,7 +82,7 @@ def _waited(started: subprocess.Popen[bytes], seconds: float) -> bool:
     return False
 
 
-def end_marked(mark: str) -> int:
+def kill_marked_processes(mark: str) -> int:
     """Kill every process with the mark in its environment, until none is left; returns their number."""
     ended: set[int] = set()
     while found := set(_marked(mark)):

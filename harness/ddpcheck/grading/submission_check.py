@@ -10,7 +10,7 @@ from pathlib import Path
 from ..printable import cut
 from ..storage.files import UnreadableFile
 from ..storage.results import Results
-from .limited_command import Ended, Limits, run_limited
+from .limited_command import CommandResult, Limits, run_limited
 from .points import Submission
 
 _MODULE = "submission.py"
@@ -37,7 +37,7 @@ def check_submission(file: Path, template: Path, words: tuple[str, ...], limits:
         return Submission(file.stem, verdicts, ended.seconds, _note(ended, limits))
 
 
-def _note(ended: Ended, limits: Limits) -> str:
+def _note(ended: CommandResult, limits: Limits) -> str:
     parts = [] if ended.in_time else [f"it took more than {limits.seconds:g} s, and was ended"]
     if ended.in_time and ended.left:
         parts.append(f"the submission left {ended.left} {'process' if ended.left == 1 else 'processes'} behind")

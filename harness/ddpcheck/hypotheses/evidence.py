@@ -1,19 +1,23 @@
-"""The evidence about a wrong value of a replica: the hypotheses on its origin, with the values that they give."""
+"""The evidence about a wrong value: the hypotheses about its kind, with the values that they give."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from ..causes import Cause, updates
+from ..job import AllGather, Broadcast
 from ..oracle.expected import ExpectedArray, ExpectedOperation
 from ..oracle.origins import Accumulated, Averaged, Loading, Losses, Norm, Origin, PassedOver, Tracked, Update
 from ..seeded_values import Array
 from .arrays import Alternatives, Evidence
+from .collectives.evidence import WrongResult
+from .collectives.layouts import layout_ignored
+from .collectives.messages import WrongMessage
 from .gradients.accumulated import contributions_of
 from .gradients.clips import clipped_otherwise
 from .losses import of_losses
 from .norms import of_norm
-from .register import OF_AN_UPDATE
+from .register import OF_A_COLLECTIVE, OF_A_MESSAGE, OF_AN_UPDATE
 from .updates.loading import of_loaded
 from .updates.moving_averages import of_average
 from .updates.statistics import of_statistics
@@ -32,6 +36,30 @@ def evidence_of(entry: ExpectedArray, rank: int) -> Evidence:
     if exact.dtype.kind == "f":
         known.append((updates.STATISTICS_MEAN(), exact.mean(axis=0)))
     return Evidence(len(entry.presence), alternatives=tuple(known), precision=False)
+
+
+def evidence_of_result(of: WrongResult) -> Evidence:
+    """Hypotheses about a wrong result of a collective."""
+    tensor = of.tensor
+    with np.errstate(all="ignore"):
+        known = tuple(
+            (cause, np.asarray(array).astype(tensor.dtype))
+            for hypothesis in OF_A_COLLECTIVE
+            for cause, array in hypothesis(of)
+        )
+    return Evidence(
+        len(of.members),
+        local=tensor.on(of.rank) if of.all_reduce else None,
+        alternatives=known,
+        otherwise=layout_ignored(tensor.layout),
+        moved=isinstance(of.collective, Broadcast | AllGather),
+    )
+
+
+def evidence_of_message(of: WrongMessage) -> Evidence:
+    """Hypotheses about a wrong message between two ranks."""
+    known = tuple(each for hypothesis in OF_A_MESSAGE for each in hypothesis(of))
+    return Evidence(of.job.world_size, alternatives=known, moved=True)
 
 
 def numbers_of(moment: ExpectedOperation) -> Alternatives:

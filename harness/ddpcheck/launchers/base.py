@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Protocol, Self, runtime_checkable
 from ..contract.rank_context import ENGINE_VARIABLES
 
 if TYPE_CHECKING:
-    from .fork_servers import Templates
+    from .fork_servers import ForkServers
 
 
 class Launched(Protocol):
@@ -41,7 +41,7 @@ class Launched(Protocol):
 
 
 @runtime_checkable
-class OverTcp(Protocol):
+class TcpLauncher(Protocol):
     """A launcher that can force ranks of one host to send everything over TCP."""
 
     def over_tcp(self) -> Mapping[str, str]:
@@ -50,19 +50,28 @@ class OverTcp(Protocol):
 
 
 @runtime_checkable
-class FromTemplates(Protocol):
+class ForkServerLauncher(Protocol):
     """A launcher whose ranks can be forked from pre-warmed processes (fork_servers.py)."""
 
-    def with_templates(self, templates: Templates) -> Launcher: ...
+    def with_fork_servers(self, fork_servers: ForkServers) -> Launcher: ...
 
 
 @runtime_checkable
-class FromParent(Protocol):
+class ParentProcessLauncher(Protocol):
     """A launcher whose ranks are forked or spawned by one process that has imported the adapter's module."""
 
     @property
     def start_method(self) -> str:
         """fork, spawn or forkserver, as Python's multiprocessing has them."""
+        ...
+
+
+@runtime_checkable
+class StartsChildren(Protocol):
+    """A launcher whose ranks are children of the process that calls start(), and can end when that process ends."""
+
+    def parent(self) -> Mapping[str, str]:
+        """The environment variables that name this process to its ranks."""
         ...
 
 
@@ -89,6 +98,11 @@ class Launcher(Protocol):
         inherit_output: the ranks write to this process's output, and not into output().
         """
         ...
+
+
+def parent_of(launcher: Launcher) -> Mapping[str, str]:
+    """The environment variables that name this process to ranks that are its children; none for other launchers."""
+    return launcher.parent() if isinstance(launcher, StartsChildren) else {}
 
 
 def clean_environment(variables: Mapping[str, str]) -> dict[str, str]:

@@ -1,8 +1,8 @@
-"""The templates of a driver: two processes, one for even and one for odd ranks, from which these are forked (fork_server.py).
+"""The fork servers of a driver: two processes, one for even and one for odd ranks, from which ranks are forked (fork_server.py).
 
 Two and not one: each interpreter hashes strings by a seed of its own, and lays out its memory in its own way, as those of
 separately started ranks do. Not one for each rank: importing torch takes seconds. And two for each set of modules and variables:
-the ranks of another Session, forked from other templates, may be running.
+the ranks of another Session, forked from other fork servers, may be running.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from .fork_server import FORKED, HEADER, NUMBER, STATUS
 from .process_handles import is_stopped
 
 RANK_PROGRAM = (sys.executable, "-m", "ddpcheck.worker")
-"""The start of a rank's command that a template can replace."""
+"""The start of a rank's command that a fork server can replace."""
 
 _UNLIKE = 2
-"""The number of templates: rank r is forked from template r % _UNLIKE."""
+"""The number of fork servers of a set of modules: rank r is forked from number r % _UNLIKE."""
 
 _ANSWER_WITHIN = 60.0
-"""Seconds for a template to import its modules and to fork. A stopped template is not waited for."""
+"""Seconds for a fork server to import its modules and to fork. A stopped one is not waited for."""
 _LOOK_EVERY = 1.0
 _LEAVE_WITHIN = 5.0
 _TELL_WITHIN = 5.0
@@ -42,14 +42,14 @@ _OF_ONE_RANK = {"RANK", "LOCAL_RANK"}
 _OF_ONE_START = {"WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_PORT", "PYTHONPATH", "PYTHONSAFEPATH", "PYTEST_CURRENT_TEST"}
 
 
-class Templates:
+class ForkServers:
     """Started when first needed, and kept for all Sessions of one run. Close them, or use them in a `with`.
 
     Several threads may use them.
     """
 
     def __init__(self) -> None:
-        self._made: dict[tuple[int, frozenset[tuple[str, str]], tuple[str, ...]], _Template] = {}
+        self._made: dict[tuple[int, frozenset[tuple[str, str]], tuple[str, ...]], _ForkServer] = {}
         self._asking = threading.Lock()
 
     def fork(
@@ -75,11 +75,11 @@ class Templates:
         modules: Sequence[str],
         output: IO[bytes],
     ) -> list[Forked] | None:
-        asked = [self._template(rank % _UNLIKE, env, modules) for rank, env in enumerate(environments)]
-        for template, env in zip(asked, environments, strict=True):
-            template.ask(command[len(RANK_PROGRAM) - 1 :], env, output)
+        asked = [self._fork_server(rank % _UNLIKE, env, modules) for rank, env in enumerate(environments)]
+        for server, env in zip(asked, environments, strict=True):
+            server.ask(command[len(RANK_PROGRAM) - 1 :], env, output)
         limit = time.monotonic() + _ANSWER_WITHIN
-        answers = [template.answer(limit) for template in asked]
+        answers = [server.answer(limit) for server in asked]
         forked = [child for child in answers if child is not None]
         if len(forked) < len(asked):
             for child in forked:
@@ -88,7 +88,7 @@ class Templates:
             return None
         return forked
 
-    def _template(self, number: int, environment: Mapping[str, str], modules: Sequence[str]) -> _Template:
+    def _fork_server(self, number: int, environment: Mapping[str, str], modules: Sequence[str]) -> _ForkServer:
         known = {
             (name, value)
             for name, value in environment.items()
@@ -100,13 +100,13 @@ class Templates:
             there.close()
             there = None
         if there is None:
-            there = self._made[kind] = _Template.start(modules, environment)
+            there = self._made[kind] = _ForkServer.start(modules, environment)
         return there
 
     def close(self) -> None:
-        """End all templates; ranks that still run are not theirs to end. Safe to call twice."""
-        for template in self._made.values():
-            template.close()
+        """End all fork servers; ranks that still run are not theirs to end. Safe to call twice."""
+        for server in self._made.values():
+            server.close()
         self._made.clear()
 
     def __enter__(self) -> Self:
@@ -119,7 +119,7 @@ class Templates:
 
 
 @dataclass
-class _Template:
+class _ForkServer:
     process: subprocess.Popen[bytes]
     requests: socket.socket
 
@@ -156,7 +156,7 @@ class _Template:
             self.requests.sendall(content)
 
     def answer(self, limit: float) -> Forked | None:
-        """Fork a rank. None if the template ended, does not answer in time, or cannot fork safely."""
+        """Fork a rank. None if the fork server ended, does not answer in time, or cannot fork safely."""
         if not self._answers(limit):
             return None
         try:
@@ -211,7 +211,7 @@ class Forked:
 
     def _look(self, seconds: int | None) -> int | None:
         if self._code is None and select.select([self._process], [], [], seconds)[0]:
-            # comes at once, or the template has gone before, or is stopped
+            # comes at once, or the fork server has ended or is stopped
             tells = select.select([self._status], [], [], _TELL_WITHIN)[0]
             told = os.read(self._status, STATUS.size) if tells else b""
             self._code = STATUS.unpack(told)[0] if told else -signal.SIGKILL

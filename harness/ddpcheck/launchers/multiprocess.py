@@ -24,7 +24,7 @@ from typing import Literal
 
 from .base import Launched, Output, clean_environment
 from .multiprocess_parent import ENDED, KILL
-from .ports import meeting_place
+from .ports import rendezvous_address
 from .process_handles import is_stopped, processes_under
 from .processes import HASH_SEEDS, Children, describe_exit
 
@@ -61,7 +61,7 @@ class Multiprocessing:
         *,
         inherit_output: bool = False,
     ) -> Launched:
-        port, master = meeting_place(variables)
+        port, master = rendezvous_address(variables)
         seeds = [os.environ["PYTHONHASHSEED"]] if "PYTHONHASHSEED" in os.environ else list(HASH_SEEDS)
         shared = {
             "WORLD_SIZE": str(world_size),

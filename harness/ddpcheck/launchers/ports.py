@@ -50,7 +50,7 @@ class Port:
             self.lock = None
 
 
-def meeting_place(variables: Mapping[str, str]) -> tuple[Port, dict[str, str]]:
+def rendezvous_address(variables: Mapping[str, str]) -> tuple[Port, dict[str, str]]:
     """The port given by MASTER_PORT, or a free one, and the variables that tell ranks of this host to meet there."""
     wanted = variables.get("MASTER_PORT")
     port = reserve_port(None if wanted is None else int(wanted))

@@ -4,22 +4,23 @@ Even ranks hash strings by another seed than odd ones, PYTHONHASHSEED=20 and 235
 through a set comes out in different orders on neighbours, and in the same in every run. (mpiexec and torchrun leave the seed to
 each interpreter, which draws one.)
 
-With `templates`, ranks of a Session are forked from pre-warmed processes, so restarts are fast (fork_servers.py).
+With `fork_servers`, ranks of a Session are forked from pre-warmed processes, so restarts are fast (fork_servers.py).
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from .base import Launched, Output, clean_environment
-from .ports import Port, meeting_place
-from .process_handles import end_group, is_stopped
+from .ports import Port, rendezvous_address
+from .process_handles import DRIVER, end_group, is_stopped
 
 if TYPE_CHECKING:  # a rank that starts needs none
-    from .fork_servers import Templates
+    from .fork_servers import ForkServers
 
 HASH_SEEDS = ("20", "235")
 """A set of two usual names, {"weight", "bias"} or {"loss", "accuracy"}, has one order by the one and the other by the other."""
@@ -32,20 +33,24 @@ _SAY_WITHIN = 2.0
 class Processes:
     """Child processes on this host, with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set.
 
-    preload: modules that are imported before a fork, if there are templates: what takes long to import, and starts no thread.
+    preload: modules that are imported before a fork, if there are fork servers: what takes long to import, and starts no thread.
     """
 
     variables: Mapping[str, str] = field(default_factory=dict)
     name: str = "processes"
     preload: tuple[str, ...] = ()
-    templates: Templates | None = None
+    fork_servers: ForkServers | None = None
 
     def unavailable(self) -> str | None:
         return None
 
-    def with_templates(self, templates: Templates) -> Processes:
-        """See launchers.base.FromTemplates."""
-        return replace(self, templates=templates)
+    def with_fork_servers(self, fork_servers: ForkServers) -> Processes:
+        """See launchers.base.ForkServerLauncher."""
+        return replace(self, fork_servers=fork_servers)
+
+    def parent(self) -> Mapping[str, str]:
+        """See launchers.base.StartsChildren."""
+        return {DRIVER: str(os.getpid())}
 
     def start(
         self,
@@ -55,7 +60,7 @@ class Processes:
         *,
         inherit_output: bool = False,
     ) -> Launched:
-        port, master = meeting_place(variables)
+        port, master = rendezvous_address(variables)
         shared = {
             "WORLD_SIZE": str(world_size),
             "LOCAL_WORLD_SIZE": str(world_size),
@@ -74,8 +79,8 @@ class Processes:
         launched = Children([], output, port)
         try:
             forked = None
-            if self.templates is not None and not inherit_output:
-                forked = self.templates.fork(command, environments, self.preload, output.file)
+            if self.fork_servers is not None and not inherit_output:
+                forked = self.fork_servers.fork(command, environments, self.preload, output.file)
             if forked is not None:
                 launched.children.extend(forked)
                 return launched

@@ -42,7 +42,7 @@ class MeasureSteps:
 
     synced=False: backward in no_sync(), the same work without communication. options: (name, value) pairs for make_replica;
     operations of equal options share a replica until there are others; all other operations have none. named: instead of the
-    Job's model, which says what inputs and outputs are, one of ReplicaPromises.named_models.
+    Job's model, which says what inputs and outputs are, one of Adapter.named_models.
 
     Yields begin, backward_end and end: float64 (iterations,), seconds of time.monotonic(); cpu and queued as above, over
     all steps; peak: KiB of resident memory at most, since the process began; counts: what Facets.counts says of all

@@ -117,7 +117,7 @@ def torch_adapter(
         "trainer": trainer,
     }
     offered = [facet for facet, value in given.items() if value is not None]
-    promises = capabilities.of_facets(*offered).but(named_models=frozenset(models or ()))
+    promises = capabilities.of_facets(*offered)
 
     hooks = {"no_sync": no_sync, "after_backward": after_backward, "optimizer": optimizer, "clip": clip}
 
@@ -157,7 +157,15 @@ def torch_adapter(
             lacks=promises_without_method(wrap, home, promises, no_sync=no_sync) if wrap else {},
         )
 
-    return Adapter(name, connect, promises, launcher or Processes(preload=_SLOW_TO_IMPORT), requires, description)
+    return Adapter(
+        name,
+        connect,
+        promises,
+        launcher or Processes(preload=_SLOW_TO_IMPORT),
+        requires,
+        description,
+        named_models=frozenset(models or ()),
+    )
 
 
 def torch_collectives() -> Collectives:

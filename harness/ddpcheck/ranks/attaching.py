@@ -71,7 +71,7 @@ _STOPPED = 2.0
 """Seconds between two looks whether one is stopped by a signal: nobody waits for such a one."""
 
 
-def attached(launched: Launched, world_size: int, listener: Listener, within: float) -> list[RankLink]:
+def attach_ranks(launched: Launched, world_size: int, listener: Listener, within: float) -> list[RankLink]:
     """Accept both connections of every rank within so many seconds; none stays open if not all come."""
     channels: list[Channel] = []
     try:
@@ -143,7 +143,7 @@ def _check_hello(hello: _Hello, found: Mapping[tuple[int, str], object], world_s
         raise StartFailed([f"two processes say that they are rank {hello['rank']}"])
 
 
-def all_connected(links: Sequence[RankLink], launched: Launched, limit: float, grace: float) -> dict[str, str]:
+def accept_ranks(links: Sequence[RankLink], launched: Launched, limit: float, grace: float) -> dict[str, str]:
     """Wait until connect() has returned on every rank, at most until `limit`, and `grace` seconds once one has failed.
 
     Returns the promises that some rank lacks, with why.
@@ -206,7 +206,7 @@ def all_connected(links: Sequence[RankLink], launched: Launched, limit: float, g
         details += [f"rank {rank} stands at:\n{fate.stack}" for rank, fate in stuck.items()]
     if problems:
         raise StartFailed(
-            told_together(problems), *told_together(details), launched.output(), ranks=fates, causes=causes
+            raise_together(problems), *raise_together(details), launched.output(), ranks=fates, causes=causes
         )
     return lacks
 
@@ -214,7 +214,7 @@ def all_connected(links: Sequence[RankLink], launched: Launched, limit: float, g
 _OF_A_RANK = re.compile(r"rank (\d+)(.*)", re.DOTALL)
 
 
-def told_together(texts: Sequence[str]) -> list[str]:
+def raise_together(texts: Sequence[str]) -> list[str]:
     """Texts of the form "rank 3: ...", once for all ranks of which the same is told."""
     who: dict[str, list[int]] = {}
     for text in texts:

@@ -54,7 +54,7 @@ class _Knock:
         return int(ANSWER.size + length - len(self.heard))
 
 
-class Door:
+class AuthenticatedListener:
     """Accepts clients that know the secret. Other clients are closed, and delay no rank."""
 
     def __init__(self, listener: socket.socket, secret: str) -> None:

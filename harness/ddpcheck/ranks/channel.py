@@ -14,15 +14,18 @@ import struct
 import sys
 import time
 
-from .authentication import ANSWER, NONCE, PROOF, REFUSED, Door, proof
+from .authentication import ANSWER, NONCE, PROOF, REFUSED, AuthenticatedListener, proof
 
 CONTROL, SECRET, SECRET_FILE = "DDPCHECK_CONTROL", "DDPCHECK_SECRET", "DDPCHECK_SECRET_FILE"
 """The variables that tell a rank where the driver listens, and the secret or the file that holds it."""
 
 _LENGTH = struct.Struct("!Q")
 _LARGEST = 1 << 40
-_READ = 1 << 18
-_RECV = socket.socket.recv  # as it was before short_reads.py: the harness's own reads stay whole
+_READ = 1 << 14
+_MOST_AT_ONCE = 1 << 28
+"""Bytes for which room is made before they come; those who announce more must send them."""
+_RECV = socket.socket.recv  # as they were before short_reads.py: the harness's own reads stay whole
+_RECV_INTO = socket.socket.recv_into
 
 
 class ChannelClosed(Exception):
@@ -39,6 +42,8 @@ class Channel:
         self.greeting = greeting
         self._connection = connection
         self._buffer = bytearray()
+        self._large: bytearray | None = None  # the frame that is being read, if it is larger than one read
+        self._filled = 0
 
     def fileno(self) -> int:
         return self._connection.fileno()
@@ -49,11 +54,15 @@ class Channel:
     def send(self, frame: bytes) -> None:
         """Send one frame. ChannelClosed if the other side is gone."""
         try:
-            self._connection.sendall(_LENGTH.pack(len(frame)) + frame)
+            if len(frame) <= _READ:
+                self._connection.sendall(_LENGTH.pack(len(frame)) + frame)
+            else:  # a second call costs less than a copy
+                self._connection.sendall(_LENGTH.pack(len(frame)))
+                self._connection.sendall(frame)
         except (BrokenPipeError, ConnectionError) as error:
             raise ChannelClosed(str(error)) from error
 
-    def receive(self) -> bytes:
+    def receive(self) -> bytes | bytearray:
         """One frame. ChannelClosed at the end of the stream; TimeoutError by settimeout."""
         while (frame := self.pop()) is None:
             self.fill()
@@ -62,15 +71,25 @@ class Channel:
     def fill(self) -> None:
         """Read what there is, at least one byte."""
         try:
-            chunk = _RECV(self._connection, _READ)
+            if self._large is not None:
+                count = _RECV_INTO(self._connection, memoryview(self._large)[self._filled :])
+                self._filled += count
+            else:
+                chunk = _RECV(self._connection, _READ)
+                count = len(chunk)
+                self._buffer += chunk
         except ConnectionError as error:
             raise ChannelClosed(str(error)) from error
-        if not chunk:
+        if not count:
             raise ChannelClosed("end of stream")
-        self._buffer += chunk
 
-    def pop(self) -> bytes | None:
+    def pop(self) -> bytes | bytearray | None:
         """One frame that is already here, or None."""
+        if self._large is not None:
+            if self._filled < len(self._large):
+                return None
+            whole, self._large = self._large, None
+            return whole
         if len(self._buffer) < _LENGTH.size:
             return None
         (length,) = _LENGTH.unpack_from(self._buffer)
@@ -78,6 +97,11 @@ class Channel:
             raise ChannelClosed(f"a frame cannot have {length} bytes")
         end = _LENGTH.size + length
         if len(self._buffer) < end:
+            if _READ < length <= _MOST_AT_ONCE:  # the rest is read to where it stays
+                self._filled = len(self._buffer) - _LENGTH.size
+                self._large = bytearray(length)
+                self._large[: self._filled] = memoryview(self._buffer)[_LENGTH.size :]
+                self._buffer = bytearray()
             return None
         frame = bytes(memoryview(self._buffer)[_LENGTH.size : end])
         del self._buffer[:end]
@@ -106,7 +130,7 @@ class Listener:
             self._socket.bind((bound, port))
             self.address = f"tcp:{bound}:{self._socket.getsockname()[1]}"
         self._socket.listen(1024)
-        self._door = Door(self._socket, self.secret)
+        self._door = AuthenticatedListener(self._socket, self.secret)
 
     def fileno(self) -> int:
         return self._socket.fileno()

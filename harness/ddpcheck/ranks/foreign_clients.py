@@ -32,7 +32,7 @@ class _Opens:
         return open, (str(self.path), "w")
 
 
-class Strangers:
+class ForeignClients:
     """They call each address once, and once more if they forget. After leave() `ran` says whether somebody loaded what they
     sent.
     """

@@ -26,7 +26,7 @@ is slow. Four ranks that wait busily for each other on two processors, and for e
 """
 
 
-def gathered(
+def gather_reports(
     job: Job, links: Sequence[RankLink], launched: Launched, deadline: float, grace: float
 ) -> dict[int, RankTrace]:
     """One RankTrace for each rank, within `deadline` seconds of the last one's entering an operation (who is slow is not
@@ -114,7 +114,7 @@ def _read(link: RankLink, job: Job, launched: Launched) -> RankTrace | None:
     return None if frame is None else _answer(link, frame)
 
 
-def _answer(link: RankLink, frame: bytes) -> RankTrace:
+def _answer(link: RankLink, frame: bytes | bytearray) -> RankTrace:
     """A rank whose connection carries something else is lost: its implementation may have written to a number that it took for a
     file of its own.
     """

@@ -7,7 +7,7 @@ from collections.abc import MutableMapping, Sequence
 from ..contract.rank_context import local_names, rank_context
 
 
-def tell_hosts(variables: MutableMapping[str, str], sizes: Sequence[int]) -> None:
+def set_simulated_hosts(variables: MutableMapping[str, str], sizes: Sequence[int]) -> None:
     """Set what the rank is told of its host, in the names of its launcher and in torchrun's: the next `sizes[h]` ranks are on
     host h.
     """

@@ -12,7 +12,7 @@ from ..launchers.process_handles import state
 from ..operations.start import GATED, HOSTS, OWN_FOLDER, SHORT_READS, TAKEN_PORTS, Start
 from ..trace import StartReport, Trace
 from .channel import ChannelClosed
-from .foreign_clients import Strangers
+from .foreign_clients import ForeignClients
 from .rank_link import RankLink
 
 LEAST_SECONDS = 5.0
@@ -26,11 +26,11 @@ _UNTIL_CALLED = 2.0
 _WAITING = "SZ"  # asleep, or ended; no answer counts too: the rank is elsewhere, or this is no Linux
 
 
-class HardStart:
+class StartConditions:
     """One start. `port`: where the ranks must meet, or None. meet: starts the neighbours."""
 
     def __init__(
-        self, start: Start, strangers: Strangers, port: int | None = None, meet: Callable[[], None] = lambda: None
+        self, start: Start, strangers: ForeignClients, port: int | None = None, meet: Callable[[], None] = lambda: None
     ) -> None:
         self._start = start
         self._strangers = strangers
@@ -95,7 +95,7 @@ class HardStart:
         return replace(trace, start=StartReport(listening, found.calls, found.ran))
 
 
-def of_neighbours(job: Job) -> Job:
+def neighbour_job(job: Job) -> Job:
     """The same operations on other values, for ranks that have started already."""
     operations = tuple(
         replace(operation, tensor=replace(operation.tensor, seed=operation.tensor.seed + 1))

@@ -16,14 +16,14 @@ from ..causes.machine import NO_FREE_PORT, NO_LOOPBACK
 from ..execution.files_of_job import scratch_of
 from ..launchers.base import Launched, Launcher
 from ..launchers.fork_servers import RANK_PROGRAM
-from ..launchers.leftovers import Inode, clock_ticks, end_leftovers
+from ..launchers.leftovers import Inode, clock_ticks, kill_leftover_processes
 from ..launchers.ports import NoFreePort, has_loopback
-from ..refused_resources import cause_of
-from .attaching import StartFailed, all_connected, attached
+from ..refused_resources import refusal_cause
+from .attaching import StartFailed, accept_ranks, attach_ranks
 from .channel import CONTROL, SECRET, ChannelClosed, Listener
 from .rank_interpreter import OURS, SAFE_PATH, Interpreter
 from .rank_link import RankLink
-from .start_conditions import HardStart
+from .start_conditions import StartConditions
 
 
 class LaunchedRanks:
@@ -49,7 +49,7 @@ class LaunchedRanks:
         reference: str,
         home: Interpreter | None,
         conditions: Mapping[str, str],
-        hard: HardStart | None,
+        hard: StartConditions | None,
         seconds: float,
         connect_seconds: float,
         grace: float,
@@ -57,7 +57,7 @@ class LaunchedRanks:
         """Start the ranks; the seconds that connect() took. StartFailed with all problems of all ranks.
 
         conditions: further variables of the ranks' environment. seconds: until all are there; connect_seconds: for how long
-        those that a HardStart let in may be in connect(). grace: for the others, once one has failed.
+        those that a StartConditions let in may be in connect(). grace: for the others, once one has failed.
         """
         listener = self._listener()
         self._secret = listener.secret
@@ -75,12 +75,12 @@ class LaunchedRanks:
             }
             self._launched = self._begun(command, variables)
             limit = time.monotonic() + seconds
-            self.links = attached(self._launched, self._world_size, listener, seconds)
+            self.links = attach_ranks(self._launched, self._world_size, listener, seconds)
             if hard is not None:
                 hard.let_in(self.links, socket.gethostname())
                 limit = min(limit, time.monotonic() + connect_seconds)
             since = time.monotonic()
-            self.lacks = all_connected(self.links, self._launched, limit, grace)
+            self.lacks = accept_ranks(self.links, self._launched, limit, grace)
             return time.monotonic() - since
         except BaseException:
             self.stop()
@@ -98,7 +98,7 @@ class LaunchedRanks:
         except NoFreePort as error:
             raise StartFailed([str(error)], causes=[NO_FREE_PORT(first=error.first, last=error.last)]) from error
         except OSError as error:
-            causes = cause_of(error)
+            causes = refusal_cause(error)
             if not causes:
                 raise
             raise StartFailed([f"{self._launcher.name} cannot start {ranks}: {error}"], causes=causes) from error
@@ -140,7 +140,7 @@ class LaunchedRanks:
             launched.kill()
             # those that a user has started have inherited the environment of more than the ranks
             mark = "" if hasattr(self._launcher, "listener") else f"{SECRET}={self._secret}"
-            end_leftovers(self._since, mark, files)
+            kill_leftover_processes(self._since, mark, files)
         for link in links:
             link.close()
         if self._files is not None:

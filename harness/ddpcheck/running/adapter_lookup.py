@@ -22,7 +22,8 @@ from ..contract.adapter import Adapter
 from ..contract.rank_context import ENGINE_VARIABLES
 from ..contract.validation import problems_of_adapter
 from .guarded_import import ImportEnded, guarded_import, short
-from .suggestions import hint
+from .import_trial import unending
+from .suggestions import close_names
 
 GROUP = "ddpcheck.adapters"
 
@@ -40,24 +41,37 @@ def resolve(reference: str, seconds: float | None = None) -> tuple[Adapter, str]
     """The adapter, and its full reference. UnusableAdapter if there is none, or if it breaks the contract (all
     problems). seconds: until an import is ended, which may not end the process then, nor print much.
     """
-    full = known_adapters().get(reference, reference)
+    # a rank, which gets the full reference, need not read what every distribution offers
+    full = reference if ":" in reference else known_adapters().get(reference, reference)
     place, separator, attribute = full.rpartition(":")
     if not separator or not attribute.isidentifier():
         raise UnusableAdapter(f"{reference!r} is not a known adapter; {_meant(reference)}")
     if place.endswith(".py") and Path(place).is_file() and is_training_script(Path(place)):
         raise UnusableAdapter(f"{place} is a training script, not an adapter; audit it: ddpcheck audit {place}")
-    guard = guarded_import(place, seconds) if seconds is not None else nullcontext()
+    guard = nullcontext() if seconds is None else _tried(place, seconds, installed=full != reference)
     module = _load_file(Path(place), guard) if place.endswith(".py") else _load_module(place, full, guard)
     try:
         adapter = getattr(module, attribute)
     except AttributeError:
         there = [name for name, value in vars(module).items() if isinstance(value, Adapter)]
-        what = hint(attribute, there) if there else "is the adapter defined at module level?"
+        what = close_names(attribute, there) if there else "is the adapter defined at module level?"
         raise UnusableAdapter(f"{place} has no attribute {attribute!r}; {what}") from None
     problems = problems_of_adapter(adapter)
     if problems:
         raise UnusableAdapter(f"{full} does not fit the contract: " + "; ".join(problems))
     return adapter, f"{Path(place).resolve()}:{attribute}" if place.endswith(".py") else full
+
+
+@contextmanager
+def _tried(place: str, seconds: float, *, installed: bool) -> Iterator[None]:
+    """guarded_import, of a module that has been imported in a process of its own before; an installed adapter's is not tried."""
+    is_file = place.endswith(".py")
+    if not installed and place not in sys.modules:
+        how = unending(_name_of(Path(place)) if is_file else place, Path(place).resolve() if is_file else None, seconds)
+        if how:
+            raise ImportEnded(how)
+    with guarded_import(place, seconds):
+        yield
 
 
 def names_file(reference: str) -> bool:
@@ -92,7 +106,7 @@ def _meant(reference: str) -> str:
         return f"name the adapter in that module, too: {reference}:adapter"
     if ":" not in reference and module and _importable(module):
         return f"did you mean {module}:{attribute}?"
-    what = hint(reference, known_adapters())
+    what = close_names(reference, known_adapters())
     return what if what.endswith("?") else f"{what}; {own}"
 
 
@@ -175,10 +189,15 @@ def _next(error: BaseException) -> str:
     return ""
 
 
+def _name_of(path: Path) -> str:
+    """The name under which a file is imported."""
+    return f"ddpcheck_file_{path.stem}"
+
+
 def _load_file(path: Path, guard: AbstractContextManager[None]) -> ModuleType:
     if not path.is_file():
         raise UnusableAdapter(f"there is no file {path}")
-    name = f"ddpcheck_file_{path.stem}"
+    name = _name_of(path)
     loaded = sys.modules.get(name)
     if loaded is not None and loaded.__file__ == str(path.resolve()):
         return loaded

@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from os import PathLike
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -22,20 +25,21 @@ from ..contract import RendezvousRule
 from ..contract.adapter import Adapter
 from ..contract.narrowing import left_out
 from ..launchers.base import Launcher
-from ..launchers.fork_servers import Templates
-from ..levels import LEVELS, Level, beyond
+from ..launchers.fork_servers import ForkServers
+from ..levels import LEVELS, Level, features_beyond
 from ..ranks.attaching import StartFailed
-from ..refused_resources import cause_of
+from ..refused_resources import refusal_cause
 from ..session import Session
 from ..verdict import CannotTell, Diagnosis, Finding, Refused, Status, Verdict
-from .expected_failures import NOTHING_EXPECTED, Expectations
-from .hang_budget import Hangs
-from .parallel_iterators import side_by_side
+from .expected_failures import NOTHING_EXPECTED, ExpectedFailures
+from .failure_files import FailureFiles
+from .hang_budget import HangBudget
+from .parallel_iterators import advance_in_threads
 from .plan import RANKS_START, Item, installed_checks, plan
 from .profiles import Profile, profile_named
 from .repeated_causes import RepeatedCauses
 from .start_diagnosis import start_diagnosis
-from .suggestions import one_of
+from .suggestions import require_known
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +61,10 @@ class Settings:
     level: Level = Level.STANDARD
 
 
-def run_check(session: Session, check: Check, expected: Expectations | Mapping[str, str] | None = None) -> Verdict:
+def run_check(session: Session, check: Check, expected: ExpectedFailures | Mapping[str, str] | None = None) -> Verdict:
     """Run one check and return its Verdict. Only StartFailed is raised: it is not a failure of the check."""
-    if not isinstance(expected, Expectations):
-        expected = Expectations(expected or {}, (*installed_checks(), check))
+    if not isinstance(expected, ExpectedFailures):
+        expected = ExpectedFailures(expected or {}, (*installed_checks(), check))
     began, jobs = time.monotonic(), session.jobs_run
     session.asked.clear()
     if check is not RANKS_START:
@@ -85,7 +89,7 @@ def run_check(session: Session, check: Check, expected: Expectations | Mapping[s
         status, reason, diagnosis = "unknown", str(why), why.diagnosis
     except Exception as error:
         status, reason = "unknown", traceback.format_exc()
-        if causes := cause_of(error):
+        if causes := refusal_cause(error):
             diagnosis = Diagnosis(f"ddpcheck itself was refused a resource: {error}", causes, details=(reason,))
     jobs = session.jobs_run - jobs
     if status == "passed" and not jobs and check is not RANKS_START:
@@ -111,7 +115,7 @@ def run_check(session: Session, check: Check, expected: Expectations | Mapping[s
 def _not_covered(session: Session) -> tuple[str, ...]:
     """The cases that a passing check left out, for lack of a promise or because of the level."""
     promised, asked = session.adapter.capabilities, session.asked
-    features = beyond(promised, session.level) if "model_features" in asked else ()
+    features = features_beyond(promised, session.level) if "model_features" in asked else ()
     return (*left_out(promised, asked), *sorted(f"{name} models, at level {session.level}" for name in features))
 
 
@@ -124,12 +128,12 @@ class CheckRunner:
         reference: str,
         world_size: int,
         settings: Settings,
-        templates: Templates | None = None,
-        hangs: Hangs | None = None,
+        fork_servers: ForkServers | None = None,
+        hangs: HangBudget | None = None,
         repeated: RepeatedCauses | None = None,
     ) -> None:
         self.lost = ""
-        self.hangs = hangs or Hangs(settings.most_hangs)
+        self.hangs = hangs or HangBudget(settings.most_hangs)
         self.repeated = repeated or RepeatedCauses()
         self.full = settings.level == Level.FULL
         self.deadline = settings.deadline
@@ -142,11 +146,11 @@ class CheckRunner:
             deep=settings.profile.deep,
             random_seed=settings.random_seed,
             launcher=settings.launcher,
-            templates=templates,
+            fork_servers=fork_servers,
             level=settings.level,
         )
 
-    def verdict(self, item: Item, expected: Expectations = NOTHING_EXPECTED) -> Verdict:
+    def verdict(self, item: Item, expected: ExpectedFailures = NOTHING_EXPECTED) -> Verdict:
         """Judge, or skip. Ranks that did not start are one failure, and the reason why all others are skipped."""
         reason = item.skip or self.lost or self.hangs.leaves_out(item.check, item.world_size)
         if not reason and not self.session.starts:
@@ -196,7 +200,7 @@ def skipped(item: Item, reason: str) -> Verdict:
 def run_items(
     items: Iterable[Item],
     settings: Settings,
-    expected: Expectations,
+    expected: ExpectedFailures,
     begin: Callable[[Item], None] = lambda item: None,
 ) -> Generator[Verdict, None, None]:
     """A Verdict for each item, as it comes; `begin` is told what runs next. Ranks start only where something will run.
@@ -206,7 +210,7 @@ def run_items(
     groups: dict[tuple[str, int], list[Item]] = {}
     for item in items:
         groups.setdefault((item.reference, item.world_size), []).append(item)
-    hangs = {reference: Hangs(settings.most_hangs) for reference, _ in groups}
+    hangs = {reference: HangBudget(settings.most_hangs) for reference, _ in groups}
     repeated = {reference: RepeatedCauses() for reference, _ in groups}
     running: set[Session] = set()
 
@@ -222,7 +226,7 @@ def run_items(
                 reference,
                 group[0].world_size,
                 settings,
-                templates=templates,
+                fork_servers=fork_servers,
                 hangs=hangs[reference],
                 repeated=repeated[reference],
             ) as ranks:
@@ -237,9 +241,11 @@ def run_items(
             session.interrupt()
 
     with (
-        Templates() as templates,
+        ForkServers() as fork_servers,
         closing(
-            side_by_side([judged(lane) for lane in _lanes(groups, settings.sessions)], settings.sessions, interrupt)
+            advance_in_threads(
+                [judged(lane) for lane in _lanes(groups, settings.sessions)], settings.sessions, interrupt
+            )
         ) as verdicts,
     ):
         yield from verdicts
@@ -265,13 +271,22 @@ def run_checks(
     *,
     settings: Settings | None = None,
     expected_failures: Mapping[str, str] | None = None,
+    failures: str | PathLike[str] | None = None,
 ) -> Iterator[Verdict]:
-    """Check one adapter, world size by world size. `checks`: names, families or parts of names; all if empty."""
+    """Check one adapter, world size by world size. `checks`: names, families or parts of names; all if empty. `failures`: the
+    folder that gets failing Jobs and their stand-alone scripts, as each verdict comes; none are kept without it.
+    """
     settings = settings or Settings()
     every = installed_checks()
     sizes = settings.profile.world_sizes if world_sizes is None else tuple(world_sizes)
     items = plan(adapter, sizes, select(every, checks), settings.launcher, settings.level)
-    yield from run_items(items, settings, Expectations(expected_failures or {}, every))
+    files = None if failures is None else FailureFiles(Path(failures))
+    for verdict in run_items(items, settings, ExpectedFailures(expected_failures or {}, every)):
+        if files is not None and not verdict.ok:
+            files.write(items[0].reference, verdict, settings.launcher)
+        yield verdict
+    if files is not None and files.problem:
+        warnings.warn(f"failing Jobs are not kept: {files.problem}", stacklevel=2)
 
 
 def check_adapter(
@@ -282,8 +297,22 @@ def check_adapter(
     expected_failures: Mapping[str, str] | None = None,
     random_seed: int | None = None,
     level: str = "standard",
+    failures: str | PathLike[str] | None = None,
 ) -> list[Verdict]:
-    """Check an adapter; the verdicts of all checks at all world sizes. `all(v.ok for v in ...)` says whether it is right."""
-    chosen = LEVELS[one_of(level, LEVELS, "level")]
+    """Check an adapter; the verdicts of all checks at all world sizes. `all(v.ok for v in ...)` says whether it is right.
+
+    failures: the folder that gets failing Jobs and their stand-alone scripts, as with `ddpcheck check --failures`; by default
+    none are kept.
+    """
+    chosen = LEVELS[require_known(level, LEVELS, "level")]
     settings = Settings(profile_named(profile), random_seed=random_seed, level=chosen)
-    return list(run_checks(adapter, world_sizes, checks or (), settings=settings, expected_failures=expected_failures))
+    return list(
+        run_checks(
+            adapter,
+            world_sizes,
+            checks or (),
+            settings=settings,
+            expected_failures=expected_failures,
+            failures=failures,
+        )
+    )

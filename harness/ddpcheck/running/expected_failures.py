@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from ..checks import Check
 from ..verdict import Diagnosis, Verdict
-from .suggestions import one_of
+from .suggestions import require_known
 
 
-class Expectations:
+class ExpectedFailures:
     """ValueError, with close matches, if a name is none of `checks`."""
 
     def __init__(self, declared: Mapping[str, str], checks: Iterable[Check]) -> None:
@@ -22,7 +22,7 @@ class Expectations:
         self._reasons: dict[tuple[str, int | None], str] = {}
         for key, reason in declared.items():
             name, separator, sizes = key.partition("@")
-            one_of(name, names, "check in the expected failures:")
+            require_known(name, names, "check in the expected failures:")
             if not reason.strip():
                 raise ValueError(
                     f"the expected failure {key!r} needs a reason: write why the check fails, or a link to its issue"
@@ -56,4 +56,4 @@ def _sizes(key: str, text: str) -> list[int]:
         raise ValueError(f"in the expected failure {key!r} world sizes should follow the @, as in name@2,3") from None
 
 
-NOTHING_EXPECTED = Expectations({}, ())
+NOTHING_EXPECTED = ExpectedFailures({}, ())

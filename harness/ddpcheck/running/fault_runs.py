@@ -13,7 +13,7 @@ from importlib.metadata import entry_points
 from typing import Any, Protocol
 
 from ..contract.adapter import Adapter
-from ..launchers.fork_servers import Templates
+from ..launchers.fork_servers import ForkServers
 from ..levels import Level
 from ..verdict import Diagnosis, Verdict
 from .adapter_lookup import reference_of
@@ -77,7 +77,7 @@ class FaultOutcome:
         return {**made, "first": None if self.first is None else self.first.to_plain()}
 
 
-def tells(diagnosis: Diagnosis, cause: str) -> bool:
+def names_cause(diagnosis: Diagnosis, cause: str) -> bool:
     """Whether a failure tells the cause of this id; each does if the id is empty."""
     return not cause or any(each.id == cause for each in diagnosis.causes)
 
@@ -90,8 +90,8 @@ def installed_faults(name: str = "faults") -> tuple[KnownFault, ...]:
     return tuple(found)
 
 
-def judged(
-    fault: KnownFault, settings: Settings, *, every: bool = False, templates: Templates | None = None
+def run_fault(
+    fault: KnownFault, settings: Settings, *, every: bool = False, fork_servers: ForkServers | None = None
 ) -> FaultOutcome:
     """Run the checks on a fault until one fails, then those that it names; `every`: all that apply. Of one that only the deep
     profile shows, those that it names, in that profile.
@@ -111,7 +111,7 @@ def judged(
         items[0].reference,
         fault.world_size,
         replace(settings, most_hangs=None, level=Level.FULL),
-        templates=templates,
+        fork_servers=fork_servers,
     ) as ranks:
         for item in items:
             named_only = (first is not None and not every) or fault.deep
@@ -138,7 +138,7 @@ def judged(
     )
 
 
-def chosen(faults: Iterable[KnownFault], patterns: Iterable[str]) -> tuple[KnownFault, ...]:
+def select_faults(faults: Iterable[KnownFault], patterns: Iterable[str]) -> tuple[KnownFault, ...]:
     """Those of which a pattern is the family, or a part of it between dots, or is in the name; all if there are none. ValueError
     on no match.
     """

@@ -18,7 +18,7 @@ _EVERYTHING = 3
 """If this many facets hang, other world sizes are not tried."""
 
 
-class Hangs:
+class HangBudget:
     """Receives each check that hung. most: the limit in the first facet that hangs; None: no limit."""
 
     def __init__(self, most: int | None) -> None:

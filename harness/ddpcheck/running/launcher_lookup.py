@@ -10,7 +10,7 @@ from typing import Any
 
 from ..docstrings import sentence
 from ..launchers.base import Launcher
-from .suggestions import one_of
+from .suggestions import require_known
 
 GROUP = "ddpcheck.launchers"
 
@@ -41,7 +41,7 @@ def description(name: str) -> str:
 
 def _load(name: str) -> Any:
     known = installed_launchers()
-    entry = known[one_of(name, known, "launcher")]
+    entry = known[require_known(name, known, "launcher")]
     try:
         return entry.load()
     except Exception as error:

@@ -18,7 +18,9 @@ class _End:
     error: BaseException | None = None
 
 
-def side_by_side(works: Sequence[Iterable[T]], at_once: int, interrupt: Callable[[], None]) -> Generator[T, None, None]:
+def advance_in_threads(
+    works: Sequence[Iterable[T]], at_once: int, interrupt: Callable[[], None]
+) -> Generator[T, None, None]:
     """What all `works` yield, `at_once` of them under way; they begin in their order.
 
     The first exception of any of them is raised here, once the others have ended. interrupt: called when they are to

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 
-from ..checks import Check, missing
+from ..checks import Check, unmet_need
 from ..contract.adapter import Adapter
 from ..docstrings import sentence
 from ..launchers.base import Launcher
@@ -70,7 +70,7 @@ def plan(
     for world_size in world_sizes:
         nowhere = unusable or made.capabilities.refuses(world_size) or ""
         for check in (RANKS_START, *chosen):
-            lacks = missing(check, made.capabilities, world_size) or _above(check, level)
+            lacks = unmet_need(check, made.capabilities, world_size) or _above(check, level)
             items.append(Item(made, reference, world_size, check, nowhere or lacks))
     return items
 

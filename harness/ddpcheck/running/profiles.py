@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .suggestions import one_of
+from .suggestions import require_known
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,4 +49,4 @@ PROFILES = {
 
 def profile_named(name: str) -> Profile:
     """ValueError, with the known names, if there is none."""
-    return PROFILES[one_of(name, PROFILES, "profile")]
+    return PROFILES[require_known(name, PROFILES, "profile")]

@@ -12,15 +12,16 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, get_args
 
-from ..checks import Check, missing
+from ..checks import Check, unmet_need
 from ..contract.capabilities import FACETS, GROUP_OF, GROUPS, SENTENCES, Capabilities
 from ..contract.promises import promises_of
-from ..launchers.fork_servers import Templates
+from ..launchers.fork_servers import ForkServers
 from ..ranks.attaching import StartFailed
 from ..session import Session
 from ..verdict import Verdict
 from .adapter_lookup import resolve
 from .check_runner import run_check
+from .guarded_import import IMPORT_SECONDS
 
 _OPEN = (None, "undefined")
 """Default values of conventions, which promise nothing."""
@@ -29,7 +30,7 @@ _LOOSENS = frozenset({"behind_loader"})
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CandidatePromise:
     """A promise, and the value that is added to it, or that it takes."""
 
     name: str
@@ -56,10 +57,10 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Suggestion:
+class SuggestedPromise:
     """A candidate, with the checks that passed, and the check that failed with its message. Neither: no check judges it."""
 
-    candidate: Candidate
+    candidate: CandidatePromise
     passed: tuple[str, ...] = ()
     failed: str = ""
 
@@ -72,11 +73,11 @@ class Suggestion:
         return SENTENCES[self.candidate.name]
 
 
-def candidates(capabilities: Capabilities) -> list[Candidate]:
+def candidates(capabilities: Capabilities) -> list[CandidatePromise]:
     """The promises that the adapter could still make, for the facets that it offers."""
     offered = [name for name in GROUPS if name not in FACETS or getattr(capabilities, name).offered]
     return [
-        Candidate(str(name), value)
+        CandidatePromise(str(name), value)
         for group in offered
         for promise in promises_of(GROUPS[group])
         for name in promise.metadata["members"] or (promise.name,)
@@ -107,13 +108,13 @@ def _literals(hint: Any) -> Iterator[Any]:
 
 
 @dataclass
-class Suggesting:
+class PromiseSearch:
     """All candidates of one adapter, tried one after the other at these world sizes."""
 
     reference: str
     world_sizes: tuple[int, ...]
     checks: tuple[Check, ...]
-    templates: Templates
+    fork_servers: ForkServers
     effort: int = 8
     deadline: float = 3.0
     capabilities: Capabilities = field(init=False)
@@ -121,7 +122,7 @@ class Suggesting:
     broken: set[str] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
-        self.capabilities = resolve(self.reference)[0].capabilities
+        self.capabilities = resolve(self.reference, IMPORT_SECONDS)[0].capabilities
 
     def baseline(self) -> Iterator[Verdict]:
         """Verdicts of the adapter as it is. What fails already judges no promise, unless it is mended."""
@@ -131,7 +132,7 @@ class Suggesting:
                 self.broken.add(verdict.check)
             yield verdict
 
-    def mending(self) -> Iterator[Suggestion]:
+    def mending(self) -> Iterator[SuggestedPromise]:
         """Promises with which checks pass that fail without: ranks that do not say that they share parameters must not."""
         for candidate in candidates(self.capabilities):
             judges = [check for check in self._that_asked(candidate) if check.name in self.broken]
@@ -146,13 +147,13 @@ class Suggesting:
                 }
                 yield suggestion
 
-    def suggestions(self) -> Iterator[Suggestion]:
+    def suggestions(self) -> Iterator[SuggestedPromise]:
         """Those that hold as they are found, then those that do not, then those that no check judges. baseline() and mending()
         go before.
         """
         self.checks = tuple(check for check in self.checks if check.name not in self.broken)
-        failed: dict[Candidate, Suggestion] = {}
-        tried: set[frozenset[Candidate]] = set()
+        failed: dict[CandidatePromise, SuggestedPromise] = {}
+        tried: set[frozenset[CandidatePromise]] = set()
         while found := self._next(tried):
             together, judges = found
             outcome = self._tried(together, judges)
@@ -167,12 +168,14 @@ class Suggesting:
                 failed |= {each.candidate: each for each in suggestions if each.candidate not in failed}
         yield from failed.values()
         yield from (
-            Suggestion(each)
+            SuggestedPromise(each)
             for each in candidates(self.capabilities)
             if each not in failed and each.name not in _LOOSENS
         )
 
-    def _next(self, tried: Collection[frozenset[Candidate]]) -> tuple[frozenset[Candidate], list[Check]] | None:
+    def _next(
+        self, tried: Collection[frozenset[CandidatePromise]]
+    ) -> tuple[frozenset[CandidatePromise], list[Check]] | None:
         """The fewest promises that make a check apply, with all such checks; then those that no check needs."""
         left = [each for each in candidates(self.capabilities) if each.name not in _LOOSENS]
         bundles = {self._bundle(check, left) for check in self.checks} - {frozenset()} - set(tried)
@@ -182,9 +185,9 @@ class Suggesting:
         alone = ((frozenset({each}), self._asking(each)) for each in left)
         return next(((each, judges) for each, judges in alone if judges and each not in tried), None)
 
-    def _bundle(self, check: Check, left: Sequence[Candidate]) -> frozenset[Candidate]:
+    def _bundle(self, check: Check, left: Sequence[CandidatePromise]) -> frozenset[CandidatePromise]:
         """Promises with which a check applies that does not yet; none if there are no such promises."""
-        chosen: dict[Candidate, None] = {}
+        chosen: dict[CandidatePromise, None] = {}
         for need in check.needs:
             made = _made(self.capabilities, chosen)
             if need.lacking(made, self.world_sizes[-1]) is None:
@@ -195,7 +198,7 @@ class Suggesting:
             chosen[candidate] = None
         return frozenset(chosen)
 
-    def _tried(self, together: Collection[Candidate], judges: Iterable[Check]) -> Suggestion:
+    def _tried(self, together: Collection[CandidatePromise], judges: Iterable[Check]) -> SuggestedPromise:
         """The verdict of the judging checks on promises that are made together, named by the first."""
         first, passed = next(iter(together)), dict[str, None]()
         try:
@@ -203,36 +206,36 @@ class Suggesting:
                 if verdict.status == "passed":
                     passed[verdict.check] = None
                 elif _bad(verdict):
-                    return Suggestion(first, tuple(passed), _said(verdict))
+                    return SuggestedPromise(first, tuple(passed), _said(verdict))
         except StartFailed as error:
-            return Suggestion(first, tuple(passed), f"the ranks did not start: {error.problems[0]}")
-        return Suggestion(first, tuple(passed))
+            return SuggestedPromise(first, tuple(passed), f"the ranks did not start: {error.problems[0]}")
+        return SuggestedPromise(first, tuple(passed))
 
-    def _enabled(self, together: Collection[Candidate]) -> list[Check]:
+    def _enabled(self, together: Collection[CandidatePromise]) -> list[Check]:
         """The checks that apply with these promises, and do not without them."""
         made = _made(self.capabilities, together)
         return [
             check for check in self.checks if self._applies(check, made) and not self._applies(check, self.capabilities)
         ]
 
-    def _asking(self, candidate: Candidate) -> list[Check]:
+    def _asking(self, candidate: CandidatePromise) -> list[Check]:
         """The checks whose Jobs depend on this promise, if none needs it."""
         if any(need.name in candidate.needs for check in self.checks for need in check.needs):
             return []
         return self._that_asked(candidate)
 
-    def _that_asked(self, candidate: Candidate) -> list[Check]:
+    def _that_asked(self, candidate: CandidatePromise) -> list[Check]:
         return [check for check in self.checks if candidate.name in self.asked.get(check.name, ())]
 
     def _named(self, names: Collection[str]) -> list[Check]:
         return [check for check in self.checks if check.name in names]
 
     def _applies(self, check: Check, capabilities: Capabilities) -> bool:
-        return any(missing(check, capabilities, size) is None for size in self.world_sizes)
+        return any(unmet_need(check, capabilities, size) is None for size in self.world_sizes)
 
     def _verdicts(self, capabilities: Capabilities, checks: Iterable[Check]) -> Iterator[Verdict]:
         for size in self.world_sizes:
-            applicable = [check for check in checks if missing(check, capabilities, size) is None]
+            applicable = [check for check in checks if unmet_need(check, capabilities, size) is None]
             if not applicable:
                 continue
             with self._session(size, capabilities) as session:
@@ -246,7 +249,7 @@ class Suggesting:
             size,
             deadline=self.deadline,
             effort=self.effort,
-            templates=self.templates,
+            fork_servers=self.fork_servers,
             capabilities=capabilities,
         )
 
@@ -255,7 +258,7 @@ def _bad(verdict: Verdict) -> bool:
     return verdict.status not in ("passed", "skipped")
 
 
-def _made(capabilities: Capabilities, together: Iterable[Candidate]) -> Capabilities:
+def _made(capabilities: Capabilities, together: Iterable[CandidatePromise]) -> Capabilities:
     for candidate in together:
         capabilities = candidate.made(capabilities)
     return capabilities

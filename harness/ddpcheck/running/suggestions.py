@@ -6,15 +6,15 @@ import difflib
 from collections.abc import Iterable
 
 
-def one_of(name: str, known: Iterable[str], what: str) -> str:
+def require_known(name: str, known: Iterable[str], what: str) -> str:
     """`name`, if it is one of `known`. Else ValueError with those that are close, or all."""
     names = tuple(known)
     if name in names:
         return name
-    raise ValueError(f"unknown {what} {name!r}; {hint(name, names)}")
+    raise ValueError(f"unknown {what} {name!r}; {close_names(name, names)}")
 
 
-def hint(name: str, names: Iterable[str]) -> str:
+def close_names(name: str, names: Iterable[str]) -> str:
     """The end of an error message."""
     every = sorted(names)
     close = difflib.get_close_matches(name, every, n=3, cutoff=0.6)

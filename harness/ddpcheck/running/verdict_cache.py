@@ -19,7 +19,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from ..storage.files import write_whole
+from ..storage.files import write_atomically
 from ..verdict import Verdict
 from .check_runner import Settings
 from .plan import RANKS_START, Item
@@ -67,7 +67,7 @@ class VerdictCache:
     def keep(self, item: Item, verdict: Verdict) -> None:
         """Remember a pass. UnwritableFile if the folder cannot be written."""
         if verdict.status == "passed":
-            write_whole(self._file(item), json.dumps(verdict.to_plain()))
+            write_atomically(self._file(item), json.dumps(verdict.to_plain()))
 
     def _read(self, item: Item) -> Verdict | None:
         try:

@@ -17,10 +17,10 @@ from typing import Any
 
 from ..contract.adapter import Adapter
 from ..job import Backward, Job, Operation, Rounds, Sample
-from ..launchers.base import FromParent, Launcher
+from ..launchers.base import Launcher, ParentProcessLauncher
 from ..running.adapter_lookup import UnusableAdapter, resolve
 from ..running.plan import installed_checks
-from ..storage.files import write_whole
+from ..storage.files import write_atomically
 from ..verdict import Diagnosis, Verdict
 from . import collectives, repeated_calls, samplers_and_runs, scores
 from .literals import text_literal
@@ -65,7 +65,7 @@ class FailedCheck:
 def write_script(path: Path, reference: str, job: Job, told: FailedCheck, launcher: Launcher | None = None) -> Path:
     """launcher: instead of the adapter's own. NoScript if the Job has an operation that cannot be shown this way."""
     text = script(reference, job, told, path.name, launcher)
-    write_whole(path, text)
+    write_atomically(path, text)
     return path
 
 
@@ -171,7 +171,7 @@ def _imports(text: Text) -> str:
 def _constants(launcher: Launcher, reference: str, job: Job) -> str:
     hosts = (job.start and job.start.hosts) or (job.world_size,)
     start = ["mpiexec", "-n", str(job.world_size)] if launcher.name == "mpiexec" else []
-    method = launcher.start_method if isinstance(launcher, FromParent) else ""
+    method = launcher.start_method if isinstance(launcher, ParentProcessLauncher) else ""
     return "\n".join(
         [
             f"ADAPTER = {text_literal(reference)}  # or another one, named on the command line",

@@ -10,7 +10,7 @@ from ..contract import Determinism, FloatRule
 from ..job import AllGather, AllReduce, Barrier, Broadcast, Layout, ReduceScatter, Rounds, SendRecv, TensorSpec, Wait
 from ..numerics import gamma
 from .literals import bound
-from .text import Text, laid_out, poison
+from .text import Text, layout_code, poison
 
 
 def all_reduce(text: Text, position: int, op: AllReduce) -> None:
@@ -149,11 +149,11 @@ def _argument(text: Text, tensor: TensorSpec, number: int | None = None) -> list
 
 
 def _laid_out(text: Text, array: str, tensor: TensorSpec) -> tuple[str, str]:
-    """As laid_out(), also where each rank has a layout of its own."""
+    """As layout_code(), also where each rank has a layout of its own."""
     if tensor.layout != "varied":
-        return laid_out(array, tensor.layout, tensor.shape, tensor.dtype)
+        return layout_code(array, tensor.layout, tensor.shape, tensor.dtype)
     layouts: list[Layout] = [tensor.layout_on(rank) for rank in range(text.job.world_size)]
-    each = ", ".join(laid_out(array, layout, tensor.shape, tensor.dtype)[0] for layout in layouts)
+    each = ", ".join(layout_code(array, layout, tensor.shape, tensor.dtype)[0] for layout in layouts)
     return f"[{each}][rank]", f"by ranks: {', '.join(layouts)}"
 
 

@@ -81,7 +81,7 @@ class Text:
         return f"{name} = [{made} for key in ({keys},)]"
 
 
-def laid_out(array: str, layout: Layout, shape: Sequence[int], dtype: str) -> tuple[str, str]:
+def layout_code(array: str, layout: Layout, shape: Sequence[int], dtype: str) -> tuple[str, str]:
     """An expression for a copy of `array` with this place in memory, and a remark on it."""
     if layout == "F" and len(shape) > 1:
         return f'np.array({array}, order="F")', "in Fortran order"

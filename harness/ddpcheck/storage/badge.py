@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..verdict import Verdict
-from .files import write_whole
+from .files import write_atomically
 
 
 def badge(verdicts: Sequence[Verdict]) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def badge(verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 def save_badge(verdicts: Sequence[Verdict], path: Path) -> None:
     """Write the badge. UnwritableFile if that fails."""
-    write_whole(path, json.dumps(badge(verdicts)) + "\n")
+    write_atomically(path, json.dumps(badge(verdicts)) + "\n")
 
 
 def _laws(number: int) -> str:

@@ -25,7 +25,7 @@ class UnwritableFile(Exception):
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[BinaryIO]:
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """A file beside `path` to write to, which is moved there in the end; its folder is made. UnwritableFile if that fails.
 
     Other than regular files, such as /dev/stdout, are written to directly.
@@ -51,9 +51,9 @@ def whole(path: Path) -> Iterator[BinaryIO]:
         raise UnwritableFile(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str) -> None:
     """Write a text in UTF-8; characters that it cannot encode (surrogates) become "?". UnwritableFile if it cannot be written."""
-    with whole(path) as file:
+    with atomic_file(path) as file:
         file.write(text.encode("utf-8", errors="replace"))
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from ..causes import Cause
 from ..job import Job
 from ..verdict import Verdict
-from .files import UnreadableFile, read_json, write_whole
+from .files import UnreadableFile, read_json, write_atomically
 from .validated import fits, validated_job
 
 SCHEMA, OLDER_SCHEMAS = "ddpcheck.results/2", ("ddpcheck.results/1",)
@@ -77,7 +77,7 @@ class Results:
             "verdicts": [verdict.to_plain() for verdict in self.verdicts],
             **more,
         }
-        write_whole(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+        write_atomically(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
 
     @staticmethod
     def load(path: Path) -> Results:
@@ -113,7 +113,7 @@ class Failure:
             "causes": [cause.to_plain() for cause in self.causes],
             "job": self.job.to_plain(),
         }
-        write_whole(path, json.dumps(data, indent=1) + "\n")
+        write_atomically(path, json.dumps(data, indent=1) + "\n")
 
     @staticmethod
     def load(path: Path) -> Failure:
@@ -169,7 +169,7 @@ def save_junit(verdicts: Iterable[Verdict], path: Path) -> None:
             )
             _add_outcome(case, verdict)
     ET.indent(root)
-    write_whole(path, ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n")
+    write_atomically(path, ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n")
 
 
 def _counts(group: list[Verdict]) -> dict[str, str]:

@@ -11,15 +11,15 @@ import pytest
 
 from ..checks import select
 from ..contract.adapter import Adapter
-from ..launchers.fork_servers import Templates
+from ..launchers.fork_servers import ForkServers
 from ..levels import LEVELS
 from ..running.adapter_lookup import UnusableAdapter
 from ..running.check_runner import CheckRunner, Settings
-from ..running.expected_failures import Expectations
+from ..running.expected_failures import ExpectedFailures
 from ..running.failure_files import FailureFiles, replay_command
 from ..running.plan import Item, installed_checks, plan
 from ..running.profiles import profile_named
-from ..running.suggestions import one_of
+from ..running.suggestions import require_known
 from ..verdict import Verdict
 
 _PLACES = pytest.StashKey[dict[tuple[str, int], "CheckTarget"]]()
@@ -35,8 +35,10 @@ class CheckTarget:
     settings: Settings
     ranks: CheckRunner | None = field(default=None, init=False)
 
-    def open(self, templates: Templates) -> CheckRunner:
-        self.ranks = CheckRunner(self.adapter, self.reference, self.world_size, self.settings, templates=templates)
+    def open(self, fork_servers: ForkServers) -> CheckRunner:
+        self.ranks = CheckRunner(
+            self.adapter, self.reference, self.world_size, self.settings, fork_servers=fork_servers
+        )
         return self.ranks
 
     def __str__(self) -> str:
@@ -49,7 +51,7 @@ class BoundCheck:
 
     item: Item
     place: CheckTarget
-    expected: Expectations
+    expected: ExpectedFailures
     failures: Path
 
     @property
@@ -87,12 +89,12 @@ def bound_checks(
 ) -> list[Any]:
     """The parameter sets (place, bound check) of a test. ValueError if something is named wrongly."""
     profile = profile_named(str(config.getoption("--ddp-profile")))
-    level = LEVELS[one_of(str(config.getoption("--ddp-level")), LEVELS, "level")]
+    level = LEVELS[require_known(str(config.getoption("--ddp-level")), LEVELS, "level")]
     sizes = list(world_sizes or _sizes(config.getoption("--ddp-world-sizes")) or profile.world_sizes)
     deadline, seed = _seconds(str(config.getoption("--ddp-deadline"))), _seed(config.getoption("--ddp-seed"))
     settings = Settings(profile, deadline, seed, level=level)
     every = installed_checks()
-    expected = Expectations(expected_failures, every)
+    expected = ExpectedFailures(expected_failures, every)
     failures = config.rootpath / str(config.getoption("--ddp-failures"))
     chosen = select(every, checks)
     places = config.stash.setdefault(_PLACES, {})

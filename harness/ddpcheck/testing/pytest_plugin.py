@@ -15,7 +15,7 @@ import pytest
 
 if TYPE_CHECKING:
     from ..audit.assertions import Audited
-    from ..launchers.fork_servers import Templates
+    from ..launchers.fork_servers import ForkServers
     from ..running.check_runner import CheckRunner
 
 if "ddpcheck_properties" not in sys.modules:  # pytest warns of a module that came before its rewriting
@@ -103,17 +103,17 @@ def ddp_audit() -> Callable[..., Audited]:
 
 
 @pytest.fixture(scope="session")
-def ddpcheck_templates() -> Iterator[Templates]:
+def ddpcheck_fork_servers() -> Iterator[ForkServers]:
     """From which the ranks of all adapters are forked."""
-    from ..launchers.fork_servers import Templates
+    from ..launchers.fork_servers import ForkServers
 
-    with Templates() as templates:
-        yield templates
+    with ForkServers() as fork_servers:
+        yield fork_servers
 
 
 @pytest.fixture(scope="module")
-def ddpcheck_ranks(request: pytest.FixtureRequest, ddpcheck_templates: Templates) -> Iterator[CheckRunner]:
+def ddpcheck_ranks(request: pytest.FixtureRequest, ddpcheck_fork_servers: ForkServers) -> Iterator[CheckRunner]:
     """The ranks of one adapter at one world size. They start with the first check that runs on them."""
     place = request.param
-    with place.open(ddpcheck_templates) as ranks:
+    with place.open(ddpcheck_fork_servers) as ranks:
         yield ranks

@@ -18,7 +18,7 @@ def percent(share: float) -> str:
 
 @dataclass
 class Display:
-    """A Watcher that shows; `epochs` is how many there will be."""
+    """A ProgressObserver that prints; `epochs` is how many there will be."""
 
     epochs: int
     console: Console = field(default_factory=lambda: Console(highlight=False, soft_wrap=True))

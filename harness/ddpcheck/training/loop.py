@@ -46,7 +46,7 @@ class Epoch:
     seconds: float
 
 
-class Watcher(Protocol):
+class ProgressObserver(Protocol):
     """Receives the progress of training."""
 
     def epoch(self, number: int, steps: int) -> AbstractContextManager[Callable[[], object]]:
@@ -56,7 +56,7 @@ class Watcher(Protocol):
     def done(self, epoch: Epoch) -> None: ...
 
 
-class Unwatched:
+class NoObserver:
     """Nobody is told: every rank but rank 0."""
 
     @contextmanager
@@ -88,7 +88,7 @@ class Training:
     capabilities: Capabilities
     facets: Facets
     data: DataSet
-    watcher: Watcher
+    watcher: ProgressObserver
 
     @property
     def ranks(self) -> RankExchange:

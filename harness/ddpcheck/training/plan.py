@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -120,8 +121,8 @@ class TrainingPlan:
             return dataclasses.replace(spec, eps=spec.eps * factor)
         return dataclasses.replace(spec, lr=spec.lr / factor)
 
-    def unmet(self, capabilities: Capabilities, world_size: int) -> list[str]:
-        """The needs of this plan that the implementation does not promise, one sentence each."""
+    def unmet(self, capabilities: Capabilities, world_size: int, named_models: Collection[str] = ()) -> list[str]:
+        """The needs of this plan that the implementation does not promise, one sentence each. named_models: as Adapter's."""
         due: dict[Need, str] = {
             needs.replica: "",
             needs.sampler: "",
@@ -146,8 +147,8 @@ class TrainingPlan:
         found = [lack + (f", which {due[need]} needs" if due[need] else "") for need, lack in missing]
         if (refusal := capabilities.refuses(world_size)) is not None:
             found.append(refusal)
-        if self.is_named and self.model not in capabilities.replica.named_models:
-            names = ", ".join(sorted(capabilities.replica.named_models)) or "no model by name"
+        if self.is_named and self.model not in named_models:
+            names = ", ".join(sorted(named_models)) or "no model by name"
             found.append(f"no model {self.model!r}; it builds {names}, or give sizes such as 64-128-10")
         if self.is_named and self.dtype != "float32":
             found.append(f"models with a name compute in float32, not {self.dtype}")

@@ -21,7 +21,7 @@ from . import datasets
 from .comparison import Comparison, compare, compare_first_steps
 from .datasets import DataError, DataSet
 from .display import Display
-from .loop import Trained, Training, Unwatched
+from .loop import NoObserver, Trained, Training
 from .one_process import OneProcess
 from .options import plan_of, plan_options
 from .plan import TrainingPlan, UnusablePlan
@@ -37,7 +37,7 @@ def check_request(adapter: Adapter, plan: TrainingPlan, world_size: int) -> None
         raise UnusablePlan(
             f"{adapter.name} needs {', '.join(missing)}, not installed here; pip install {' '.join(missing)}"
         )
-    problems = plan.unmet(adapter.capabilities, world_size)
+    problems = plan.unmet(adapter.capabilities, world_size, adapter.named_models)
     if problems:
         raise UnusablePlan(f"{adapter.name} cannot train this: " + "; ".join(problems))
 
@@ -61,7 +61,7 @@ def train(adapter: Adapter, plan: TrainingPlan, context: RankContext) -> int:
             f"{_title(plan, data)} on {data.name}, {len(data.train)} training and {len(data.test)} test samples"
         )
         display.say(plan.in_words(context.world_size))
-    watcher = display if context.rank == 0 else Unwatched()
+    watcher = display if context.rank == 0 else NoObserver()
     trained = Training(plan, adapter.capabilities, facets, data, watcher).run()
     early = _first_steps(adapter, plan, facets, data, trained, display if context.rank == 0 else None)
     status = _ranks(facets).from_rank_zero(lambda: _judge(plan, data, trained, early, display, context.world_size))

@@ -28,7 +28,7 @@ class TrainingFailed(Exception):
     """The run cannot go on, for a reason that the message names with the rank."""
 
 
-class FailedElsewhere(TrainingFailed):
+class OtherRankFailed(TrainingFailed):
     """Another rank is in trouble, and says so itself."""
 
 
@@ -60,7 +60,7 @@ class RankExchange:
 
     @contextmanager
     def together(self, doing: str) -> Iterator[None]:
-        """If one rank fails, all stop: the failing rank raises its own error, the others FailedElsewhere.
+        """If one rank fails, all stop: the failing rank raises its own error, the others OtherRankFailed.
 
         Without this, a rank that fails alone leaves the others waiting for it in their next all-reduce. The block must
         not communicate; its end is a barrier.
@@ -74,13 +74,13 @@ class RankExchange:
         if failure is not None:
             raise failure
         if failed:
-            raise FailedElsewhere(f"rank {', '.join(map(str, failed))} failed while {doing}; see its own message")
+            raise OtherRankFailed(f"rank {', '.join(map(str, failed))} failed while {doing}; see its own message")
 
     def from_rank_zero(self, answer: Callable[[], int]) -> int:
         """The answer of rank 0, on all ranks, however long it takes: they meet again and again meanwhile.
 
         A communicator gives up on a rank that is silent for long, and MPICH's mpirun ends all ranks when the first has
-        left, so the others can neither just wait nor go ahead. FailedElsewhere if rank 0 cannot answer.
+        left, so the others can neither just wait nor go ahead. OtherRankFailed if rank 0 cannot answer.
         """
         if self.size == 1:
             return answer()

@@ -1,29 +1,30 @@
-"""Judges of collectives compare Traces with the results of results.py and collect evidence for a diagnosis."""
+"""Judges of collectives: compare Traces with the results of results.py, and collect evidence for a diagnosis."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
-
-import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.causes import collectives as causes
 from ddpcheck.causes import values
 from ddpcheck.hypotheses.arrays import Evidence
-from ddpcheck.hypotheses.collectives.layouts import as_laid_out
-from ddpcheck.hypotheses.collectives.reductions import of_a_product, suspects
-from ddpcheck.job import AllGather, AllReduce, Barrier, Broadcast, Job, SendRecv, Wait
+from ddpcheck.hypotheses.collectives.evidence import WrongResult
+from ddpcheck.hypotheses.collectives.messages import WrongMessage
+from ddpcheck.hypotheses.collectives.reductions import of_a_product
+from ddpcheck.hypotheses.evidence import evidence_of_message, evidence_of_result
+from ddpcheck.job import AllReduce, Barrier, Job, SendRecv, Wait
 from ddpcheck.numerics import different_bits, same_bits
 from ddpcheck.oracle.collectives import Collective, Want, finished, members_of, wants
-from ddpcheck.seeded_values import Array, poison_like, unreceived
+from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
 from .names import named
 
 _LONG = 0.5
-"""Seconds, longer than any normal barrier."""
+"""Seconds that exceed any normal barrier."""
 
 
 def results_hold(job: Job, trace: Trace) -> None:
@@ -39,7 +40,9 @@ def results_hold(job: Job, trace: Trace) -> None:
         for rank in members:
 
             def evidence(position: int = position, collective: Collective = collective, rank: int = rank) -> Evidence:
-                return _evidence(job, collective, rank)
+                return evidence_of_result(
+                    WrongResult(job, collective, rank, members_of(collective.group, job.world_size))
+                )
 
             what = f"{named(collective, position)}: result"
             got = trace.ranks[rank].values(position)["result"]
@@ -50,7 +53,8 @@ def results_hold(job: Job, trace: Trace) -> None:
                 if right:
                     finding = finding.noting(f"on rank {', '.join(map(str, right))} it is right")
                 if isinstance(collective, AllReduce) and collective.reduction == "prod":
-                    finding = of_a_product(finding, got, [collective.tensor.on(each) for each in members])
+                    parts = [collective.tensor.on(each) for each in members]
+                    finding = finding.blaming(of_a_product(finding.diagnosis.causes, got, parts))
                 if isinstance(collective, AllReduce) and not collective.wait:
                     early = values.NOT_REDUCED.explains(finding.diagnosis.causes)
                     finding = finding.blaming(causes.WAIT_RETURNS_EARLY() if early else None, finding.diagnosis.causes)
@@ -67,7 +71,7 @@ def same_bits_everywhere(job: Job, trace: Trace) -> None:
 
 
 def arguments_are_left_alone(job: Job, trace: Trace) -> None:
-    """A judge: no collective changed its argument, and every result is a separate array."""
+    """A judge: no collective changed its argument, and every result is an array of its own."""
     expect.completed(trace)
     for position, operation in enumerate(job.operations):
         if isinstance(operation, SendRecv):
@@ -97,7 +101,7 @@ def results_hold_and_arguments_stay(job: Job, trace: Trace) -> None:
 
 
 def can_be_written_to(job: Job, trace: Trace) -> None:
-    """A judge: the caller can overwrite the result of a collective."""
+    """A judge: the result of a collective is an array that its owner can overwrite."""
     expect.completed(trace)
     for position, operation in enumerate(job.operations):
         made = job.operations[operation.operation] if isinstance(operation, Wait) else operation
@@ -151,32 +155,8 @@ def _look(got: Array, want: Want, what: str, rank: int, evidence: Evidence) -> N
         expect.within(got, want.value, want.bound, what, rank, evidence)
 
 
-_OF_LAYOUTS = {
-    "mixed": causes.LAYOUTS_DIFFER,
-    "varied": causes.LAYOUTS_DIFFER,
-    "columns": causes.STRIDE_IGNORED,
-    "repeated": causes.ZERO_STRIDE_IGNORED,
-}
-
-
-def _evidence(job: Job, collective: Collective, rank: int) -> Evidence:
-    """Hypotheses about a wrong result, each with the result that it predicts."""
-    members = members_of(collective.group, job.world_size)
-    dtype = collective.tensor.dtype
-    local = collective.tensor.on(rank) if isinstance(collective, AllReduce) else None
-    with np.errstate(all="ignore"):
-        others = tuple(
-            (cause, np.asarray(array).astype(dtype)) for cause, array in suspects(job, collective, rank, members)
-        )
-    kind = _OF_LAYOUTS.get(collective.tensor.layout)
-    otherwise = (kind(),) if kind else ()
-    return Evidence(
-        len(members), local, others, otherwise=otherwise, moved=isinstance(collective, Broadcast | AllGather)
-    )
-
-
 def _blocked(barrier: Barrier, position: int, trace: Trace) -> None:
-    """No member left the barrier before every member had entered it."""
+    """No member left before every member had entered."""
     members = members_of(barrier.group, len(trace.ranks))
     records = {
         rank: next(record for record in trace.ranks[rank].records if record.operation == position) for rank in members
@@ -198,28 +178,9 @@ def _blocked(barrier: Barrier, position: int, trace: Trace) -> None:
 
 def _received(job: Job, operation: SendRecv, position: int, trace: Trace) -> None:
     """Every receiver has the sender's array."""
-    arrays = [operation.tensor.on(rank) for rank in range(len(trace.ranks))]
-    wrong_senders = tuple((causes.WRONG_SENDER(rank=rank), array) for rank, array in enumerate(arrays))
     for source, dest in operation.pairs:
         got = trace.ranks[dest].values(position)["received"][f"{source}>{dest}"]
         what = f"{named(operation, position)}: what rank {source} sent"
-        want = Want(arrays[source], moved=True)
-
-        def evidence(source: int = source, dest: int = dest) -> Evidence:
-            others = tuple(
-                (
-                    causes.MESSAGES_OVERTAKE(rank=source, operation=place),
-                    each.tensor.on(source),
-                )
-                for place, each in enumerate(job.operations)
-                if isinstance(each, SendRecv) and (source, dest) in each.pairs and place != position
-            )
-            late = causes.READ_AFTER_RETURN(call="send()")
-            overwritten_since = ((late, poison_like(arrays[source])),) * arrays[source].dtype.name.startswith("float")
-            array, layout = arrays[source], operation.tensor.layout_on
-            never = causes.NOTHING_RECEIVED(), unreceived(array)
-            laid_out = as_laid_out(array, layout(source), layout(dest))
-            known = (*overwritten_since, never, *laid_out, *wrong_senders, *others)
-            return Evidence(len(arrays), None, known, moved=True)
-
-        _compare(got, want, what, dest, evidence)
+        want = Want(operation.tensor.on(source), moved=True)
+        wrong = WrongMessage(job, operation, position, source, dest)
+        _compare(got, want, what, dest, partial(evidence_of_message, wrong))

@@ -22,5 +22,5 @@ def connect(context):
     return Facets(rank=context.rank, world_size=context.world_size, collectives=Submitted(wire), close=wire.close)
 
 
-promises = CollectivePromises(operations=frozenset({"all_reduce"}), reductions=frozenset({"sum"}))
+promises = CollectivePromises(operations={"all_reduce"}, reductions={"sum"})
 adapter = Adapter("submission", connect, Capabilities(collectives=promises))

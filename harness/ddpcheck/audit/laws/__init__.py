@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from . import accumulation, data, gradients, randomness, replicas, results, resuming, steps, world
-from .law import Judged, Law, Status
+from .law import Law, LawVerdict, Status
 
-__all__ = ["LAWS", "Judged", "Law", "Status"]
+__all__ = ["LAWS", "Law", "LawVerdict", "Status"]
 
 LAWS: tuple[Law, ...] = (
     Law("ranks_form_one_world", "world", "The processes form one world.", world.ranks_form_one_world),

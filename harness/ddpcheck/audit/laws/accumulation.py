@@ -7,7 +7,7 @@ from collections import Counter
 from ...causes import audit
 from ..evidence import Evidence
 from ..journal import Event
-from .law import Judged, broken, held, not_judged
+from .law import LawVerdict, broken, held, not_judged
 
 _CLOSE = 1e-6
 _ONE_WINDOW = "each step has one backward pass"
@@ -31,7 +31,7 @@ def usual(evidence: Evidence) -> int:
     return counts.most_common(1)[0][0] if counts else 1
 
 
-def windows_divide_by_their_size(evidence: Evidence) -> Judged:
+def windows_divide_by_their_size(evidence: Evidence) -> LawVerdict:
     count = usual(evidence)
     if count < 2:
         return not_judged(_ONE_WINDOW)
@@ -58,7 +58,7 @@ def windows_divide_by_their_size(evidence: Evidence) -> Judged:
     return held("the loss is scaled in another way than by 1/k; only the sum over the window was compared")
 
 
-def windows_are_stepped(evidence: Evidence) -> Judged:
+def windows_are_stepped(evidence: Evidence) -> LawVerdict:
     if usual(evidence) < 2:
         return not_judged(_ONE_WINDOW)
     ends = [e for e in evidence.real.of(0, "epoch_end") if e["trained"] and not e["cut"]]
@@ -86,7 +86,7 @@ def _pending(evidence: Evidence, end: Event) -> int:
     return pending
 
 
-def only_the_last_micro_batch_communicates(evidence: Evidence) -> Judged:
+def only_the_last_micro_batch_communicates(evidence: Evidence) -> LawVerdict:
     count = usual(evidence)
     if count < 2:
         return not_judged(_ONE_WINDOW)

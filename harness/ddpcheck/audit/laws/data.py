@@ -8,7 +8,7 @@ from itertools import pairwise
 from ...causes import audit
 from ..evidence import Evidence
 from ..journal import Event
-from .law import Judged, broken, held, not_judged
+from .law import LawVerdict, broken, held, not_judged
 
 _WHOLE = ("RandomSampler", "SequentialSampler")
 """Samplers that give every sample of their data set on each rank."""
@@ -48,7 +48,7 @@ def loader_of(evidence: Evidence, key: str, rank: int = 0) -> Event:
     return next((event for event in evidence.real.of(rank, "loader") if event["key"] == key), {})
 
 
-def ranks_read_different_shards(evidence: Evidence) -> Judged:
+def ranks_read_different_shards(evidence: Evidence) -> LawVerdict:
     if evidence.ranks == 1:
         return not_judged("there is one rank")
     passes = training_passes(evidence)
@@ -128,7 +128,7 @@ def _same_samples(evidence: Evidence, key: str, ranks: list[list[Event]]) -> boo
     return bool(common) and all(len({own[index] for own in content}) == 1 for index in common)
 
 
-def _overlap(evidence: Evidence, key: str, passed: int, ranks: list[list[Event]]) -> Judged | None:
+def _overlap(evidence: Evidence, key: str, passed: int, ranks: list[list[Event]]) -> LawVerdict | None:
     """Samples that went to several ranks, beyond those with which a sampler fills up."""
     loader = loader_of(evidence, key)
     if any(event["indices"] is None for events in ranks for event in events):
@@ -161,7 +161,7 @@ def _base_indices(evidence: Evidence, key: str, rank: int, events: list[Event]) 
     return {places[index] for index in indices} if places is not None else indices
 
 
-def every_sample_is_used(evidence: Evidence) -> Judged:
+def every_sample_is_used(evidence: Evidence) -> LawVerdict:
     passes = training_passes(evidence)
     judged = 0
     for (key, passed), ranks in passes.items():
@@ -209,7 +209,7 @@ def _all_subsets(evidence: Evidence, base: str, size: int) -> set[int]:
     }
 
 
-def epochs_have_orders_of_their_own(evidence: Evidence) -> Judged:
+def epochs_have_orders_of_their_own(evidence: Evidence) -> LawVerdict:
     trained = trained_passes(evidence)
     several = False
     for key in sorted({key for key, _ in trained}):
@@ -248,7 +248,7 @@ def uneven_passes(evidence: Evidence) -> tuple[str, tuple[int, ...]] | None:
     return None
 
 
-def ranks_get_as_many_batches(evidence: Evidence) -> Judged:
+def ranks_get_as_many_batches(evidence: Evidence) -> LawVerdict:
     if not trained_loaders(evidence):
         return not_judged("no training batch came from a DataLoader, or was marked")
     found = uneven_passes(evidence)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...causes import Cause, audit
 from ..evidence import Evidence, StepSeen
 from ..journal import Event
-from .law import Judged, broken, held, not_judged
+from .law import LawVerdict, broken, held, not_judged
 from .replicas import buffers_equal_until, equal_until
 
 _CLOSE = 1e-3
@@ -59,7 +59,7 @@ def _why_uncovered(evidence: Evidence, step: Event, number: int, status: str) ->
     return audit.PARAMETER_ADDED(parameter=parameter)
 
 
-def gradients_are_synchronised(evidence: Evidence) -> Judged:
+def gradients_are_synchronised(evidence: Evidence) -> LawVerdict:
     if evidence.ranks == 1:
         return not_judged("there is one rank")
     if evidence.sharded:
@@ -109,7 +109,7 @@ def _why_unsynchronised(evidence: Evidence, together: tuple[Event, ...], paramet
     return audit.PARAMETER_NOT_SYNCHRONISED(parameter=parameter, how=how, line=line)
 
 
-def gradients_equal_those_of_one_process(evidence: Evidence) -> Judged:
+def gradients_equal_those_of_one_process(evidence: Evidence) -> LawVerdict:
     """G against the mirror M = 1, in the steps in which replicas are equal and the mirror got the same samples and draws."""
     compared = evidence.compared
     if evidence.sharded:
@@ -147,7 +147,7 @@ def _unsynchronised(evidence: Evidence, step: int) -> bool:
     return any(_differing(together) for together in evidence.aligned("step") if together[0]["step"] == step)
 
 
-def _explained(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) -> Judged:
+def _explained(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) -> LawVerdict:
     ranks = evidence.ranks
     first = off[0]
     line = _backward_line(evidence, first.step)
@@ -248,7 +248,7 @@ def _shown(weights: Sequence[float]) -> str:
     return ", ".join(f"{weight:.4g}" for weight in weights)
 
 
-def gathered_features_keep_their_gradient(evidence: Evidence) -> Judged:
+def gathered_features_keep_their_gradient(evidence: Evidence) -> LawVerdict:
     gathers = [event for event in evidence.real.of(0, "collective") if event["op"].startswith("all_gather")]
     lost = [event for event in gathers if event["loses_gradient"]]
     if lost:
@@ -259,7 +259,7 @@ def gathered_features_keep_their_gradient(evidence: Evidence) -> Judged:
     return held() if gathers else not_judged("the script gathers nothing")
 
 
-def gradients_depend_on_the_data(evidence: Evidence) -> Judged:
+def gradients_depend_on_the_data(evidence: Evidence) -> LawVerdict:
     steps = evidence.real.of(0, "step")
     if not steps:
         return not_judged("no optimizer step was seen")
@@ -275,7 +275,7 @@ def gradients_depend_on_the_data(evidence: Evidence) -> Judged:
     return held()
 
 
-def clipping_comes_last(evidence: Evidence) -> Judged:
+def clipping_comes_last(evidence: Evidence) -> LawVerdict:
     """After the reduction, once for a step."""
     clips = evidence.each_rank("clip")
     if not any(clips):

@@ -13,7 +13,7 @@ Status = Literal["held", "broken", "not judged"]
 
 
 @dataclass(frozen=True)
-class Judged:
+class LawVerdict:
     """causes: the likeliest first, if it is broken. headline: got and expected.
 
     note: how far to trust it, or why it was not judged.
@@ -26,16 +26,16 @@ class Judged:
     note: str = ""
 
 
-def held(note: str = "") -> Judged:
-    return Judged("held", note=note)
+def held(note: str = "") -> LawVerdict:
+    return LawVerdict("held", note=note)
 
 
-def not_judged(reason: str) -> Judged:
-    return Judged("not judged", note=reason)
+def not_judged(reason: str) -> LawVerdict:
+    return LawVerdict("not judged", note=reason)
 
 
-def broken(headline: str, *causes: Cause, details: Iterable[str] = ()) -> Judged:
-    return Judged("broken", headline, causes, tuple(details))
+def broken(headline: str, *causes: Cause, details: Iterable[str] = ()) -> LawVerdict:
+    return LawVerdict("broken", headline, causes, tuple(details))
 
 
 @dataclass(frozen=True)
@@ -45,4 +45,4 @@ class Law:
     name: str
     family: str
     sentence: str
-    judge: Callable[[Evidence], Judged]
+    judge: Callable[[Evidence], LawVerdict]

@@ -7,13 +7,13 @@ from collections import defaultdict
 from ...causes import audit
 from ..evidence import Evidence
 from .data import ranks_read_different_shards
-from .law import Judged, broken, held, not_judged
+from .law import LawVerdict, broken, held, not_judged
 
 _ELEMENTS = 8
 """A draw with fewer elements may be one for the whole step, which ranks have to make alike."""
 
 
-def ranks_draw_numbers_of_their_own(evidence: Evidence) -> Judged:
+def ranks_draw_numbers_of_their_own(evidence: Evidence) -> LawVerdict:
     if evidence.ranks == 1:
         return not_judged("there is one rank")
     if ranks_read_different_shards(evidence).status == "broken":

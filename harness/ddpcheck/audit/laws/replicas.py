@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ...causes import audit
 from ..evidence import Evidence
 from ..journal import Event
-from .law import Judged, broken, held, not_judged
+from .law import LawVerdict, broken, held, not_judged
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
@@ -55,7 +55,7 @@ def buffers_equal_until(evidence: Evidence) -> int:
     return evidence.steps_seen + 1
 
 
-def ranks_start_from_the_same_parameters(evidence: Evidence) -> Judged:
+def ranks_start_from_the_same_parameters(evidence: Evidence) -> LawVerdict:
     if evidence.sharded:
         return not_judged(evidence.sharded)
     first = next((each for each in states(evidence) if any(n[0].isdigit() for n in each[0]["digests"])), None)
@@ -74,7 +74,7 @@ def ranks_start_from_the_same_parameters(evidence: Evidence) -> Judged:
     return broken(headline, audit.DIFFERENT_INITIAL_PARAMETERS(parameter=parameter))
 
 
-def replicas_stay_equal(evidence: Evidence) -> Judged:
+def replicas_stay_equal(evidence: Evidence) -> LawVerdict:
     if evidence.sharded:
         return not_judged(evidence.sharded)
     if ranks_start_from_the_same_parameters(evidence).status != "held":
@@ -92,7 +92,7 @@ def replicas_stay_equal(evidence: Evidence) -> Judged:
     return held(f"equal in all bits through step {seen}")
 
 
-def buffers_are_equal(evidence: Evidence) -> Judged:
+def buffers_are_equal(evidence: Evidence) -> LawVerdict:
     """Where a wrapper sends rank 0's buffers before each forward, theirs are what counts."""
     wrapped = evidence.real.of(0, "wrapped")
     if any(event["broadcast_buffers"] for event in wrapped):
@@ -110,7 +110,7 @@ def buffers_are_equal(evidence: Evidence) -> Judged:
     return held() if seen else not_judged("the modules have no buffers")
 
 
-def evaluated_models_are_equal(evidence: Evidence) -> Judged:
+def evaluated_models_are_equal(evidence: Evidence) -> LawVerdict:
     """Modules that no optimizer trains, such as moving averages, where all ranks use them."""
     modules = evidence.real.of(0, "module")
     seen = False
@@ -127,7 +127,7 @@ def evaluated_models_are_equal(evidence: Evidence) -> Judged:
     return held() if seen else not_judged("every parameter is in an optimizer")
 
 
-def optimizers_hold_what_is_trained(evidence: Evidence) -> Judged:
+def optimizers_hold_what_is_trained(evidence: Evidence) -> LawVerdict:
     found = evidence.real.of(0, "state")
     if not any("unoptimized" in event for event in found):
         return not_judged("no forward with a torch optimizer was seen")
@@ -144,7 +144,7 @@ def optimizers_hold_what_is_trained(evidence: Evidence) -> Judged:
     return held()
 
 
-def batch_norm_is_converted(evidence: Evidence) -> Judged:
+def batch_norm_is_converted(evidence: Evidence) -> LawVerdict:
     modules = evidence.real.of(0, "module")
     norms = [(module, name) for module in modules if module["grad"] for name in module["batch_norms"]]
     if not norms:

@@ -6,7 +6,7 @@ from ...causes import audit
 from ..evidence import Evidence
 from ..journal import Event
 from .data import loader_of, trained_loaders
-from .law import Judged, broken, held, not_judged
+from .law import LawVerdict, broken, held, not_judged
 
 _REDUCTIONS = frozenset(
     {
@@ -52,7 +52,7 @@ def _trains(events: tuple[Event, ...], batches: list[Event]) -> bool:
     return any(event["kind"] == "backward" and event["step"] == batches[0]["step"] for event in events if batches)
 
 
-def means_weigh_ranks_by_their_samples(evidence: Evidence) -> Judged:
+def means_weigh_ranks_by_their_samples(evidence: Evidence) -> LawVerdict:
     passes = [_evaluations(evidence, rank) for rank in range(evidence.ranks)]
     if not any(passes):
         return not_judged("no whole pass without gradients was seen")
@@ -80,7 +80,7 @@ def _is_count(value: float, samples: int) -> bool:
     return value == samples or (value > 1 and float(value).is_integer())
 
 
-def metrics_are_combined(evidence: Evidence) -> Judged:
+def metrics_are_combined(evidence: Evidence) -> LawVerdict:
     if evidence.ranks == 1:
         return not_judged("there is one rank")
     passes = [_evaluations(evidence, rank) for rank in range(evidence.ranks)]
@@ -100,7 +100,7 @@ def metrics_are_combined(evidence: Evidence) -> Judged:
     return held()
 
 
-def one_rank_writes_each_checkpoint(evidence: Evidence) -> Judged:
+def one_rank_writes_each_checkpoint(evidence: Evidence) -> LawVerdict:
     writers: dict[str, dict[int, Event]] = {}
     for rank, events in enumerate(evidence.each_rank("save")):
         for event in events:
@@ -119,7 +119,7 @@ def one_rank_writes_each_checkpoint(evidence: Evidence) -> Judged:
     return held()
 
 
-def checkpoints_fit_the_bare_model(evidence: Evidence) -> Judged:
+def checkpoints_fit_the_bare_model(evidence: Evidence) -> LawVerdict:
     saves = [event for events in evidence.each_rank("save") for event in events]
     if not saves:
         return not_judged("no checkpoint was written by torch.save")

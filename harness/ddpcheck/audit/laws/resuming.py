@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ...causes import audit
 from ..evidence import Evidence
-from .law import Judged, broken, held, not_judged
+from .law import LawVerdict, broken, held, not_judged
 
 
-def resumed_runs_go_on(evidence: Evidence) -> Judged:
+def resumed_runs_go_on(evidence: Evidence) -> LawVerdict:
     """Step by step from the checkpoint on: who loads, learning rates, samples, parameters."""
     resumed = evidence.mirrors.get("resumed")
     if resumed is None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ...causes import audit
 from ..evidence import Evidence
-from .law import Judged, broken, held, not_judged
+from .law import LawVerdict, broken, held, not_judged
 
 
-def hyperparameters_are_equal(evidence: Evidence) -> Judged:
+def hyperparameters_are_equal(evidence: Evidence) -> LawVerdict:
     seen = 0
     for together in evidence.aligned("step"):
         seen += bool(together[0]["groups"])
@@ -24,7 +24,7 @@ def hyperparameters_are_equal(evidence: Evidence) -> Judged:
     return held(f"equal in {seen} steps") if seen else not_judged("no step of a torch optimizer was seen on all ranks")
 
 
-def ranks_skip_the_same_steps(evidence: Evidence) -> Judged:
+def ranks_skip_the_same_steps(evidence: Evidence) -> LawVerdict:
     together = list(evidence.aligned("scaled_step"))
     if not together:
         return not_judged("there is no gradient scaler")

@@ -8,7 +8,7 @@ from collections import Counter
 from ...causes import Cause, audit
 from ..evidence import Evidence
 from ..journal import Event
-from .law import Judged, broken, held, not_judged
+from .law import LawVerdict, broken, held, not_judged
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _LIBRARY = re.compile(r"[/\\](lib[/\\]python3|site-packages|dist-packages)|^<|ddpcheck[/\\]audit")
@@ -16,7 +16,7 @@ _ERROR = 160
 _FAILED = ("raised", "exit")
 
 
-def ranks_form_one_world(evidence: Evidence) -> Judged:
+def ranks_form_one_world(evidence: Evidence) -> LawVerdict:
     if evidence.ranks == 1:
         return not_judged("one rank is a world of its own")
     if not any(evidence.real.of(rank, "installed") for rank in range(evidence.ranks)):
@@ -39,7 +39,7 @@ def ranks_form_one_world(evidence: Evidence) -> Judged:
     return held()
 
 
-def ranks_call_the_same_collectives(evidence: Evidence) -> Judged:
+def ranks_call_the_same_collectives(evidence: Evidence) -> LawVerdict:
     """Collectives of the whole world, and forwards through wrappers, in the same order on all ranks."""
     sequences = [[event for event in events if _counts(event, evidence)] for events in
                  evidence.each_rank("collective", "forward")]  # fmt: skip
@@ -80,7 +80,7 @@ def _is_eval(event: Event) -> bool:
 
 def _odd_one(
     evidence: Evidence, number: int, together: tuple[Event, ...], signatures: list[tuple[object, ...]]
-) -> Judged:
+) -> LawVerdict:
     """The rank whose call the others do not make at all, or make later."""
     if _uneven_batches(evidence) or _stopped(evidence) is not None:
         return not_judged("the ranks take different numbers of steps")
@@ -150,7 +150,7 @@ def _trained(evidence: Evidence, rank: int, loader: int) -> bool:
     return any(event["loader"] == loader and event["grad"] for event in evidence.real.of(rank, "batch"))
 
 
-def ranks_stop_together(evidence: Evidence) -> Judged:
+def ranks_stop_together(evidence: Evidence) -> LawVerdict:
     found = _stopped(evidence)
     if found is None:
         return held()
@@ -161,7 +161,7 @@ def ranks_stop_together(evidence: Evidence) -> Judged:
     )
 
 
-def ranks_end_without_error(evidence: Evidence) -> Judged:
+def ranks_end_without_error(evidence: Evidence) -> LawVerdict:
     """Last of all: an error or a hang mostly has one of the other causes."""
     real, ranks = evidence.real, range(evidence.ranks)
     if real.hung:

@@ -14,7 +14,7 @@ from ...seeded_values import Array
 from .. import gradient_weights
 from ..evidence import Evidence, RunSeen, StepSeen
 from ..mirror_misfits import ended_before, misfit
-from ..script_runs import Ended, Request
+from ..script_runs import Request, ScriptRun
 from .marked_batches import REPLICA
 from .marked_batches import read as kept_as
 
@@ -25,7 +25,7 @@ _ROUNDED = 4
 """A parameter is rounded when it is stored; a step that is the difference of two has that many roundings of it, at most."""
 
 
-def evidence_of(request: Request, folder: Path, real: Ended, mirrors: Sequence[Ended]) -> Evidence:
+def evidence_of(request: Request, folder: Path, real: ScriptRun, mirrors: Sequence[ScriptRun]) -> Evidence:
     """What the laws judge, of runs whose journals lie in `folder`."""
     seen = {ended.name: ended.seen() for ended in (real, *mirrors)}
     made = Evidence(request.script, request.ranks, request.steps, request.far, seen.pop("real"), seen)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..journal import Event
-from ..script_runs import Ended
+from ..script_runs import ScriptRun
 from .marked_batches import REPLICA
 from .marked_batches import read as kept_as
 
@@ -25,7 +25,7 @@ Marks = list[Event]
 _DENSE = 0.5
 
 
-def read(ended: Ended) -> Ended:
+def read(ended: ScriptRun) -> ScriptRun:
     """The same run with state, step, backward and batch events in place of marks. Names the replica, if it is the real run."""
     marks = [[event for event in events if event["kind"] == "mark"] for events in ended.processes]
     names = ended.folder.parent / "real" / REPLICA

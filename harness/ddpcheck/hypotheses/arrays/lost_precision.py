@@ -11,6 +11,7 @@ import numpy as np
 
 from ...causes import Cause, values
 from ...seeded_values import Array
+from .evidence import WrongArray
 
 Rounding = Callable[[Array], Array]
 _MATCHING = 0.9
@@ -18,8 +19,11 @@ _MATCHING = 0.9
 _LAST_BITS = 16
 
 
-def narrowed(got: Array, expected: Array, parts: Array) -> Iterator[Cause]:
-    """The dtype in which the parts (first axis: ranks) were sent, if that alone explains every bit."""
+def narrowed(of: WrongArray) -> Iterator[Cause]:
+    """The dtype in which the ranks' parts were sent, if that alone explains every bit."""
+    got, expected, parts = of.got, of.expected, of.others
+    if parts is None:
+        return
     size = len(parts)
     if got.dtype.char not in "df" or parts.shape[1:] != got.shape or not np.isfinite(got).all():
         return
@@ -34,8 +38,9 @@ def narrowed(got: Array, expected: Array, parts: Array) -> Iterator[Cause]:
             yield cause
 
 
-def sent_as(got: Array, expected: Array) -> Iterator[Cause]:
+def sent_as(of: WrongArray) -> Iterator[Cause]:
     """The dtype through which moved data went, if that gives every bit."""
+    got, expected = of.got, of.expected
     for name, made in _WAYS.get(got.dtype.name, ()):
         with np.errstate(all="ignore"):
             there_and_back = made(expected).astype(got.dtype)

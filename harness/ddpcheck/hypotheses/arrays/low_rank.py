@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...causes import Cause, values
-from ...seeded_values import Array
+from .evidence import WrongArray
 
 _ROUNDINGS = 8
 """Last bits of the largest element by which each element may be off."""
@@ -15,11 +15,14 @@ _APART = 4
 """How many times what rounding may do the difference must be."""
 
 
-def low_rank(got: Array, expected: Array, base: Array | None, bound: Array | None) -> Iterator[Cause]:
+def low_rank(of: WrongArray) -> Iterator[Cause]:
     """A cause, if got - base is expected - base, projected on some of its own columns' or rows' directions.
 
     Fewer dimensions alone tell little: so has a gradient that lacks a sample, or a rank.
     """
+    got, expected, base, bound = of.got, of.expected, of.evidence.idle, of.evidence.bound
+    if of.evidence.before is not None and base is None:
+        return
     if got.ndim != 2 or min(got.shape) < 2 or got.dtype.kind != "f" or not np.isfinite(got).all():
         return
     start = np.zeros(got.shape) if base is None else base.astype(np.float64)

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...causes import Cause, values
-from ...seeded_values import Array
+from .evidence import WrongArray
 
 _TELLING = 4
 """Fewer elements may differ by the same number by chance."""
 
 
-def offset(got: Array, expected: Array) -> Iterator[Cause]:
+def offset(of: WrongArray) -> Iterator[Cause]:
     """A cause, if they are, and should not be all the same themselves, of which it could be a factor as well."""
+    got, expected = of.got, of.expected
     if got.size < _TELLING or got.dtype.kind not in "fi" or not np.ptp(expected):
         return
     off = got.astype(np.float64) - expected.astype(np.float64)

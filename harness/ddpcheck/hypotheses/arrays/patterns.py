@@ -1,4 +1,4 @@
-"""Patterns that the wrong elements of an array have in common. For likely_cause.py."""
+"""Patterns that the wrong elements of an array have in common."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ import numpy as np
 from ...causes import Cause, values
 from ...numerics import LARGEST, different_bits, ulp_distance
 from ...seeded_values import Array
+from .evidence import WrongArray
 from .wrong_elements import elements
 
 _ALIKE = 2.0**-7
 """Weights that differ by less are explained by lost precision."""
 
 
-def weighted(got: Array, expected: Array, parts: Array) -> Iterator[Cause]:
+def weighted(of: WrongArray) -> Iterator[Cause]:
     """The ranks' parts with other weights, where there are twice as many elements as ranks to tell by."""
+    got, expected, parts = of.got, of.expected, of.evidence.parts
+    if parts is None:
+        return
     size, matrix = len(parts), parts.reshape(len(parts), -1).T.astype(np.float64)
     if got.dtype.kind != "f" or size < 2 or got.size <= 2 * size or not np.isfinite(matrix).all():
         return
@@ -36,8 +40,11 @@ def weighted(got: Array, expected: Array, parts: Array) -> Iterator[Cause]:
     yield kind(weights=tuple(found.tolist()), expected=tuple(right.tolist()))
 
 
-def thinned(got: Array, expected: Array, parts: Array) -> Iterator[Cause]:
+def thinned(of: WrongArray) -> Iterator[Cause]:
     """Whether here this and there that rank's part is missing, where there are elements enough to say so."""
+    got, expected, parts = of.got, of.expected, of.evidence.parts
+    if parts is None:
+        return
     size = len(parts)
     if got.dtype.kind != "f" or not 1 < size <= _SUBSETS:
         return
@@ -69,7 +76,13 @@ _NOT_BY_CHANCE = 20
 """In how many ways zeros have to be able to lie, if that they are the smallest is to tell something."""
 
 
-def zeros(got: Array, expected: Array, wrong: Array) -> Iterator[Cause]:
+def zeros(of: WrongArray) -> Iterator[Cause]:
+    """All wrong elements are zero."""
+    yield from zeros_among(of.got, of.expected, of.wrong)
+
+
+def zeros_among(got: Array, expected: Array, wrong: Array) -> Iterator[Cause]:
+    """The same for these elements."""
     if got[wrong].any():
         return
     largest = float(np.max(np.abs(expected[wrong].astype(np.float64))))
@@ -81,20 +94,13 @@ def zeros(got: Array, expected: Array, wrong: Array) -> Iterator[Cause]:
     yield values.ZERO().among(elements(wrong))
 
 
-def overflown(got: Array, expected: Array) -> Iterator[Cause]:
-    """Whether exactly the elements outside float16's range are infinite, up to values that cancel in a mean."""
-    infinite = np.isinf(got)
-    if not infinite.any() or np.isnan(got).any() or got.dtype.char not in "df":
-        return
-    most, large, others = LARGEST["float16"], np.abs(expected[infinite]), got[~infinite]
-    if large.min() > most / 8 and (np.abs(others) <= most).all() and all_fit(others, 11):
-        yield values.OVERFLOW_FLOAT16().among(elements(infinite))
-
-
-def clamped(got: Array, expected: Array, parts: Array) -> Iterator[Cause]:
+def clamped(of: WrongArray) -> Iterator[Cause]:
     """Every rank's part, cut off at one and the same magnitude before they are averaged. One wrong element tells nothing but
     by a magnitude that somebody would choose.
     """
+    got, expected, parts = of.got, of.expected, of.evidence.parts
+    if parts is None:
+        return
     size = len(parts)
     if (
         got.dtype.kind != "f"
@@ -125,8 +131,9 @@ def _is_chosen(limit: float) -> bool:
     return bool(np.isclose(limit, LARGEST["float16"])) or bool(np.isclose(limit, 10.0 ** np.rint(np.log10(limit))))
 
 
-def cut_off(got: Array, expected: Array, wrong: Array) -> Iterator[Cause]:
+def cut_off(of: WrongArray) -> Iterator[Cause]:
     """The limit at which different larger elements were clipped to one value; no element exceeds it."""
+    got, expected, wrong = of.got, of.expected, of.wrong
     few = int(wrong.sum()) < 2 or len(np.unique(np.abs(expected[wrong]))) < 2
     if got.dtype.kind != "f" or (few and np.isfinite(expected[wrong]).all()):
         return
@@ -136,8 +143,9 @@ def cut_off(got: Array, expected: Array, wrong: Array) -> Iterator[Cause]:
         yield values.CLAMPED(limit=largest).among(elements(wrong))
 
 
-def changed_by(got: Array, expected: Array, before: Array | None) -> Iterator[Cause]:
+def changed_by(of: WrongArray) -> Iterator[Cause]:
     """Whether all elements went the same share of their way; two say so by chance only if rounding hides the rest."""
+    got, expected, before = of.got, of.expected, of.evidence.before
     if before is None or before.shape != got.shape or got.dtype.kind != "f":
         return
     old = before.astype(np.float64)
@@ -152,7 +160,9 @@ def changed_by(got: Array, expected: Array, before: Array | None) -> Iterator[Ca
         yield values.SCALED_UPDATE(share=middle)
 
 
-def tiny_differences(got: Array, expected: Array) -> Iterator[Cause]:
+def tiny_differences(of: WrongArray) -> Iterator[Cause]:
+    """Only last bits differ."""
+    got, expected = of.got, of.expected
     if got.dtype != expected.dtype or got.dtype.kind != "f":
         return
     differ = different_bits(np.ascontiguousarray(got), np.ascontiguousarray(expected))
@@ -161,59 +171,17 @@ def tiny_differences(got: Array, expected: Array) -> Iterator[Cause]:
         yield values.LAST_BITS_WRONG(count=int(differ.sum()), size=got.size, ulp=worst)
 
 
-def lost_precision(got: Array, expected: Array, *, small: bool) -> Iterator[Cause]:
-    if got.dtype.kind in "iu":
-        for narrow in (size for size in (4, 2, 1) if size < got.dtype.itemsize):
-            if np.array_equal(got, expected.astype(f"{got.dtype.kind}{narrow}")):
-                yield values.INTEGERS_TRUNCATED(bits=8 * narrow)
-                return
-        differ = got != expected
-        wrong = np.abs(expected[differ].astype(np.float64))  # an integer's lowest value has no absolute one
-        error = np.abs(got[differ].astype(np.float64) - expected[differ].astype(np.float64))
-        overflow = wrong >= 2.0**62  # the largest integers round up to a float that is no integer of this dtype
-        for name, bits in (("float64", 53), ("float32", 24)):
-            lossy = ~_has_bits(expected, bits)
-            near = overflow | (error <= wrong * 2.0 ** (2 - bits))
-            if (wrong > 2.0**bits - 1).all() and near.all() and 2 * int((differ & lossy).sum()) >= int(lossy.sum()):
-                yield values.INTEGERS_AS_FLOAT(dtype=name, bits=bits)
-                return
-    if got.dtype.kind != "f":
-        return
-    finite = np.isfinite(expected) & (expected != 0)
-    if not finite.any() or not np.isfinite(got).all() or np.isinf(expected).any():
-        return
-    error = float(np.max(np.abs(got[finite] - expected[finite]) / np.max(np.abs(expected[finite]))))
-    narrower = (("float32", 24, "d"), ("float16", 11, "df" * small), ("bfloat16", 8, "df" * small))
-    possible = [
-        (name, bits) for name, bits, dtypes in narrower if got.dtype.char in dtypes and error < 2.0 ** (2 - bits)
-    ]
-    off = got != expected
-    # a format does not round the numbers that it holds; a rounded number is one of them, or a sum of few
-    possible = [each for each in possible if not all_fit(expected[off], each[1]) or all_fit(got[off], each[1] + SUMS)]
-    held = [name for name, bits in possible if _fits(got[off], bits)]
-    guessed = [f"{name}{_AS_COARSE.get(bits, '')}" for name, bits in possible]
-    for name in (held[-1:] or guessed)[:1]:
-        yield values.FEWER_BITS(dtype=name, given=got.dtype.name, error=error)
+def changed_on_the_way(of: WrongArray) -> Iterator[Cause]:
+    """Last bits of data that was only moved."""
+    got, expected = of.got, of.expected
+    differ = ~(np.equal(got, expected) | (np.isnan(got) & np.isnan(expected)))
+    if differ.any():
+        yield from zeros_among(got, expected, differ)
+        yield values.BITS_CHANGED().among(elements(differ))
 
 
-_AS_COARSE = {8: " or int8", 11: " or TF32"}
-"""By bits of the significand, the other formats that leave an error as large."""
-_MANY = 6
-SUMS = 6
-"""Bits by which a sum of numbers may be longer than they are."""
-
-
-def _fits(array: Array, bits: int) -> bool:
-    """Whether every element has a significand of so many bits, and they are too many for chance."""
-    return array.size >= _MANY and all_fit(array, bits)
-
-
-def all_fit(array: Array, bits: int) -> bool:
-    significands = np.ldexp(np.frexp(array.astype(np.float64))[0], bits)
-    return bool((significands == np.trunc(significands)).all())
-
-
-def _has_bits(integers: Array, bits: int) -> Array:
-    """Which of them a float of so many bits holds: those whose lowest set bit is that near to the highest."""
-    lowest = integers & -integers
-    return np.asarray(abs(integers // np.where(lowest == 0, 1, lowest)) < 2**bits)
+def permuted(of: WrongArray) -> Iterator[Cause]:
+    """The right elements in another order."""
+    got, expected = np.sort(of.got, axis=None), np.sort(of.expected, axis=None)
+    if got.size > 1 and np.array_equal(got, expected, equal_nan=True):
+        yield values.PERMUTED()

@@ -7,15 +7,16 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...causes import Cause, values
-from ...seeded_values import Array
+from .evidence import WrongArray
 
 _AT_MOST = 1 / 64
 _SEEN = 8
 """Last bits of the largest element that it must have moved by, or rounding alone might have."""
 
 
-def crept(got: Array, expected: Array, before: Array | None) -> Iterator[Cause]:
+def crept(of: WrongArray) -> Iterator[Cause]:
     """A cause, if all elements went one share of their way, of at most a sixty-fourth, but for their last bits."""
+    got, expected, before = of.got, of.expected, of.evidence.before
     if before is None or before.shape != got.shape or got.dtype.kind != "f":
         return
     old = before.astype(np.float64)

@@ -1,4 +1,4 @@
-"""Where the wrong elements of an array lie. For likely_cause.py."""
+"""Where the wrong elements of an array lie."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from ...causes import Cause, Elements, values
 from ...seeded_values import Array
+from .evidence import WrongArray
 
 
 def elements(wrong: Array) -> Elements:
@@ -22,8 +23,9 @@ _OUTLIERS = 3
 """The first wrong elements may be wrong for another reason, at the seam of two blocks."""
 
 
-def shifted(got: Array, expected: Array, local: Array | None, wrong: Array) -> Iterator[Cause]:
+def shifted(of: WrongArray) -> Iterator[Cause]:
     """Elements, or the other ranks' part of them, that belong elsewhere: half of the wrong ones by the same distance."""
+    got, expected, local, wrong = of.got, of.expected, of.evidence.local, of.wrong
     places = np.flatnonzero(wrong)
     if got.dtype.kind not in "fi" or len(places) < _RUN:
         return
@@ -47,16 +49,17 @@ def shifted(got: Array, expected: Array, local: Array | None, wrong: Array) -> I
                     return
 
 
-def remainder(wrong: Array, world_size: int) -> Iterator[Cause]:
-    count = int(wrong.sum())
-    parts = [parts for parts in range(2, world_size + 1) if wrong.size % parts == count]
+def remainder(of: WrongArray) -> Iterator[Cause]:
+    """The last elements, as many as a division by some number of ranks leaves over."""
+    wrong, count = of.wrong, int(of.wrong.sum())
+    parts = [parts for parts in range(2, of.evidence.world_size + 1) if wrong.size % parts == count]
     if parts and count < wrong.size and wrong.reshape(-1)[-count:].all():
         yield values.REMAINDER_WRONG(parts=parts[0]).among(elements(wrong))
 
 
-def tail(wrong: Array, itemsize: int) -> Iterator[Cause]:
+def tail(of: WrongArray) -> Iterator[Cause]:
     """All elements from one on, and none before: many of either, or from a round number of bytes on."""
-    flat = wrong.reshape(-1)
+    flat, itemsize = of.wrong.reshape(-1), of.got.itemsize
     first = int(flat.argmax())
     count = flat.size - first
     if not first or int(flat.sum()) < _NEARLY * count or min(count, first) < _RUN:
@@ -68,9 +71,9 @@ _NEARLY = 0.9
 """Some may be right by chance, as small numbers are."""
 
 
-def seams(wrong: Array) -> Iterator[Cause]:
+def seams(of: WrongArray) -> Iterator[Cause]:
     """Elements at equal distances, each alone."""
-    places = np.flatnonzero(wrong)
+    places = np.flatnonzero(of.wrong)
     distances = set(np.diff(places).tolist())
     if len(places) < 3 or len(distances) > 1 or (distance := distances.pop()) < _RUN:
         return

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ...causes import Cause
 from ...causes import collectives as causes
-from ...seeded_values import Array
+
+_IGNORED = {
+    "mixed": causes.LAYOUTS_DIFFER,
+    "varied": causes.LAYOUTS_DIFFER,
+    "columns": causes.STRIDE_IGNORED,
+    "repeated": causes.ZERO_STRIDE_IGNORED,
+}
+"""By layouts of an argument, the cause if nothing else explains a wrong result."""
 
 
-def as_laid_out(array: Array, sent: str, received: str) -> Iterator[tuple[Cause, Array]]:
-    """An array whose elements go as they lie in memory, or are put there as they come."""
-    if array.ndim:
-        if sent == "F":
-            yield causes.SENT_BY_COLUMNS(), array.ravel(order="F").reshape(array.shape)
-        if received == "F":
-            by_columns = array.ravel().reshape(array.shape, order="F")
-            yield causes.RECEIVED_BY_ROWS(), by_columns
-        if sent == "reversed" or received == "reversed":
-            yield causes.REVERSED_IGNORED(), array[::-1]
+def layout_ignored(layout: str) -> tuple[Cause, ...]:
+    """The cause that the layout itself suggests."""
+    return (_IGNORED[layout](),) if layout in _IGNORED else ()

@@ -20,7 +20,7 @@ _FEW_BYTES = 1 << 16
 Options = tuple[tuple[str, float | str], ...]
 
 
-class HeldReplica:
+class ReplicaState:
     """A Job's replica on one rank, built at its first use, with its saved states.
 
     saved: states by name. lent: arguments of make_replica() and load_state(), by name, with copies; and mappings: the

@@ -22,7 +22,7 @@ RANKS = "{ranks}"
 
 
 @dataclass(frozen=True)
-class StartLine:
+class CommandLauncher:
     """Run `line`, with the number of ranks for {ranks}, followed by the command of one rank.
 
     The command begins with `env NAME=VALUE ...`, so that it means the same wherever the line takes it. MASTER_ADDR and

@@ -1,0 +1,86 @@
+"""Arrays that equal one of those which the check's own hypotheses give."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from ...causes import Cause
+from .evidence import WrongArray, close, same
+from .wrong_elements import elements
+
+_BY_CHANCE, _MANY = 3, 8
+"""Fewer matching elements than this may be a coincidence, among the many arrays searched."""
+_NEARLY_ALL = 0.99
+"""A share of the elements: values rounded to few bits on the way may round the other way here and there."""
+_APART = 8
+"""The smallest distance at which two hypotheses are distinguished, in units of the rounding."""
+
+
+def every_bit(of: WrongArray) -> Iterator[Cause]:
+    """The dtype and all bits are those of a hypothesis."""
+    yield from (cause for cause, array in of.known if same(of.got, array))
+
+
+def every_element(of: WrongArray) -> Iterator[Cause]:
+    """Where NaN or infinity is: a factor tells nothing then, and the elements are of no one size."""
+    if not np.isfinite(of.expected).all() or np.isnan(of.got).any():
+        yield from (cause for cause, array in of.known if np.array_equal(of.got, array, equal_nan=True))
+
+
+def last_bits(of: WrongArray) -> Iterator[Cause]:
+    """A difference of some last bits is explained to the very last ones, as where a small step is a little too small."""
+    got = of.got
+    if got.dtype.kind != "f" or got.size < 2:
+        return
+    near = 4 * float(np.finfo(got.dtype).eps) * float(np.abs(got).max())
+    for cause, array in of.known:
+        if (
+            array.shape == got.shape
+            and (abs(got - array) <= near).all()
+            and (abs(array - of.expected) > 4 * near).any()
+        ):
+            yield cause
+
+
+def nearest(of: WrongArray) -> Iterator[Cause]:
+    """The explanation of all elements: the first that is as near as the nearest one, up to some last bits."""
+    got = of.got
+    found = [
+        (cause, float(np.max(np.abs(got.astype(np.float64) - array), initial=0.0)))
+        for cause, array in (of.known if got.any() else ())
+        if array.shape == got.shape and not close(array, of.expected).all() and close(got, array).all()
+    ]
+    if not found:
+        return
+    unit = float(np.finfo(got.dtype).eps) if got.dtype.kind == "f" else 0.0
+    near = 8 * unit * float(np.abs(got).max()) + min(off for _, off in found)
+    yield from (cause for cause, off in found if not off > near)
+
+
+def wrong_elements(of: WrongArray) -> Iterator[Cause]:
+    """The explanation of the wrong elements, where it does not explain all."""
+    got, wrong = of.got, of.wrong
+    searched = Counter(cause for cause, _ in of.known) if wrong.sum() < _BY_CHANCE else Counter()
+    for cause, array in of.known:
+        # zeros come of much else, but for what says that all is zero; one zero is anybody's
+        telling = got[wrong].any() or (got.size > 1 and not array.any())
+        if telling and searched[cause] < _MANY and array.shape == got.shape and close(got[wrong], array[wrong]).all():
+            yield cause.among(elements(wrong))
+
+
+def within_rounding(of: WrongArray) -> Iterator[Cause]:
+    """The explanation of an array of sums of many terms, whose last bits are arbitrary."""
+    got, bound = of.got, of.evidence.bound
+    if bound is None or got.dtype.kind != "f" or not np.isfinite(bound).all():
+        return
+    seen = got.astype(np.float64)
+    if (abs(seen) <= bound).all():  # zeros come of much else
+        return
+    for cause, array in of.known:
+        if array.shape != got.shape or not (abs(array - of.expected) > _APART * bound).any():
+            continue
+        if (abs(seen - array) <= bound).mean() >= _NEARLY_ALL:
+            yield cause

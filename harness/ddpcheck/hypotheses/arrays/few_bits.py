@@ -1,0 +1,78 @@
+"""Numbers that have fewer bits than their dtype, whatever they were computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ...causes import Cause, values
+from ...seeded_values import Array
+from .evidence import WrongArray
+
+_AS_COARSE = {8: " or int8", 11: " or TF32"}
+"""By bits of the significand, the other formats that leave an error as large."""
+_MANY = 6
+"""Elements of few bits that are too many for chance."""
+SUMS = 6
+"""Bits by which a sum of numbers may be longer than they are."""
+
+
+def few_bits_in_integers(of: WrongArray) -> Iterator[Cause]:
+    """Integers were cut to a smaller dtype, or computed as floats."""
+    got, expected = of.got, of.expected
+    if got.dtype.kind not in "iu":
+        return
+    for narrow in (size for size in (4, 2, 1) if size < got.dtype.itemsize):
+        if np.array_equal(got, expected.astype(f"{got.dtype.kind}{narrow}")):
+            yield values.INTEGERS_TRUNCATED(bits=8 * narrow)
+            return
+    differ = got != expected
+    wrong = np.abs(expected[differ].astype(np.float64))  # an integer's lowest value has no absolute one
+    error = np.abs(got[differ].astype(np.float64) - expected[differ].astype(np.float64))
+    overflow = wrong >= 2.0**62  # the largest integers round up to a float that is no integer of this dtype
+    for name, bits in (("float64", 53), ("float32", 24)):
+        lossy = ~_has_bits(expected, bits)
+        near = overflow | (error <= wrong * 2.0 ** (2 - bits))
+        if (wrong > 2.0**bits - 1).all() and near.all() and 2 * int((differ & lossy).sum()) >= int(lossy.sum()):
+            yield values.INTEGERS_AS_FLOAT(dtype=name, bits=bits)
+            return
+
+
+def few_bits_in_floats(of: WrongArray) -> Iterator[Cause]:
+    """Floats were rounded to a smaller dtype."""
+    got, expected, small = of.got, of.expected, of.evidence.precision
+    if got.dtype.kind != "f":
+        return
+    finite = np.isfinite(expected) & (expected != 0)
+    if not finite.any() or not np.isfinite(got).all() or np.isinf(expected).any():
+        return
+    error = float(np.max(np.abs(got[finite] - expected[finite]) / np.max(np.abs(expected[finite]))))
+    narrower = (("float32", 24, "d"), ("float16", 11, "df" * small), ("bfloat16", 8, "df" * small))
+    possible = [
+        (name, bits) for name, bits, dtypes in narrower if got.dtype.char in dtypes and error < 2.0 ** (2 - bits)
+    ]
+    off = got != expected
+    # a format does not round the numbers that it holds; a rounded number is one of them, or a sum of few
+    possible = [each for each in possible if not all_fit(expected[off], each[1]) or all_fit(got[off], each[1] + SUMS)]
+    held = [name for name, bits in possible if _fits(got[off], bits)]
+    guessed = [f"{name}{_AS_COARSE.get(bits, '')}" for name, bits in possible]
+    for name in (held[-1:] or guessed)[:1]:
+        yield values.FEWER_BITS(dtype=name, given=got.dtype.name, error=error)
+
+
+def all_fit(array: Array, bits: int) -> bool:
+    """Whether every element has a significand of so many bits."""
+    significands = np.ldexp(np.frexp(array.astype(np.float64))[0], bits)
+    return bool((significands == np.trunc(significands)).all())
+
+
+def _fits(array: Array, bits: int) -> bool:
+    """Whether every element has a significand of so many bits, and they are too many for chance."""
+    return array.size >= _MANY and all_fit(array, bits)
+
+
+def _has_bits(integers: Array, bits: int) -> Array:
+    """Which of them a float of so many bits holds: those whose lowest set bit is that near to the highest."""
+    lowest = integers & -integers
+    return np.asarray(abs(integers // np.where(lowest == 0, 1, lowest)) < 2**bits)

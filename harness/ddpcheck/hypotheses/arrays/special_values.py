@@ -1,0 +1,48 @@
+"""Wrong NaN and infinities; and arrays that no communication has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ...causes import Cause, values
+from ...causes.cause import Given, as_causes
+from ...numerics import LARGEST
+from .evidence import WrongArray, close
+from .few_bits import all_fit
+from .wrong_elements import elements
+
+
+def nonfinite(of: WrongArray) -> Iterator[Given]:
+    """NaN or infinity where a number should be: an overflow of float16, or for another reason."""
+    if not np.isfinite(of.got[of.wrong]).all() and np.isfinite(of.expected).all():
+        yield from _overflown(of)
+        yield (values.NONFINITE(), *as_causes(of.evidence.otherwise))
+
+
+def nan_lost(of: WrongArray) -> Iterator[Cause]:
+    """A number where NaN should be."""
+    if np.isnan(of.expected[of.wrong]).all() and not np.isnan(of.got[of.wrong]).any():
+        yield values.NAN_LOST().among(elements(of.wrong))
+
+
+def not_reduced(of: WrongArray) -> Iterator[Cause]:
+    """This rank's own contribution, in all elements or in the wrong ones."""
+    got, local, wrong = of.got, of.evidence.local, of.wrong
+    if local is None or local.shape != got.shape or close(local, of.expected).all():
+        return
+    if got.any() and close(got, local).all():  # zeros are everybody's
+        yield values.NOT_REDUCED()
+    if got[wrong].any() and close(got[wrong], local[wrong]).all():
+        yield values.PART_NOT_REDUCED().among(elements(wrong))
+
+
+def _overflown(of: WrongArray) -> Iterator[Cause]:
+    """Whether exactly the elements outside float16's range are infinite, up to values that cancel in a mean."""
+    infinite = np.isinf(of.got)
+    if not infinite.any() or np.isnan(of.got).any() or of.got.dtype.char not in "df":
+        return
+    most, large, others = LARGEST["float16"], np.abs(of.expected[infinite]), of.got[~infinite]
+    if large.min() > most / 8 and (np.abs(others) <= most).all() and all_fit(others, 11):
+        yield values.OVERFLOW_FLOAT16().among(elements(infinite))

@@ -1,0 +1,62 @@
+"""Hypotheses about reduce-scatters: another block of the reduction, or a block of another reduction."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...causes import collectives as causes
+from ...job import ReduceScatter
+from ...oracle.collectives import reduced, wants
+from ..arrays.evidence import WhatIf
+from .evidence import WrongResult
+from .integers import other_integers
+
+_FEW = 512
+"""Elements of a reduction of which every block is tried."""
+
+
+def block_of_other_reduction(of: WrongResult) -> WhatIf:
+    """Integers are reduced in another dtype; arrays are sent by columns."""
+    made, tensor = of.collective, of.tensor
+    if not isinstance(made, ReduceScatter):
+        return
+    wholes = list(other_integers(of, made.reduction)) if not tensor.dtype.startswith("float") else []
+    if tensor.layout == "F":
+        whole = np.asarray(reduced(tensor, made.reduction, of.members).value)
+        wholes.append((causes.SENT_BY_COLUMNS(), whole.T.reshape(whole.shape)))
+    for cause, whole in wholes:
+        yield cause, np.split(whole, len(of.members))[of.place]
+
+
+def block_cut_elsewhere(of: WrongResult) -> WhatIf:
+    """Elements from another one on."""
+    made, tensor = of.collective, of.tensor
+    if not isinstance(made, ReduceScatter):
+        return
+    flat = np.asarray(reduced(tensor, made.reduction, of.members).value).reshape(-1)
+    size = flat.size // len(of.members)
+    for begin in range(flat.size - size + 1) if size > 1 and flat.size <= _FEW else ():
+        if begin % size:
+            cause = causes.BLOCK_CUT_WRONG(first=begin, expected=of.place * size)
+            yield cause, flat[begin : begin + size].reshape(-1, *tensor.shape[1:])
+
+
+def block_of_narrow_sum(of: WrongResult) -> WhatIf:
+    """Parts are narrowed to float32: large ones become infinite, and their sums NaN."""
+    made, members = of.collective, of.members
+    if not isinstance(made, ReduceScatter) or of.tensor.dtype != "float64" or made.reduction not in ("sum", "mean"):
+        return
+    with np.errstate(all="ignore"):
+        total = np.stack([part.astype(np.float32) for part in of.parts]).sum(axis=0)
+        whole = (total / (len(members) if made.reduction == "mean" else 1)).astype(np.float64)
+    block = np.asarray(np.split(whole, len(members))[of.place])
+    if not np.isfinite(block).all():  # else lost_precision says more
+        yield causes.SUM_AS_FLOAT32(), block
+
+
+def block_of_other_rank(of: WrongResult) -> WhatIf:
+    """The block that another rank should have."""
+    if isinstance(of.collective, ReduceScatter):
+        for other, want in wants(of.collective, of.members).items():
+            if other != of.rank:
+                yield causes.OTHER_RANKS_BLOCK(rank=other), want.value

@@ -1,0 +1,69 @@
+"""Whether the import of a foreign module ends: tried in a process of its own, which can be ended whatever it does.
+
+In the driver a signal ends an import in Python's code only, and in the main thread only (guarded_import.py).
+"""
+
+from __future__ import annotations
+
+import json
+import linecache
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+from ..launchers.process_handles import end_group
+
+_PROGRAM = Path(__file__).with_name("imported_alone.py")
+_START_SECONDS = 60.0
+"""Until the interpreter runs the program, at most: on a machine that has much else to do."""
+_FRAME = re.compile(r'^  File "(.+)", line (\d+) in ', re.MULTILINE)
+_THREAD = re.compile(r"^(?:Current thread|Thread) .*$", re.MULTILINE)
+
+
+def unending(module: str, file: Path | None, seconds: float) -> str:
+    """How the import of a module, or of a file under this name, does not end within so many seconds; empty if it ends."""
+    with tempfile.TemporaryFile("w+") as traces:
+        asked = {
+            "module": module,
+            "file": str(file) if file is not None else None,
+            "seconds": seconds,
+            "traces": traces.fileno(),
+            "path": sys.path,
+        }
+        process = subprocess.Popen(
+            [sys.executable, str(_PROGRAM), json.dumps(asked)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(traces.fileno(),),
+            start_new_session=True,
+        )
+        try:
+            process.wait(seconds + _START_SECONDS)
+        except subprocess.TimeoutExpired:
+            return f"it did not end within {seconds:g} s"
+        finally:
+            process.kill()
+            process.wait()
+            end_group(process.pid, ended=True)
+        traces.seek(0)
+        stacks = traces.read()
+    return f"it did not end within {seconds:g} s{_place(stacks)}" if stacks else ""
+
+
+def _place(stacks: str) -> str:
+    """The innermost line of the main thread that is not Python's own."""
+    main = _THREAD.split(stacks)[-1]
+    frames = [(name, int(line)) for name, line in _FRAME.findall(main) if name != str(_PROGRAM)]
+    own = [frame for frame in frames if not frame[0].startswith((_STANDARD_LIBRARY, "<"))]
+    if not frames:
+        return ""
+    name, line = (own or frames)[0]
+    return f", and stood at {name}, line {line}: {linecache.getline(name, line).strip()}"
+
+
+_STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"] + os.sep

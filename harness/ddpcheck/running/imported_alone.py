@@ -1,0 +1,36 @@
+"""A program that imports one module and ends: import_trial.py runs it to see whether the import ends.
+
+    python imported_alone.py '{"module": NAME, "file": PATH or null, "seconds": S, "traces": FD, "path": [...]}'
+
+It imports nothing of ddpcheck. After so many seconds it writes the stacks of all threads to the file descriptor, and ends. A
+thread in C writes them, so that code in C that never returns does not keep it from that.
+"""
+
+import faulthandler
+import importlib
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    asked = json.loads(sys.argv[1])
+    sys.path[:], sys.argv[1:] = asked["path"], []
+    faulthandler.dump_traceback_later(asked["seconds"], exit=True, file=asked["traces"])
+    try:
+        if asked["file"] is None:
+            importlib.import_module(asked["module"])
+        else:
+            spec = importlib.util.spec_from_file_location(asked["module"], asked["file"])
+            module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]  # an error ends the trial, too
+            sys.modules[asked["module"]] = module
+            sys.path.insert(0, str(Path(asked["file"]).parent))
+            spec.loader.exec_module(module)  # type: ignore[union-attr]  # as above
+    finally:
+        os._exit(0)  # the driver imports the module itself, and reports its errors
+
+
+if __name__ == "__main__":
+    main()
