@@ -55,7 +55,7 @@ def check_sampler_state_resumes_mid_epoch(session: Session) -> None:
     examples.append(Job(world, (ResumeSampling(10 * world, (), 2, 3, told=False, used=True),)))
     for shuffle in (True, False):
         examples.append(Job(world, (ResumeSampling(10 * world, (), 2, 3, shuffle=shuffle, used=True),)))
-        # the data of a validation are read again and again, by who never tells an epoch, or always the same
+        # validation data are read repeatedly, without set_epoch() or always with the same epoch
         examples += [Job(world, (ResumeSampling(10 * world, (3,), 0, then, shuffle=shuffle),)) for then in (0, None)]
     examples += [
         Job(world, (ResumeSampling(10 * world, (3,), 2, 3, told=told, at_once=True),)) for told in (True, False)
@@ -118,7 +118,7 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
             f"{again} on rank {rank}, after epoch {read.epoch} was resumed: got {len(then)} samples {_some(then)}, but "
             f"should be {len(other)}, {_some(other)}"
         )
-        # who shuffles by an epoch of its own need not come by the same one without being told
+        # a sampler that advances its own epoch need not reach the same one without set_epoch()
         fits = len(then) == len(other) if read.then is None and read.shuffle else then == other
         expect.that(fits, headline, why_other_epoch(then, whole, other, read.epoch))
         length = trace.values(0, "then_length")[rank]

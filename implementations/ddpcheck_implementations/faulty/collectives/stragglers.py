@@ -14,7 +14,7 @@ from ..engine.fault import Fault, table
 
 
 def without_stragglers(seconds: float) -> CollectiveEffect:
-    """Of those who came within so many seconds. Times are compared once all are there, so that the result is no race."""
+    """The reduction over ranks that arrive within these seconds. Times are compared after all arrivals, to avoid a race."""
 
     def reduced(call: Call) -> Array:
         came = np.ravel(call.comm.all_gather(np.array([time.monotonic()]), group=call.group))

@@ -1,4 +1,4 @@
-"""Parameters whose memory the model replaces: which memory a step, or a message, writes to."""
+"""Parameters whose memory the model replaces during training, handled wrongly by optimizers or messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CAUSE = "replaced-parameters-held"
 
 @fault("optimizer-steps-memory-of-construction", REPLACED, cause=CAUSE, model_features=FEATURES)
 class OptimizerOfConstruction(PlainReplica):
-    """The optimizer holds the arrays of construction, and steps there."""
+    """The optimizer steps the arrays of construction, even if the model has replaced them."""
 
     def __init__(self, model: ModelSpec, initial: Any, optimizer: Any, *rest: Any) -> None:
         super().__init__(model, initial, optimizer, *rest)
@@ -44,7 +44,7 @@ class StepsOnRank0(PlainReplica):
 
 @fault("parameters-received-in-memory-of-construction", REPLACED, cause=CAUSE, model_features=FEATURES)
 class ReceivedElsewhere(StepsOnRank0):
-    """Rank 0 sends the parameters that it has; the others receive into those of construction."""
+    """Rank 0 sends its present parameters, but other ranks receive them into the arrays of construction."""
 
     def send(self, name: str) -> None:
         parameter = self.network.parameters[name]
@@ -54,7 +54,7 @@ class ReceivedElsewhere(StepsOnRank0):
 
 @fault("parameters-of-construction-broadcast", REPLACED, cause=CAUSE, model_features=FEATURES)
 class OfConstruction(StepsOnRank0):
-    """The list of parameters is made once: replaced ones are never sent."""
+    """Rank 0 sends the parameters of construction; replaced ones are never sent."""
 
     def send(self, name: str) -> None:
         self.kept[name][...] = self.comm.broadcast(self.kept[name])
@@ -65,4 +65,4 @@ class OfConstruction(StepsOnRank0):
 
 @fault("parameters-of-rank-0-sent-after-steps", model_features=FEATURES)
 class OfRank0ForAll(StepsOnRank0):
-    """Only rank 0 steps. Its parameters are read anew before each message."""
+    """Correct: only rank 0 steps, and reads its parameters again before it sends them."""
