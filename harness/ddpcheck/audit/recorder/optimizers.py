@@ -131,7 +131,9 @@ class Optimizers:
         layers = models.of(run).layer_weights()
         return {
             **models.of(run).close_step(),
-            "local": [digest(torch.stack(each).sum(0)) if each else "" for each in parts],
+            "local": [
+                digest(each[0] if len(each) == 1 else torch.stack(each).sum(0)) if each else "" for each in parts
+            ],
             "patterns": [
                 "" if each.grad is None else pattern(whole(each.grad), whole(each), layer=id(each) in layers)
                 for each in every
