@@ -1,4 +1,4 @@
-"""What a user sees on each rank where ranks do not call the same, on each reference, and after how many seconds.
+"""The errors that each rank shows if ranks make different calls, on each reference, and the seconds until then.
 
 python tests/mismatch_table.py --page reports/mismatches.md
 """
@@ -79,9 +79,9 @@ def command(page: Path | None) -> None:
     """Print what each rank sees in each case."""
     cores = len(os.sched_getaffinity(0))
     lines = [
-        "# Ranks that do not call the same",
+        "# Ranks that make different calls",
         "",
-        "Rank 1 calls something else than rank 0; then both go on. The table shows the error of each rank, and the seconds from",
+        "Rank 1 makes another call than rank 0; then both continue. The table shows each rank's error, and the seconds from",
         f"its call to the error. Ranks that are silent for {DEADLINE:g} s hang. Made by",
         "`python tests/mismatch_table.py --page reports/mismatches.md`,",
         f"on {cores} cores, {platform.system()}, Python {platform.python_version()}.",

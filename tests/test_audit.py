@@ -90,7 +90,7 @@ WINDOWS = [
 
 
 @pytest.mark.parametrize(("fault", "cause", "accumulate"), [*((*pair, "1") for pair in RECORD_ALONE), *WINDOWS])
-def test_faults_that_the_record_alone_shows(fault: str, cause: str, accumulate: str) -> None:
+def test_faults_found_without_a_mirror_run(fault: str, cause: str, accumulate: str) -> None:
     audited = audit(TRAIN, "--fault", fault, "--accumulate", accumulate, steps=0, deadline=15)
     assert audited.causes[0] == cause, audited.page
 
@@ -134,7 +134,7 @@ for step in range(6):
 """
 
 
-def test_batches_from_drawn_indices_in_turn(tmp_path: Path) -> None:
+def test_batches_from_drawn_indices(tmp_path: Path) -> None:
     """Accumulation divided by the world size, and batches drawn before they are used, as nanoGPT does."""
     audited = audit(write(tmp_path, DRAWN), steps=4)
     audited.holds()
@@ -206,11 +206,11 @@ torch.cuda.synchronize()
 """
 
 
-def test_a_script_for_gpus_without_one(tmp_path: Path) -> None:
+def test_gpu_script_runs_without_a_gpu(tmp_path: Path) -> None:
     audit(write(tmp_path, ON_GPU), steps=2, no_gpu=True).holds()
 
 
-def test_a_script_that_gives_up_is_not_judged_and_its_words_are_shown(tmp_path: Path) -> None:
+def test_script_that_exits_is_not_judged_and_its_output_is_shown(tmp_path: Path) -> None:
     audited = audit(write(tmp_path, 'print("needs two GPUs")\nimport torch'))
     assert not audited.causes
     assert "NOT JUDGED" in audited.page
@@ -244,7 +244,7 @@ def test_a_marked_batch(tmp_path: Path) -> None:
     assert audited.status("gradients_equal_those_of_one_process") == "passed"
 
 
-def test_unrecognised_batches_are_said_and_no_finding(tmp_path: Path) -> None:
+def test_unrecognised_batches_are_reported_without_a_finding(tmp_path: Path) -> None:
     audited = audit(write(tmp_path, MARKED.replace("ddpcheck.audit.batch(", "(")), steps=2)
     assert not audited.causes, audited.page
     assert audited.status("gradients_equal_those_of_one_process") == "skipped"
@@ -273,7 +273,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert again.output == result.output
 
 
-def test_evidence_survives_json(tmp_path: Path) -> None:
+def test_evidence_round_trips_through_json(tmp_path: Path) -> None:
     audited = audit(TRAIN, "--fault", "own_mean")
     file = tmp_path / "evidence.json"
     audited.evidence.save(file)

@@ -68,7 +68,7 @@ def test_headlines_of_causes_are_short() -> None:
     assert all(len(kind.headline.split()) <= 20 for kind in kinds)
 
 
-def test_nothing_seen_is_not_judged() -> None:
+def test_laws_without_observations_are_not_judged() -> None:
     nothing = evidence([], [])
     verdicts = verdicts_of(nothing)
     assert {verdict.status for verdict in verdicts} <= {"skipped", "failed", "passed"}
@@ -82,7 +82,7 @@ def test_a_script_that_ends_before_it_trains_is_not_judged() -> None:
     assert cause(world.ranks_form_one_world(evidence(alone, alone))) == "world-is-one"
 
 
-def test_parts_of_parameters_are_not_compared() -> None:
+def test_sharded_parameters_are_not_compared() -> None:
     sharded = {"kind": "sharded", "optimizer": 0, "line": "train.py:4"}
     ranks = [[sharded, state(0, **{"0.0": part}), step(grads=[part])] for part in "ab"]
     seen = evidence(*ranks)
@@ -279,7 +279,7 @@ def test_tolerances_come_from_the_noise() -> None:
     assert noise == 0.0, "a loss that depends on the order of samples shows no rounding"
 
 
-def test_values_that_are_not_finite_fit_nothing() -> None:
+def test_nonfinite_values_match_no_hypothesis() -> None:
     made = gradient_weights.fit({"w": np.array([np.nan, 1.0])}, [{"w": np.ones(2)}])
     assert made.weights == (0.0,)
     assert made.off == {"w": float("inf")}

@@ -150,7 +150,7 @@ def test_nudged_values_differ_in_the_last_place_and_flags_stay() -> None:
         (["b#1", "c#1", "d#1"], "d#1", 8, "d#1"),
     ],
 )
-def test_loaders_made_anew_are_found_by_their_order(used: list[str], key: str, size: int, wanted: str) -> None:
+def test_recreated_loaders_are_matched_by_order(used: list[str], key: str, size: int, wanted: str) -> None:
     made = [{"kind": "loader", "key": "a#1", "size": 8}, {"kind": "loader", "key": "a#2", "size": 20}]
     gone_through = [{"kind": "epoch", "key": each} for each in ("a#1", "a#2", "a#2")]
     assert recorded_key([*made, *gone_through], used, key, size) == wanted

@@ -87,7 +87,7 @@ def test_a_script_without_marks_is_not_judged(tmp_path: Path, monkeypatch: pytes
 
 
 @needs_mpi
-def test_a_rank_that_raises_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_that_raises_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     script = tmp_path / "train.py"
     script.write_text("from mpi4py import MPI\nif MPI.COMM_WORLD.rank:\n    raise ValueError('no data')\n")

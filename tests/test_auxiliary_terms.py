@@ -158,7 +158,7 @@ def test_equal_shards_give_the_gradient_of_the_concatenated_batch(world_size: in
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_bounds_hold_in_float32_and_are_not_absurd(loss: str) -> None:
+def test_bounds_hold_in_float32_and_are_tight(loss: str) -> None:
     """The network in float32 stays within the bound, which is a small part of the largest gradient."""
     model = ModelSpec((*EVERY_TERM[:5], *EVERY_TERM[-2:]), loss, 1.5)  # type: ignore[arg-type]  # one of LOSSES
     for seed in range(20):
@@ -203,7 +203,7 @@ def test_jobs_without_steps_are_exact_in_numpy_too(world_size: int, chain: Any) 
 
 @pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: chain.__name__.strip("_"))
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4, 5])
-def test_a_term_that_counts_otherwise_shows_in_every_job(world_size: int, chain: Any) -> None:
+def test_every_job_shows_a_term_with_another_weight(world_size: int, chain: Any) -> None:
     """Bounds are finite, and a term that is a tenth larger is outside of them."""
     promised = TYPICAL.of_facets("replica").but(sample_weights="equal_ranks")
     for job in (
@@ -259,7 +259,7 @@ def test_models_that_cannot_be_built_say_why(layers: tuple[Layer, ...], says: st
         ModelSpec(layers)
 
 
-def test_a_penalty_that_is_added_after_the_reduction_and_nearly_cancels_is_no_wrong_mean() -> None:
+def test_penalty_added_after_the_reduction_may_nearly_cancel() -> None:
     model = ModelSpec(
         (Linear("fc1", 4, 7), Activation("tanh"), Linear("fc2", 7, 7, penalty=0.5)), "linear", dtype="float64"
     )

@@ -335,7 +335,7 @@ def test_pytest_benchmark_is_given_the_time_of_the_ranks(tmp_path: Path) -> None
     assert found["extra_info"]["algbw"] == pytest.approx(4 / found["stats"]["median"] / 1e9)
 
 
-def test_what_costs_most_is_measured_in_fewer_launches() -> None:
+def test_expensive_points_are_measured_in_fewer_launches() -> None:
     now = 0.0
     allowance = Allowance(100.0, clock=lambda: now)
     assert allowance.grants("anything")
@@ -363,7 +363,7 @@ def test_a_sweep_ends_in_time_and_says_what_it_left_out(tmp_path: Path) -> None:
     assert not json.loads(file.read_text())["benchmarks"]
 
 
-def test_resnet_18_is_for_those_that_build_it() -> None:
+def test_resnet_18_is_built_by_name() -> None:
     torch = pytest.importorskip("torch")
     from ddpcheck_implementations.resnet import ResNet18
 

@@ -48,7 +48,7 @@ def read(bucket: Bucket) -> dict[str, list[float] | None]:
         (104, [("a", "b"), ("c", "d")]),
     ],
 )
-def test_buckets_take_what_fits_in_the_order_of_arrival(capacity: int, want: list[tuple[str, ...]]) -> None:
+def test_buckets_fill_in_order_of_arrival(capacity: int, want: list[tuple[str, ...]]) -> None:
     assert names(lay_out(parameters(a=4, b=2, c=(5, 5), d=()), capacity, np.empty)) == want
 
 
@@ -82,7 +82,7 @@ def test_gradients_are_views_of_one_flat_array_that_the_transport_made() -> None
     assert len(made) == 1
 
 
-def test_what_is_not_used_counts_as_zero_and_its_flag_tells_whether_anybody_used_it() -> None:
+def test_unused_parameters_count_as_zero_and_flags_tell_use_on_any_rank() -> None:
     (bucket,) = lay_out(parameters(a=2, b=2, c=2), MIB, lambda shape, dtype: np.full(shape, 7, dtype))
     filled(bucket, a=1)
 

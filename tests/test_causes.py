@@ -37,9 +37,7 @@ def _cause(got: Array, expected: Array, own: Array, backwards: int = 1, last: Ar
 
 
 @pytest.mark.parametrize(("got", "times"), [(2.0, 1), (0.0, 2)])
-def test_of_many_wrong_arrays_one_is_explained_that_is_not_zero(
-    got: float, times: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nonzero_array_is_explained_first(got: float, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
     def evidence_of(entry: ExpectedArray, rank: int) -> Evidence:
@@ -58,19 +56,19 @@ def test_of_many_wrong_arrays_one_is_explained_that_is_not_zero(
 
 
 @pytest.mark.parametrize("groups", [[[0, 1], [2]], [[0], [1, 2]]])
-def test_groups_of_ranks_that_weigh_equally_are_told(groups: list[list[int]]) -> None:
+def test_equally_weighted_groups_of_ranks_are_recognised(groups: list[list[int]]) -> None:
     means = np.mean([OWN[group].mean(axis=0) for group in groups], axis=0)
     cause = _cause(means, OWN.mean(axis=0), OWN)
     assert cause == gradients.GROUPS_WEIGH_EQUALLY(groups=tuple(map(str, groups)))
 
 
-def test_what_lacks_the_last_micro_batch_was_taken_too_early() -> None:
+def test_missing_last_micro_batch_is_recognised() -> None:
     last = np.array([[1.0, 3.0], [5.0, -1.0], [3.0, 4.0]])
     cause = _cause((OWN - last).mean(axis=0), OWN.mean(axis=0), OWN, 2, last)
     assert cause.id == "last-micro-batch-missing"
 
 
-def test_a_factor_near_one_is_told_from_lost_precision() -> None:
+def test_factor_near_one_differs_from_lost_precision() -> None:
     expected = np.array([1.0, 3.0, -7.0, 0.0, 11.3], "float32")
     cause = first((expected * 1.001).astype("float32"), expected, Evidence(3))
     assert (cause.id, cause.get("factor")) == ("wrong-factor", pytest.approx(1.001))
@@ -79,13 +77,13 @@ def test_a_factor_near_one_is_told_from_lost_precision() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-def test_what_was_moved_in_fewer_bits_says_in_which(dtype: str) -> None:
+def test_narrower_dtype_of_moved_values_is_named(dtype: str) -> None:
     sent = np.array([0.1, -1.7, np.nan, 1e-7, 3e5, 0.0])
     rounded = {"float16": as_float16, "bfloat16": as_bfloat16, "float32": np.float32}[dtype](sent)
     assert first(np.asarray(rounded, "float64"), sent, Evidence(3, moved=True)) == values.SENT_AS(dtype=dtype)
 
 
-def test_one_integer_that_is_off_by_one_did_not_go_as_a_float() -> None:
+def test_single_integer_off_by_one_is_no_float_conversion() -> None:
     expected = np.arange(1, 18, dtype="int32") * (2**24 + 1)
     one_off = expected.copy()
     one_off[8] += 1
@@ -102,7 +100,7 @@ def test_one_integer_that_is_off_by_one_did_not_go_as_a_float() -> None:
         values.WRONG_FACTOR(factor=0.7),
     ],
 )
-def test_a_factor_that_means_something_says_so(cause: Cause) -> None:
+def test_known_factors_are_named(cause: Cause) -> None:
     expected = np.array([3.0, -5.0, 7.0, 11.0, 1.0])
     factor = cause.get("factor")
     assert isinstance(factor, float)
@@ -114,7 +112,7 @@ def test_a_factor_that_means_something_says_so(cause: Cause) -> None:
     )
 
 
-def test_elements_are_cut_off_only_where_nothing_is_larger() -> None:
+def test_clamping_requires_all_elements_within_the_limit() -> None:
     cut, larger, alike = (np.array(got) for got in ([2.0, -2.0, 1.0], [2.0, -2.0, 9.0], [2.0, 2.0, 1.0]))
     cause = first(cut, np.array([5.0, -3.0, 1.0]), Evidence())
     assert (cause.id, cause.get("limit")) == ("clamped", 2.0)
@@ -141,7 +139,7 @@ def test_gradient_not_reset_on_some_ranks_is_recognised() -> None:
     assert cause == gradients.SOME_RANKS_NOT_RESET(count=1, world_size=3)
 
 
-def test_explanation_allows_rounding_but_zeros_explain_nothing() -> None:
+def test_explanations_allow_rounding_and_zeros_explain_nothing() -> None:
     expected = np.array([1.0, 2.0])
     decay, lost = Cause("decay"), Cause("lost")
     known = Evidence(alternatives=((decay, expected + 1e-6), (lost, np.zeros(2))), bound=np.full(2, 1e-8))
@@ -150,7 +148,7 @@ def test_explanation_allows_rounding_but_zeros_explain_nothing() -> None:
     assert first(np.array([1e-9, 0.0]), expected, tiny) != lost
 
 
-def test_an_own_gradient_of_zero_does_not_say_that_it_was_not_reduced() -> None:
+def test_zero_local_gradient_does_not_imply_not_reduced() -> None:
     before, gradient = np.array([[1.0, 1.0]] * 2), np.array([[2.0, 4.0]] * 2)
     update = Update("w", before, gradient, Optimizer(OptimizerSpec(lr=1.0), "float64"), History())
     expected = before[0] - gradient[0]
@@ -178,7 +176,7 @@ def test_lost_precision_is_recognised_by_bits_not_by_error_size(name: str, dtype
         assert (cause.id, cause.get("dtype")) == ("rounded-as", name)
 
 
-def test_multiples_of_a_127th_are_8_bits_and_noise_is_not() -> None:
+def test_8_bit_values_are_multiples_of_one_127th() -> None:
     parts = np.array([[0.7071, -1.3333, 3.1415], [2.7182, 0.1234, -0.5772]])
     expected, evidence = parts.mean(axis=0), Evidence(2, parts=parts)
     steps = np.abs(parts).max(axis=1, keepdims=True) / 127
@@ -211,7 +209,7 @@ def test_low_rank_gradient_is_recognised_as_a_projection() -> None:
 
 
 @pytest.mark.parametrize(("scale", "told"), [(1024, True), (4096, True), (1 << 30, False), (3, False)])
-def test_an_update_that_went_a_tiny_part_of_its_way_is_not_taken_for_none(scale: int, *, told: bool) -> None:
+def test_tiny_update_differs_from_no_update(scale: int, *, told: bool) -> None:
     before = np.array([0.25, -0.5, 0.75], np.float32)
     way = np.array([0.01, -0.02, 0.005])
     got = (before + way / scale).astype(np.float32)
@@ -242,7 +240,7 @@ def test_one_zero_is_not_attributed_to_a_rank() -> None:
     assert _cause(np.zeros(1), np.ones(1), own) == values.ZERO().among(Elements(1, 1, 0, 0))
 
 
-def test_blocks_that_are_cut_elsewhere_shift_the_part_of_one_side() -> None:
+def test_misplaced_block_boundary_shifts_one_side() -> None:
     mine, theirs = (np.random.default_rng(seed).integers(-99, 99, 401).astype(np.float64) for seed in (0, 1))
     got = mine + theirs
     got[201:] = mine[200:-1] + theirs[201:]

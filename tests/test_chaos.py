@@ -17,7 +17,7 @@ SHORT = ("SIGKILL to a rank", "SIGKILL to the driver", "a rank that exits")
 
 
 @pytest.mark.parametrize("name", SHORT)
-def test_a_command_ends_well_and_leaves_nothing_behind(name: str) -> None:
+def test_interrupted_command_ends_and_leaves_nothing_behind(name: str) -> None:
     (injection,) = (each for each in INJECTIONS if each.name == name)
     one = trial(injection, random.Random(name), sessions.TEMPLATES)
     assert not one.problems, one

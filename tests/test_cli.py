@@ -75,7 +75,7 @@ def test_badge_counts_laws(here: Path) -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_all_well() -> None:
+def test_passing_run_exits_with_0() -> None:
     result = check(f"{MINIMAL}:adapter", "-w", "1-2")
     assert result.exit_code == 0, result.output
     assert re.search(r"minimal, 2 ranks: \d+ passed", result.output)
@@ -291,7 +291,7 @@ def test_stops_at_the_first_failure() -> None:
     assert re.search(r"stopped at the first failure: \d+ of \d+ did not run", result.output)
 
 
-def test_faults_are_caught_and_told(here: Path) -> None:
+def test_faults_are_caught_and_reported(here: Path) -> None:
     result = ddpcheck("faults", "avg-div", "--profile", "quick", "--json", "kills.json", "--markdown", "kills.md")
     assert result.exit_code == 0, result.output
     assert re.search(r"✓ avg-divides-by-numel \([\w.]+, 2 ranks, seen in [^)]+\): check_\w+ after", result.output)

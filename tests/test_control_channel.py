@@ -60,7 +60,7 @@ def attach(listener: Listener, greeting: bytes = b"me") -> Channel:
     return found
 
 
-def test_those_that_say_nothing_do_not_keep_a_rank_waiting(listener: Listener) -> None:
+def test_silent_clients_do_not_delay_a_rank(listener: Listener) -> None:
     with ExitStack() as open_:
         for _ in range(30):
             open_.enter_context(knock(listener))
@@ -73,7 +73,7 @@ def test_those_that_say_nothing_do_not_keep_a_rank_waiting(listener: Listener) -
         found.close()
 
 
-def test_one_stranger_too_many_costs_the_oldest(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_excess_stranger_replaces_the_oldest(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(authentication, "_MOST", 3)
     with ExitStack() as open_:
         strangers = [open_.enter_context(knock(listener)) for _ in range(5)]
@@ -83,7 +83,7 @@ def test_one_stranger_too_many_costs_the_oldest(listener: Listener, monkeypatch:
             assert early.recv(1000) == b""
 
 
-def test_silence_has_a_limit(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_connections_time_out(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(authentication, "_SECONDS", 0.01)
     with knock(listener) as stranger:
         assert listener.accept(WITHIN) is None
@@ -103,7 +103,7 @@ def test_a_wrong_answer_ends_that_connection_only(listener: Listener, words: byt
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.binary(max_size=200), max_size=5))
 @example([struct.pack("!32s32sI", b"", b"", 1 << 16), b"\xff" * 10])
-def test_no_words_of_a_stranger_disturb_a_rank(said: list[bytes]) -> None:
+def test_messages_of_strangers_do_not_affect_a_rank(said: list[bytes]) -> None:
     with closing(Listener()) as listener, ExitStack() as open_:
         for words in said:
             open_.enter_context(knock(listener, words))
@@ -122,7 +122,7 @@ def test_frames_survive_any_fragmentation(frames: list[bytes], rest: bytes) -> N
             list(iter(channel.receive, None))
 
 
-def test_an_answer_that_was_recorded_proves_nothing(listener: Listener) -> None:
+def test_replayed_answer_is_rejected(listener: Listener) -> None:
     """What a rank has said to a driver of the same secret, word by word, and with the greeting of another."""
     nonce, own = b"n" * authentication.NONCE, b"o" * authentication.NONCE
     said = authentication.proof(listener.secret, b"rank", nonce, own, b"rank 1")
@@ -133,7 +133,7 @@ def test_an_answer_that_was_recorded_proves_nothing(listener: Listener) -> None:
             assert stranger.recv(authentication.PROOF) == authentication.REFUSED
 
 
-def test_a_driver_without_the_secret_is_none(listener: Listener) -> None:
+def test_driver_without_the_secret_is_rejected(listener: Listener) -> None:
     with ThreadPoolExecutor() as pool:
         rank = pool.submit(connect, listener.address, "another", b"", WITHIN)
         assert listener.accept(WITHIN) is None
@@ -151,7 +151,7 @@ print(len(connection.recv(100)))
 
 
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can become another user")
-def test_another_user_of_the_machine_does_not_even_hear_the_nonce() -> None:
+def test_other_users_do_not_receive_the_nonce() -> None:
     with closing(Listener()) as listener:
         name = listener.address.partition(":")[2]
         stranger = subprocess.Popen([sys.executable, "-S", "-c", _KNOCKS, name], stdout=subprocess.PIPE)
@@ -159,7 +159,7 @@ def test_another_user_of_the_machine_does_not_even_hear_the_nonce() -> None:
         assert stranger.communicate(timeout=WITHIN)[0] == b"0\n"
 
 
-def test_a_session_starts_while_strangers_knock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_starts_while_strangers_connect(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Listener] = []
 
     def observed(*arguments: object) -> Listener:

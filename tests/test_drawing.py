@@ -61,7 +61,7 @@ def failure(session: Hollow, judge: Judge, **options: object) -> Finding:
     return caught.value
 
 
-def test_quiet_judges_see_as_many_jobs_as_the_effort_says() -> None:
+def test_effort_sets_the_number_of_judged_jobs() -> None:
     session = Hollow(effort=40)
     for_all(session, jobs(), lambda job, trace: None, share=0.5)  # type: ignore[arg-type]
     assert len(session.run_jobs) == 20
@@ -96,9 +96,7 @@ def test_examples_come_first() -> None:
 
 
 @pytest.mark.parametrize(("world_size", "effort", "seeds"), [(3, 9, [0, 1, 2]), (4, 5, [0, 2]), (4, 60, [0, 1, 2])])
-def test_more_than_three_ranks_are_asked_every_second_example_unless_all_is_asked(
-    world_size: int, effort: int, seeds: list[int]
-) -> None:
+def test_more_than_three_ranks_run_every_second_example(world_size: int, effort: int, seeds: list[int]) -> None:
     session = Hollow(world_size=world_size, effort=effort)
     given = [Job(world_size, (Barrier(),), seed=seed) for seed in range(3)]
     assert [job.seed for job in fewer(session, given)] == seeds  # type: ignore[arg-type]
@@ -139,7 +137,7 @@ def test_a_hang_is_seen_once() -> None:
     assert sum(job.seed >= 51 for job in session.run_jobs) == 1
 
 
-def test_a_failure_that_does_not_come_again_is_reported_with_a_note() -> None:
+def test_failure_that_does_not_recur_is_reported_with_a_note() -> None:
     calls = []
 
     def seventh(job: Job, trace: Trace) -> None:
@@ -167,7 +165,7 @@ def test_shrinking_has_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     assert failing == [finding.job] * 2  # found, and confirmed
 
 
-def test_where_nothing_can_be_drawn_the_examples_are_all() -> None:
+def test_examples_run_even_if_nothing_can_be_drawn() -> None:
     alone = TYPICAL.of_facets("collectives").but(operations=frozenset({"send_recv"}))
     session = Hollow(alone)
     drawn = drawn_from.jobs(1, drawn_from.collectives(1, alone))

@@ -19,5 +19,5 @@ from ddpcheck_properties.training.early_stopping import lasts
         ((math.nan, math.nan), 2, 2),
     ],
 )
-def test_a_run_lasts_until_its_patience_is_lost(losses: tuple[float, ...], patience: int, epochs: float) -> None:
+def test_run_stops_when_patience_is_exhausted(losses: tuple[float, ...], patience: int, epochs: float) -> None:
     assert lasts(losses, patience) == epochs

@@ -69,12 +69,12 @@ def test_equal_options_share_a_replica_and_a_new_one_takes_another_s_place() -> 
     assert built_by(Save(), other, Resume(), Step()) == [{}, {"bucket_cap_mb": 1.0}, {}]
 
 
-def test_where_nothing_learns_there_are_no_gradients() -> None:
+def test_frozen_model_has_no_gradients() -> None:
     assert built_by(Observe(("gradients",))) == [{}]
 
 
 @pytest.mark.parametrize("dtype", sorted(COLLECTIVE_DTYPES))
-def test_what_overwrites_results_fits_their_dtype_and_differs_from_one_to_the_next(dtype: str) -> None:
+def test_poison_values_fit_the_dtype_and_differ(dtype: str) -> None:
     made = [overwritten((2,), dtype, position) for position in range(40)]
     assert all(each.dtype == dtype for each in made)
     assert all((one != other).all() for one, other in pairwise(made))

@@ -35,12 +35,12 @@ def found_in(job: Job, trace: Trace) -> Diagnosis:
 
 
 @pytest.mark.parametrize(("got", "expected", "bound"), [(np.nan, -np.inf, np.inf), (3.5, 3.4, np.nan), (1.0, 1.1, 0.2)])
-def test_no_judgement_where_rounding_may_have_made_anything(got: float, expected: float, bound: float) -> None:
+def test_infinite_bounds_are_not_judged(got: float, expected: float, bound: float) -> None:
     expect.within(np.float32([got]), np.array([expected]), np.array([bound]), "parameter", 0)
 
 
 @pytest.mark.parametrize(("got", "expected", "bound"), [(np.nan, 1.0, 0.5), (np.inf, 1.0, 0.5), (1.0, 1.1, 0.05)])
-def test_beyond_the_bound_is_told_with_both_numbers(got: float, expected: float, bound: float) -> None:
+def test_value_beyond_the_bound_is_reported_with_both_numbers(got: float, expected: float, bound: float) -> None:
     right = np.array([2.0, expected])
     with pytest.raises(Finding, match=r"parameter\[1\] on rank 2: got .*, but should be .*rounding allows"):
         expect.within(np.array([2.0, got]), right, np.array([bound, bound]), "parameter", 2)
@@ -57,12 +57,12 @@ def test_beyond_the_bound_is_told_with_both_numbers(got: float, expected: float,
         ('File "my_ddp.py", line 7, in recv', ranks.ALL_WAIT_IN_ONE_OPERATION()),
     ],
 )
-def test_who_hangs_need_not_wait_for_a_rank(line: str, cause: Cause) -> None:
+def test_hanging_rank_may_wait_for_something_other_than_a_rank(line: str, cause: Cause) -> None:
     waiting = RankTrace(0, "hung", (), stack='File "my_ddp.py", line 7, in recv')
     assert causes_of(Trace((waiting, RankTrace(1, "hung", (), stack=line)))) == (cause,)
 
 
-def test_a_thread_that_is_not_there_in_a_forked_rank_may_be_waited_for() -> None:
+def test_forked_rank_may_wait_for_a_missing_thread() -> None:
     line = 'File "/usr/lib/python3.11/concurrent/futures/_base.py", line 451, in result'
     both = tuple(RankTrace(rank, "hung", (), stack=line) for rank in range(2))
     assert causes_of(Trace(both)) == (ranks.ALL_WAIT_IN_ONE_OPERATION(), ranks.WAITS_FOR_A_THREAD())
@@ -78,12 +78,12 @@ def test_a_thread_that_is_not_there_in_a_forked_rank_may_be_waited_for() -> None
         (["barrier", "barrier"], ranks.ALL_WAIT_IN_ONE_OPERATION()),
     ],
 )
-def test_what_is_waited_for_depends_on_the_operation_and_on_who_is_there(kinds: list[str], cause: Cause) -> None:
+def test_awaited_ranks_depend_on_the_operation_and_the_arrived_ranks(kinds: list[str], cause: Cause) -> None:
     stuck = (RankTrace(rank, "hung", (Record(0, kind, 0.0, None, {}),)) for rank, kind in enumerate(kinds))
     assert causes_of(Trace(tuple(stuck))) == (cause,)
 
 
-def test_who_hangs_in_a_group_waits_for_its_members_only() -> None:
+def test_hanging_rank_of_a_group_waits_for_members_only() -> None:
     def rank(number: int, outcome: Any, *left: float | None) -> RankTrace:
         return RankTrace(number, outcome, tuple(Record(at, "barrier", 0.0, end, {}) for at, end in enumerate(left)))
 
@@ -145,7 +145,7 @@ def test_block_cut_at_rank_is_recognised_by_its_shape() -> None:
         ("TimeoutError: rank 1", True),
     ],
 )
-def test_only_an_error_that_speaks_of_time_is_one_of_a_time_limit(error: str, told: bool) -> None:
+def test_time_limit_errors_mention_time(error: str, told: bool) -> None:
     job = Job(2, (Sleep(1, 0.1), AllReduce(TensorSpec((3,)))))
     raised = RankTrace(0, "raised", (Record(1, "all_reduce", 0.0, None, {}),), error, failed_at=1.0)
     trace = Trace((raised, RankTrace(1, "hung", (Record(1, "all_reduce", 0.0, None, {}),))))

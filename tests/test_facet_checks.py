@@ -63,7 +63,7 @@ def test_each_fault_is_caught_by_every_check_that_it_names(fault: Registered) ->
 
 
 @pytest.mark.parametrize("number", range(len(UNUSUAL)), ids=lambda number: name_of(UNUSUAL[number]))
-def test_what_is_correct_but_unusual_raises_no_alarm(number: int) -> None:
+def test_unusual_but_correct_adapters_pass(number: int) -> None:
     with session_of(UNUSUAL[number], effort=3) as session:
         for check in some(applicable(session), number):
             check.function(session)

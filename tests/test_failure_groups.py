@@ -57,7 +57,7 @@ def test_without_a_cause_each_check_stands_alone() -> None:
     assert group_failures(verdicts)[0].world_sizes == (2, 3)
 
 
-def test_what_others_rest_on_stands_in_front() -> None:
+def test_fundamental_causes_come_first() -> None:
     verdicts = [
         *(failed(f"gradients_{number}", "gradients", SUMMED) for number in range(5)),
         failed("runs", "trainer", NAN),
@@ -66,7 +66,7 @@ def test_what_others_rest_on_stands_in_front() -> None:
     assert [group.text for group in group_failures(verdicts)] == [TAIL.headline, SUMMED.headline, NAN.headline]
 
 
-def test_a_guess_stands_behind_what_is_sure() -> None:
+def test_certain_causes_come_before_guesses() -> None:
     verdicts = [
         failed("sums", "collectives"),
         failed("updates", "gradients", GUESS),
@@ -100,7 +100,7 @@ NOT_REDUCED = values.NOT_REDUCED()
 OWN_UPDATE = updates.UPDATED_BY_OWN()
 
 
-def test_a_symptom_stands_under_the_cause_that_implies_it() -> None:
+def test_symptom_is_grouped_under_its_cause() -> None:
     verdicts = [
         failed("gradients", "gradients", NOT_REDUCED),
         failed("steps", "trajectories", OWN_UPDATE),
@@ -151,7 +151,7 @@ def test_a_consequence_is_told_by_the_one_of_its_causes_that_explains_other_fail
     assert [symptom.checks for symptom in first.symptoms] == [("state",)]
 
 
-def test_a_look_is_told_by_the_condition_that_all_its_failures_name() -> None:
+def test_symptom_is_explained_by_its_common_condition() -> None:
     frozen = programs.UNTIL_FROZEN(count=9)
     both = [failed("unfrozen", "trajectories", NOT_REDUCED, frozen), failed("long", "programs", NOT_REDUCED, frozen)]
     assert [group.text for group in group_failures(both)] == [frozen.headline]
@@ -169,7 +169,7 @@ def test_a_cause_that_most_failures_of_another_allow_explains_them() -> None:
     assert [group.text for group in group_failures(verdicts)] == [windows.headline]
 
 
-def test_a_look_of_one_parameter_stands_under_the_mechanism_in_it() -> None:
+def test_symptom_of_one_parameter_is_grouped_under_its_mechanism() -> None:
     padding = gradients.ID_TAKEN_FOR_PADDING(which="first")
     mechanism = [about(failed(name, "gradients", padding), "embedding.weight") for name in ("exact", "rounded")]
     still = about(failed("steps", "trajectories", updates.NOT_UPDATED()), "embedding.weight")
@@ -178,7 +178,7 @@ def test_a_look_of_one_parameter_stands_under_the_mechanism_in_it() -> None:
     assert len(group_failures([*mechanism, about(still, "fc1.weight")])) == 2
 
 
-def test_one_slip_of_a_program_is_one_cause_under_all_circumstances() -> None:
+def test_one_program_mistake_is_one_cause_in_all_circumstances() -> None:
     slip = ranks.RANK_RAISED(error="TypeError", at="mine.py:41 in all_reduce")
     verdicts = [
         failed("empty", "collectives", operations.EMPTY_ARRAY(), slip),
@@ -208,7 +208,7 @@ def test_the_cause_that_also_explains_longer_windows_is_told() -> None:
     ]
 
 
-def test_what_is_wrong_after_the_first_backward_only_is_no_order_of_parameters() -> None:
+def test_mistake_after_the_first_backward_is_no_parameter_order() -> None:
     left, order = gradients.STATE_LEFT_BEHIND(), gradients.UNPACKED_IN_OTHER_ORDER()
     later = [failed(f"later_{number}", "gradients", left) for number in range(4)]
     ordered = [failed(f"first_{number}", "gradients", order) for number in range(6)]
@@ -216,7 +216,7 @@ def test_what_is_wrong_after_the_first_backward_only_is_no_order_of_parameters()
     assert [group.text for group in group_failures([*later, *ordered])] == [order.headline]
 
 
-def test_a_rare_look_of_values_stands_behind_a_rare_mechanism() -> None:
+def test_rare_mechanism_comes_before_rare_symptom() -> None:
     often, rare, look = NAN_KEPT, updates.NORM_STALE(), values.WRONG_SIGN()
     verdicts = [failed("sign", "gradients", look), failed("norm", "programs", rare)]
     verdicts += [failed(f"nan_{number}", "gradients", often) for number in range(7)]

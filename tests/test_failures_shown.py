@@ -26,14 +26,14 @@ def failed(check: str, *causes: Cause, adapter: str = "mine") -> Verdict:
     return Verdict(adapter, 2, check, "gradients", "failed", diagnosis=Diagnosis("got 2, but should be 1", causes))
 
 
-def test_a_cause_is_told_at_length_once_then_in_lines_then_not() -> None:
+def test_repeated_cause_is_shortened_then_omitted() -> None:
     lines = shown(*(failed(f"check_{number}", SUMMED) for number in range(20)))
     assert sum("got 2" in line for line in lines) == 1
     assert sum(line.endswith("the same cause") for line in lines) == 4
     assert lines[-1].endswith("check_5 (gradients): same cause as above; the table shows all checks")
 
 
-def test_without_a_cause_each_is_told_and_after_many_in_a_line() -> None:
+def test_failures_without_cause_are_shown_then_shortened() -> None:
     lines = shown(*(failed(f"check_{number}") for number in range(10)))
     assert sum(line == "    got 2, but should be 1" for line in lines) == 8
     assert lines[-1] == "✗ mine, 2 ranks: check_9 (gradients): got 2, but should be 1"

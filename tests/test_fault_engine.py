@@ -47,7 +47,7 @@ def call(array: Array = ONES, **given: Any) -> Call:
     return Call(None, 0, 3, "all_reduce", array, **given)
 
 
-def test_circumstances_combine_and_say_so() -> None:
+def test_circumstances_combine_with_their_names() -> None:
     both = calls.op("max") & at.larger(4)
     assert both(call(op="max"))
     assert not both(call(op="sum"))
@@ -91,7 +91,7 @@ def test_an_asynchronous_effect_is_seen_when_it_is_waited_for() -> None:
     assert (wrong.all_reduce_async(ONES).wait() == 3).all()
 
 
-def test_a_call_in_place_goes_the_way_of_others_unless_it_is_named() -> None:
+def test_in_place_call_is_an_all_reduce_unless_named() -> None:
     array = ONES.copy()
     made(calls.all_reduce, effects.zeros).all_reduce_in_place(array)
     assert (array == 0).all()
@@ -125,6 +125,7 @@ def test_a_row_becomes_an_adapter_of_its_module() -> None:
             module,
             Fault(
                 "large-sums-are-zero",
+                "Sums of more than nine elements are zero.",
                 where=calls.op("sum") & at.larger(9),
                 effect=effects.zeros,
                 caught_by="check_all_reduce_sums_exactly",
@@ -138,6 +139,6 @@ def test_a_row_becomes_an_adapter_of_its_module() -> None:
         del REGISTERED[known:]
     assert isinstance(adapter, Adapter)
     assert adapter.capabilities.has(CallForm.IN_PLACE)
-    assert adapter.description == "Sum and more than 9 elements: zeros."
+    assert adapter.description == "Sums of more than nine elements are zero."
     assert (found.name, found.family, found.world_size, found.seen_in) == ("large-sums-are-zero", "table", 3, ())
     assert found.caught_by == ("check_all_reduce_sums_exactly",)

@@ -74,7 +74,7 @@ def test_equal_traffic_passes_and_a_file_is_as_good_as_a_module(repository: Path
     assert "no regression" in shown.output
 
 
-def test_more_traffic_may_be_meant(repository: Path) -> None:
+def test_intended_traffic_increase_is_accepted(repository: Path) -> None:
     plant(repository, "extra_all_reduce")
     git(repository, "commit", "-q", "-a", "-m", "head")
     words = ("mine:adapter", "--base", "main~1", "--head", "main", "--counts-only", "--benchmarks", "step")

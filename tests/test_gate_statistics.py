@@ -79,7 +79,7 @@ def durations(ratio: float, launches: int = 12, seed: int = 0) -> np.ndarray[tup
 @pytest.mark.parametrize(
     ("ratio", "outcome"), [(1.0, "pass"), (1.02, "pass"), (1.25, "fail"), (0.8, "pass"), (1.07, "fail")]
 )
-def test_a_look_decides(ratio: float, outcome: str) -> None:
+def test_decision_after_each_number_of_launches(ratio: float, outcome: str) -> None:
     assert look(log_ratios(durations(ratio)), DESIGN).outcome == outcome
 
 

@@ -51,7 +51,7 @@ def test_memory_is_limited(tmp_path: Path) -> None:
     assert "MemoryError" in (tmp_path / "log.txt").read_text()
 
 
-def test_no_process_stays_behind_not_even_one_of_another_session(tmp_path: Path) -> None:
+def test_no_process_remains_even_in_another_session(tmp_path: Path) -> None:
     code = (
         "import os, time\n"
         "ready, told = os.pipe()\n"
@@ -109,7 +109,7 @@ def test_the_table_as_csv_holds_no_formula() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[points]\nsums = 'much'\n", "[points]\nsums = -1\n", "points = 3\n", "[poi"])
-def test_weights_that_are_none_are_refused(tmp_path: Path, text: str) -> None:
+def test_invalid_weights_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "weights.toml").write_text(text)
     with pytest.raises(UnreadableFile, match="should have a table"):
         read_weights(tmp_path / "weights.toml")

@@ -30,7 +30,7 @@ def record(*kills: dict[str, Any]) -> dict[str, Any]:
     return {"kills": list(kills), "profile": "default", "deadline": 3.0, "environment": here}
 
 
-def test_parts_make_one_page_of_which_the_last_word_counts() -> None:
+def test_later_parts_replace_earlier_results() -> None:
     first = record(kill("b", "samplers.epochs", "early", missed=("check_b",)), kill("a", "replicas.buckets", "tail"))
     page = markdown(merged([first, record(kill("b", "samplers.epochs", "late"))]))
     assert "**2 of 2** adapters" in page
@@ -40,7 +40,7 @@ def test_parts_make_one_page_of_which_the_last_word_counts() -> None:
     assert "in 2 parts" in page
 
 
-def test_one_run_is_no_part() -> None:
+def test_single_run_is_not_a_part() -> None:
     page = markdown(record(kill("a", "replicas.buckets", "tail", missed=("check_b",))))
     assert "**0 of 1** adapters" in page
     assert "parts" not in page

@@ -7,7 +7,7 @@ import pytest
 from ddpcheck.contract import (
     GROUP_OF,
     GROUPS,
-    MEMBERS,
+    SET_OF,
     TYPICAL,
     CallForm,
     Capabilities,
@@ -28,7 +28,8 @@ def test_a_promise_has_a_name_of_its_own() -> None:
 
 
 def test_a_member_is_called_as_it_is_written() -> None:
-    assert all(place.member.name.lower() == name for name, place in MEMBERS.items())
+    members = [member for kind in GROUPS.values() for each in promises_of(kind) for member in each.metadata["members"]]
+    assert {member.name.lower(): str(member) for member in members} == {name: name for name in SET_OF}
 
 
 def test_verdicts_say_which_members_a_check_asked_for_and_did_not_get() -> None:

@@ -43,7 +43,7 @@ def test_a_large_mean_with_a_handle_is_finished_when_waited_for() -> None:
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3])
-def test_a_large_mean_in_place_goes_round_in_a_ring(world_size: int) -> None:
+def test_large_in_place_mean_uses_a_ring(world_size: int) -> None:
     """Chunks of a piece that are not of one size, and a last piece of fewer elements than ranks."""
     short = 2 * (2 << 20) // 8 + (4 << 20) // 8 + 1
     specs = [TensorSpec((size,), "float64", seed=seed) for seed, size in enumerate((LARGE, short))]

@@ -113,7 +113,7 @@ def test_min_and_max_propagate_nan_whoever_holds_it(holder: int, path: dict[str,
         np.testing.assert_array_equal(high, [np.nan, 3, 2])
 
 
-def test_a_rank_that_is_ahead_spoils_nothing_that_others_still_read() -> None:
+def test_fast_rank_does_not_overwrite_data_still_read() -> None:
     def program(comm: Communicator) -> list[float]:
         return [float(comm.all_reduce(np.full(2, step * 3.0 + comm.rank))[1]) for step in range(100)]
 
@@ -142,7 +142,7 @@ def test_real_numbers_have_the_same_bits_on_all_ranks_and_each_time(world_size: 
 
 @pytest.mark.parametrize("world_size", [2, 3, 4])
 @each_path
-def test_which_of_two_zeros_is_the_least_is_the_same_everywhere(world_size: int, path: dict[str, str]) -> None:
+def test_minimum_of_signed_zeros_is_equal_on_all_ranks(world_size: int, path: dict[str, str]) -> None:
     def program(comm: Communicator) -> list[Array]:
         own = np.array([0.0, -0.0] * 4) * (-1.0) ** comm.rank
         return [comm.all_reduce(own, op) for op in ("min", "max")]

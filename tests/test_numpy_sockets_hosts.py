@@ -69,7 +69,7 @@ def test_groups_take_what_they_have_of_each_host(group: tuple[int, ...]) -> None
     ("algorithm", "elements", "share"),
     [("hierarchical", 60_000, 2 / 2), ("", 60_000, 2 / 2), ("ring", 60_000, 2 * 3 / 4), ("", 60, 2)],
 )
-def test_what_leaves_a_host_of_two_is_what_two_hosts_need(algorithm: str, elements: int, share: float) -> None:
+def test_host_sends_only_the_minimum_for_two_hosts(algorithm: str, elements: int, share: float) -> None:
     """Small arrays are not worth it, and ranks that are told to go over sockets alone do so."""
     own = np.ones(elements, np.float32)
 

@@ -86,7 +86,7 @@ def test_strangers_do_not_disturb_the_start() -> None:
     port.release()
 
 
-def test_what_a_rank_has_said_at_another_start_costs_nobody_anything() -> None:
+def test_messages_of_an_earlier_start_are_ignored() -> None:
     port = reserve_port()
     first, *others = meetings(3, port.number, run="the name")
     came = threading.Event()

@@ -236,7 +236,7 @@ def test_auto_tries_both_ways_and_keeps_the_faster(faster: bool) -> None:
         choice.took(seconds)
 
 
-def test_what_is_set_is_not_chosen() -> None:
+def test_explicit_options_are_not_tuned() -> None:
     for overlap, want in (("on", True), ("off", False)):
         choice = Choice(overlap)  # type: ignore[arg-type]
         for _ in range(20):

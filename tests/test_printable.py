@@ -40,7 +40,7 @@ def test_a_long_text_is_cut() -> None:
     assert cut("abcd", 3) == "abc ... (1 more characters)"
 
 
-def test_nothing_of_an_adapter_is_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adapter_output_is_not_interpreted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(HOSTILE)
     words = (

@@ -56,7 +56,7 @@ def test_an_error_that_is_caught_is_told_and_the_program_goes_on() -> None:
     assert trace.values(1, "error") == ["", ""]
 
 
-def test_who_closes_after_a_death_has_the_whole_deadline() -> None:
+def test_close_after_a_death_has_the_whole_deadline() -> None:
     with Session("ddpcheck_implementations.faulty.lifecycle.after_death:Lingers", 2, grace=0.2) as session:
         trace = session.run(Job(2, (Kill(1), Attempt(AllReduce(SMALL)), Close())))
         session.close(orderly=False)

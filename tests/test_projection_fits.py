@@ -86,7 +86,7 @@ def test_fit_of_a_known_algorithm() -> None:
         fit("all_reduce", ())
 
 
-def test_two_ranks_alone_tell_a_ring_from_little_else() -> None:
+def test_two_ranks_distinguish_few_algorithms() -> None:
     points = [point for point in synthetic(lambda point: truth("ring", point, TRUE)).points() if point.world_size == 2]
     errors = held_out_errors("all_reduce", points)
     assert len(look_alikes(errors)) == len(errors)

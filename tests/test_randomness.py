@@ -35,7 +35,7 @@ class Given:
         (lambda count: np.full(count, np.nan), r"numbers of \[0, 1\), got .*nan"),
     ],
 )
-def test_what_is_no_random_number_breaks_the_contract(made: Callable[[int], Any], words: str) -> None:
+def test_invalid_random_numbers_break_the_contract(made: Callable[[int], Any], words: str) -> None:
     facets = Facets(rank=0, world_size=1, make_streams=lambda seed: Given(made))
     with pytest.raises(ContractViolation, match=words):
         Execution(facets, Job(1, (Draw(count=4),)), 0, lambda position: None).run()

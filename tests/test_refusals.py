@@ -96,7 +96,7 @@ def test_a_warning_of_values_that_are_not_finite_is_no_failure(tmp_path: Path, m
     assert verdict_of(tmp_path, WARNING).status == "passed"
 
 
-def test_only_the_system_refuses() -> None:
+def test_only_system_errors_count_as_refusals() -> None:
     started = [
         OSError(errno.ENOSPC, "x"),
         MemoryError(),

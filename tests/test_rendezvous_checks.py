@@ -167,7 +167,7 @@ def test_groups_are_checked_on_ranks_that_cannot_be_started_again(monkeypatch: p
         assert session.jobs_run
 
 
-def test_where_nothing_shows_one_world_nothing_is_said() -> None:
+def test_no_promise_means_no_rendezvous_verdict() -> None:
     names = ("check_ranks_may_connect_in_any_order",)
     (_, verdict) = run_checks(f"{HERE / 'test_rendezvous_checks.py'}:unpromised", (2,), names, settings=Settings())
     assert verdict.status == "skipped"

@@ -80,7 +80,7 @@ def test_a_correct_replica_passes_every_check(world_size: int) -> None:
 
 
 @pytest.mark.parametrize("number", range(len(UNUSUAL)), ids=lambda number: UNUSUAL[number].made.__name__)
-def test_what_is_correct_but_unusual_raises_no_alarm(number: int) -> None:
+def test_unusual_but_correct_adapters_pass(number: int) -> None:
     found = UNUSUAL[number]
     world_size, promised = max(found.world_size, 2 + number % 2), found.adapter.capabilities
     session = session_of(found.made, world_size, promised, effort=2)

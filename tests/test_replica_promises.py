@@ -79,7 +79,7 @@ def test_join_divides_as_promised(rule: str, divisors: tuple[int, int]) -> None:
     np.testing.assert_allclose(got, job.initial(0)["fc1.bias"] - 0.05 * (first + second), rtol=1e-6)
 
 
-def test_a_skipped_step_is_as_if_it_had_not_been() -> None:
+def test_skipped_step_has_no_effect() -> None:
     job = poisoned(overflow(2, OptimizerSpec(lr=1.0, momentum=1.0)), 5, "nan")
     steps = [position for position, operation in enumerate(job.operations) if isinstance(operation, Step)]
     without = replace(job, operations=tuple(op for position, op in enumerate(job.operations) if position != steps[1]))

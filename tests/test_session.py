@@ -89,7 +89,7 @@ def test_a_hung_rank_is_named_with_its_stack(session: Session) -> None:
     assert "Rank 0 left a collective early" in text
 
 
-def test_who_is_slow_but_gets_on_is_not_hung(session: Session) -> None:
+def test_slow_rank_with_progress_is_not_hung(session: Session) -> None:
     """Two operations together take longer than the deadline is."""
     expect.completed(session.run(Job(2, (Sleep(0, 0.6), Sleep(0, 0.6)))))
 

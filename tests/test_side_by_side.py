@@ -38,7 +38,7 @@ def test_one_at_a_time_keeps_the_order() -> None:
 
 
 @pytest.mark.parametrize("at_once", [2, 3, 9])
-def test_all_that_is_made_comes(at_once: int) -> None:
+def test_all_results_are_delivered(at_once: int) -> None:
     found = list(advance_in_threads([range(10 * i, 10 * i + 10) for i in range(5)], at_once, lambda: None))
     assert sorted(found) == list(range(50))
     assert [[value for value in found if value // 10 == i] for i in range(5)] == [
@@ -85,7 +85,7 @@ def test_verdicts_are_those_of_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize(("adapter", "most"), [("minimal", 2), ("unsharing", 1)])
-def test_only_who_shares_its_host_has_company(adapter: str, most: int) -> None:
+def test_only_adapters_that_share_a_host_run_concurrently(adapter: str, most: int) -> None:
     reference = f"{__file__}:{adapter}"
     items = plan(reference, (1, 2), SUMS)
     at_work: list[int] = []

@@ -316,7 +316,7 @@ def test_a_step_of_a_model_with_batch_norm_shows_by_its_gradient(tmp_path: Path,
     assert right.returncode == 0, right.stdout + right.stderr
 
 
-def test_what_a_broken_backward_leaves_shows(tmp_path: Path) -> None:
+def test_remains_of_a_failed_backward_show(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     path = write_script(tmp_path / "shows.py", fault("gathered-and-not-sent"), broken(2, (0, 1), sync=True), TOLD)
     wrong = run(sys.executable, str(path))
@@ -409,7 +409,7 @@ def test_large_models_and_data_are_declared() -> None:
     assert found["INPUTS"].shape == (4, 700)
 
 
-def test_what_cannot_be_shown_has_no_script(tmp_path: Path) -> None:
+def test_unsupported_jobs_have_no_script(tmp_path: Path) -> None:
     job = Job(2, (Kill(1),))
     with pytest.raises(NoScript, match=r"operation 0 \(kill\) has no plain form"):
         script(RIGHT, job, TOLD)
@@ -433,7 +433,7 @@ def test_formulas_give_the_numbers_of_the_harness(kind: str, dtype: str) -> None
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "int64"])
-def test_literals_come_back_as_they_were(dtype: str) -> None:
+def test_literals_round_trip(dtype: str) -> None:
     for kind in ("special", "real"):
         array = TensorSpec((5, 7), dtype, kind).on(0)  # type: ignore[arg-type]  # one of the literals
         made = eval(literal(array), {"np": np})

@@ -58,7 +58,7 @@ def suggested(reference: str, *patterns: str) -> tuple[PromiseSearch, dict[str, 
     return suggesting, {each.candidate.text: each for each in found}
 
 
-def test_what_a_sampler_keeps_is_suggested(own: Path) -> None:
+def test_kept_sampler_promises_are_suggested(own: Path) -> None:
     suggesting, found = suggested(f"{own}:sampler", "sampler")
     held = {name for name, each in found.items() if each.holds}
     assert {"drop_last=True", "shuffles=True", "distinct_streams=True", "sampler_state=True"} <= held
@@ -67,7 +67,7 @@ def test_what_a_sampler_keeps_is_suggested(own: Path) -> None:
     )
 
 
-def test_what_a_sampler_breaks_is_not_suggested_and_says_why(own: Path) -> None:
+def test_broken_sampler_promises_are_not_suggested(own: Path) -> None:
     suggesting, found = suggested(f"{own}:unshuffled", "sampler")
     assert found["drop_last=True"].holds
     assert not found["shuffles=True"].holds
@@ -75,7 +75,7 @@ def test_what_a_sampler_breaks_is_not_suggested_and_says_why(own: Path) -> None:
     assert not suggesting.capabilities.sampler.shuffles
 
 
-def test_a_promise_whose_absence_is_a_claim_mends_failing_checks(own: Path) -> None:
+def test_promise_with_a_claim_as_default_repairs_failing_checks(own: Path) -> None:
     """Without replica_sync each replica keeps its own parameters, which those of numpy_sockets do not."""
     suggesting, found = suggested(f"{own}:replica", "check_gradients_equal_the_large_batch_exactly")
     assert not suggesting.broken

@@ -10,13 +10,13 @@ from ddpcheck.pytorch.version import torch_at_least
 
 
 @pytest.mark.parametrize("version", ["2.12.0", "2.12.1+cu130", "2.15.0a0+git1", "3.0.0"])
-def test_from_this_version_on(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+def test_newer_versions_are_at_least_the_required_one(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda name: version)
     assert torch_at_least(2, 12)
 
 
 @pytest.mark.parametrize("version", ["1.13.1", "2.4.1+cu121", "2.11.0+cpu"])
-def test_before_it(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+def test_older_versions_are_not_at_least_the_required_one(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda name: version)
     assert not torch_at_least(2, 12)
 

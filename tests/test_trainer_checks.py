@@ -101,7 +101,7 @@ def with_an_epoch_too_few(facets: Facets, task: TrainingTask) -> TrainingRun:
 @pytest.mark.parametrize(
     ("change", "says"), [(without_best, "no best weights"), (with_an_epoch_too_few, "for 2 epochs")]
 )
-def test_what_a_run_must_tell_is_asked_for(change: Change, says: str) -> None:
+def test_required_reports_of_a_run_are_checked(change: Change, says: str) -> None:
     job = run_job(2, PROMISED, 8, Train(epochs=2, keep_best=True))
     trace = session(change).run(job)
     assert trace.first_failure is not None

@@ -51,7 +51,7 @@ def test_each_fault_is_caught_by_every_check_that_it_names(fault: Registered) ->
 
 @pytest.mark.parametrize("world_size", [1, 2, 3])
 @pytest.mark.parametrize("found", CORRECT, ids=name_of)
-def test_what_is_correct_but_unusual_raises_no_alarm(found: Registered, world_size: int) -> None:
+def test_unusual_but_correct_adapters_pass(found: Registered, world_size: int) -> None:
     promised = found.adapter.capabilities
     for check in some(applicable(world_size, promised), world_size + CORRECT.index(found)):
         check.function(session_of(found.made, world_size, promised))

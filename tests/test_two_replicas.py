@@ -29,7 +29,7 @@ def test_both_replicas_run_the_whole_program_in_turns(seed: int) -> None:
     assert not isinstance(both.operations[-1], Switch)
 
 
-def test_the_oracle_takes_each_replica_where_it_goes_alone() -> None:
+def test_oracle_runs_each_replica_separately() -> None:
     job = program(1)
     first, second = ([m for m in moments(alone) if m.arrays] for alone in (job, job.of_second()))
     here, other = list(first), list(second)

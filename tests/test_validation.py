@@ -40,7 +40,7 @@ def test_files_that_hide_pythons_own_modules_are_found(tmp_path: Path) -> None:
     assert hiding([str(tmp_path), *sys.path[-2:], sysconfig.get_path("stdlib")]) == [tmp_path / "json.py"]
 
 
-def test_what_fits_has_no_problem() -> None:
+def test_valid_adapter_has_no_problem() -> None:
     assert problems_of_adapter(RIGHT) == []
     assert problems_of_facets(connect(PLACE), PROMISED, PLACE) == []
 

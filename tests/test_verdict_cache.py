@@ -71,7 +71,7 @@ def test_failures_are_not_kept(adapter: Path) -> None:
     assert "1 failed" in outputs[1].output
 
 
-def test_a_damaged_file_is_as_none(adapter: Path) -> None:
+def test_damaged_cache_file_is_ignored(adapter: Path) -> None:
     check(adapter)
     for path in (adapter.parents[1] / "cache").iterdir():
         path.write_text('{"status": "passed"}', encoding="utf-8")

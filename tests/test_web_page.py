@@ -65,20 +65,20 @@ def test_every_verdict_is_in_the_matrix_and_every_failure_is_told() -> None:
     assert re.search(r"<td>rows=\[0\]</td>\s*<td>rows=\[1\]</td>|<td>.*\[0\].*</td><td>.*\[1\].*</td>", document)
 
 
-def test_fates_of_ranks_stand_side_by_side() -> None:
+def test_outcomes_of_ranks_are_shown_side_by_side() -> None:
     fate = Diagnosis("rank 1 hung", by_rank=("done", "hung in operation 3 (barrier)"))
     document = page(Results((Verdict("mine", 2, "check_b", "sums", "hung", diagnosis=fate),)))
     assert "<th>in the end</th><td>done</td><td>hung in operation 3 (barrier)</td>" in document
 
 
-def test_fates_of_ranks_survive_a_file(tmp_path: Path) -> None:
+def test_outcomes_of_ranks_round_trip_through_a_file(tmp_path: Path) -> None:
     fate = Diagnosis("rank 1 hung", operation=3, by_rank=("done", "hung in operation 3 (barrier)"))
     assert fate.text() == "rank 1 hung\n  rank 0: done\n  rank 1: hung in operation 3 (barrier)"
     Results((Verdict("mine", 2, "check_b", "sums", "hung", diagnosis=fate),)).save(tmp_path / "results.json")
     assert Results.load(tmp_path / "results.json").verdicts[0].diagnosis == fate
 
 
-def test_what_files_hold_is_shown_and_not_obeyed() -> None:
+def test_file_contents_are_shown_not_interpreted() -> None:
     told = Diagnosis(EVIL, advice=EVIL, details=(EVIL,), by_rank=(EVIL, EVIL))
     verdicts = (
         Verdict(EVIL, 2, EVIL, EVIL, "failed", diagnosis=told),
@@ -93,7 +93,7 @@ def test_what_files_hold_is_shown_and_not_obeyed() -> None:
     assert "\x1b" not in document
 
 
-def test_nothing_is_asked_of_another_host() -> None:
+def test_page_loads_nothing_from_other_hosts() -> None:
     document = page(Results(VERDICTS))
     assert "default-src &#x27;none&#x27;" in document
     assert not re.search(r"""(src|href)=["'](?!#)|url\(|@import|https?://""", document)

@@ -38,19 +38,19 @@ def trace_of(*readings: tuple[Mapping[str, tuple[int, int]], Mapping[str, int] |
     return Trace((RankTrace(0, "done", tuple(records)),))
 
 
-def test_what_the_kernel_saw_goes_before_what_the_implementation_says() -> None:
+def test_kernel_counts_take_precedence() -> None:
     seen = counted(trace_of(({"a": (100, 1)}, {"bytes": 0}), ({"a": (400, 3), "b": (50, 1)}, {"bytes": 9000})), 350)
     assert (seen.bytes, seen.messages, seen.note) == ([[350]], [[3]], "")
 
 
-def test_what_the_kernel_did_not_see_is_counted_by_the_implementation() -> None:
+def test_implementation_counts_fill_in_for_the_kernel() -> None:
     readings = [({"a": (0, 0)}, {"bytes": 10, "messages": 1}), ({"a": (60, 1)}, {"bytes": 1010, "messages": 5})]
     seen = counted(trace_of(*readings), 1000)
     assert (seen.bytes, seen.messages, seen.note) == ([[1000]], [[4]], OWN_WORD)
 
 
 @pytest.mark.parametrize("own", [None, {"collectives": 1000}])
-def test_what_nobody_counts_cannot_be_told(own: Mapping[str, int] | None) -> None:
+def test_uncounted_traffic_is_not_judged(own: Mapping[str, int] | None) -> None:
     with pytest.raises(CannotTell, match="only 60 of some 1,000 bytes"):
         counted(trace_of(({}, {"collectives": 0}), ({"a": (60, 1)}, own)), 1000)
 

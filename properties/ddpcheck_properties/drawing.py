@@ -1,10 +1,9 @@
-"""Run a check over many drawn Jobs: Hypothesis draws and shrinks, the session runs, the check's `judge` looks at the
-Trace.
+"""Run a check over many drawn Jobs: Hypothesis draws and shrinks, the session runs, and the check's `judge` reads the Trace.
 
-Draws happen in the driver only, and are the same in every run unless the session has a random seed. All Jobs are drawn
-first, and run with several under way at once, so that the ranks go on while the driver judges. Only if one fails they are drawn
-once more, up to that one, and Hypothesis makes it smaller. Its verdict on a Job is remembered, so that a rank that is slow
-once, or dead, never looks to it like a test that cannot make up its mind.
+Jobs are drawn in the driver only, and are the same in every run unless the session has a random seed. All Jobs are drawn
+first, and several run at once, so the ranks work while the driver judges. If one fails, Hypothesis draws again up to that
+Job and makes it smaller. The verdict on each Job is remembered, so a rank that is slow or dead once does not make the test
+look flaky to Hypothesis.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ Shorter = Callable[[Job], Iterable[Job]]
 _HEALTH: Any = list(HealthCheck)  # its metaclass hides from type checkers that these are HealthChecks
 
 SHRINKING_SECONDS = 3.0
-"""Seconds for making a failing Job smaller. A failing check should report soon."""
+"""Seconds for making a failing Job smaller; a failing check should report soon."""
 
 
 def takes_its_time(session: Session) -> bool:
-    """Whether there is time for Jobs that take long: where a check draws more than a hundred, and in the deep profile."""
+    """Whether there is time for long Jobs: in profiles that draw more than a hundred, and in the deep profile."""
     return session.effort > 100 or session.deep
 
 
@@ -51,7 +50,7 @@ def asks_all(session: Session) -> bool:
 
 
 def fewer(session: Session, jobs: Iterable[Job]) -> list[Job]:
-    """All of them, or every second where not all is asked: of training more than three ranks show what three have shown."""
+    """All Jobs, or every second one where not all are drawn."""
     return list(jobs)[:: 1 if asks_all(session) else 2]
 
 
@@ -93,7 +92,7 @@ def for_all(
 
     draw = run if session.random_seed is None else seed(session.random_seed)(run)
     with suppress(Unsatisfiable):  # no Job fits the promises
-        draw()  # all pass, as they only are taken note of
+        draw()  # the Jobs are only recorded, so all pass
     finding = search.first_failing(search.drawn)
     if finding is None:
         return
@@ -126,10 +125,10 @@ def for_each(
 
 
 def within_promises(job: Job, promised: Capabilities) -> Job:
-    """The Job in a dtype that replicas can compute in and, if it takes no step, with an optimizer that they can build; all
-    ranks predict if one cannot alone.
+    """The Job within the adapter's promises: its dtype, its optimizer if it takes steps, and predictions on all ranks if one
+    rank cannot predict alone.
 
-    A Job whose sums are exact in float64 only is judged by bounds where float32 is all that there is.
+    A Job whose sums are exact in float64 only is judged by bounds if only float32 is promised.
     """
     if (
         job.model is not None
@@ -173,16 +172,14 @@ def _by_all_ranks(operation: Operation) -> Operation:
 
 
 class _Failing(Exception):
-    """A Job failed. Hypothesis tells failures apart by where they were raised: all come from one line, try_one's
-    last.
-    """
+    """A Job failed. All are raised in one line, the last of try_one, because Hypothesis tells failures apart by their place."""
 
     def __init__(self, finding: Finding) -> None:
         self.finding = finding
 
 
 class _Enough(BaseException):
-    """Stop drawing and shrinking. No Exception, so that Hypothesis does not take it for a failure to shrink."""
+    """Stop drawing and shrinking. Not an Exception, so Hypothesis does not take it for a failure to shrink."""
 
 
 class Drawn(list[Job]):
@@ -203,7 +200,7 @@ class _Search:
         self.until = float("inf")
 
     def first_failing(self, jobs: Sequence[Job]) -> Finding | None:
-        """Run them, several under way at once, up to the first that fails."""
+        """Run the Jobs, several at once, up to the first that fails."""
         with closing(self.session.run_many(jobs)) as traces:
             for number, (job, trace) in enumerate(zip(jobs, traces, strict=False)):
                 finding = self.verdict(job, trace)
@@ -214,7 +211,7 @@ class _Search:
         return None
 
     def smallest(self, draw: Callable[[], object]) -> Finding:
-        """The Finding of the smallest Job that fails, of those that Hypothesis comes to from the first."""
+        """The Finding of the smallest failing Job that Hypothesis reaches from the first one."""
         self.until = time.monotonic() + SHRINKING_SECONDS
         try:
             draw()
@@ -227,13 +224,13 @@ class _Search:
         return self.latest
 
     def made_clear(self, finding: Finding, clearer: Shorter) -> Finding:
-        """That of the first of these Jobs that fails, whatever its cause is."""
+        """The Finding of the first of these Jobs that fails, whatever its cause."""
         jobs = () if self.lost_a_rank else clearer(_failing_job(finding))
         found = (self.failure(within_promises(job, self.session.capabilities)) for job in jobs)
         return next(filter(None, found), finding)
 
     def shortened(self, finding: Finding, shorter: Shorter) -> Finding:
-        """That of the shortest Job which fails for the same cause, of those that `shorter` leads to."""
+        """The Finding of the shortest Job that fails for the same cause, among those that `shorter` yields."""
         self.until = time.monotonic() + SHRINKING_SECONDS
         left = iter(shorter(_failing_job(finding)))
         while not self.lost_a_rank and time.monotonic() < self.until and (job := next(left, None)) is not None:

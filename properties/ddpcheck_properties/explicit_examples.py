@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 SIZES = (5, 1, 2, 3, 4, 8, 16, 28, 29, 30, 31, 32, 33, 64, 65)
-"""Numbers of elements on both sides of what small-message paths, chunks and ranks divide by; first one that few numbers
-divide, for the clearest message.
+"""Numbers of elements around the sizes of small messages, chunks and world sizes. The first has few divisors, for the
+clearest message.
 """
 
 
 def fitting(session: Session, jobs: Iterable[Job]) -> list[Job]:
-    """Those that the session's capabilities allow."""
+    """The Jobs that the session's promises allow."""
     promised = session.capabilities
     return [
         job
@@ -37,9 +37,7 @@ def fitting(session: Session, jobs: Iterable[Job]) -> list[Job]:
 def one_backward(
     world_size: int, *layers: Layer, rounds: int = 1, batch: int = 1, exact: bool = True, dtype: str = "float32"
 ) -> Job:
-    """A model of these layers under the linear loss: a few rounds of zero_grad, backward and a look at the
-    gradients.
-    """
+    """A model of these layers under the linear loss: a few rounds of zero_grad, backward and an observation of gradients."""
     operations: list[Operation] = []
     for number in range(rounds):
         operations += [ZeroGrad(), Backward(shards([batch] * world_size, number * batch * world_size)), *GRADIENTS]
@@ -83,7 +81,7 @@ def scaled(world_size: int, factor: float) -> Job:
 
 
 def louder(world_size: int) -> Job:
-    """A gradient of the last rank's that is thousands of times larger than those of all others, which must count as much."""
+    """The last rank's gradient is thousands of times larger than all others, which must still count."""
     layers = Linear("fc1", 2, 3), Activation("tanh"), Linear("fc2", 3, 2)
     job = one_backward(world_size, *layers, batch=2, exact=False)
     assert job.data is not None
@@ -131,7 +129,7 @@ def accumulation(world_size: int, *sizes: Sequence[int], sync: bool = False, loo
 def branches(
     world_size: int, names: str, *taken: Sequence[str], optimizer: OptimizerSpec | None = None, width: int = 2
 ) -> Job:
-    """Steps in which rank r takes the branches taken[step][r % len]: "" none, "ab" both."""
+    """Steps in which rank r takes the branches taken[step][r % len]: "" for none, "ab" for both."""
     operations: list[Operation] = []
     for number, ranks in enumerate(taken):
         active = tuple(tuple(ranks[rank % len(ranks)]) for rank in range(world_size))

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 _IN_GROUPS = (AllReduce, Broadcast, AllGather, ReduceScatter, Barrier)
 FILLING = 9
-"""Jobs of three such rounds after which a record of the last thousand calls is full."""
+"""Jobs of three rounds after which a record of the last thousand calls is full."""
 
 
 @law("collectives", needs.collectives, needs.ranks(most=2))
@@ -106,8 +106,8 @@ def _calls(session: Session, tensor: TensorSpec) -> list[tuple[Operation, ...]]:
 
 @law("sampler", needs.sampler, needs.ranks(most=2))
 def check_samplers_leave_process_state_unchanged(session: Session) -> None:
-    """Creating and reading samplers changes no process setting, neither seeds nor uses the process's random generators, and
-    leaves nothing behind. One that begins a loader may draw a seed.
+    """Creating and reading samplers changes no process setting and leaves nothing behind. It neither seeds nor uses the
+    process's random generators; a sampler that promises it may draw one seed for a loader.
     """
     world = session.world_size
     kinds = [(Sample(400 * world, (0, 1), shuffle),) for shuffle in (True, False)]
@@ -134,7 +134,7 @@ def check_scores_leave_process_state_unchanged(session: Session) -> None:
 
 @law("randomness", needs.randomness, needs.ranks(most=2))
 def check_random_streams_leave_process_state_unchanged(session: Session) -> None:
-    """Each rank's streams are its own: they neither seed nor use the process's generators, and change no setting."""
+    """Random streams neither seed nor use the process's generators, and change no setting."""
     many, one = _jobs(session.world_size, [(Draw(0, (0, 1), count),) for count in (1000, 1)])
     _leave_no_trace(session, [many], [one])
 
@@ -157,19 +157,19 @@ def check_training_leaves_process_state_unchanged(session: Session) -> None:
 
 @law("replica_sync", needs.replica, needs.ranks(most=2))
 def check_make_replica_leaves_process_state_unchanged(session: Session) -> None:
-    """make_replica() may draw from the process's random generators, as building a module does, but seeds none: each rank's
-    generators continue from their own state. It changes no other setting.
+    """make_replica() seeds no random generator of the process and changes no setting. It may draw numbers, as building a
+    module does, so each rank's generators continue from their own state.
     """
     job = training_job(session.world_size, mlp((2, 3, 2), loss="linear"), [Make()], exact=False)
     for_each(session, fitting(session, [job]), _making_leaves_no_trace)
 
 
 _WIDTH, _ROWS = 100, 96
-"""So that the weights, and a layer's outputs for a rank's batch, are GRAIN bytes in float32."""
+"""The weights, and a layer's outputs for a rank's batch, are GRAIN bytes in float32."""
 
 
 def _uses(session: Session, rows: int) -> list[tuple[Operation, ...]]:
-    """Operations that are repeated on a replica, by kind; the first is a step of training."""
+    """Repeated operations on a replica, by kind; the first is a training step."""
     world, promised = session.world_size, session.capabilities
     batch = shards([rows] * world)
     step: list[Operation] = [ZeroGrad(), Backward(batch), *GRADIENTS, *[Step()] * bool(promised.replica.optimizers)]
@@ -189,7 +189,7 @@ def _making_leaves_no_trace(_: Job, trace: Trace) -> None:
     expect.completed(trace)
     changed, before, after = (trace.values(0, name) for name in ("changed", "before", "after"))
     for rank, each in enumerate(changed):
-        # the first may import what sets something, once
+        # the first round may import a module that sets something once
         others = [name for name in each[1] if name not in GENERATORS and name in each[2]]
         _settings_stay(f"make_replica() on rank {rank}", ((), others))
         for name in after[rank][-1]:
@@ -216,10 +216,10 @@ def _jobs(world_size: int, kinds: Sequence[tuple[Operation, ...]]) -> list[Job]:
 def _leave_no_trace(
     session: Session, large: Sequence[Job], small: Sequence[Job], allowed: Collection[str] = ()
 ) -> None:
-    """One kind at a time, so that a leak is known by its kind. Small ones are many and, for time's sake, together at first.
+    """One kind of operation at a time, so a leak is attributed to its kind. Small ones run together at first, to save time.
 
-    Who seems to leave something is asked again: a first use may allocate in several steps what then stays. And what grows
-    with small ones may be a record of the last thousand calls: it is full before they are looked at kind by kind.
+    A suspected leak is tested again, because a first use may allocate in several steps. A record of the last thousand calls
+    is full by then.
     """
     unchanged = partial(_nothing_changed, allowed)
     for_each(session, _leaving(session, [_again(job) for job in large], unchanged), unchanged)
@@ -233,7 +233,7 @@ def _leave_no_trace(
 
 
 def _again(job: Job, *rounds: int) -> Job:
-    """The Job's operations in so many rounds, of so many times each."""
+    """The Job's operations in this number of rounds, repeated this often in each."""
     return replace(job, operations=(Rounds(job.operations, *rounds),))
 
 
@@ -242,7 +242,7 @@ def _together(jobs: Sequence[Job]) -> Job:
 
 
 def _leaving(session: Session, jobs: Sequence[Job], unchanged: Judge) -> list[Job]:
-    """Those whose rounds leave something behind, or change a setting."""
+    """The operations whose rounds leave something behind, or change a setting."""
     found: list[Job] = []
 
     def judge(job: Job, trace: Trace) -> None:
@@ -273,7 +273,7 @@ def _nothing_changed(allowed: Collection[str], job: Job, trace: Trace) -> None:
 
 
 def _settings_stay(what: str, changed: Sequence[Sequence[str]], allowed: Collection[str] = ()) -> None:
-    """The first round may change things once, as by an import or the choice of a port."""
+    """The first round may change settings once, as an import or the choice of a port does."""
     names = [name for name in changed[1] if name not in allowed]
     expect.that(
         not names,
@@ -283,11 +283,11 @@ def _settings_stay(what: str, changed: Sequence[Sequence[str]], allowed: Collect
 
 
 def _nothing_piles_up(what: str, held: Sequence[dict[str, int]], times: int) -> None:
-    """More in each of the rounds after the first: by one for each call, or nearly so."""
+    """Fails if every round after the first leaves more, by about one for each call."""
     _, *after = held
     many = times >= MANY
     for name in after[0]:
-        if many != (name == "objects"):  # others come to light, or to an end, with few calls
+        if many != (name == "objects"):  # few calls suffice for other resources
             continue
         growth = [later[name] - earlier[name] for earlier, later in pairwise(after)]
         expect.that(

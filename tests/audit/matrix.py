@@ -33,8 +33,8 @@ OPTIONS = ("--no-gpu", "--resume-check")
 HEAD = """\
 # Audit matrix
 
-Scripts that are broken on purpose, and scripts that are right, each audited without a change of its lines. A broken script is
-caught if the audit names first the manifest's cause, or another that the manifest accepts (tests/audit/scripts/manifest.toml). A
+The audit runs on unmodified scripts, some broken on purpose and some right. A broken script is
+caught if the first cause is one that the manifest names or accepts (tests/audit/scripts/manifest.toml). A
 right script, and the repair of a broken one, must have no finding. Scripts run one after the other, each on 2 ranks.
 
     python tests/audit/matrix.py

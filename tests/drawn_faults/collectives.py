@@ -85,7 +85,7 @@ def _halves(result: Array) -> Array:
 
 
 def _becomes(got: Any) -> CollectiveEffect:
-    return CollectiveEffect("", got=got)
+    return CollectiveEffect(got=got)
 
 
 def _float16(c: Call, r: Array) -> Array:

@@ -13,14 +13,14 @@ Key = tuple[str, str, str]
 HEAD = """\
 # Drawn faults
 
-Faults that nobody has thought of one by one: each is a circumstance, in which code goes another way, and an effect, which is what
-is wrong there, drawn by chance from all pairs, on a correct implementation. The default profile judges them at 3 ranks, then at
-2 and at 4, until a check fails. What never had an effect on any rank says nothing, and is left out.
+These faults were not invented one by one. Each is a random pair of a circumstance and an effect on a correct implementation. The
+default profile judges each fault at 3 ranks, then at 2 and at 4, until a check fails. Faults without an effect on any rank are
+left out.
 
-Laws were extended to some of these very faults, and to what is like them: the share that was caught before they were is the
-measure for faults that nobody has looked at yet, and so is another --seed. Trainers, scores and streams were drawn with
---each 50. Circumstances to which no Job of the default profile leads have no effect, and are left out, though somebody may come
-to them.
+Laws were extended for some of these faults, and for similar ones. The share that was caught before is the
+measure for unknown faults; another --seed is another measure. Trainers, scores and streams were drawn with
+--each 50. Circumstances that no Job of the default profile reaches have no effect and are left out, although users may reach
+them.
 
     python tests/drawn_faults/run.py tests/drawn_faults/results.jsonl --seed {seed} --each 60
     python tests/drawn_faults/run.py tests/drawn_faults/results.jsonl --markdown reports/drawn-faults.md

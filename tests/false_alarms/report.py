@@ -16,18 +16,18 @@ ANSWERS = Path(__file__).with_name("answers.toml")
 HEAD = """\
 # False alarms
 
-Does a law raise an alarm about an implementation that is right? Every adapter that comes with ddpcheck, and every one that is
-correct but unusual, with random seeds: the first run of each has every check at the effort of `ddpcheck check`, those after it
-draw many more Jobs, for all families but those whose Jobs are fixed (failures, rendezvous, wire).
+A false alarm is a check that fails a correct implementation. Every adapter that comes with ddpcheck, and every correct but
+unusual one, runs with random seeds. The first run of each has every check at the effort of `ddpcheck check`. Later runs
+draw many more Jobs, for all families except those with fixed Jobs (failures, rendezvous, wire).
 
     python tests/false_alarms/run.py tests/false_alarms/results.jsonl --jobs {aim}
     python tests/false_alarms/run.py tests/false_alarms/results.jsonl --jobs {aim} --markdown reports/false-alarms.md
 
-What shows only on ranks that have done nothing before is for `python tests/false_alarms/alone.py numpy_sockets torch_ddp`: every
-check by itself, on ranks of its own.
+Some alarms show only on fresh ranks. `python tests/false_alarms/alone.py numpy_sockets torch_ddp` therefore runs every check by
+itself, on fresh ranks.
 
-{drawn:,} Jobs were drawn in {runs} runs, different ones in each, with a seed of its own; {jobs:,} ran, with the fixed ones.
-The aim is {aim:,} drawn Jobs for each adapter: {reached} of {adapters} are there; of {fixed} others all Jobs are fixed.
+{drawn:,} Jobs were drawn in {runs} runs, each with another seed; with the fixed Jobs, {jobs:,} ran.
+The aim is {aim:,} drawn Jobs for each adapter: {reached} of {adapters} have reached it; {fixed} others have fixed Jobs only.
 Alarms: {alarms}.
 
 | adapter | drawn Jobs | all Jobs | seeds | drawn at ranks | checks | families | alarms |

@@ -19,15 +19,15 @@ SURVIVORS = Path(__file__).with_name("survivors.toml")
 HEAD = """\
 # Mutation of the references
 
-Small changes of the references' own sources, one at a time, with the conformance suite alone as the judge (no unit test): the
-default profile at two and three ranks, then at one and four, until the first check fails, of the families that use the changed
-file (the others could only kill more). The mutants are seeded samples of all that cosmic-ray's operators can make, with the
-removal of single statements added; changes of annotations are left out, and those of what is promised, which only take checks
-away. Mutants come in random order, so that a run which is cut off is a smaller sample, of each package for itself.
+A mutant is a small change of the references' sources. The conformance suite alone judges each mutant, without unit tests: the
+default profile at two and three ranks, then at one and four, until the first check fails. Only families that use the changed
+file run; others could only kill more. The mutants are seeded samples of all mutants by cosmic-ray's operators and by the
+removal of single statements. Changes of annotations and of promises, which only remove checks, are left out. Mutants run in
+random order, so an interrupted run is a smaller sample of each package.
 
-A mutant that is equivalent breaks no law, since it changes a text, a speed, what no promise covers, or nothing; each that
-survived is listed below. A mutant is judged once, with the laws of that day. Laws were written for some of these very mutants:
-the share that was killed before they were is the measure for mutants that nobody has looked at yet, and so is another --seed.
+An equivalent mutant breaks no law: it changes a text, a speed, behaviour without a promise, or nothing. All survivors
+are listed below. A mutant is judged once, with the laws of that day. Laws were written for some of these mutants. The share
+that was killed before is the measure for unknown mutants; another --seed is another measure.
 
     pip install cosmic-ray
     python tests/mutation/run.py tests/mutation/mutants.jsonl --size {size} --seed {seed}

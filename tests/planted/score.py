@@ -71,13 +71,13 @@ HEAD = """\
 
 Does a run tell the causes first, if there are several? Registered faults are planted together, drawn by seed {seed}. A single
 fault is any that is registered with a cause. Pairs and triples are replicas with faults of different modules. The quick profile
-judges each combination. It is right if the first headlines, as many as there are faults, are the planted causes. It is
-right and alone if nothing else is told.
+judges each combination. A combination is right if the first headlines, one for each fault, are the planted causes. It is
+right and alone if there is no other headline.
 
     python tests/planted/run.py planted.jsonl --seed {seed}{numbers}
     python tests/planted/run.py planted.jsonl --seed {seed} --page reports/planted-faults.md
 
-| faults | combinations | the first headlines are the causes | and nothing else is told | share | every cause is named somewhere |
+| faults | combinations | the first headlines are the causes | and no other headline | share | every cause is named somewhere |
 | --- | --- | --- | --- | --- | --- |
 """
 

@@ -73,14 +73,14 @@ def test_only_our_names_are_at_the_top(installed: Installed) -> None:
     assert not any("tests" in Path(file).parts for file in files)
 
 
-def test_first_door(installed: Installed) -> None:
+def test_command_line(installed: Installed) -> None:
     shown = installed.run("ddpcheck", "check", "my_ddp:adapter", "-w", "1,2", "--profile", "quick")
     assert "✓ passed" in shown
     shown = installed.run("ddpcheck", "check", "my_ddp:forgetful", "-w", "2", "--profile", "quick", status=1)
     assert "run again: ddpcheck replay ddpcheck-failures/" in shown
 
 
-def test_second_door(installed: Installed) -> None:
+def test_pytest_plugin(installed: Installed) -> None:
     (installed.folder / "test_mine.py").write_text(
         "from ddpcheck import parametrize_with_checks\n"
         "from my_ddp import adapter\n"
@@ -95,7 +95,7 @@ def test_second_door(installed: Installed) -> None:
     assert "passed" in shown
 
 
-def test_third_door(installed: Installed) -> None:
+def test_python_api(installed: Installed) -> None:
     code = (
         "import sys, ddpcheck, my_ddp; found = ddpcheck.check_adapter(my_ddp.adapter, [2], profile='quick');"
         "print(all(v.ok for v in found), any(v.jobs for v in found), 'torch' in sys.modules)"

@@ -2,7 +2,7 @@
 and what checks need of it (needs).
 """
 
-from .capabilities import CONTRACT, FACETS, GROUP_OF, GROUPS, MEMBERS, SENTENCES, TYPICAL, Capabilities
+from .capabilities import CONTRACT, FACETS, GROUP_OF, GROUPS, SENTENCES, SET_OF, TYPICAL, Capabilities
 from .members import CallForm, FailureRule, FloatRule, Member, RendezvousRule, ReplicaMethod
 from .promises import (
     ALL_SCORES,
@@ -30,12 +30,12 @@ __all__ = [
     "FACETS",
     "GROUPS",
     "GROUP_OF",
-    "MEMBERS",
     "PLAIN_COLLECTIVES",
     "PLAIN_ENGINE",
     "PLAIN_SAMPLER",
     "PLAIN_WORLD",
     "SENTENCES",
+    "SET_OF",
     "TYPICAL",
     "CallForm",
     "Capabilities",

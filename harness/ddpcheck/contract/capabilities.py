@@ -66,13 +66,13 @@ class Capabilities:
         return frozenset(name for name in FACETS if getattr(self, name).offered)
 
     def has(self, member: Member) -> bool:
-        """Whether the set that a promise belongs to has it."""
+        """Whether a promise that stands in a set is made."""
         return bool(self.value_of(member))
 
     def value_of(self, name: str) -> Any:
         """The value of a promise, by its own name; of a member of a set: whether it is in the set."""
-        value = getattr(getattr(self, GROUP_OF[name]), name if name not in MEMBERS else MEMBERS[name].field)
-        return name in value if name in MEMBERS else value
+        group = getattr(self, GROUP_OF[name])
+        return name in getattr(group, SET_OF[name]) if name in SET_OF else getattr(group, name)
 
     def but(self, **changes: Any) -> Capabilities:
         """These capabilities with some promises changed, by their own names (batch_norm="local", no_sync=False) in whichever
@@ -85,22 +85,15 @@ class Capabilities:
                 made[name] = GROUPS[name](offered=False) if value is None else value
             elif name not in GROUP_OF:
                 raise TypeError(f"there is no promise {name!r}{nearest(name, (*GROUPS, *GROUP_OF))}")
-            elif name in MEMBERS and not isinstance(value, bool):
-                raise TypeError(f"{name} must be True or False, got {value!r}")
-        changed = sorted(changes.keys() - GROUPS.keys(), key=MEMBERS.__contains__)  # a whole set before its members
-        for group in dict.fromkeys(GROUP_OF[name] for name in changed):
-            own = made.get(group, getattr(self, group))
-            values: dict[str, Any] = {}
-            for name in changed:
-                if GROUP_OF[name] == group:
-                    field, value = _changed(name, changes[name], {**vars(own), **values})
-                    values[field] = value
-            made[group] = replace(own, **values)
+        inside = sorted(changes.keys() - GROUPS.keys(), key=SET_OF.__contains__)  # a whole set goes before its members
+        for name in inside:
+            group = made.get(GROUP_OF[name], getattr(self, GROUP_OF[name]))
+            made[GROUP_OF[name]] = replace(group, **_change(group, name, changes[name]))
         return replace(self, **made)
 
     def without(self, names: Iterable[str]) -> Capabilities:
         """These capabilities without the promises of these names."""
-        return self.but(**{name: DEFAULTS[name] for name in names})
+        return self.but(**{name: _DEFAULTS[name] for name in names})
 
     def of_facets(self, *names: str) -> Capabilities:
         """These capabilities with the facets of these names only; a facet that was not offered promises nothing of its own."""
@@ -126,43 +119,26 @@ GROUPS: dict[str, type[Promises]] = {
 }
 """The class of each group of promises, by its field in Capabilities."""
 FACETS = tuple(name for name in GROUPS if name != "world")
-
-
 GROUP_OF = {name: group for group, kind in GROUPS.items() for name in places(kind) if name not in GROUPS}
 """The group of each promise, by the promise's name; names are unique over all groups."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A member of a set of promises, and the field of its group that holds the set."""
-
-    member: Member
-    field: str
-
-
-MEMBERS: dict[str, Place] = {
-    str(member): Place(member, each.name)
-    for group in GROUPS.values()
-    for each in promises_of(group)
-    for member in each.metadata["members"]
-}
-"""The promises that stand in sets, by their names."""
-_FIELDS = {each.name: each for group in GROUPS.values() for each in promises_of(group)}
-SENTENCES: dict[str, str] = {
-    **{name: each.metadata["sentence"] for name, each in _FIELDS.items()},
-    **{name: place.member.sentence for name, place in MEMBERS.items()},
+_FIELDS = tuple(each for kind in GROUPS.values() for each in promises_of(kind))
+SET_OF: dict[str, str] = {str(member): each.name for each in _FIELDS for member in each.metadata["members"]}
+"""The field that holds a promise which stands in a set, by the promise's name."""
+SENTENCES: dict[str, str] = {each.name: each.metadata["sentence"] for each in _FIELDS} | {
+    str(member): member.sentence for each in _FIELDS for member in each.metadata["members"]
 }
 """Each promise's sentence, by its name."""
-DEFAULTS: dict[str, Any] = {**{name: each.default for name, each in _FIELDS.items()}, **dict.fromkeys(MEMBERS, False)}
-"""The value of each promise that is not made, by its name."""
+_DEFAULTS: dict[str, Any] = {each.name: each.default for each in _FIELDS} | dict.fromkeys(SET_OF, False)
 
 
-def _changed(name: str, value: Any, values: dict[str, Any]) -> tuple[str, Any]:
-    """The field that holds a promise, and the field's new value."""
-    if name not in MEMBERS:
-        return name, value
-    field, member = MEMBERS[name].field, MEMBERS[name].member
-    return field, values[field] | {member} if value else values[field] - {member}
+def _change(group: Any, name: str, value: Any) -> dict[str, Any]:
+    """The field of the group that changes with a promise, and its new value."""
+    if name not in SET_OF:
+        return {name: value}
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    have = getattr(group, SET_OF[name])
+    return {SET_OF[name]: have | {name} if value else have - {name}}
 
 
 TYPICAL = Capabilities(

@@ -3,7 +3,7 @@
     ReplicaPromises(replica_methods={ReplicaMethod.NO_SYNC, ReplicaMethod.CLIPPING})
     TORCH_PROMISES.but(no_sync=False)    # one member, by its name
 
-A member's name is unique over all promises. It says what `Capabilities.but`, `Facets.lacks` and needs.py call it.
+A member's name is unique over all promises: `Capabilities.but`, `Facets.lacks` and needs.py know it by this name.
 """
 
 from __future__ import annotations

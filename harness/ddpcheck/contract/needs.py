@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Literal, get_args, get_origin
 
-from .capabilities import GROUP_OF, GROUPS, MEMBERS, Capabilities
+from .capabilities import GROUP_OF, GROUPS, SET_OF, Capabilities
 from .misspelt import nearest
 from .promises import promises_of
 
@@ -86,7 +86,7 @@ class Facet(Need):
             for each in promises_of(GROUPS[name])
             if not each.metadata["members"]
         }
-        found |= {each: Promise(name, each, bool, None) for each in MEMBERS if GROUP_OF[each] == name}
+        found |= {each: Promise(name, each, bool, None) for each in SET_OF if GROUP_OF[each] == name}
         object.__setattr__(self, "_promises", found)
 
     def __getattr__(self, name: str) -> Promise:

@@ -41,7 +41,8 @@ def resolve(reference: str, seconds: float | None = None) -> tuple[Adapter, str]
     """The adapter, and its full reference. UnusableAdapter if there is none, or if it breaks the contract (all
     problems). seconds: until an import is ended, which may not end the process then, nor print much.
     """
-    full = known_adapters().get(reference, reference)
+    # a rank, which gets the full reference, need not read what every distribution offers
+    full = reference if ":" in reference else known_adapters().get(reference, reference)
     place, separator, attribute = full.rpartition(":")
     if not separator or not attribute.isidentifier():
         raise UnusableAdapter(f"{reference!r} is not a known adapter; {_meant(reference)}")

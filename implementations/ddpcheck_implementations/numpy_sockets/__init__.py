@@ -28,6 +28,7 @@ from functools import partial
 from ddpcheck.contract import Determinism, Traffic
 from ddpcheck.contract.adapter import Adapter, Facets
 from ddpcheck.contract.rank_context import RankContext
+from ddpcheck.launchers.processes import Processes
 
 from ..data_parallel import PROMISES, numpy_facets
 from .algorithms.choice import FOR_SMALL_ARRAYS
@@ -78,6 +79,7 @@ adapter = Adapter(
         determinism=Determinism.BETWEEN_RUNS,
         traffic=Traffic.LEAST if _SENDS_LEAST else Traffic.ANY,
     ),
+    Processes(preload=(f"{__name__}.meeting.start",)),
     description="NumPy network, gradients averaged in shared memory, or by ring all-reduce over TCP sockets",
 )
 

@@ -1,4 +1,4 @@
-"""All-reduce: the exact reduction, on every rank, for every dtype, shape and layout."""
+"""All-reduce gives the exact reduction on every rank, for every dtype, shape and memory layout."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
 
 FLOATS = needs.floats
 PAST_64_KIB, PAST_1_MIB, PAST_4_MIB, PAST_16_MIB = (127, 131), (521, 521), (1031, 1033), (2053, 2063)
-"""Shapes whose float32 arrays are larger than usual buffers of sockets and messages, and that nothing divides."""
+"""Shapes whose float32 arrays are larger than usual buffers of sockets and messages; no chunk size divides them."""
 A_MIB = (1 << 18,)
-"""A MiB of float32, which fills chunks of any size to the last byte."""
+"""One MiB of float32, which fills chunks of any size to the last byte."""
 POOL = 16
-"""Calls by which a buffer of a pool has its turn again."""
+"""More calls than a pool of buffers holds, so that its first buffer is used again."""
 
 
 @law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.reductions("sum"), level=Level.BASIC)
@@ -94,7 +94,7 @@ def check_all_reduce_multiplies_exactly(session: Session) -> None:
 
 @law("collectives", needs.collectives.operations("all_reduce"))
 def check_all_reduce_keeps_the_precision_of_its_dtype(session: Session) -> None:
-    """All-reduce computes and sends every promised dtype in full precision, never through a narrower one."""
+    """All-reduce computes and sends every promised dtype in full precision, never in a narrower dtype."""
     jobs_of_dtypes = [
         Job(
             session.world_size,
@@ -143,7 +143,7 @@ def check_all_reduce_of_large_tensors_is_exact(session: Session) -> None:
 @law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.reductions("sum"), FLOATS)
 def check_nan_and_infinity_propagate_in_sums(session: Session) -> None:
     """A NaN on any rank makes sum and mean NaN. Infinities stay infinite, opposite infinities give NaN, and a sum that
-    overflows gives infinity.
+    overflows gives an infinity.
     """
     _not_finite(session, tuple(each for each in reductions(session.capabilities) if each in ("sum", "mean")))
     if session.world_size == 2:  # with more terms it is for their order to say whether a sum overflows
@@ -163,7 +163,9 @@ def check_nan_and_infinity_propagate_in_sums(session: Session) -> None:
     FLOATS,
 )
 def check_nan_propagates_in_minimum_and_maximum(session: Session) -> None:
-    """A NaN on any rank (first, last or between) makes minimum and maximum NaN. A plain comparison would lose it."""
+    """A NaN on any rank makes minimum and maximum NaN, whether the rank is first, last or between. A plain comparison loses
+    it.
+    """
     _not_finite(session, ("min", "max"))
 
 
@@ -171,8 +173,7 @@ def check_nan_propagates_in_minimum_and_maximum(session: Session) -> None:
 def check_collectives_do_not_change_their_arguments(session: Session) -> None:
     """No collective changes its argument. Every result is a new array, which no later collective overwrites.
 
-    The same with arrays past 64 KiB, after as many calls as a pool of buffers may have, and in groups of one rank, where
-    there is nothing to send.
+    This holds for arrays past 64 KiB, after more calls than a pool of buffers may hold, and in groups of one rank.
     """
     world, promised = session.world_size, session.capabilities
     dtype = dtypes(promised)[0]
@@ -206,7 +207,7 @@ def check_collectives_do_not_change_their_arguments(session: Session) -> None:
 
 
 def _alone(world_size: int, promised: Capabilities) -> list[Job]:
-    """Every collective in a group of one rank, where some return their argument."""
+    """Every collective in a group of one rank, where some implementations return their argument."""
     dtype = dtypes(promised)[0]
     reduction = usual_reduction(promised, dtype)
     tensor = exact_tensor((4,), dtype, reduction, 1)
@@ -254,14 +255,14 @@ def _exact(session: Session, reduction: Reduction) -> None:
 
 
 def _whole_chunks(world_size: int, dtype: str, reduction: Reduction) -> Job:
-    """Sizes that fill chunks of 4 KiB and of 64 KiB exactly, and one element less and more."""
+    """Sizes that fill chunks of 4 KiB and 64 KiB exactly, and sizes one element smaller and larger."""
     sizes = [size + more for size in (1024, 16384) for more in (-1, 0, 1)]
     made = (exact_tensor((size,), dtype, reduction, world_size, size) for size in sizes)
     return Job(world_size, tuple(AllReduce(tensor, reduction) for tensor in made))
 
 
 def _one_by_one(job: Job) -> Iterable[Job]:
-    """Small tensors alone, so that the Finding has a Job of one operation."""
+    """Small tensors one at a time, so that the Finding has a Job of one operation."""
     return [Job(job.world_size, (operation,)) for operation in job.operations[:5]]
 
 

@@ -1,4 +1,4 @@
-"""Arguments of collectives: read-only arrays."""
+"""Arguments of collectives may be read-only arrays."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def check_collectives_accept_read_only_arguments(session: Session) -> None:
 
 
 def _though_read_only(job: Job, trace: Trace) -> None:
-    """A judge: results_hold, and an error about writing is explained by the argument's properties."""
+    """A judge: results_hold, where an error about writing is explained by the read-only argument."""
     try:
         results_hold(job, trace)
     except Finding as finding:

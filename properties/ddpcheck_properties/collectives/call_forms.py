@@ -1,4 +1,4 @@
-"""Rarely tested calls: asynchronous, in a group, reduce-scatter, and every array size."""
+"""Call forms that are rarely tested: asynchronous calls, groups, reduce-scatter, and every array size."""
 
 from __future__ import annotations
 
@@ -40,24 +40,26 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 SIZES = tuple(dict.fromkeys(int(2 ** (half / 2)) for half in range(33)))
-"""1 to 65536 elements, each some 1.4 times the one before: ranges of sizes with an algorithm of their own are as wide as that."""
+"""1 to 65,536 elements, each size about 1.4 times the one before: ranges of sizes with their own algorithm are at least that
+wide.
+"""
 COMPOSITE = (720, 5040, 27_720)
-"""Multiples of 2 to 10, and of most that a chunk, a vector or a row may have: nothing is left over."""
+"""Multiples of 2 to 10, and of most chunk, vector and row sizes: nothing is left over."""
 AROUND_CHUNKS = tuple(size + more for size in (1024, 4096, 16384) for more in (-1, 1))
-"""One element less and more than what chunks of powers of two hold: the last chunk is one short, or has one element."""
+"""One element less and more than chunks of powers of two hold: the last chunk is one short, or has one element."""
 CALLS = 258
-"""More than a byte can count."""
+"""More calls than a byte can count."""
 LARGE = (127, 131)
-"""Past 64 KiB in float32, and no group's size divides it."""
+"""Past 64 KiB in float32; no group size divides it."""
 
 
 def large_rows(ranks: int) -> tuple[int, int]:
-    """The shape of an array past 64 KiB in float32, whose rows are shared out evenly among so many ranks."""
+    """The shape of a float32 array past 64 KiB, whose rows divide evenly among this number of ranks."""
     return -(-60 // ranks) * ranks, 300
 
 
 def other_ways(world_size: int, promised: Capabilities, tensor: TensorSpec, reduction: Reduction) -> list[Job]:
-    """The reduction of this tensor asynchronously, in the group without rank 0, either way, and shared out among the ranks."""
+    """The reduction of this tensor asynchronously, in the group without rank 0, both at once, and by reduce-scatter."""
     found: list[tuple[Operation, ...]] = []
     if promised.has(CallForm.ASYNCHRONOUS):
         found.append((AllReduce(tensor, reduction, wait=False), Wait(0)))
@@ -73,7 +75,7 @@ def other_ways(world_size: int, promised: Capabilities, tensor: TensorSpec, redu
 
 @law("collectives", needs.collectives)
 def check_collectives_are_correct_at_every_array_size(session: Session) -> None:
-    """Collectives are correct at every array size from one element to some hundred KiB. Sizes grow by half, lie next to
+    """Collectives are correct at every array size from one element to several hundred KiB. Sizes grow by half, lie next to
     powers of two, or have many divisors.
     """
     world, promised = session.world_size, session.capabilities
@@ -101,8 +103,8 @@ def check_collectives_are_correct_at_every_array_size(session: Session) -> None:
 def check_call_counters_do_not_wrap(session: Session) -> None:
     """More consecutive calls of one kind than a byte can count are all correct. No counter of calls or handles wraps.
 
-    One kind at each world size, or each where the effort is large; at up to three ranks, or where all is asked, in a group, too,
-    and seventy asynchronous calls at once. Who would take more than half of the deadline for so many gets them in several Jobs.
+    Each world size checks one kind of call; long profiles check all kinds. Where all Jobs are drawn, calls in a group and
+    seventy concurrent asynchronous calls are checked as well. A slow implementation gets its calls in several Jobs.
     """
     world, promised = session.world_size, session.capabilities
     dtype, reduction = usual(promised)
@@ -138,7 +140,7 @@ def check_call_counters_do_not_wrap(session: Session) -> None:
 
 @law("collectives", needs.collectives, needs.collectives.writable_results)
 def check_collective_results_are_writable(session: Session) -> None:
-    """The owner of a collective's result can overwrite it. This holds for small and large arrays, with or without dimensions,
+    """Callers can overwrite the results of collectives. This holds for small and large arrays, with or without dimensions,
     for results of wait(), and in a group of one.
     """
     world, promised = session.world_size, session.capabilities
@@ -160,8 +162,8 @@ def check_collective_results_are_writable(session: Session) -> None:
 
 @law("collectives", needs.collectives, needs.collectives.subgroups, needs.ranks(2))
 def check_group_collectives_are_correct_for_any_array(session: Session) -> None:
-    """In every group, broadcast works from each root and all-gather keeps rank order. Reductions and large arrays are correct
-    too, for every dtype and memory layout, and for arrays without dimensions or elements. Arguments do not change, and
+    """In every group, broadcast works from each root and all-gather keeps rank order. Reductions and large arrays are
+    correct for every dtype and memory layout, and for arrays without dimensions or elements. Arguments do not change, and
     results share memory with nothing else.
     """
     world, promised = session.world_size, session.capabilities
@@ -215,7 +217,7 @@ def _in_a_group(dtype: str, reduction: Reduction, group: tuple[int, ...]) -> All
 
 
 def _in_time(session: Session, operations: tuple[Operation, ...]) -> list[Job]:
-    """CALLS of these operations in turn, in one Job or, where that is slow, in several."""
+    """CALLS of these operations in turn, in one Job or, for a slow implementation, in several."""
     took: list[float] = []
 
     def timed(job: Job, trace: Trace) -> None:

@@ -1,4 +1,4 @@
-"""Compressible arrays: mostly zeros, as in an embedding's gradient, or mostly one number."""
+"""Compressible arrays are mostly zeros, as in an embedding's gradient, or mostly one number."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ UNLIKE = 2
 
 @law("collectives", needs.collectives)
 def check_collectives_are_correct_for_compressible_arrays(session: Session) -> None:
-    """Arrays that are mostly zeros or mostly one number, on all ranks or on some, are reduced and moved like any other.
-    Compression loses nothing, and no rank takes a different path from the rest.
+    """Collectives are correct for arrays that are mostly zeros or mostly one number, on all ranks or on some. Compression
+    loses nothing, and no rank takes a different path from the rest.
     """
     drawn: list[Job] = []
     for holding in HOLDING:
@@ -56,7 +56,7 @@ def check_collectives_are_correct_for_compressible_arrays(session: Session) -> N
 
 
 def _job(session: Session, operations: list[Operation]) -> Job:
-    """Each operation, waited for at once if it is asynchronous."""
+    """A Job of these operations; each asynchronous one is waited for at once."""
     made: list[Operation] = []
     for each in operations:
         made.append(each)
@@ -66,7 +66,7 @@ def _job(session: Session, operations: list[Operation]) -> Job:
 
 
 def _ways(session: Session, holding: Kind) -> list[Make]:
-    """How arrays are reduced and moved, as far as it is promised; all-reduce is the first."""
+    """The promised ways to reduce and move arrays; all-reduce is the first."""
     world, promised = session.world_size, session.capabilities
     offered = sorted(dtypes(promised), key=lambda dtype: (dtype != "float32", dtype != "int64", dtype))
     everybody, last = tuple(range(world)), world - 1

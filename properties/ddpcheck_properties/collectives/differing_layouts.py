@@ -1,4 +1,4 @@
-"""Arrays that lie in memory in another way on each rank: an algorithm chosen by that is another one on each rank, too."""
+"""Each rank passes an array of another memory layout, so an algorithm chosen by layout differs between ranks."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 SMALL = (6, 5)
-"""Two dimensions: in Fortran order another array than in that of C."""
+"""Two dimensions, so that Fortran order and C order differ."""
 
 
 @law("collectives", needs.collectives, needs.ranks(2, most=3))
 def check_memory_layouts_may_differ_between_ranks(session: Session) -> None:
-    """Ranks may pass arrays of different memory layouts to one call: each collective is correct, small and past 64 KiB, in a
-    group, and asynchronously.
+    """Ranks may pass arrays of different memory layouts to one call. Each collective is correct, for small arrays and past
+    64 KiB, in a group, and asynchronously.
     """
-    shapes = [SMALL] * len(VARIED) + [PAST_64_KIB] * 3  # with two ranks each layout meets the next one
+    shapes = [SMALL] * len(VARIED) + [PAST_64_KIB] * 3  # with two ranks, each layout meets the next one
     jobs = [_each_way(session, shape, seed) for seed, shape in enumerate(shapes)]
     for_each(session, [job for job in jobs if job.operations], results_hold)
 

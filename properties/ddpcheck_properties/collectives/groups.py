@@ -1,4 +1,4 @@
-"""Collectives within groups of ranks, and all-reduces under way at the same time."""
+"""Collectives in groups of ranks, and several pending all-reduces."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
 
 Order = Literal["forwards", "backwards", "odd first"]
 OF_GROUPS = (5, 71, 130, 1025)
-"""Elements, of which two or three ranks leave one or two over."""
+"""Elements; two or three ranks leave one or two over."""
 ORDERS: tuple[Order, ...] = ("backwards", "odd first", "forwards")
 _LARGE_ONES = 8
-"""At most so many at once, however many groups there are."""
+"""The most groups at once."""
 _UNDER_WAY = 128
 """At most so many all-reduces at once: with 648 in 120 groups of 7 ranks MPICH 5 may wait for ever for one that has ended."""
 _OF_A_GROUP = ("reduce_scatter", "broadcast", "barrier", "all_gather", "all_reduce")
@@ -64,8 +64,8 @@ _OF_A_GROUP = ("reduce_scatter", "broadcast", "barrier", "all_gather", "all_redu
 
 @law("collectives", needs.collectives, needs.collectives.subgroups, needs.ranks(2))
 def check_concurrent_groups_are_independent(session: Session) -> None:
-    """Every group's collective gives its own result: disjoint groups at the same time, overlapping groups in turn, and all
-    ranks in between. A group's first call may be of any kind.
+    """Every group's collective gives its own result. Disjoint groups run at the same time, overlapping groups in turn, with
+    calls of all ranks in between. A group's first call may be of any kind.
     """
     world, promised = session.world_size, session.capabilities
     even, odd = tuple(range(0, world, 2)), tuple(range(1, world, 2))
@@ -81,7 +81,7 @@ def check_concurrent_groups_are_independent(session: Session) -> None:
             _reduction(promised, among[seed % len(among)], group, world, seed) for seed, group in enumerate(order)
         )
         examples.append(Job(world, reduced))
-        # ranks meet these groups in another order each: pairs that cross, side by side, and of the same sum
+        # ranks meet these groups in different orders: pairs that cross, side by side, and with equal sums
         pairs = [(a, b) for a, b in ((0, world - 1), (1, 2), (0, 1), (world - 2, world - 1), (0, 2)) if a < b < world]
         crossing = (
             _reduction(promised, among[0], group, world, seed, 5 + seed % 3)
@@ -105,7 +105,7 @@ def check_concurrent_groups_are_independent(session: Session) -> None:
 
 
 def _each_begins_otherwise(world: int, promised: Capabilities) -> Job:
-    """The first call in each group is of another kind, and creates its resources; at each world size others come first."""
+    """The first call in each group is of another kind and creates the group's resources; the kinds depend on the world size."""
     kinds = [kind for kind in _OF_A_GROUP if kind in promised.collectives.operations]
     made: list[Operation] = []
     several = (group for group in subsets(world) if len(group) > 1)
@@ -129,7 +129,7 @@ def _each_begins_otherwise(world: int, promised: Capabilities) -> Job:
 def check_groups_reduce_over_their_members_only(session: Session) -> None:
     """All-reduce in a group gives its members the reduction over that group. A mean divides by the group size."""
     world, promised = session.world_size, session.capabilities
-    sequence = subsets(world)  # with that of all ranks, which is a group as well
+    sequence = subsets(world)  # with the group of all ranks
     one_reduction = [
         Job(world, tuple(_reduction(promised, reduction, group, world) for group in sequence))
         for reduction in reductions(promised)
@@ -150,13 +150,15 @@ def check_groups_reduce_over_their_members_only(session: Session) -> None:
 
 @law("collectives", needs.collectives.operations("barrier"), needs.collectives.subgroups, needs.ranks(2))
 def check_group_barrier_waits_for_its_members(session: Session) -> None:
-    """No member leaves a group's barrier before every member has entered it, whichever ranks are at another group's barrier."""
+    """No member leaves a group's barrier before every member has entered it, even if other ranks are at another group's
+    barrier.
+    """
     world = session.world_size
     groups = [(0, world - 1), tuple(range(1, world)), tuple(range(world))] if world > 2 else [(0, 1)]
     drawn = [
         Job(world, (Sleep(group[-1], LATE), Barrier(group), Sleep(group[0], LATE), Barrier(group))) for group in groups
     ]
-    if world > 2:  # two that have a rank in common, which waits in one while the other one is waited for
+    if world > 2:  # two groups with a common rank, which waits in one while the other is waited for
         drawn += [
             Job(world, (Sleep(late, LATE), Barrier(waiting), Barrier(meanwhile)))
             for late, waiting, meanwhile in ((1, (0, 1), (0, 2)), (1, (1, 2), (0, 2)))
@@ -168,8 +170,8 @@ def check_group_barrier_waits_for_its_members(session: Session) -> None:
 def check_pending_all_reduces_keep_their_own_results(session: Session) -> None:
     """Several all-reduces started before any wait(), and waited for in any order, each give their own result.
 
-    So do those of groups, those of arrays of any size, dtype and memory layout, and others in between that are not
-    asynchronous; no result is another's memory.
+    This holds in groups, for arrays of any size, dtype and memory layout, and with blocking calls in between. Results share
+    no memory.
     """
     world, promised = session.world_size, session.capabilities
     reduction = reductions(promised)[0]
@@ -220,7 +222,7 @@ def check_pending_all_reduces_keep_their_own_results(session: Session) -> None:
 
 
 def _with_others_between(world: int, promised: Capabilities, started: AllReduce) -> list[Job]:
-    """Each other collective while an all-reduce is under way, a barrier with a rank late; of the same shape and dtype."""
+    """Other collectives of equal shape and dtype while an all-reduce is pending, and a barrier with a late rank."""
     tensor, group = started.tensor, (0, world - 1)
     others: dict[str, tuple[Operation, ...]] = {
         "broadcast": tuple(Broadcast(replace(tensor, seed=3), root) for root in range(world)),
@@ -254,7 +256,7 @@ def _with_others_between(world: int, promised: Capabilities, started: AllReduce)
 
 @st.composite
 def under_way(draw: DrawFn, world_size: int, capabilities: Capabilities) -> Job:
-    """Two to five asynchronous all-reduces, all started before the first is waited for; some with a rank late."""
+    """Two to five asynchronous all-reduces, all started before the first wait(); some with a late rank."""
     count = draw(choice((2, 3, 5)))
     order: Order = draw(st.sampled_from(ORDERS))
     started = [draw(all_reduces(world_size, capabilities, wait=False)) for _ in range(count)]
@@ -286,5 +288,5 @@ def _reduction(
 
 
 def _usual_dtype(promised: Capabilities) -> str:
-    """A floating one, if there is any."""
+    """A floating dtype, if one is promised."""
     return next(iter(dtypes(promised, floats=True)), dtypes(promised)[0])

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 LATENESS = (LATE, 0.3, VERY_LATE)
-"""Seconds: one after the other, as a rank that is not waited for may be kept from its processor for a while."""
+"""Seconds; tried in turn, because the system may keep a rank off the processor for a while."""
 _SECONDS = 5.0
 """Bytes that the calls of one Job may take."""
 _FEW = 3
@@ -47,7 +47,7 @@ def check_wait_returns_after_every_rank_has_contributed(session: Session) -> Non
 
 @law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.asynchronous, needs.ranks(2))
 def check_asynchronous_all_reduce_returns_immediately(session: Session) -> None:
-    """An asynchronous all-reduce returns before the other ranks have started it, whichever of them is late. This holds for
+    """An asynchronous all-reduce returns before the other ranks have started it, whichever rank is late. This holds for
     small and large arrays, in a group, and while others are pending.
     """
     for late in LATENESS:
@@ -61,11 +61,11 @@ def check_asynchronous_all_reduce_returns_immediately(session: Session) -> None:
 
 
 class _CameBackLate(Finding):
-    """A call waited for the late rank, or this rank was kept from its processor for as long."""
+    """A call waited for the late rank, or this rank was off the processor for as long."""
 
 
 def _begun_before(session: Session, late: float) -> Job:
-    """Three under way at once, and as many in a group, of which one rank comes late; the group's resources exist already."""
+    """Three pending at once, and three in a group with a late rank; the group's resources exist already."""
     world = session.world_size
     rank = 0 if world % 2 else world - 1
     begun = [_begun(session, 3, 5), _begun(session, 4, 7), _begun(session, 5, 100_000)]
@@ -80,7 +80,7 @@ def _begun_before(session: Session, late: float) -> Job:
 
 
 def _at_once(job: Job, trace: Trace) -> None:
-    """A judge: results_hold, and no call came back only once the late rank had begun it."""
+    """A judge: results_hold, and every call returned before the late rank had started it."""
     results_hold(job, trace)
     (late,) = (each for each in job.operations if isinstance(each, Sleep))
     for position, operation in enumerate(job.operations):
@@ -102,10 +102,9 @@ def _at_once(job: Job, trace: Trace) -> None:
 
 @law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.asynchronous)
 def check_oldest_handle_keeps_its_result(session: Session) -> None:
-    """An all-reduce that is waited for last gives its own result, however many others were started and waited for since: even
-    more than a byte can count.
+    """An all-reduce that is waited for last gives its own result, even if more others came in between than a byte can count.
 
-    Who would take longer than some seconds for so many does fewer; so do more than three ranks, unless all is asked.
+    Slow implementations get fewer calls in between; so do more than three ranks in short profiles.
     """
     took: list[float] = []
 
@@ -122,7 +121,7 @@ def check_oldest_handle_keeps_its_result(session: Session) -> None:
 
 
 def _one_late(session: Session, others: int) -> Job:
-    """The first handle waits after all others; one of them of another size."""
+    """The first handle is waited for after all others; one of the others has another size."""
     made: list[Operation] = [_begun(session, 9, 5)]
     for number in range(others):
         made += [_begun(session, number % 3, 5 + (number == 1)), Wait(len(made))]
@@ -136,7 +135,7 @@ def _begun(session: Session, seed: int, size: int) -> AllReduce:
 
 
 def _saying_so(judge: Judge) -> Judge:
-    """The judge, whose findings on the last operation also tell how many handles have come and gone."""
+    """The judge, whose findings on the last operation also say how many handles came in between."""
 
     def told(job: Job, trace: Trace) -> None:
         try:

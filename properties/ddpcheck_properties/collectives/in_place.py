@@ -1,4 +1,4 @@
-"""All-reduce in place, which training engines call on their buckets."""
+"""All-reduce in place, which training engines use for their buckets."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 LARGE = ((1000, 7), (521, 521), (3, 262_144))
-"""Past 16 KiB, and in float32 past 1 MiB and 3 MiB, of which nothing divides the first two."""
+"""Past 16 KiB, and in float32 past 1 MiB and 3 MiB; nothing divides the first two."""
 
 
 @law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.in_place)
 def check_all_reduce_in_place_is_exact(session: Session) -> None:
-    """All-reduce in place is as exact as into a new array: for every size, shape, dtype and reduction, in groups, and beside
-    other calls. The array may be NumPy's own or a part of an array from empty(), whose memory stays in use while any part of
-    it is.
+    """All-reduce in place is as exact as into a new array, for every size, shape, dtype and reduction, in groups, and beside
+    other calls.
+
+    The array may be NumPy's own or a part of an array from empty(), whose memory stays in use while any part of it is.
     """
     world, promised = session.world_size, session.capabilities
     drawn = []
@@ -67,7 +68,7 @@ def check_all_reduce_in_place_is_exact(session: Session) -> None:
 
 
 def _in_their_place(job: Job, trace: Trace) -> None:
-    """A judge: results are right, and lie where they should and nowhere else, until the end."""
+    """A judge: results are right, are in the right place only, and stay there until the end."""
     for position, operation in enumerate(job.operations):
         for rank in trace.ranks if trace.completed else ():
             seen = rank.values(position)
@@ -87,9 +88,7 @@ def _in_their_place(job: Job, trace: Trace) -> None:
 
 @law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.in_place, needs.ranks(2))
 def check_strided_arrays_are_reduced_in_place_or_refused(session: Session) -> None:
-    """All-reduce in place of an array that is not contiguous gives the exact result in that very array, or raises an error on
-    every rank.
-    """
+    """All-reduce in place of a non-contiguous array gives the exact result in that array, or raises an error on every rank."""
     world, promised = session.world_size, session.capabilities
     dtype = dtypes(promised)[0]
     reduction = usual_reduction(promised, dtype)

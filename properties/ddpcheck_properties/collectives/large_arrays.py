@@ -1,4 +1,4 @@
-"""Arrays of a megabyte, for which collectives often use another algorithm; most tests cover all_reduce's sum only."""
+"""Arrays of a megabyte, for which collectives often use another algorithm."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 LARGE = (523, 521)
-"""272,483 elements: past 64 Ki, in float32 past 1 MiB, and of two odd factors."""
+"""272,483 elements: past 64 Ki, past 1 MiB in float32, and the product of two odd factors."""
 
 
 @law("collectives", needs.collectives)
@@ -25,7 +25,7 @@ def check_collectives_are_correct_for_large_arrays(session: Session) -> None:
     """Every collective is correct past 64 Ki elements and past 1 MiB. This holds for each reduction and dtype, in a group,
     from every root, and asynchronously.
 
-    A third of them at each world size, or all where the effort is large.
+    Each world size checks a third of the calls; long profiles check all of them.
     """
     world, promised = session.world_size, session.capabilities
     offered = dtypes(promised)

@@ -1,4 +1,4 @@
-"""More consecutive calls than small counters can count, all with one array: each has its own result."""
+"""More consecutive calls on one array than small counters can count: each has its own result."""
 
 from __future__ import annotations
 
@@ -24,25 +24,27 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 THOUSAND = 1_100
-"""More than ten bits count, and than a thousand tags."""
+"""More calls than ten bits, or a thousand tags, can count."""
 TWO_BYTES = 65_600
-"""More than 16 bits count."""
+"""More calls than 16 bits can count."""
 FEW = 20
-"""Calls that show an array of which a copy was kept."""
+"""Enough calls to reveal an array of which a copy was kept."""
 AFFORDABLE = 60.0
-"""Seconds for so many calls of one kind."""
+"""Seconds for the calls of one kind."""
 DEEP = 70_000
 """Calls of each kind in the deep profile, however long they take."""
 Kind = Literal["all_reduce", "all_reduce_async", "broadcast", "all_gather", "reduce_scatter", "send_recv"]
 _KINDS: tuple[Kind, ...] = ("all_reduce", "send_recv", "all_gather", "broadcast", "reduce_scatter")
 _EXACT = ("float32", "float64", "int32", "int64", "uint32", "uint64", "int16", "uint16")
-"""Dtypes that hold what 5 ranks add up."""
+"""Dtypes that hold the sums of 5 ranks."""
 
 
 @law("collectives", needs.collectives, needs.ranks(2, most=4))
 def check_array_reused_over_thousands_of_calls_is_correct(session: Session) -> None:
-    """An array may be refilled and passed again, in any memory layout, and no counter of calls, tags or handles wraps. At two
-    ranks, each of 1,100 calls of one kind has its own result (each of 65,600 at high effort, of 70,000 in the deep profile).
+    """An array may be refilled and passed again, in any memory layout, and no counter of calls, tags or handles wraps.
+
+    With two ranks, each of 1,100 calls of one kind has its own result: 65,600 calls at high effort, 70,000 in the deep
+    profile.
     """
     found, thorough = _offered(session.capabilities), takes_its_time(session)
     took: dict[str, float] = {}
@@ -68,7 +70,7 @@ def check_array_reused_over_thousands_of_calls_is_correct(session: Session) -> N
 
 
 def _offered(promised: Capabilities) -> list[Calls]:
-    """Every kind that is promised, with a dtype and a reduction."""
+    """Every promised kind of call, with a dtype and a reduction."""
     dtype = next((each for each in _EXACT if each in promised.collectives.dtypes), "")
     if not dtype:
         return []
@@ -93,7 +95,7 @@ def _jobs(session: Session, chosen: list[Calls], times: int, *, strided: bool = 
 
 
 def each_has_its_own(job: Job, trace: Trace) -> None:
-    """A judge: the results of all calls."""
+    """A judge: every call has its own result."""
     expect.completed(trace)
     for position, made in enumerate(job.operations):
         assert isinstance(made, Calls)

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 LENGTHS = (300, 33_000)
-"""Enough elements for a rounding too many to show, in a small array and in one past 64 KiB."""
+"""Enough elements for one rounding too many to show, in a small array and in one past 64 KiB."""
 _SPREAD = 3
-"""The largest values are so many times the smallest."""
+"""Ratio of the largest values to the smallest."""
 _ADDED: tuple[Literal["sum"], Literal["mean"]] = ("sum", "mean")
 
 
@@ -57,8 +57,8 @@ def check_float16_is_rounded_once(session: Session) -> None:
     needs.ranks(2),
 )
 def check_float16_intermediate_sums_do_not_overflow(session: Session) -> None:
-    """A float16 sum or mean that fits float16 is correct even if a partial sum, or the sum before division, exceeds that
-    range. This also holds in a group, asynchronously, and in reduce-scatter.
+    """A float16 sum or mean that fits float16 is correct even if a partial sum, or the sum before division, overflows. This
+    also holds in a group, asynchronously, and in reduce-scatter.
     """
     world, promised = session.world_size, session.capabilities
     largest = int(np.finfo("float16").max) // _SPREAD
@@ -76,8 +76,8 @@ def check_float16_intermediate_sums_do_not_overflow(session: Session) -> None:
 
 @law("collectives", needs.collectives.operations("all_reduce"), needs.collectives.keeps_tiny_values, needs.ranks(2))
 def check_smallest_values_are_not_flushed_to_zero(session: Session) -> None:
-    """Near the smallest values of a dtype, sums are exact. A mean is off by at most half of the smallest value, because the
-    sum is divided.
+    """Sums of values near the smallest of a dtype are exact. A mean is off by at most half of the smallest value, because
+    the sum is divided.
     """
     made = [
         AllReduce(TensorSpec((size,), dtype, "tiny", 4), each)
@@ -90,7 +90,7 @@ def check_smallest_values_are_not_flushed_to_zero(session: Session) -> None:
 
 
 def _in_range(job: Job, trace: Trace) -> None:
-    """A judge: results_hold, and explains an infinity or a NaN in place of a number."""
+    """A judge: results_hold; explains an infinity or a NaN in place of a number."""
     try:
         results_hold(job, trace)
     except Finding as finding:

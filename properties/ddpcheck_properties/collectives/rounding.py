@@ -1,4 +1,4 @@
-"""All-reduce of real values: within rounding, the same bits on every rank, and the same when it is done again."""
+"""All-reduce of real values: within rounding, with equal bits on every rank, and reproducible."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def check_all_reduce_is_reproducible(session: Session) -> None:
 
 
 def _and_again(job: Job) -> Job:
-    """All of its operations, twice."""
+    """All operations of the Job, twice."""
     first = job.operations
     again = [replace(op, operation=len(first) + op.operation) if isinstance(op, Wait) else op for op in first]
     return replace(job, operations=(*first, *again))
@@ -88,7 +88,7 @@ def _real(session: Session) -> SearchStrategy[AllReduce]:
 
 
 def _long_sums(session: Session) -> list[Job]:
-    """Enough elements that another order of additions shows in some of them; large ones, and other ways to reduce them."""
+    """Enough elements for another order of additions to show in some; large arrays, and other ways to reduce them."""
     world, promised = session.world_size, session.capabilities
     offered, usual_float, reduction = dtypes(promised, floats=True), a_float(promised), reductions(promised)[0]
     shapes_of = [((64,), dtype) for dtype in offered] + [(PAST_64_KIB, usual_float)]

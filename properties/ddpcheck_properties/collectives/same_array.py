@@ -1,4 +1,4 @@
-"""One array that is passed to several calls, in turn and at once: no call may change it."""
+"""One array is passed to several calls, in turn and at once; no call may change it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from .comparison import results_hold_and_arguments_stay
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
-"""The cause if the same calls with separate arrays are right."""
+"""The cause if the same calls are right with separate arrays."""
 
 
 @law("collectives", needs.collectives)
 def check_one_array_can_be_passed_to_several_calls(session: Session) -> None:
-    """One array, small or large, may be passed to any collectives in turn, with each reduction, in groups, and to several
-    pending asynchronous ones. Each call has its own result, which does not change later.
+    """One array may be passed to any collectives in turn and to several pending ones. Each call has its own result, which
+    does not change later. This holds for small and large arrays, with each reduction, and in groups.
     """
     world, promised = session.world_size, session.capabilities
     dtype, _ = usual(promised)
@@ -78,7 +78,7 @@ def _others(session: Session, tensor: TensorSpec, among: Sequence[Reduction]) ->
 
 
 def _at_once(world: int, reduced: list[AllReduce], others: list[Operation], order: int) -> Job:
-    """Two of each under way, and the others in between; waited for in the order of the calls, or in reverse."""
+    """Two pending calls of each kind, with the others in between; waited for in the order of the calls, or in reverse."""
     begun = [replace(each, wait=False) for each in (*reduced, *reduced)]
     waits = [Wait(position) for position in range(len(begun))]
     return Job(world, (*begun, *reduced, *others, *waits[::order]))

@@ -31,9 +31,10 @@ LARGEST = 1 << 24
 
 @law("collectives", needs.collectives, needs.ranks(2, most=3))
 def check_collectives_need_no_room_in_socket_buffers(session: Session) -> None:
-    """Every collective, and send with recv, completes correctly on arrays that no buffer of the operating system holds: of
-    4 MiB over shrunk buffers, and of 16 MiB, or of 64 MiB where the effort is large. A rank that sends before it receives
-    waits for ever there.
+    """Every collective, and send with recv, completes correctly on arrays larger than any buffer of the operating system. A
+    rank that sends before it receives waits for ever there.
+
+    Arrays have 4 MiB over shrunk buffers and 16 MiB otherwise, or 64 MiB in long profiles.
     """
     world, promised = session.world_size, session.capabilities
     dtype = "float32" if "float32" in promised.collectives.dtypes else dtypes(promised)[0]
@@ -51,7 +52,7 @@ def check_collectives_need_no_room_in_socket_buffers(session: Session) -> None:
 
 
 def ways(promised: Capabilities, dtype: str, count: int) -> Sequence[MeasureCollective]:
-    """Each collective that is promised, once."""
+    """Each promised collective, once."""
     offered = promised.collectives
     chosen: list[Collective] = [
         name for name in NAMES if name in offered.operations and (name not in _SUMS or "sum" in offered.reductions)
@@ -60,7 +61,7 @@ def ways(promised: Capabilities, dtype: str, count: int) -> Sequence[MeasureColl
 
 
 def none_wrong(job: Job, trace: Trace) -> None:
-    """A judge: no rank found an element that is not what it should be."""
+    """A judge: no rank found a wrong element."""
     expect.completed(trace)
     for position, operation in enumerate(job.operations):
         if isinstance(operation, MeasureCollective):

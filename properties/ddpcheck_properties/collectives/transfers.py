@@ -54,15 +54,15 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 LATE = 0.05
-"""Seconds by which a rank comes late: a hundred times the duration of a barrier between processes of one host."""
+"""Seconds by which a rank is late: a hundred times the duration of a barrier between processes of one host."""
 A_LITTLE = 0.0005
 MANY = 258
 """More barriers than a byte counts."""
 MANY_SECONDS = 2.0
 STRAGGLES = (4.0, 12.0)
-"""Seconds by which a rank is late where the effort is large: past time limits of a few and of ten seconds."""
+"""Seconds by which a rank is late in long profiles: past time limits of a few and of ten seconds."""
 NAP = 0.5
-"""Seconds at a time: a rank that sleeps longer than the deadline would be taken for one that hangs."""
+"""Seconds at a time: a rank that sleeps longer than the deadline would count as hanging."""
 VERY_LATE = 1.2
 """Longer than a second: a late rank must not count as ended."""
 
@@ -142,7 +142,7 @@ def check_barrier_waits_for_every_rank(session: Session) -> None:
     """No rank leaves a barrier before every rank has entered it, whichever rank is late, and for any number of barriers in a
     row.
 
-    A rank is later than a barrier takes, so that one which only waits for a while shows.
+    The late rank is later than a barrier takes, so a barrier that waits for a limited time shows.
     """
     world = session.world_size
     took: list[float] = []
@@ -167,7 +167,7 @@ def check_barrier_waits_for_every_rank(session: Session) -> None:
 
 @law("collectives", needs.collectives.operations("send_recv"), needs.ranks(2), level=Level.BASIC)
 def check_send_recv_delivers_messages_unchanged(session: Session) -> None:
-    """Every message arrives bit for bit as it was sent: between all pairs of ranks, in both directions, round a ring, and
+    """Every message arrives bit for bit as it was sent: between all pairs of ranks, in both directions, around a ring, and
     several in a row.
     """
     world, promised = session.world_size, session.capabilities
@@ -220,8 +220,10 @@ def check_consecutive_collectives_are_independent(session: Session) -> None:
 
 @law("collectives", needs.collectives, needs.ranks(2))
 def check_late_ranks_do_not_change_results(session: Session) -> None:
-    """Collectives wait for a late rank, by 12 seconds where the effort is large. No timeout or retry changes a result, then or
-    later, and no rank is left out for being late.
+    """Collectives wait for a late rank. No timeout or retry changes a result, then or later, and no rank is left out for
+    being late.
+
+    In long profiles, the rank is 12 seconds late.
     """
     world, promised = session.world_size, session.capabilities
     dtype = dtypes(promised)[0]
@@ -270,12 +272,12 @@ def check_late_ranks_do_not_change_results(session: Session) -> None:
 
 
 def straggling(rank: int, seconds: float) -> list[Operation]:
-    """This rank is late by so many seconds."""
+    """This rank is late by this number of seconds."""
     return [Sleep(rank, NAP)] * math.ceil(seconds / NAP)
 
 
 def _though_late(job: Job, trace: Trace) -> None:
-    """A judge: results_hold, and missing parts of a result to which a rank came late were not waited for."""
+    """A judge: results_hold; a result that lacks a late rank's part did not wait for that rank."""
     try:
         results_hold(job, trace)
     except Finding as finding:
@@ -294,7 +296,7 @@ _MISSING = {
     each.id
     for each in (values.ZERO, values.FLUSHED_TO_ZERO, values.NOT_REDUCED, values.PART_NOT_REDUCED, causes.RANK_LEFT_OUT)
 }
-"""Causes for which an unawaited rank is the likelier explanation."""
+"""Causes that a late rank explains better."""
 
 
 def _late_to(job: Job, position: int) -> Sleep | None:
@@ -312,7 +314,7 @@ def _large(session: Session) -> list[TensorSpec]:
 
 
 def _laid_out(session: Session) -> list[TensorSpec]:
-    """In every memory layout, in one dimension and in two, and past 64 KiB."""
+    """In every memory layout, in one and two dimensions, and past 64 KiB."""
     offered = dtypes(session.capabilities)
     return [
         TensorSpec(shape, offered[number % len(offered)], "special", 8, layout)

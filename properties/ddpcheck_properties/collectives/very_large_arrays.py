@@ -1,4 +1,4 @@
-"""Arrays of more elements than 24 bits count, as a float32 does: offsets, counts and tails are as right past that as before."""
+"""Arrays of more elements than 24 bits count, the limit of exact integers in float32: offsets, counts and tails stay right."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 PAST_24_BITS = (1 << 24) + 7
-"""Elements: no float32 is this number."""
+"""Elements; no float32 equals this number."""
 DEEP = tuple((1 << bits) + 7 for bits in (26, 28, 29, 30, 31))
 COPIES = 10
-"""How often an array is in a rank's memory at once: argument, result, what is expected, and an implementation's own."""
+"""Copies of the array in a rank's memory: argument, result, expected result, and the implementation's own."""
 PATIENCE = 120.0
 """Seconds for one call on the largest arrays."""
 
 
 @law("collectives", needs.collectives, needs.ranks(2, most=2))
 def check_collectives_are_correct_past_24_bit_counts(session: Session) -> None:
-    """Collectives are correct on arrays of more than 2^24 elements. The deep profile goes to 2^31 elements, as far as half of the
-    free memory holds them.
+    """Collectives are correct on arrays of more than 2^24 elements. The deep profile goes up to 2^31 elements, limited to
+    half of the free memory.
     """
     smallest = min(dtypes(session.capabilities), key=lambda dtype: np.dtype(dtype).itemsize)
     each = list(_ways(session, smallest, PAST_24_BITS))
@@ -50,7 +50,7 @@ def check_collectives_are_correct_past_24_bit_counts(session: Session) -> None:
 
 
 def _ways(session: Session, dtype: str, count: int) -> Iterator[MeasureCollective]:
-    """Each promised collective; what is shared out, or gathered, is a multiple of the world size."""
+    """Each promised collective; the size is a multiple of the world size where blocks are distributed or gathered."""
     for one in ways(session.capabilities, dtype, count):
         shared = one.collective in ("all_gather", "reduce_scatter")
         yield replace(one, count=count - count % session.world_size) if shared else one

@@ -1,4 +1,4 @@
-"""Calls after a rank's death was noticed: no later call completes, and close() returns."""
+"""Calls after a rank has noticed a dead rank: no later call completes, and close() returns."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.world.detects_dead_peer, needs.ranks(2))
 def check_later_calls_never_complete_with_a_dead_rank(session: Session) -> None:
-    """After a rank has noticed a dead rank, later calls that need the dead rank give no result: small or large, in a group,
-    or asynchronous. Each such call raises an error or is still waiting.
+    """After a rank has noticed a dead rank, no later call that needs the dead rank completes. Each such call raises an error
+    or is still waiting, whether small, large, in a group or asynchronous.
     """
     calls = list(_needing_the_last(session))
     # each kind of call is once the first after the death
@@ -74,13 +74,13 @@ def check_backward_never_completes_with_a_dead_rank(session: Session) -> None:
     alone: list[Operation] = [Attempt(Backward(samples))]
     if "metrics" in promised.facets:
         alone.append(Attempt(Aggregate(tuple(range(1, world + 1)), (2,) * world)))
-    if "scores" in promised.facets and (scores := promised.scores.score_names - {"auc"}):  # which takes two classes
+    if "scores" in promised.facets and (scores := promised.scores.score_names - {"auc"}):  # AUC needs two classes
         alone.append(Attempt(Score(min(scores), samples)))
     small, large = mlp((2, 3, 2)), several_buckets()
     together: list[Operation] = [ZeroGrad(), Backward(samples)]
     jobs = [
         training_job(world, small, [*together, Kill(world - 1), *alone]),
-        # the third backward: an implementation that tries two ways in turn does the first one again
+        # the third backward: an implementation that alternates between two paths uses the first one again
         training_job(world, large, [*together, *together, Kill(world - 1), alone[0]]),
     ]
     for_each(session, fitting(session, jobs), _nothing_came_out)
@@ -114,7 +114,7 @@ def _group(session: Session) -> tuple[int, ...]:
 
 
 def _together_before(session: Session) -> list[Operation]:
-    """The calls of all ranks while they live: a group that begins without one of its members is another case."""
+    """Calls of all ranks while they live, because a group that starts without a member is another case."""
     promised = session.capabilities
     found: list[Operation] = [_reduced(promised, 5)]
     if promised.has(CallForm.SUBGROUPS):
@@ -123,7 +123,7 @@ def _together_before(session: Session) -> list[Operation]:
 
 
 def _needing_the_last(session: Session) -> Iterator[Operation]:
-    """Calls from which nobody can come out without the last rank, each that is promised small and large."""
+    """Each promised call that needs the last rank, small and large."""
     world, promised = session.world_size, session.capabilities
     last, dtype = world - 1, dtypes(promised)[0]
     for group in (None, _group(session)) if promised.has(CallForm.SUBGROUPS) else (None,):
@@ -175,12 +175,12 @@ class _Call(NamedTuple):
 
 
 def _attempted(job: Job, rank: RankTrace, position: int) -> _Call | None:
-    """The call; None if it does not need the dead, or not on this rank."""
+    """The call; None if it does not need the dead rank, or is not made on this rank."""
     attempt = job.operations[position]
     assert isinstance(attempt, Attempt)
     operation = attempt.operation
     if isinstance(operation, AllReduce) and not operation.wait:
-        return None  # who only starts one need not notice anything
+        return None  # a rank that only starts the call need not notice anything
     if isinstance(operation, Wait):
         begun = rank.values(operation.operation)["error"]
         return None if begun else _Call("wait", "wait() for an asynchronous all_reduce")
@@ -195,7 +195,7 @@ def _attempted(job: Job, rank: RankTrace, position: int) -> _Call | None:
 
 
 def _closed(job: Job, trace: Trace) -> None:
-    """That it raises, or takes its process along, is no judgement of close(): something is broken already."""
+    """Ignores errors of close() and the end of its process: something has failed already."""
     for rank in trace.ranks:
         if rank.outcome == "hung" and rank.last is not None and rank.last.kind == Close.kind:
             raise Finding(

@@ -1,4 +1,4 @@
-"""A connection that breaks in the middle of training, while all ranks live: an error, or the right result, and nothing else."""
+"""A connection breaks in the middle of training while all ranks live: the result is right, or an error is raised."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 @law("failures", needs.replica, needs.ranks(2, most=2))
 def check_backward_raises_if_connections_break(session: Session) -> None:
-    """When one rank's connections break between two backward passes, no rank gets other gradients than before: backward gives the
-    same gradients, raises an error, or still waits.
+    """When one rank's connections break between two backwards, backward gives the same gradients as before, raises an error,
+    or still waits. No rank gets other gradients.
     """
     world = session.world_size
     samples = shards([2] * world)

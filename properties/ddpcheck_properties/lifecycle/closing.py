@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.ranks(2, most=2))
 def check_close_returns_on_every_rank(session: Session) -> None:
-    """close() returns on every rank without an error, even when ranks call it at different times, and messages sent before
-    still arrive. When the programs then end, so do their processes.
+    """close() returns on every rank without an error, even when ranks call it at different times. Messages sent before still
+    arrive, and processes end when their programs end.
     """
     world, promised = session.world_size, session.capabilities
     tensor = TensorSpec((5,), dtypes(promised)[0], seed=1)
-    # rank 0 need not wait for rank 1, and closes while that still sleeps
+    # rank 0 closes while rank 1 still sleeps, and need not wait for it
     last = [
         each
         for each in (Broadcast(tensor), SendRecv(tensor, ((0, 1),)))
@@ -61,7 +61,7 @@ def check_close_returns_on_every_rank(session: Session) -> None:
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.world.gives_back, needs.ranks(2, most=2))
 def check_close_releases_process_resources(session: Session) -> None:
-    """After close(), a process has no more sockets, pipes, threads and child processes than before connect(), so that it can
+    """After close(), a process has no more sockets, pipes, threads and child processes than before connect(), so it can
     train repeatedly. Memory may stay allocated for arrays in use.
     """
     try:
@@ -72,8 +72,8 @@ def check_close_releases_process_resources(session: Session) -> None:
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.world.gives_back, needs.ranks(2, most=2))
 def check_close_leaves_no_files_or_shared_memory(session: Session) -> None:
-    """After all ranks have closed, the temporary folder holds no file that was not there before connect(). No named shared
-    memory remains.
+    """After all ranks have closed, the temporary folder holds no file that was not there before connect(), and no named
+    shared memory remains.
     """
     operations = (*_one_of_each(session), Close(), Left())
     try:
@@ -83,7 +83,7 @@ def check_close_leaves_no_files_or_shared_memory(session: Session) -> None:
 
 
 def _one_of_each(session: Session) -> list[Operation]:
-    """Each way to communicate that is promised: it may have threads and connections of its own."""
+    """Each promised way to communicate, because each may have its own threads and connections."""
     world, promised = session.world_size, session.capabilities
     tensor = TensorSpec((2 * world,), dtypes(promised)[0], "powers")
     reduced = AllReduce(tensor, reductions(promised)[0])
@@ -100,7 +100,7 @@ def _gave_back(job: Job, trace: Trace) -> None:
     expect.completed(trace)
     for rank in trace.ranks:
         before, after = (rank.values(len(job.operations) - 1)[name] for name in ("before", "held"))
-        for name, number in before.items():  # none where the system does not tell
+        for name, number in before.items():  # none where the system does not report them
             left = after[name] - number
             expect.that(
                 left <= 0,
@@ -131,7 +131,7 @@ _LEFT = {"files": causes.FILES_LEFT, "memory": causes.NAMED_MEMORY_LEFT}
 
 
 def _closed_and_left(job: Job, trace: Trace) -> None:
-    """A process that dies after it was closed is the engine's end, and no judgement of close(): Gloo's threads may abort then."""
+    """Ignores a process that dies after close(): that is the engine's end; Gloo's threads may abort then."""
     late, closing = (
         next(at for at, op in enumerate(job.operations) if isinstance(op, kind)) for kind in (Sleep, Close)
     )

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 LATE = 0.05
 """Seconds by which a rank is later than the others."""
 LARGE = 20_000
-"""Elements of an array that may go another way than a small one."""
+"""Elements of an array that may use another path than a small one."""
 FAILS_AT = 1
-"""Position of the mishap in a Job of _with_mishap."""
+"""Position of the failure in a Job of _with_mishap."""
 
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.ranks(2))
@@ -54,8 +54,8 @@ def check_collectives_never_complete_with_a_dead_rank(session: Session) -> None:
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.world.detects_dead_peer, needs.ranks(2))
 def check_dead_rank_raises_on_every_other_rank(session: Session) -> None:
-    """When any rank dies, every other rank raises an error within the grace time. This holds in every collective, whether a
-    rank already waits in it or enters it after the death.
+    """When any rank dies, every other rank raises an error within the grace time. This holds in every collective, for ranks
+    that already wait in it and for ranks that enter it after the death.
     """
     world = session.world_size
     jobs = []
@@ -79,7 +79,7 @@ def check_failed_rank_raises_on_every_other_rank(session: Session) -> None:
 
 
 def _with_the_dead(session: Session, dead: int) -> list[tuple[Operation, ...]]:
-    """Operations that need that rank: all promised collectives, asynchronous too, and messages from it to others."""
+    """Operations that need the dead rank: all promised collectives, asynchronous ones, and messages to other ranks."""
     world, promised = session.world_size, session.capabilities
     tensor = TensorSpec((2 * world,), dtypes(promised)[0], "powers", 1)
     reduced = AllReduce(tensor, reductions(promised)[0])
@@ -93,7 +93,7 @@ def _with_the_dead(session: Session, dead: int) -> list[tuple[Operation, ...]]:
 
 
 def _reductions_with_the_first(session: Session) -> list[tuple[Operation, ...]]:
-    """All-reduces that need rank 0: a small one, a large one and, before one of all ranks, one of a group."""
+    """All-reduces that need rank 0: a small one, a large one, and one of a group before one of all ranks."""
     world, promised = session.world_size, session.capabilities
     dtype, reduction = dtypes(promised)[0], reductions(promised)[0]
     small, large = (AllReduce(TensorSpec((size,), dtype, "powers", 1), reduction) for size in (5, LARGE))
@@ -102,7 +102,7 @@ def _reductions_with_the_first(session: Session) -> list[tuple[Operation, ...]]:
 
 
 def _with_mishap(session: Session, mishap: Operation, then: tuple[Operation, ...] = ()) -> Job:
-    """A collective that goes well, the mishap, and more collectives."""
+    """A collective that works, the failure, and more collectives."""
     promised = session.capabilities
     made = [
         AllReduce(TensorSpec((5,), dtypes(promised)[0], "powers", seed), reductions(promised)[0]) for seed in range(3)
@@ -114,7 +114,7 @@ def _nobody_went_on(job: Job, trace: Trace) -> None:
     dead = _dead(job)
     for rank in trace.ranks:
         through = [record for record in rank.records if record.left is not None and _needs_the_dead(job, rank, record)]
-        started = isinstance(job.operations[-1], Wait)  # who only starts one need not notice anything
+        started = isinstance(job.operations[-1], Wait)  # a rank that only starts the call need not notice anything
         if rank.rank != dead and len(through) > started:
             raise Finding(
                 Diagnosis(

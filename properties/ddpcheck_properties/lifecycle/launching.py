@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 SOON, LATER = 0.15, 1.0
-"""Seconds from the first failure to those that follow from it."""
+"""Seconds from the first failure to the failures that follow from it."""
 
 
 @law("failures", needs.ranks(2))
 def check_launcher_reports_the_first_failed_rank(session: Session) -> None:
-    """When one rank fails or is killed and the others fail because of it, the launcher soon ends the run. It reports the
+    """When one rank fails or is killed and the others fail because of it, the launcher soon ends the run and reports the
     first failed rank, with that rank's error text.
     """
-    # the last rank, which a launcher that waits in order sees last, and the one before it, which is rank 0 of two
+    # the last rank, which a launcher that waits in order notices last, and the rank before it
     for failing, killed in ((session.world_size - 1, False), (session.world_size - 2, True)):
         finding = _wrong(session.trial(failing, SOON, killed=killed), session.deadline, killed=killed)
-        if finding is not None:  # on a busy host the launcher may have seen both ends at once
+        if finding is not None:  # on a busy host the launcher may see both ends at once
             finding = _wrong(session.trial(failing, LATER, killed=killed), session.deadline, killed=killed)
         if finding is not None:
             finding.job = Job(session.world_size, (Raise(failing, ROOT_CAUSE),))  # in the words of a Job

@@ -1,6 +1,6 @@
 """Rank and local rank: on one host a rank's local rank is its rank, and the local world size is the world size.
 
-An implementation that confuses the two is right on one host, and wrong on a cluster. The ranks restart with variables that
+An implementation that confuses the two is right on one host and wrong on a cluster. The ranks restart with variables that
 describe several hosts.
 """
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @law("rendezvous", needs.ranks(2, most=2), needs.world.any_layout)
 def check_multi_host_variables_do_not_change_results(session: Session) -> None:
-    """LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK may describe several hosts. Ranks and all results stay the same."""
+    """Ranks and all results stay the same when LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK describe several hosts."""
     told = Start(hosts=(1,) * session.world_size)
     for job, judge in _probes(session):
         try:
@@ -60,7 +60,9 @@ def _fails_in_any_case(session: Session, job: Job, judge: Judge) -> bool:
 
 
 def _probes(session: Session) -> Iterator[tuple[Job, Judge]]:
-    """Jobs that show whether each facet knows the world, and their judges: few, as each costs a start."""
+    """Jobs that show whether each facet uses the right rank and world size, and their judges: few, because each costs a
+    start.
+    """
     world, promised = session.world_size, session.capabilities
     parts = list(_parts(session))
     if parts:
@@ -73,7 +75,7 @@ def _probes(session: Session) -> Iterator[tuple[Job, Judge]]:
 
 
 def _parts(session: Session) -> Iterator[tuple[Job, Judge]]:
-    """One for each facet that does not make a model of its own."""
+    """One part for each facet that does not build its own model."""
     world, promised = session.world_size, session.capabilities
     facets = promised.facets
     if "collectives" in facets and "all_reduce" in promised.collectives.operations and promised.collectives.dtypes:
@@ -91,7 +93,7 @@ def _parts(session: Session) -> Iterator[tuple[Job, Judge]]:
 
 
 def _one_after_the_other(parts: list[tuple[Job, Judge]]) -> Judge:
-    """The judge of a Job with the operations of all of these."""
+    """The judge of a Job that contains all of these operations."""
 
     def judge(job: Job, trace: Trace) -> None:
         expect.completed(trace)
@@ -113,7 +115,7 @@ def _all_of(*judges: Judge) -> Judge:
 
 
 def _cut(trace: Trace, begin: int, end: int) -> Trace:
-    """The record of the operations from `begin` on, as of a Job that has these only."""
+    """The record of the operations from `begin` on, as of a Job that has only these."""
     ranks = (
         replace(
             rank,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Pair(NamedTuple):
-    """The call of most ranks, and the other call of one rank; crossed: then each makes the others' call."""
+    """The call of most ranks, and the other call of one rank; crossed: that rank makes both calls in the other order."""
 
     usual: Operation
     odd: Operation
@@ -46,14 +46,14 @@ class Pair(NamedTuple):
 
 
 MANY = 100
-"""Drawn Jobs of a check from which on there is time for all of these."""
+"""From this number of drawn Jobs on, a check has time for all pairs."""
 APART = 1
-"""Position of the operation in a Job of _jobs at which the ranks part."""
+"""Position in a Job of _jobs of the operation that differs."""
 
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.world.detects_mismatch, needs.ranks(2))
 def check_mismatched_arrays_raise_on_every_rank(session: Session) -> None:
-    """When one rank's array has another dtype or size, every rank raises, even if both have the same number of bytes. This
+    """Every rank raises when one rank's array has another dtype or size, even if both have the same number of bytes. This
     also holds in a group and asynchronously.
     """
     world, promised = session.world_size, session.capabilities
@@ -101,7 +101,7 @@ def check_mismatched_arrays_raise_on_every_rank(session: Session) -> None:
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.world.detects_mismatch, needs.ranks(2))
 def check_mismatched_calls_raise_on_every_rank(session: Session) -> None:
-    """When one rank uses another collective, reduction or root, or makes one extra call, every rank raises."""
+    """Every rank raises when one rank uses another collective, reduction or root, or makes one extra call."""
     promised, last = session.capabilities, session.world_size - 1
     tensor = TensorSpec((2 * session.world_size,), dtypes(promised)[0], "powers")
     among = fitting_reductions(promised, tensor.dtype) or list(reductions(promised))
@@ -123,8 +123,8 @@ def check_mismatched_calls_raise_on_every_rank(session: Session) -> None:
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.world.detects_mismatch, needs.ranks(2))
 def check_asynchronous_or_group_mismatches_raise_on_every_rank(session: Session) -> None:
-    """Every rank raises when one rank uses another collective, reduction or root, another order, or an array of another dtype
-    or size. This holds for asynchronous calls, for group calls, and for both at once.
+    """Every rank raises when one rank's asynchronous or group call differs in collective, reduction, root, order, dtype or
+    size. This also holds for asynchronous calls in a group.
     """
     world, promised = session.world_size, session.capabilities
     dtype, *others = sorted(dtypes(promised), key=lambda dtype: (not floating(dtype), dtype != "float32"))
@@ -132,7 +132,7 @@ def check_asynchronous_or_group_mismatches_raise_on_every_rank(session: Session)
     shorter = replace(tensor, shape=(19 * world,))
     alike = [_of_as_many_bytes(tensor, each) for each in others[:1]]
     among = fitting_reductions(promised, dtype) or list(reductions(promised))
-    # a group of some leaves innocent others waiting in the next call
+    # a group of some ranks leaves innocent ranks waiting in the next call
     every = tuple(range(world))
     begun, within = AllReduce(tensor, among[0], wait=False), AllReduce(tensor, among[0], every)
     both = replace(begun, group=every)
@@ -161,13 +161,13 @@ def check_asynchronous_or_group_mismatches_raise_on_every_rank(session: Session)
 
 
 def _alike(among: Sequence[Reduction]) -> list[tuple[Reduction, Reduction]]:
-    """Reductions that may look alike: a mean sends the same as a sum, and divides; an extreme may be either to the messages."""
+    """Reductions that may look alike: a mean sends the same messages as a sum, and a maximum the same as a minimum."""
     alike: list[tuple[Reduction, Reduction]] = [("sum", "mean"), ("min", "max")]
     return [both for both in alike if {*both} <= {*among}] or [(among[0], among[-1])]
 
 
 def _is_offered(pair: Pair, promised: Capabilities) -> bool:
-    """Whether both calls are promised, and differ."""
+    """Whether both calls are promised and differ."""
     usual, odd, _ = pair
     asynchronous = isinstance(usual, AllReduce) and not usual.wait
     in_group = getattr(usual, "group", None) is not None
@@ -181,7 +181,7 @@ def _of_as_many_bytes(tensor: TensorSpec, dtype: str) -> TensorSpec:
 
 
 def _some(session: Session, pairs: list[Pair]) -> list[Pair]:
-    """Some of the pairs, others at each world size, as every Job costs a start of the ranks."""
+    """Some of the pairs, which depend on the world size, because every Job costs a start of the ranks."""
     world = session.world_size
     # two ranks have the first three in the default profile, three the next three, four three from the sixth on
     begin = (2 * world - 3 if world > 2 else 0) % max(1, len(pairs))
@@ -189,7 +189,7 @@ def _some(session: Session, pairs: list[Pair]) -> list[Pair]:
 
 
 def _jobs(session: Session, chosen: list[Pair]) -> list[Job]:
-    """A Job for each: all ranks agree, then they part, then they call some more."""
+    """A Job for each pair: all ranks agree, then one differs, then they make more calls."""
     world = session.world_size
     # a root, or the first sender, cannot know before the next call, and at worst gets a message that fits there, too
     before, *after = (
@@ -241,7 +241,7 @@ def _told_everywhere(job: Job, trace: Trace) -> None:
 
 
 def _in_words(usual: Operation, odd: Operation, trace: Trace, what: str) -> None:
-    """One error at least names both sides."""
+    """At least one error names both calls."""
     said = [_message_of(rank) for rank in trace.ranks]
     for pattern, name in (*_signs(usual, odd), *_signs(odd, usual)):
         if not any(re.search(pattern, text) for text in said):
@@ -254,7 +254,7 @@ def _in_words(usual: Operation, odd: Operation, trace: Trace, what: str) -> None
 
 
 def _signs(one: Operation, other: Operation) -> list[tuple[str, str]]:
-    """(pattern, name) of what tells one operation from the other."""
+    """(pattern, name) of the signs that distinguish operations."""
     if one.kind != other.kind:
         name = "send" if isinstance(one, SendRecv) else one.kind
         return [(name.replace("_", "[ _-]?"), name)]

@@ -1,4 +1,4 @@
-"""Promised refusals are errors on every rank. These Jobs cost ranks their lives."""
+"""Promised refusals are errors on every rank. Each of these Jobs ends its ranks."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ UNKNOWN = "an_option_that_nobody_has"
 def check_uneven_batches_raise_on_every_rank(session: Session) -> None:
     """When batch sizes differ between ranks, backward raises on every rank, and no rank is left waiting."""
     world = session.world_size
-    # a Job that raises costs new ranks: the first has most samples at one world size, the last at the next; of four ranks two
-    # neighbours have as many as the average
+    # a Job that raises costs new ranks; at each world size another rank has the most samples, and with four ranks
+    # two neighbours have the average
     batches = [1] * (world - 1) + [4] if world % 2 else [3, *[2] * (world - 2), 1]
     job = explicit_examples.uneven(world, batches=batches if world > 2 else ())
     for_each(session, [replace(job, operations=job.operations[:2])], _refused)
@@ -38,7 +38,9 @@ def check_uneven_batches_raise_on_every_rank(session: Session) -> None:
 
 @law("sampler", needs.sampler, needs.sampler.few_samples("refused"))
 def check_too_few_samples_raise_on_every_rank_or_none(session: Session) -> None:
-    """With fewer samples than ranks, either every rank raises, or all samples are distributed. No rank continues alone."""
+    """With fewer samples than ranks, either every rank raises an error, or all samples are distributed. No rank continues
+    alone.
+    """
     world = session.world_size
     for_each(
         session, [Job(world, (Sample(length, (0,)),)) for length in {0, world - 1}], _refused_or_shared_out(session)
@@ -76,20 +78,20 @@ def _refused_or_shared_out(session: Session) -> Judge:
     needs.replica.unused_parameters("raises"),
 )
 def check_unused_parameters_raise(session: Session) -> None:
-    """A rank on which a parameter had no gradient raises by the next backward at the latest. No rank continues.
+    """A rank on which a parameter had no gradient raises an error by the next backward at the latest. No rank continues.
 
-    A rank that used every parameter may be left waiting for those that have raised. With two ranks one of them uses all;
-    elsewhere none does, since it takes seconds to see that a rank waits.
+    A rank that used every parameter may wait for ranks that raised. With two ranks, one uses all parameters; with more, none
+    does, because seeing that a rank waits takes seconds.
     """
     world = session.world_size
-    # a Job that raises costs new ranks, seconds for some implementations: one is enough
+    # a Job that raises costs new ranks, which takes seconds with some implementations: one is enough
     taken = ("a", "") if world == 2 else ("",)
     for_each(session, fitting(session, [explicit_examples.branches(world, "a", taken, taken)]), _raised)
 
 
 @law("replica_sync", needs.replica, needs.replica.refuses_options, needs.ranks(most=1))
 def check_make_replica_rejects_unknown_options(session: Session) -> None:
-    """make_replica raises a ValueError for an unknown option, so that a misspelt option never seems to be set."""
+    """make_replica() raises a ValueError for an unknown option, so a misspelt option is noticed."""
     step = MeasureSteps(((0,),), warmups=0, iterations=1, options=((UNKNOWN, 1.0),))
     job = Job(session.world_size, (step,), ModelSpec((Linear("fc1", 2, 2),)), data=DataSpec(1))
     for_each(session, fitting(session, [job]), _option_refused)

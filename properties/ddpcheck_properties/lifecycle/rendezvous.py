@@ -1,7 +1,7 @@
-"""Rendezvous under disturbances: late ranks, foreign clients, fragmented messages, and traces of an earlier world.
+"""Rendezvous under disturbances: late ranks, foreign clients, fragmented messages, and remains of an earlier world.
 
-Each Job restarts the ranks (job.Start), and checks whether they form one world: by collectives if there are any, otherwise by
-a few training steps. A failing Job runs again after an undisturbed start; if that fails too, the cause is another one.
+Each Job restarts the ranks (job.Start) and checks whether they form one world, by collectives or else by a few training
+steps. A failing Job runs again after an undisturbed start; if that fails as well, the disturbance is not the cause.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ LARGE = 3000
 
 @law("rendezvous", needs.ranks(2, most=3))
 def check_ranks_may_connect_in_any_order(session: Session) -> None:
-    """Ranks keep their declared numbers in any order of arrival: rank 0 may be late, and the last rank may be first. Where
-    promised, results have the bits of the run before, also if the temporary folder is another, which is empty.
+    """Ranks keep their declared numbers in any order of arrival: rank 0 may be late, and the last rank may be first.
+
+    Where promised, results have the same bits as in the run before, even with another, empty temporary folder.
     """
     world = session.world_size
     order = (world - 1, 0, *range(world - 2, 0, -1))
@@ -64,7 +65,9 @@ def check_ranks_may_connect_in_any_order(session: Session) -> None:
 
 @law("rendezvous", needs.ranks(2, most=3))
 def check_fragmented_messages_are_read_completely(session: Session) -> None:
-    """A message, header included, is the same whether it arrives at once or byte by byte, at startup and later."""
+    """Ranks read every message completely, header included, whether it arrives at once or byte by byte, at start-up and
+    later.
+    """
     cause = causes.SHORT_READ_TAKEN_FOR_ALL()
     probe = _probe(session)
     if probe is None:
@@ -79,21 +82,23 @@ def check_fragmented_messages_are_read_completely(session: Session) -> None:
 
     for_each(session, [job], judge)
     for_each(session, [short], judged)
-    if any(reads) and session.world_size == 2:  # else it does not read from Python's sockets: nothing can be cut short
+    if (
+        any(reads) and session.world_size == 2
+    ):  # otherwise it does not read from Python's sockets, and nothing can be fragmented
         _forms_a_world(session, Start(short_reads=True), cause, cause)
 
 
 @law("rendezvous", needs.ranks(2, most=2))
 def check_free_ports_are_held_until_they_are_used(session: Session) -> None:
-    """The ranks form a world although every port that one of them looks up as free, and releases, is taken at once."""
+    """Ranks form a world although every port that one of them looks up as free and releases is taken at once."""
     cause = causes.PORT_LOOKED_UP_FREE()
     _forms_a_world(session, Start(taken_ports=True), cause, cause)
 
 
 @law("rendezvous", needs.ranks(2, most=3), needs.world.closed_to_strangers)
 def check_foreign_connections_are_ignored(session: Session) -> None:
-    """Ranks listen only on the interface of MASTER_ADDR. A foreign program that connects, during startup or later, changes
-    nothing: it becomes no rank, delays nobody, and nothing that it sends is executed.
+    """Ranks listen only on the interface of MASTER_ADDR, and foreign connections change nothing, during start-up or later. A
+    foreign client becomes no rank and delays no rank, and nothing that it sends is executed.
     """
     cause = causes.STRANGER_TAKEN_FOR_RANK()
     _forms_a_world(session, Start(strangers=True), cause, cause, _kept_to_themselves)
@@ -101,8 +106,8 @@ def check_foreign_connections_are_ignored(session: Session) -> None:
 
 @law("rendezvous", needs.ranks(2, most=2), needs.world.restarts_in_place)
 def check_world_can_restart_at_a_killed_worlds_address(session: Session) -> None:
-    """A new world can start at the address of a world that was just killed, with its last rank arriving first. The new world
-    sees nothing of the old one.
+    """A new world can start at the address of a world that was just killed, with its last rank arriving first, and sees
+    nothing of the old world.
     """
     cause = causes.OLD_WORLD_LEFT()
     order = tuple(reversed(range(session.world_size)))
@@ -111,15 +116,13 @@ def check_world_can_restart_at_a_killed_worlds_address(session: Session) -> None
 
 @law("rendezvous", needs.ranks(2, most=2), needs.world.shares_host)
 def check_worlds_on_one_host_are_independent(session: Session) -> None:
-    """While the ranks of one world wait for each other, another world starts on the host at its own MASTER_PORT, and both run
-    at once. Neither world sees anything of the other.
-    """
+    """Two worlds on one host, each with its own MASTER_PORT, start and run at once, and neither sees anything of the other."""
     cause = causes.NAME_SHARED_BY_WORLDS()
     _forms_a_world(session, Start(neighbour=True), cause, cause)
 
 
 def _bits_of_before(session: Session) -> tuple[Operation, Judge] | None:
-    """A reduction of real values, whose last bits follow from the order of additions, and its judge."""
+    """A reduction of real values, whose last bits depend on the order of additions, and its judge."""
     world, promised = session.world_size, session.capabilities
     offered = {"float32", "float64"} & promised.collectives.dtypes
     due = (
@@ -154,8 +157,8 @@ def _forms_a_world(
     also: Judge | None = None,
     last: tuple[Operation, Judge] | None = None,
 ) -> None:
-    """The probe after this start, perhaps with a last operation, whose judge comes last too. Causes: of wrong values, and of
-    ranks that fail.
+    """The probe after this start, perhaps with a last operation, whose judge runs last. Causes: of wrong values, and of
+    failing ranks.
     """
     probe = _probe(session)
     if probe is None:
@@ -185,7 +188,7 @@ def _forms_a_world(
 
 
 def _probe(session: Session) -> tuple[Job, Judge] | None:
-    """A Job that shows whether the ranks are one world, and its judge; None if nothing that could is promised."""
+    """A Job that shows whether the ranks are one world, and its judge; None if no promise allows one."""
     world, promised = session.world_size, session.capabilities
     if "collectives" in promised.facets:
         dtype = dtypes(promised)[0]
@@ -211,7 +214,7 @@ def _probe(session: Session) -> tuple[Job, Judge] | None:
 
 
 def _blame(judge: Judge, wrong: Cause, failed: Cause) -> Judge:
-    """The judge with another cause for its findings; their own becomes a detail."""
+    """The judge with another first cause; its own causes become a detail."""
 
     def judged(job: Job, trace: Trace) -> None:
         try:
@@ -225,7 +228,7 @@ def _blame(judge: Judge, wrong: Cause, failed: Cause) -> Judge:
 
 
 def _with_this_first(finding: Finding, *shown: Cause) -> Finding:
-    """The finding with the causes first that a quiet start has shown; those that the operations tell follow."""
+    """The finding with the causes of an undisturbed start first, then those of the operations."""
     told = finding.diagnosis.causes
     return finding.blaming(*(cause for cause in told if cause in shown), *told)
 

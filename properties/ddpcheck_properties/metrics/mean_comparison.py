@@ -1,7 +1,7 @@
 """Aggregated metrics against the expected means, with the causes of wrong ones.
 
-However ranks are weighed, by sums, by shares, or by a mean that runs from rank to rank, no number on the way is larger
-than twice the largest mean, and each rank brings four roundings at most: results are off by gamma_(8 W) times that mean.
+Sums, shares and running means all keep numbers below twice the largest mean, and each rank adds at most four roundings. So
+results are off by at most gamma_(8 W) times that mean.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def stays_strange(job: Job, trace: Trace) -> None:
 
 
 def _spelled(strange: float) -> str:
-    """The name of a value without a number: a NaN as a cause's parameter would differ from itself."""
+    """The name of a value without a number: a NaN as a cause's parameter would not equal itself."""
     if math.isnan(strange):
         return "NaN"
     return "infinity" if strange > 0 else "-infinity"

@@ -30,7 +30,7 @@ def check_metrics_are_weighted_by_counts(session: Session) -> None:
     long = tuple(4097.0 + rank for rank in range(world))  # more digits than half precision has
     examples = [Job(world, (Aggregate(values, counts),)) for counts in (uneven, uneven[::-1], many, many[::-1])]
     examples.insert(0, Job(world, (Aggregate(values, uneven), Aggregate(values, many))))
-    # counts that are nearly alike, as where one rank's last sample is missing
+    # counts that are nearly equal, as if one rank's last sample were missing
     alike = [(*(size,) * (world - 1), size - 1) for size in (32, 1000)]
     examples += [Job(world, (Aggregate(values, counts),)) for counts in alike]
     # and fractions, of either sign
@@ -52,7 +52,7 @@ def check_metrics_are_weighted_by_counts(session: Session) -> None:
 
 @law("metrics", needs.metrics)
 def check_metrics_ignore_ranks_without_samples(session: Session) -> None:
-    """A rank without samples does not change the mean, whatever its value, even NaN (the mean of nothing)."""
+    """A rank without samples does not change the mean, whatever value it passes, even NaN (the mean of no samples)."""
     world = session.world_size
     jobs = []
     for only in range(world):
@@ -65,7 +65,7 @@ def check_metrics_ignore_ranks_without_samples(session: Session) -> None:
 
 @law("metrics", needs.metrics)
 def check_metrics_without_samples_are_empty_or_nan(session: Session) -> None:
-    """Without samples on any rank there is no mean: the result is empty or NaN on every rank, and no rank fails."""
+    """Without samples on any rank, the result is empty or NaN on every rank, and no rank fails."""
     world = session.world_size
     made = [Aggregate((value,) * world, (0,) * world) for value in (3.0, math.nan, 0.0)]
     for_each(session, [Job(world, (one, Aggregate((1.5,) * world, (2,) * world))) for one in made], nothing_or_weighted)
@@ -73,8 +73,8 @@ def check_metrics_without_samples_are_empty_or_nan(session: Session) -> None:
 
 @law("metrics", needs.metrics)
 def check_nonfinite_metrics_reach_every_rank(session: Session) -> None:
-    """A NaN or infinity on any rank with samples appears on all ranks; an infinity may appear as NaN on all. A diverged run
-    must not look healthy. Other metrics beside it keep their values.
+    """A NaN or infinity on any rank with samples appears on all ranks; an infinity may become NaN on all. Other metrics keep
+    their values. A diverged run must not look healthy.
     """
     world = session.world_size
     jobs = []
@@ -95,7 +95,7 @@ def check_several_metrics_keep_their_names(session: Session) -> None:
     """With several metrics, or none, each result is the mean of that metric's own values, whatever its name. The caller's
     mapping does not change.
 
-    Python's hashes of names differ from rank to rank: an order that follows from them shows.
+    Python's hashes of names differ between ranks, so an order that follows from them shows.
     """
     world = session.world_size
     values = tuple(float(3 * rank + 1) for rank in range(world))
@@ -115,10 +115,10 @@ def check_several_metrics_keep_their_names(session: Session) -> None:
         "best",
     )
     long = tuple(f"validation/accuracy of the {size} images in class {size}" for size in ("small", "large"))
-    # with capitals, with what often parts names, with blanks, and with letters that Unicode knows another form of
+    # with capitals, separators, blanks, and letters that Unicode can normalise
     written = ("mAP", "MAP", "accuracy, top 5", "loss=nll; mean", " f1 ", "µs per sample", "error in m²")
-    # or that who aggregates may have for something else
-    # or that a text format, or a template, reads as its own
+    # or that an aggregator may use for itself
+    # or that a text format, or a template, interprets
     marked = (
         "two\nlines",
         "a\ttab",
@@ -138,7 +138,13 @@ def check_several_metrics_keep_their_names(session: Session) -> None:
     deep = tuple(f"{path}/{last}" for last in ("first", "second"))
     some = tuple(f"class {number}" for number in range(70))
     names = (*telling, *written, *marked, *inner, "a", "précision", *long, *deep, *some)
-    calls = (names, names[::-1], (), names[:3], names[3:6])  # the last has as many as the one before, and others
+    calls = (
+        names,
+        names[::-1],
+        (),
+        names[:3],
+        names[3:6],
+    )  # the last call has as many metrics as the one before, with other names
     made = [Aggregate(values, counts, some) for some in calls]
     made.append(Aggregate((0.0, *values[1:]), counts, ("loss", "accuracy")))  # both the same on rank 0
     alone = tuple(Aggregate(each, counts, ("loss",)) for each in (values, values[::-1], values))

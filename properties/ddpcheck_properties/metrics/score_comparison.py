@@ -1,4 +1,4 @@
-"""Scores against those of one process that holds the samples of all ranks, with the causes of wrong ones."""
+"""Scores against those of one process that holds the samples of all ranks, with the causes of wrong scores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ddpcheck.verdict import Diagnosis, Finding
 
 
 def as_of_one_process(job: Job, trace: Trace) -> None:
-    """Every score of the Job; NaN where there is no sample, or none of a class that auc needs."""
+    """Every score of the Job; NaN without samples, or without samples of a class that AUC needs."""
     expect.completed(trace)
     for position, made in enumerate(job.operations):
         assert isinstance(made, Score)
@@ -31,7 +31,7 @@ def as_of_one_process(job: Job, trace: Trace) -> None:
 
 
 def no_number(job: Job, trace: Trace) -> None:
-    """The scores of samples of which one is NaN."""
+    """The scores of samples that contain one NaN."""
     expect.completed(trace)
     for position, made in enumerate(job.operations):
         assert isinstance(made, Score)
@@ -66,7 +66,7 @@ def _compare(made: Score, before: list[Score], found: list[float]) -> None:
     if not wrong:
         return
     fitting = [list(causes_of_score(WrongScore(made, tuple(before), rank, found[rank], want, bound))) for rank in wrong]
-    # explanations of all ranks' scores come before those of one rank, which may be chance
+    # explanations of all ranks' scores come first; one rank's score may match by chance
     of_all = [cause for cause in dict.fromkeys(fitting[0]) if all(cause in each for each in fitting)]
     note = "" if math.isnan(want) else f" (rounding allows {bound:.1g})"
     raise Finding(

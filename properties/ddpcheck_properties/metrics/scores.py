@@ -1,4 +1,4 @@
-"""Checks of scores, which are not means of the ranks' scores: they equal those of one process with all samples."""
+"""Checks of scores that are not means of the ranks' scores: they equal those of one process with all samples."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 WINDOW = 32
-"""Rows that an implementation may look at together: duplicates then lie in different windows, and a last one is short."""
+"""Rows that an implementation may process together: duplicates then lie in different windows, and the last window is short.
+"""
 CALLED = ((1 << 24, 1), (1 << 53, 1), (0, 1 << 32), (1 << 31, 1))
 """The first sample's name and how far the next one's is from it: neighbours where float32, and where float64, does not hold
 every integer; those that are alike in 32 bits, and those that are negative there.
@@ -36,14 +37,14 @@ every integer; those that are alike in 32 bits, and those that are negative ther
 
 @law("scores", needs.scores)
 def check_scores_match_one_process(session: Session) -> None:
-    """A score equals that of one process with all ranks' samples, however many each rank has, up to the rounding of float32
-    sums. Calls are stateless.
+    """A score equals that of one process with all ranks' samples, up to the rounding of float32 sums. This holds for any
+    number of samples on each rank. Calls are stateless.
     """
     world, names = session.world_size, _promised(session)
     few, more = (*(2,) * (world - 1), 9), (7, *(3,) * (world - 1))
     # counts that half precision does not hold, and labels that a byte does not
     many, labels = (*(2,) * (world - 1), 2051), _dealt(range(250, 270), world)
-    # the first sample is the last rank's, and the others' blocks are one sample shorter
+    # the first sample is on the last rank, and the other ranks have one sample less
     turned = _dealt(range(4 * world + 1), world)[::-1]
     examples = []
     for name in names:
@@ -53,7 +54,7 @@ def check_scores_match_one_process(session: Session) -> None:
             examples.append(Job(world, (replace(calls[0], values="real"),)))
         if name == "rmse":  # numbers whose squares have more digits than float32
             examples.append(Job(world, (replace(calls[0], far=True),)))
-        elif name != "auc":  # two classes, for which many have another way
+        elif name != "auc":  # two classes, which many implementations treat separately
             several = replace(_score(name, tuple(range(50, 50 + world))), classes=7)
             examples += [Job(world, (each,)) for each in (replace(calls[1], classes=2), several)]
         if name == "auc":  # margins that are near to each other, in so many pairs that it matters
@@ -91,8 +92,8 @@ def check_scores_without_samples_are_nan(session: Session) -> None:
 
 @law("scores", needs.scores.score_names("f1_macro"))
 def check_macro_f1_averages_classes_seen_on_any_rank(session: Session) -> None:
-    """Macro F1 is the mean over all classes that occur on any rank as a label or as a sample's largest output, each with all
-    ranks' counts. A class that is only a label or only a prediction counts; a class that occurs nowhere does not.
+    """Macro F1 is the mean over all classes that occur on any rank, as a label or as a prediction, each with all ranks'
+    counts. A class that is only a label or only a prediction counts; a class that occurs nowhere does not.
     """
     world, jobs = session.world_size, []
     for classes in (2, 3, 5):
@@ -111,8 +112,8 @@ def check_macro_f1_averages_classes_seen_on_any_rank(session: Session) -> None:
 
 @law("scores", needs.scores.score_names("auc"), needs.ranks(2))
 def check_auc_compares_samples_across_ranks(session: Session) -> None:
-    """The area under the curve covers all pairs of samples of two classes, including pairs across ranks. A rank may have one
-    class only, or margins that could be probabilities. If no rank has the other class, the area is NaN.
+    """AUC covers all pairs of samples of two classes, including pairs across ranks. A rank may have one class only, or
+    margins that could be probabilities. If no rank has the other class, AUC is NaN.
     """
     world = session.world_size
     # the label of a sample is its index modulo 2
@@ -133,7 +134,7 @@ def check_rmse_with_a_nan_sample_is_nan(session: Session) -> None:
 
 @law("scores", needs.scores.score_names("perplexity"))
 def check_perplexity_of_large_losses_is_not_clamped(session: Session) -> None:
-    """Perplexity is correct for losses in the dozens: nothing is clamped."""
+    """Perplexity is correct for large losses, such as several dozen: nothing is clamped."""
     world = session.world_size
     made = replace(_score("perplexity", tuple(3 + rank for rank in range(world))), far=True)
     for_each(session, [Job(world, (made,))], as_of_one_process)
@@ -166,9 +167,7 @@ def check_scores_are_bitwise_equal_on_all_ranks(session: Session) -> None:
 
 @law("scores", needs.scores, needs.scores.scores_count_once)
 def check_duplicate_samples_count_once_in_scores(session: Session) -> None:
-    """A duplicate sample, such as sampler padding, counts once, whether several ranks or one rank holds it, and at any
-    position.
-    """
+    """A duplicate sample, such as sampler padding, counts once, on several ranks or on one, at any position."""
     world, jobs = session.world_size, []
     for name in _promised(session):
         for seed, length in enumerate((2 * world + 1, 3 * world - 1, 1)):
@@ -193,8 +192,8 @@ def check_duplicate_samples_count_once_in_scores(session: Session) -> None:
 
 @law("scores", needs.scores, needs.scores.scores_skip_padding)
 def check_scores_ignore_padding(session: Session) -> None:
-    """Padding rows (index -1) count in no score: at any position, on ranks with or without other rows, and with any content,
-    even NaN.
+    """Padding rows (index -1) count in no score. This holds at any position, on ranks with or without other rows, and for
+    any content, even NaN.
     """
     world, jobs = session.world_size, []
     for name in _promised(session):
@@ -229,12 +228,12 @@ def _shows(session: Session, name: str) -> None:
 
 
 def _promised(session: Session) -> tuple[str, ...]:
-    """RMSE and perplexity first: two mistakes seldom give the same number there, as with counts of few samples they do."""
+    """RMSE and perplexity first: two mistakes seldom give the same number there, unlike with counts of few samples."""
     return tuple(sorted(session.capabilities.scores.score_names, reverse=True))
 
 
 def _score(name: str, sizes: Sequence[int], seed: int = 0) -> Score:
-    """The first samples of a data set, so many on each rank, one rank's after the other's."""
+    """The first samples of a data set: this number on each rank, one rank after the other."""
     ends = accumulate(sizes)
     return _score_of(name, tuple(tuple(range(end - size, end)) for size, end in zip(sizes, ends, strict=True)), seed)
 
@@ -244,14 +243,14 @@ def _score_of(name: str, held: PerRank, seed: int = 0) -> Score:
 
 
 def _dealt(samples: Iterable[int], world: int) -> PerRank:
-    """Rank r gets every W-th sample from the r-th on, as of a sampler."""
+    """Rank r gets every W-th sample from the r-th on, as from a sampler."""
     every = tuple(samples)
     return tuple(every[rank::world] for rank in range(world))
 
 
 @st.composite
 def _drawn(draw: DrawFn, world: int, names: tuple[str, ...], most: int = 1) -> Job:
-    """A score over up to a dozen samples, each of them with one rank, or with up to `most`."""
+    """A score over up to a dozen samples, each held by one rank, or by up to `most` ranks."""
     name = draw(choice(names))
     held: list[list[int]] = [[] for _ in range(world)]
     for sample in range(draw(choice(tuple(range(1, 13))))):

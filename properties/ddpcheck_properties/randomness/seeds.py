@@ -1,4 +1,4 @@
-"""The seeds of checks, and the likely cause where one of them fails."""
+"""The seeds that checks use, and the likely cause when only some of them fail."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ UNLIKE = SEEDS[0], 0, SEEDS[5], SEEDS[9]
 
 
 def of_seed(seed: int) -> str:
-    """Where a seed is not the first that is asked for, with which all went well."""
+    """The cause if another seed than the first fails and the first one passed."""
     return f" (seed {seed})" * (seed != SEEDS[0])

@@ -1,8 +1,8 @@
 """Tests of whether two streams of random numbers depend on each other.
 
-Two independent streams of COUNT uniform float32 numbers have 2 COUNT^2 2^-24 = 1/8 numbers in common on average, x and
-1 - x counted as one, and more than SHARED of them with probability below 1e-13. Place by place their differences, and their
-sums, taken as turns of a circle, have a mean longer than TURNED with probability exp(-COUNT TURNED^2) < 1e-27.
+Two independent streams of COUNT uniform float32 numbers have 2 COUNT^2 2^-24 = 1/8 numbers in common on average, where x and
+1 - x count as one, and more than SHARED with probability below 1e-13. The differences, and the sums, of numbers at equal
+positions, taken as turns of a circle, have a mean longer than TURNED with probability exp(-COUNT TURNED^2) < 1e-27.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _sources(job: Job, trace: Trace) -> dict[Source, Array]:
 
 
 def _turned(found: dict[Source, Array]) -> Iterator[tuple[Source, Source, float]]:
-    """Pairs of sources that are too much alike place by place, with how much."""
+    """Pairs of sources that depend on each other in position, with the measure."""
     turns = np.exp(2j * np.pi * np.stack(list(found.values())))
     alike = np.maximum(abs(turns @ turns.conj().T), abs(turns @ turns.T)) / COUNT
     sources = list(found)
@@ -87,7 +87,7 @@ def _turned(found: dict[Source, Array]) -> Iterator[tuple[Source, Source, float]
 
 
 def _shared(found: dict[Source, Array]) -> dict[tuple[Source, Source], int]:
-    """How many numbers two sources have in common, x and 1 - x counted as one; by pairs that have any, first pairs first."""
+    """The count of common numbers of each pair of sources that has any, where x and 1 - x count as one."""
     holders: dict[float, list[int]] = {}
     folded = np.concatenate([np.minimum(numbers, 1 - numbers) for numbers in found.values()])
     values, counts = np.unique(folded, return_counts=True)
@@ -106,5 +106,5 @@ def _named(source: Source) -> str:
 
 
 def _in_place(one: Array, other: Array) -> tuple[int, int]:
-    """At how many places both have x, and at how many one has x and the other 1 - x."""
+    """The number of positions at which both sources have x, and at which one has x and the other 1 - x."""
     return int((one == other).sum()), int((one == 1 - other).sum())

@@ -43,8 +43,8 @@ stands for seed, epoch and rank, and one or two if it has 20.
 
 @law("randomness", needs.randomness)
 def check_random_numbers_differ_by_seed_epoch_and_rank(session: Session) -> None:
-    """Different (seed, epoch, rank) give different random numbers, none derivable from another. Common numbers differ from
-    every rank's own numbers.
+    """Different (seed, epoch, rank) give different random numbers, and none can be derived from another. Common numbers
+    differ from every rank's own numbers.
     """
     world = session.world_size
     epochs = tuple(range(world + 1))  # so that rank + epoch meets for every pair of ranks
@@ -56,7 +56,7 @@ def check_random_numbers_differ_by_seed_epoch_and_rank(session: Session) -> None
 
 @law("randomness", needs.randomness)
 def check_random_numbers_are_uniform_on_unit_interval(session: Session) -> None:
-    """Own and common random numbers are uniform over the whole of [0, 1), in no order, on every rank."""
+    """Own and common random numbers are uniform over the whole of [0, 1) and unordered, on every rank."""
     # and after some calls of an epoch
     late = Draw(SEEDS[0], (1,), 2 * COUNT, extra=(3,) * session.world_size, common_first=5)
     draws = (Draw(SEEDS[0], (0, 1, 258), COUNT), *(Draw(seed, (0, 1), COUNT) for seed in UNLIKE[1:]), late)
@@ -66,7 +66,7 @@ def check_random_numbers_are_uniform_on_unit_interval(session: Session) -> None:
 
 @law("randomness", needs.randomness)
 def check_common_random_numbers_are_equal_on_all_ranks(session: Session) -> None:
-    """Common random numbers are the same on all ranks, however many other numbers a rank drew from its own stream or its
+    """Common random numbers are equal on all ranks, however many other numbers a rank drew from its own stream or its
     process's generators.
     """
     world = session.world_size

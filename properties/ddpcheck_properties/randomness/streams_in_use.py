@@ -47,7 +47,7 @@ def check_random_numbers_do_not_repeat_within_an_epoch(session: Session) -> None
 
 @law("randomness", needs.randomness)
 def check_random_streams_of_two_objects_are_independent(session: Session) -> None:
-    """Own and common numbers do not change when other objects, with another seed or the same, are set to an epoch and drawn
+    """Own and common numbers do not change when other objects, with the same seed or another, are set to an epoch and drawn
     from.
     """
     plain = Draw(SEEDS[0], EPOCHS, COUNT)
@@ -56,8 +56,8 @@ def check_random_streams_of_two_objects_are_independent(session: Session) -> Non
 
 @law("randomness", needs.randomness, needs.ranks(2, most=2))
 def check_random_numbers_drawn_singly_differ_between_ranks(session: Session) -> None:
-    """When drawn one per call, as for dropped layers, a rank's own numbers are new, and differ from other ranks' numbers and
-    the common ones. Common numbers are equal on all ranks.
+    """Single own numbers, as for dropped layers, are new in each call and differ from other ranks' and from common numbers.
+    Common numbers are equal on all ranks.
     """
     draws = Draw(SEEDS[0], (1,), FEW, one_by_one=True), Draw(SEEDS[0], (1,), FEW)
     for_each(session, [Job(session.world_size, draws)], _each_its_own)
@@ -67,7 +67,7 @@ def _each_its_own(job: Job, trace: Trace) -> None:
     expect.completed(trace)
     local, common = ([numbers[0] for numbers in trace.values(0, kind)] for kind in ("local", "common"))
     at_once, all_at_once = ([numbers[0] for numbers in trace.values(1, kind)] for kind in ("local", "common"))
-    own = len(np.unique(np.concatenate(at_once))) > sum(map(len, at_once)) - BY_CHANCE  # else it is no matter of calls
+    own = len(np.unique(np.concatenate(at_once))) > sum(map(len, at_once)) - BY_CHANCE  # otherwise calls do not matter
     cause = causes.SINGLE_FROM_SHARED() if own else causes.RANK_NOT_IN_SEED()
     for rank, numbers in enumerate(local):
         others = [("its own before", len(numbers) - len(np.unique(numbers)))]

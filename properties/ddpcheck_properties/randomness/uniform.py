@@ -30,7 +30,9 @@ LAGS = (1, 2, 3, 4, 8, 16, 32, 64)
 
 
 def spread(job: Job, trace: Trace) -> None:
-    """A judge: of every COUNT numbers so many lie in each part of the interval, and none follows from the one before."""
+    """A judge: each part of the interval has a plausible share of every COUNT numbers, and no number follows from the one
+    before.
+    """
     expect.completed(trace)
     draw = job.operations[0]
     assert isinstance(draw, Draw)
@@ -67,7 +69,7 @@ def _evenly(text: str, numbers: Array) -> None:
 
 
 def in_no_order(job: Job, trace: Trace) -> None:
-    """Of many numbers, in a call that gives half of them: neighbours, near and farther, do not follow from one another."""
+    """A judge: in a call for many numbers, near and farther neighbours do not depend on each other."""
     expect.completed(trace)
     for kind in ("local", "common"):
         for rank, (numbers,) in enumerate(trace.values(0, kind)):

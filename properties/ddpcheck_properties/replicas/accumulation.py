@@ -1,5 +1,5 @@
-"""Gradient accumulation: local inside no_sync, and the large accumulated batch, exactly once, after the synchronised
-backward.
+"""Gradient accumulation: gradients are local inside no_sync; the synchronised backward then gives those of the large
+accumulated batch, each micro-batch counted once.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def check_gradients_inside_no_sync_are_local(session: Session) -> None:
 def check_accumulation_counts_every_micro_batch_once(session: Session) -> None:
     """After an accumulation window, the gradient is the sum of the large micro-batches' gradients, each counted once.
 
-    Windows have one to four micro-batches, of equal or different sizes, and one has 33; the first window and later
-    ones are judged.
+    Windows have one to four micro-batches, of equal or different sizes, and one window has 33. Later windows are judged like
+    the first.
     """
     world, promised = session.world_size, session.capabilities
     jobs = [
@@ -83,8 +83,8 @@ def check_synchronisation_resumes_after_no_sync(session: Session) -> None:
 
 @law("accumulation", needs.replica, needs.replica.no_sync)
 def check_exception_inside_no_sync_restores_synchronisation(session: Session) -> None:
-    """An exception raised inside no_sync() on some or all ranks reaches the training program, which catches it.
-    Synchronisation is then on again, or still off inside an outer no_sync().
+    """An exception raised inside no_sync() on some or all ranks reaches the training program, and synchronisation is then on
+    again. Inside an outer no_sync(), synchronisation stays off.
     """
     world, promised = session.world_size, session.capabilities
     as_ever = because(
@@ -133,7 +133,7 @@ def check_two_forwards_then_one_backward_sums_gradients(session: Session) -> Non
 
 
 def two_forwards(world_size: int, *layers: Layer) -> Job:
-    """Twice two forwards and one backward, and an ordinary backward on the second batch, which is larger."""
+    """Two rounds of two forward passes and one backward, then an ordinary backward on the second, larger batch."""
     first, second = shards([2] * world_size), shards([3] * world_size, 2 * world_size)
     both = (ZeroGrad(), Backward(first, second=second), *GRADIENTS)
     operations: list[Operation] = [*both, *both, ZeroGrad(), Backward(second), *GRADIENTS]
@@ -141,8 +141,8 @@ def two_forwards(world_size: int, *layers: Layer) -> Job:
 
 
 def interrupted(world_size: int, ranks: tuple[int, ...], *, again: bool, nested: bool = False) -> Job:
-    """A backward inside no_sync that these ranks leave by an exception; then, perhaps after zero_grad (`again`), a
-    synchronised one, and a window. nested: inside another no_sync(), in which one more backward follows.
+    """A backward inside no_sync that these ranks leave by an exception; then a synchronised backward and a window, perhaps
+    after zero_grad (`again`). nested: inside another no_sync(), where one more backward follows.
     """
     first = Backward(shards([2] * world_size), sync=False, interrupted=ranks)
     more = Backward(shards([2] * world_size, 6 * world_size))
@@ -154,7 +154,7 @@ def interrupted(world_size: int, ranks: tuple[int, ...], *, again: bool, nested:
 
 
 def running_dry(world_size: int, *, all_at_last: bool = False) -> Job:
-    """A window whose second micro-batch has no samples on the last rank; or whose last one has none on any."""
+    """A window whose second micro-batch has no samples on the last rank; or whose last one has none on any rank."""
     last = [0 if all_at_last else 2] * world_size
     sizes = [2] * world_size, [2] * (world_size - 1) + [0], last
     operations: list[Operation] = [ZeroGrad()]

@@ -1,7 +1,7 @@
-"""Losses with terms beside that of the outputs: penalties of weights, sizes of activations, auxiliary heads.
+"""Losses with auxiliary terms: penalties of weights, sizes of activations, auxiliary heads.
 
-Each counts as often as the samples' own losses do. Code that adds one outside the average, or scales that alone, has it once
-for each rank, or a rank's share of it; and gradients that are only a little wrong train to something else, without a sign.
+Each term counts as often as the samples' own losses. Code that adds a term outside the average, or scales it separately,
+counts it once for each rank, or by a rank's share. Slightly wrong gradients then train another model without a sign.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ Chain = Callable[[float], tuple[Layer, ...]]
 
 @law("gradients", needs.replica, needs.replica.model_features("penalty"))
 def check_weight_penalty_counts_once(session: Session) -> None:
-    """A weight penalty in the loss counts once per micro-batch, in the gradient and in each rank's loss, for any number
-    and weight of ranks and samples. The penalty of a shared weight counts once. The penalty of a frozen weight appears only
-    in the loss.
+    """A weight penalty in the loss counts once per micro-batch, in the gradient and in each rank's loss, for any number and
+    weight of ranks and samples.
+
+    The penalty of a shared weight counts once. The penalty of a frozen weight appears only in the loss.
     """
     world, unfreezing = session.world_size, session.capabilities.has(ReplicaMethod.UNFREEZING)
     _train(session, _penalised, once(world, _shared), frozen_at_first(world, unfreezing=unfreezing))
@@ -95,7 +96,7 @@ def once(world_size: int, chain: Chain) -> Job:
 
 
 def trained(world_size: int, chain: Chain, *, clipping: bool, saving: bool) -> Job:
-    """Three steps, clipped, of which later ones show mistakes of earlier ones; a saved state between them."""
+    """Three clipped steps, of which later ones show mistakes of earlier ones, with a saved state in between."""
     operations: list[Operation] = []
     for number in range(3):
         operations += [ZeroGrad(), Backward(shards([3] * world_size, 3 * number * world_size)), *GRADIENTS]
@@ -106,7 +107,7 @@ def trained(world_size: int, chain: Chain, *, clipping: bool, saving: bool) -> J
 
 
 def frozen_at_first(world_size: int, *, unfreezing: bool) -> Job:
-    """A step with a penalised layer that is frozen, and one with it unfrozen."""
+    """A step with a frozen penalised layer, and one with the layer unfrozen."""
     layers = Linear("fc1", 2, 3, frozen=True, penalty=0.5), Activation("tanh"), Linear("fc2", 3, 2, penalty=0.25)
     operations: list[Operation] = []
     for number in range(2):
@@ -116,7 +117,7 @@ def frozen_at_first(world_size: int, *, unfreezing: bool) -> Job:
 
 
 def accumulated(world_size: int, chain: Chain, *, no_sync: bool) -> Job:
-    """Three micro-batches, two of them inside no_sync; then two that are all synchronised, and a step between."""
+    """Three micro-batches, two of them inside no_sync; then two synchronised ones; with a step in between."""
     windows = [((1, False), (2, False), (2, True))] * no_sync + [((2, True), (1, True))]
     operations: list[Operation] = []
     start = 0
@@ -130,7 +131,7 @@ def accumulated(world_size: int, chain: Chain, *, no_sync: bool) -> Job:
 
 
 def uneven(world_size: int, chain: Chain, *, exact: bool) -> Job:
-    """Rank 0 has four samples, the others one; then the last one has none."""
+    """Rank 0 has four samples and the others one; then the last rank has none."""
     first = [4] + [1] * (world_size - 1)
     second = [2] * world_size if world_size == 1 else [2] * (world_size - 1) + [0]
     operations: list[Operation] = []
@@ -142,7 +143,9 @@ def uneven(world_size: int, chain: Chain, *, exact: bool) -> Job:
 
 
 def weighted(world_size: int, chain: Chain) -> Job:
-    """Samples that count differently, in sums that do; then those of the last rank, and of all but it, not at all."""
+    """Samples with different weights and different sums on each rank; then weights of 0 on the last rank, and on all ranks
+    but it.
+    """
     growing = tuple((0.5, 1.0 + rank, 0.25) for rank in range(world_size))
     last = world_size - 1
     others = tuple((0.0,) * 3 if rank == last else weights for rank, weights in enumerate(growing))

@@ -61,7 +61,7 @@ def check_sync_batch_norm_gradients_equal_the_large_batch(session: Session) -> N
     """
     uneven = (
         session.capabilities.replica.uneven_batches == "equal_weight"
-    )  # else the batches' weights join in, before or after
+    )  # otherwise the batches' weights enter as well
     jobs = gradient_jobs(session.world_size, uneven=uneven)
     for_each(session, fitting(session, jobs), _same_gradients(session.capabilities))
 
@@ -135,7 +135,7 @@ def _batches(world_size: int, *, uneven: bool) -> list[list[int]]:
 
 
 def _with_an_empty_one(world_size: int) -> list[int]:
-    """Rank 0 has no samples, and takes part in the sums of the others, forward and backward."""
+    """Rank 0 has no samples, but takes part in the sums of the others, forward and backward."""
     return [0] + [3] * (world_size - 1)
 
 
@@ -148,7 +148,7 @@ def _forwards(world_size: int, batches: Sequence[int], layers: tuple[Layer, ...]
 
 
 def _ran(job: Job, trace: Trace) -> None:
-    """Every rank ran; if one sample was too few for one, the Finding says why it is not."""
+    """Every rank ran; if a rank refused one sample, the Finding says that one is enough."""
     try:
         expect.completed(trace)
     except Finding as finding:

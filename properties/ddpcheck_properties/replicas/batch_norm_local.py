@@ -1,7 +1,7 @@
-"""Local batch norm: each rank normalises by its own batch, and gradients are then averaged as any others.
+"""Local batch norm: each rank normalises by its own batch, and gradients are then averaged like any others.
 
-That is no large batch, but no less a law: the oracle runs every rank's network on the rank's own samples. Gradients are judged in
-float64 with the tolerance of batch_norm.py, and for its reasons.
+The oracle runs every rank's network on the rank's own samples. Gradients are judged in float64 with the tolerance of
+batch_norm.py, for its reasons.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def check_local_batch_norm_uses_each_ranks_own_batch(session: Session) -> None:
 
 
 def jobs(world_size: int, *, uneven: bool) -> list[Job]:
-    """Networks with one batch norm and with two, on batches that are alike and, if `uneven`, on some that are not."""
+    """Networks with one batch norm and with two, on equal batches and, if `uneven`, on unequal ones."""
     one = Linear("fc1", 3, 4), BatchNorm("norm", 4), Activation("tanh"), Linear("fc2", 4, 2)
     two = Linear("fc1", 3, 4), BatchNorm("norm1", 4), Activation("tanh"), Linear("fc2", 4, 3), BatchNorm("norm2", 3)
     made = []

@@ -1,4 +1,4 @@
-"""Steps of models with batch norm: where they go follows from the gradients that the replica shows, whatever these are.
+"""Steps of models with batch norm follow from the gradients that the replica shows.
 
 So no oracle of batch norm is needed, and the bounds are those of the optimizer alone (ddpcheck.oracle.optimizer).
 """

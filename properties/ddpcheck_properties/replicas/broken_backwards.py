@@ -1,4 +1,4 @@
-"""Exceptions in the middle of a backward that the training program catches: nothing of it may affect the next backward."""
+"""Exceptions in the middle of a backward that the training program catches: the next backward is unaffected."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 @law("accumulation", needs.replica, needs.replica.no_sync, needs.replica.broken_backward)
 def check_failed_backward_inside_no_sync_leaves_no_trace(session: Session) -> None:
-    """A backward inside no_sync that an exception ends half-way, on every rank or on one, has no effect after zero_grad().
-    Later backwards are synchronised and include nothing of the failed backward.
+    """A backward inside no_sync that an exception ends half-way has no effect after zero_grad(), whether it failed on every
+    rank or on one. Later backwards are synchronised and include nothing of the failed backward.
     """
     world = session.world_size
     jobs = [broken(world, ranks, sync=False) for ranks in {tuple(range(world)), (world - 1,)}]
@@ -45,7 +45,7 @@ def check_failed_backward_leaves_no_trace(session: Session) -> None:
 @law("accumulation", needs.replica, needs.replica.broken_backward("raises"), needs.ranks(2, most=2))
 def check_backward_after_failed_backward_raises_or_is_correct(session: Session) -> None:
     """After an exception ended a backward half-way on every rank, the next backward either raises on every rank or is correct."""
-    # one Job, as ranks that have raised are started anew
+    # one Job, because ranks that have raised are started again
     jobs = fitting(session, [broken(session.world_size, tuple(range(session.world_size)), sync=True)])
     as_ever = _as_if_never_begun(session.capabilities)
 
@@ -77,14 +77,14 @@ def _as_if_never_begun(promised: Capabilities) -> Judge:
             as_ever(job, trace)
         except Finding as finding:
             if 0 <= finding.diagnosis.operation <= broke:
-                raise  # nothing had broken yet
+                raise  # nothing has failed yet
             raise finding.blaming(causes.BROKEN_BACKWARD_LEFT(operation=broke), *finding.diagnosis.causes) from None
 
     return judge
 
 
 def broken(world_size: int, ranks: tuple[int, ...], *, sync: bool, first: bool = False) -> Job:
-    """A backward, one that breaks on these ranks, or this one `first`, zero_grad, and two windows and a step; with this seed no
+    """A backward, one that fails on these ranks (or this one `first`), zero_grad, two windows and a step. With this seed, no
     gradient of theirs is zero as a whole.
     """
     before: list[Operation] = [] if first else window(world_size, (2,), look=True)

@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 LADDER = (64, 128, 1024, 2048, 8192, 32768)
-"""Elements of tensors, of float32 and float64 in turn as long as float32 is exact: two or four of them make exactly 2^9,
-2^10, 2^11 ... 2^20 bytes.
+"""Elements of tensors, of float32 and of float64 in turn while float32 is exact: two or four of them make exactly 2^9, 2^10,
+2^11 ... 2^20 bytes.
 """
 
 ROUND = (*(1 << power for power in range(8, 17)), *(10**power for power in range(3, 6)))
 LARGE_AND_ROUND = (*(1 << power for power in range(17, 21)), 10**6)
-"""Elements of buckets as people set them: one tensor may fill one to the last element."""
+"""Elements of usual bucket sizes: one tensor may fill a bucket to the last element."""
 
 LONG = "a_layer_" * 9
-"""72 letters: some implementations truncate names."""
+"""Names of 72 letters, because some implementations truncate names."""
 
 
 @law("buckets", needs.replica, needs.replica.model_features("scale"), level=Level.BASIC)
@@ -52,8 +52,8 @@ def check_full_and_overflowing_buckets_are_exact(session: Session) -> None:
 
 @law("buckets", needs.replica, level=Level.BASIC)
 def check_gradients_of_every_tensor_size_are_exact(session: Session) -> None:
-    """Gradients are exact for tensors of every size up to 66 elements and of odd sizes in every octave beyond. They are also
-    exact for one tensor as large as a bucket of any usual size.
+    """Gradients are exact for tensors of every size up to 66 elements, of odd sizes in every octave beyond, and as large as
+    a bucket of any usual size.
     """
     world, promised = session.world_size, session.capabilities
     dtypes = sorted(promised.replica.replica_dtypes)
@@ -68,8 +68,8 @@ def check_gradients_of_every_tensor_size_are_exact(session: Session) -> None:
 
 @law("buckets", needs.replica, needs.replica.model_features("scale"), level=Level.BASIC)
 def check_many_small_tensors_are_trained_exactly(session: Session) -> None:
-    """Gradients are exact at every step for a model of three hundred small tensors, and for tensors whose names differ only
-    in the last letters. Steps, accumulation, clipping and checkpoints neither omit nor mix up any of 120 tensors.
+    """Gradients are exact at every step for a model of three hundred small tensors, also if their names differ only in the
+    last letters. Steps, accumulation, clipping and checkpoints neither omit nor mix up any of 120 tensors.
     """
     world, promised = session.world_size, session.capabilities
     operations: list[Operation] = []
@@ -86,9 +86,11 @@ def check_many_small_tensors_are_trained_exactly(session: Session) -> None:
 
 @law("buckets", needs.replica, level=Level.BASIC)
 def check_gradients_stay_exact_after_many_backwards(session: Session) -> None:
-    """Gradients of the 40th backward and the 40th step are as exact as the first: no counter overflows, no period repeats, no
-    state remains. At two ranks, so are the 256th backward (where a byte wraps), the 130th Adam step, and one step after it on
-    a new replica.
+    """Gradients of the 40th backward and the 40th step are as exact as the first: no counter overflows, no period repeats,
+    no state remains.
+
+    With two ranks, so are the 256th backward (where a byte wraps), the 130th Adam step, and one step after it on a new
+    replica.
     """
     world, promised = session.world_size, session.capabilities
     jobs = [
@@ -106,8 +108,8 @@ def check_gradients_stay_exact_after_many_backwards(session: Session) -> None:
 
 @law("buckets", needs.replica, needs.replica.model_features("branch"), SYNCHRONISED, needs.ranks(2))
 def check_unused_parameters_may_differ_by_rank_and_step(session: Session) -> None:
-    """Ranks may use different parameters in every step, from the first on, so gradients arrive in any order. Every gradient
-    is the exact mean; a parameter counts as zero on a rank that does not use it.
+    """Every gradient is the exact mean even if ranks use different parameters in every step, so that gradients arrive in any
+    order. A parameter counts as zero on a rank that does not use it.
     """
     world, promised = session.world_size, session.capabilities
     jobs = [changing(world, 0, 2), *(changing(world, start) for start in range(3))]
@@ -118,8 +120,8 @@ def check_unused_parameters_may_differ_by_rank_and_step(session: Session) -> Non
 
 
 def many_trained(world_size: int, promised: Capabilities) -> Job:
-    """Three steps of a model of 120 tensors: two with a micro-batch inside no_sync, the second after gradients of zero, and
-    clipped, the third on a new replica, as far as that is promised.
+    """Three steps of a model of 120 tensors, with all promised features: a micro-batch inside no_sync in two steps, zero
+    gradients and clipping in the second, a new replica in the third.
     """
     operations: list[Operation] = []
     for number in range(3):
@@ -134,7 +136,7 @@ def many_trained(world_size: int, promised: Capabilities) -> Job:
     optimizer = OptimizerSpec(lr=1e-4, momentum=0.9, weight_decay=0.1)
     job = training_job(world_size, model, operations, optimizer, exact=False)
     assert job.data is not None
-    # scales of 1 and -1, whose product neither ends nor grows
+    # scales of 1 and -1, whose product stays bounded
     return replace(job, data=replace(job.data, values="lattice"))
 
 
@@ -148,7 +150,7 @@ def filled(world_size: int, size: int, dtype: str) -> Job:
 
 
 def one_size_after_another(world_size: int, sizes: Iterable[int]) -> Job:
-    """A chain of layers of these widths: biases of these sizes, and weights of the products of neighbours."""
+    """A chain of layers of these widths: the biases have these sizes, and the weights have products of neighbouring sizes."""
     widths = [1, *sizes]
     layers = tuple(Linear(f"fc{number}", *pair) for number, pair in enumerate(pairwise(widths)))
     operations: list[Operation] = [ZeroGrad(), Backward(shards([1] * world_size)), *GRADIENTS]
@@ -164,9 +166,9 @@ def one_size(world_size: int, size: int, dtype: str, *, between: bool = True) ->
 
 
 def forty_times(world_size: int, *, stepping: bool, local: bool) -> Job:
-    """Forty backwards; or as many steps, each after a backward and, if `local`, one inside no_sync before it.
+    """Forty backwards, or forty steps with one backward each and, if `local`, one inside no_sync before it.
 
-    With the linear loss and one layer gradients do not depend on the parameters, so that these stay exact, too.
+    With the linear loss and one layer, gradients do not depend on the parameters, so they stay exact.
     """
     operations: list[Operation] = []
     for number in range(40):
@@ -180,7 +182,7 @@ def forty_times(world_size: int, *, stepping: bool, local: bool) -> Job:
 
 
 def the_same_again(world_size: int) -> Job:
-    """258 backwards on one batch of real values, with a look after the first and the last four."""
+    """258 backwards on one batch of real values, with an observation after the first and the last four."""
     once: list[Operation] = [ZeroGrad(), Backward(shards([2] * world_size))]
     operations = [*once, *GRADIENTS, *once * 253, *[*once, *GRADIENTS] * 4]
     layers = Linear("fc1", 2, 6), Activation("tanh"), Linear("fc2", 6, 6)
@@ -188,7 +190,7 @@ def the_same_again(world_size: int) -> Job:
 
 
 def many_steps(world_size: int, *, resumed: bool) -> Job:
-    """130 steps of Adam on gradients that depend on no parameter, and one more, on a new replica if that is promised."""
+    """130 steps of Adam on constant gradients, and one more, on a new replica if that is promised."""
     operations: list[Operation] = []
     for number in range(131):
         operations += [Save(), Resume()] * (resumed and number == 130)
@@ -199,7 +201,7 @@ def many_steps(world_size: int, *, resumed: bool) -> Job:
 
 
 def _like_the_first(promised: Capabilities) -> Judge:
-    """Every look is like the first one of the same batch, which alone is worth an oracle."""
+    """A judge: every observation equals the first one of the same batch, which an oracle checks."""
 
     def judge(job: Job, trace: Trace) -> None:
         expect.completed(trace)
@@ -217,7 +219,7 @@ def _like_the_first(promised: Capabilities) -> Judge:
 
 
 PATTERNS = (("ad", "bd"), ("abcde", "abcde"), ("b", "a"), ("e", "ac"), ("", "abcde"), ("cd", "dc"), ("ace", ""))
-"""Branches that even and odd ranks take in one step: orders of arrival that differ by rank and by step."""
+"""Branches that even and odd ranks take in one step: orders of arrival differ by rank and by step."""
 
 
 def changing(world_size: int, start: int, count: int = len(PATTERNS)) -> Job:

@@ -1,4 +1,4 @@
-"""Buffers during training: whether ranks continue from rank 0's buffers, and from the model's present ones."""
+"""Buffers during training: whether ranks continue from rank 0's present buffers."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ if TYPE_CHECKING:
 APART = 3
 """Backwards on other samples on each rank."""
 _EQUAL = tuple(range(3))
-"""The samples that all ranks have last."""
+"""The samples that all ranks have in the last backward."""
 
 
 @law("replica_sync", needs.replica, needs.replica.model_features("batch_norm"), needs.ranks(2, most=3))
 def check_training_forward_begins_with_rank_0s_buffers(session: Session) -> Observation | None:
-    """Where `replica_sync` promises each_forward, every synchronised training forward begins with rank 0's buffers, replaced ones
-    included: after a backward on equal samples the ranks' running statistics are equal. Elsewhere a difference is an observation.
+    """Every synchronised training forward begins with rank 0's buffers, including replaced ones, where
+    `synchronises_buffers` is promised.
+
+    After a backward on equal samples the ranks' running statistics are then equal. Without the promise, a difference is an
+    observation.
     """
     promised = session.capabilities.replica
     seen: list[str] = []

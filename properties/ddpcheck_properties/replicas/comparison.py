@@ -45,8 +45,8 @@ def as_one_process(
 ) -> Callable[[Job, Trace], None]:
     """The judge of most replica checks: every rank has the values that one process would have computed.
 
-    until: how large numbers may become before nothing more is said. tolerance: relative to the largest value seen at a
-    time, in place of bounds, for models of float64 that have none.
+    until: the size of numbers beyond which nothing is compared. tolerance: relative to the largest value observed at a time,
+    in place of bounds, for float64 models that have none.
     """
 
     def judge(job: Job, trace: Trace) -> None:
@@ -76,7 +76,7 @@ def as_one_process(
 def because(
     judge: Callable[[Job, Trace], None], cause: Cause, *, kind: str = "", name: str = ""
 ) -> Callable[[Job, Trace], None]:
-    """The judge, whose findings on this kind of thing, or on the one of this name, also tell this cause."""
+    """The judge, whose findings on this kind of value, or on the value of this name, also name this cause."""
 
     def explained(job: Job, trace: Trace) -> None:
         try:
@@ -121,8 +121,8 @@ def compare(moment: ExpectedOperation, job: Job, trace: Trace, *, bits: bool = T
 def compare_arrays(
     got: list[Mapping[str, Any]], entries: Mapping[str, ExpectedArray], what: str, time: str, *, bits: bool = True
 ) -> None:
-    """What every rank shows by name. The Finding is that of the first wrong array, one that is not zero if there is one,
-    as zeros tell little; its details name all that are wrong.
+    """Compare every rank's arrays by name. The Finding is that of the first wrong array, preferably one that is not zero;
+    its details name all wrong arrays.
     """
     first: Finding | None = None
     zero, named_first = True, ""
@@ -162,8 +162,8 @@ def compare_arrays(
 def _compare_one(
     got: Any, entry: ExpectedArray, text: str, rank: int, otherwise: tuple[Cause, ...] = (), *, explained: bool = True
 ) -> None:
-    """otherwise: causes that are sure if nothing else explains it. explained: with a cause, which for hundreds of arrays takes
-    minutes.
+    """otherwise: causes that hold if nothing else explains it. explained: search for a cause, which takes minutes for
+    hundreds of arrays.
     """
     presence = entry.presence[rank]
     if got is None or presence == "none":

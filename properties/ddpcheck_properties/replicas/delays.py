@@ -1,6 +1,4 @@
-"""Waiting: layers that do, as a host does for its accelerator (what is measured with them holds only if they wait, and do no
-more), and ranks that have to, for one that is late.
-"""
+"""Waiting: delay layers, which stand for a host that waits for its accelerator, and ranks that wait for a late rank."""
 
 from __future__ import annotations
 
@@ -31,7 +29,9 @@ LATE = 0.1
 
 @law("gradients", needs.replica, needs.replica.model_features("delay"), needs.ranks(most=2))
 def check_delay_layers_wait_and_keep_gradients_exact(session: Session) -> None:
-    """A backward through a Delay layer takes at least the layer's seconds, forward and backward, and its gradients are exact."""
+    """A backward through a Delay layer takes at least the layer's seconds, forward and backward, and its gradients are
+    exact. Measurements with these layers rely on this.
+    """
     exact = as_one_process(session.capabilities)
 
     def judge(job: Job, trace: Trace) -> None:
@@ -44,12 +44,13 @@ def check_delay_layers_wait_and_keep_gradients_exact(session: Session) -> None:
 
 @law("gradients", needs.replica, needs.ranks(2, most=2), level=Level.BASIC)
 def check_backward_waits_for_late_ranks(session: Session) -> None:
-    """When a rank enters a backward late, by 12 seconds where the effort is large, gradients are still the mean over all
-    ranks, in this backward and the next.
+    """When a rank enters a backward late, gradients are still the mean over all ranks, in this backward and the next.
+
+    In long profiles, the rank is 12 seconds late.
     """
     world = session.world_size
     model = mlp((2, 3, 2))
-    operations: list[Operation] = [ZeroGrad()]  # else the first one would be late to construction
+    operations: list[Operation] = [ZeroGrad()]  # otherwise the first one would be late for construction
     for number in range(world + 1):
         late = [Sleep(number, LATE)] if number < world else []
         operations += [*late, ZeroGrad(), Backward(shards([1] * world, number * world)), *GRADIENTS]
@@ -64,12 +65,12 @@ def check_backward_waits_for_late_ranks(session: Session) -> None:
 
 
 def _straggling(world_size: int, seconds: float) -> Job:
-    """Three backwards; the last rank is late to the second."""
+    """Three backwards; the last rank is late for the second."""
     operations: list[Operation] = []
     for number in range(3):
         operations += straggling(world_size - 1, seconds) if number == 1 else []
         operations += [ZeroGrad(), Backward(shards([1] * world_size, number * world_size)), *GRADIENTS]
-    return training_job(world_size, mlp((2, 3, 2)), operations, exact=False)  # integers may be alike on two ranks
+    return training_job(world_size, mlp((2, 3, 2)), operations, exact=False)  # integers may be equal on two ranks
 
 
 def _waited(job: Job, trace: Trace) -> None:

@@ -1,4 +1,4 @@
-"""Gradients that ranks compare locally: of tensors larger than any bucket, and with options at the limits of their range."""
+"""Gradients that ranks compare locally: tensors larger than any bucket, and options at the limits of their range."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 PAST_50_MIB = 13_200_007
-"""Elements of float32, which no small number divides. Buckets have 25 MiB at most, as a rule: this is more than two of them."""
+"""Elements of float32, a number without small divisors. Usual buckets have at most 25 MiB: this is more than two of them."""
 SCALARS = 8
 ELEMENTS = 1009
 PAST_EXACT_SUMS = 5003
-"""Elements: the weights are zeros, and so are the gradients of scalars."""
+"""Elements; the weights are zeros, and so are the gradients of scalars."""
 PAST_FLOAT16 = 6144
 """Three times a power of two: 8 times as much is 49,152, and any mean of two such gradients has few digits."""
 EDGES = (0.0, -1.0, 2.0**-40, 2.0**40, float("inf"), float("nan"))
@@ -41,7 +41,7 @@ def check_gradients_larger_than_a_bucket_are_exact(session: Session) -> None:
 
 
 def _float16(capabilities: Capabilities, world_size: int) -> str | None:
-    """Gradients are float16, or are averaged in it, and as a mean."""
+    """Gradients are float16, or are averaged in float16."""
     offered = capabilities.replica
     if not offered.offered:
         return "facet replica is not promised"
@@ -56,7 +56,9 @@ float16_means = Need(
 
 @law("gradients", needs.replica, float16_means, needs.ranks(2, most=2))
 def check_float16_mean_fits_where_its_sum_does_not(session: Session) -> None:
-    """The mean of float16 gradients is right where each local gradient and the mean fit float16, and the ranks' sum does not."""
+    """The mean of float16 gradients is right if each local gradient and the mean fit float16, even if the ranks' sum does
+    not.
+    """
     promised = session.capabilities
     probe = replace(_probe(promised, PAST_EXACT_SUMS), input=PAST_FLOAT16)
     if "float16" in promised.replica.replica_dtypes:
@@ -73,8 +75,8 @@ def _fits(job: Job, trace: Trace) -> None:
 
 @law("buckets", needs.replica, needs.replica.numeric_options, needs.ranks(most=2))
 def check_numeric_options_work_or_are_refused(session: Session) -> None:
-    """With an option at zero, negative, tiny, huge, infinite or NaN, gradients are right, or make_replica raises an error on
-    every rank.
+    """With an option at zero, negative, tiny, huge, infinite or NaN, gradients are right, or make_replica() raises an error
+    on every rank.
     """
     promised, world = session.capabilities, session.world_size
     jobs = [

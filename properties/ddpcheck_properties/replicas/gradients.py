@@ -1,6 +1,4 @@
-"""Gradients: equal to those of one process on the whole batch, on every rank, to the last bit where sums are
-exact.
-"""
+"""Gradients equal those of one process on the whole batch, on every rank, to the last bit where sums are exact."""
 
 from __future__ import annotations
 
@@ -44,8 +42,7 @@ if TYPE_CHECKING:
 def check_gradients_equal_the_large_batch_exactly(session: Session) -> None:
     """After backward, every gradient equals, bit for bit, the gradient that one process computes on all ranks' samples.
 
-    Inputs lie on a lattice where every sum is exact in any order, so that no tolerance is needed:
-    ddpcheck.oracle.exactness.
+    Inputs lie on a lattice where every sum is exact in any order, so no tolerance is needed: ddpcheck.oracle.exactness.
     """
     world, promised = session.world_size, session.capabilities
     for_all(
@@ -60,8 +57,8 @@ def check_gradients_equal_the_large_batch_exactly(session: Session) -> None:
 def check_gradients_equal_the_large_batch_within_rounding(session: Session) -> None:
     """For real values, every gradient equals the large-batch gradient up to rounding: |got - exact| <= gamma_m sum|terms|.
 
-    That holds for small and large gradients alike, as a loss gives that is scaled by 2^-30 or 2^20, where one rank's are much
-    larger than the others', and for batches that no number of pieces divides.
+    This holds for a loss scaled by 2^-30 or 2^20, for one rank's gradients much larger than the others', and for batch sizes
+    without small divisors.
     """
     world, promised = session.world_size, session.capabilities
     jobs = [explicit_examples.scaled(world, factor) for factor in (2.0**-30, 2.0**20)]
@@ -76,9 +73,9 @@ def check_gradients_are_the_mean_of_local_gradients(session: Session) -> None:
     """A synchronised gradient equals the mean (or sum) of the ranks' local gradients. Only the rounding of the reduction
     itself is allowed.
 
-    The local gradients are the implementation's, taken inside no_sync, so no error but the reduction's is left:
-    W - 1 additions and at most two roundings for the division, gamma_(W + 1) sum|local| / W. Where each rank divides its
-    loss instead, by no power of two, every product of backward is rounded anew: the bound on that is derived in
+    The local gradients are the implementation's own, taken inside no_sync, so only the reduction can be wrong: W - 1
+    additions and at most two roundings for the division, gamma_(W + 1) sum|local| / W. If each rank divides its loss
+    instead, by no power of two, every product of backward is rounded again: the bound is derived in
     ddpcheck.oracle.divided_losses. It holds for every model; with batch norm, at world sizes that are powers of two.
     """
     world, promised = session.world_size, session.capabilities
@@ -110,8 +107,7 @@ def check_gradients_are_bitwise_equal_on_all_ranks(session: Session) -> None:
 def check_uneven_batches_count_equally_per_rank(session: Session) -> None:
     """When batch sizes differ between ranks, the gradient is the mean of the ranks' local means, each with equal weight.
 
-    A rank without samples has loss 0, and counts with a gradient of zeros; it takes part in all that ranks do together, steps
-    included.
+    A rank without samples counts with loss 0 and zero gradients. It takes part in all operations, including steps.
     """
     _uneven(session)
 
@@ -170,7 +166,7 @@ def _uneven(session: Session) -> None:
 
 
 def _uneven_steps(world_size: int, batches: list[int]) -> Job:
-    """Two steps; the second with the batch sizes of the ranks in reverse."""
+    """Two steps; the second reverses the ranks' batch sizes."""
     operations: list[Operation] = []
     for number, sizes in enumerate((batches, batches[::-1])):
         backward = Backward(shards(sizes, number * sum(batches)))
@@ -275,8 +271,8 @@ def _evidence(made_of: Contributions, job: Job, expected: Array, rank: int) -> E
 
 
 def _penalty(job: Job, name: str) -> Array | float:
-    """The size of a penalty's part of this gradient, before any step. It is the same on all ranks, so it may be added before
-    the reduction or after: then both parts are rounded, each of which may be larger than their sum.
+    """The size of a penalty's part of this gradient, before any step. The part is equal on all ranks, so it may be added
+    before the reduction or after; both parts are then rounded, and each may be larger than their sum.
     """
     assert job.model is not None
     for layer in job.model.layers:

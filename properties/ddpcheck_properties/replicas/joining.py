@@ -1,4 +1,4 @@
-"""Ranks with different numbers of batches, which train together inside join()."""
+"""Ranks with different numbers of batches train together inside join()."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     needs.replica.optimizers("sgd"),
 )
 def check_join_handles_ranks_out_of_batches(session: Session) -> None:
-    """Inside join(), ranks train together until the last rank has used its last batch. Ranks without batches count as zero,
-    and the divisor is the promised one. Models may have buffers, which may be broadcast before each forward. Afterwards all
-    ranks have equal parameters, train on together, and may join again.
+    """Inside join(), ranks train together until the last rank has used its last batch.
+
+    Ranks without batches count as zero, and the divisor is the promised one. Models may have buffers, which may be broadcast
+    before each forward. Afterwards all ranks have equal parameters, train on together, and may join again.
     """
     world = session.world_size
     numbers = [[3] + [1] * (world - 1), [1 + rank for rank in range(world)], [2] * (world - 1) + [0], [2] * world]
@@ -53,14 +54,14 @@ def check_join_handles_ranks_out_of_batches(session: Session) -> None:
 
 
 def _with_momentum(counts: list[int]) -> Job:
-    """One join() alone, after which optimizers may hold any state."""
+    """One join() alone, after which the optimizer may hold any state."""
     job = joining(counts, ModelSpec((Linear("fc1", 3, 2),), loss="linear"))
     return replace(job, operations=job.operations[:2], optimizer=replace(job.optimizer, momentum=0.9))
 
 
 def joining(counts: list[int], model: ModelSpec) -> Job:
-    """Rank r has counts[r] batches of two samples; after them all take one more step, and join once more, the other way
-    round.
+    """Rank r has counts[r] batches of two samples; then all ranks take one more step, and join once more with the counts
+    reversed.
     """
     world_size, total = len(counts), sum(counts)
     pairs = iter([(2 * number, 2 * number + 1) for number in range(total)])
@@ -89,7 +90,7 @@ def _explained(promised: Capabilities) -> Judge:
 
 
 def _without_buffers(job: Job, finding: Finding) -> Finding:
-    """Causes of a run that did not end, where those without buffers, which come first, did."""
+    """Causes of a run that did not end, if the runs without buffers, which come first, did end."""
     if job.model is None or "buffer" not in job.model.features():
         return finding
     return finding.blaming(causes.JOIN_BUFFERS())

@@ -1,6 +1,6 @@
 """Models with unusual parameters: of another dtype or layout, without elements, with sparse gradients.
 
-Engines gather gradients in flat arrays, and know parameters by dtype, by address or by number: those get lost there first.
+Engines pack gradients into flat arrays and identify parameters by dtype, address or number, which fails for these first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MIXED = (
     Scale("scale2", 5),
     Scale("scale3", 5, wide=True),
 )
-"""Neighbours of the same shape, and of another dtype."""
+"""Neighbours of the same shape and of another dtype."""
 _FROZEN_AMONG = (
     Linear("frozen1", 2, 5, frozen=True),
     Scale("scale1", 5, wide=True),
@@ -39,7 +39,7 @@ _FROZEN_AMONG = (
     Scale("scale2", 5, wide=True),
     Linear("frozen3", 5, 5, frozen=True),
 )
-"""Frozen layers have neighbours of another dtype, or none: a bucket made for them alone is never full."""
+"""Frozen layers whose neighbours have another dtype, or that have none: a bucket of theirs alone is never full."""
 _STRIDES = causes.STRIDES_MIXED(parameter="fc1.weight")
 _STRIDED = Linear("fc1", 2, 4, strided=True), Activation("relu"), Linear("fc2", 4, 3), Linear("fc3", 3, 3, strided=True)
 _EMPTY = Linear("nothing", 2, 0), Linear("from_nothing", 0, 3), Activation("tanh"), Linear("fc", 3, 2)
@@ -53,9 +53,11 @@ _MOMENTUM = OptimizerSpec(lr=0.125, momentum=0.5)
 
 @law("buckets", needs.replica, needs.replica.model_features("scale"), needs.replica.model_features("mixed_dtypes"))
 def check_mixed_dtype_parameters_keep_their_precision(session: Session) -> None:
-    """When float32 and float64 parameters, few or large, alternate in a model, all gradients equal the large batch, float64
-    ones to their last bits. Parameters start with all bits of rank 0 and keep them after steps and from a saved state, with
-    or without frozen ones. All parameters count in the clipping norm.
+    """When float32 and float64 parameters alternate in a model, all gradients equal the large batch, float64 ones to their
+    last bits.
+
+    Parameters start with all bits of rank 0 and keep them after steps and from a saved state, with or without frozen ones,
+    few or large. All parameters count in the clipping norm.
     """
     world, promised = session.world_size, session.capabilities
     among = one_backward(world, *_FROZEN_AMONG, rounds=2, batch=2), _trained(session, _FROZEN_AMONG)
@@ -69,8 +71,8 @@ def check_mixed_dtype_parameters_keep_their_precision(session: Session) -> None:
 
 @law("buckets", needs.replica, needs.replica.model_features("strided"))
 def check_column_major_parameters_train_like_row_major(session: Session) -> None:
-    """Weights stored column-major (as if transposed), small or large, behave like row-major ones. They start as rank 0's, get
-    large-batch gradients, move with every step, and continue from a saved state.
+    """Weights stored column-major, small or large, behave like row-major ones. They start as rank 0's, get large-batch
+    gradients, move with every step, and continue from a saved state.
     """
     world = session.world_size
     large = Linear("fc1", 3, 997, strided=True), Linear("fc2", 997, 41, strided=True)
@@ -92,8 +94,8 @@ def check_zero_size_parameters(session: Session) -> None:
 
 @law("buckets", needs.replica, needs.replica.model_features("sparse"))
 def check_sparse_gradients_equal_the_large_batch(session: Session) -> None:
-    """Gradients that may be stored as sparse rows equal the large batch, whether ranks touch the same or different rows, and
-    many, often or not at all. So do sums of several backwards, and parameters after steps.
+    """Gradients that may be stored as sparse rows equal the large batch, whether ranks use the same or different rows, and
+    many, often or never. So do sums of several backwards, and parameters after steps.
     """
     world, promised = session.world_size, session.capabilities
     jobs = [one_backward(world, *_SPARSE, rounds=3, batch=batch) for batch in (1, 8)]
@@ -107,7 +109,7 @@ def check_sparse_gradients_equal_the_large_batch(session: Session) -> None:
 
 
 def exact_in_both(world_size: int) -> list[Job]:
-    """Small gradients, three times, and large ones. All sums are exact in float32, too, which the model so keeps."""
+    """Small gradients, three times, and large ones. All sums are exact in float32, which the model therefore keeps."""
     large = Linear("fc1", 1, _LARGE), Scale("scale1", _LARGE, wide=True), Scale("scale2", _LARGE)
     return [one_backward(world_size, *_MIXED, rounds=3, batch=2), one_backward(world_size, *large)]
 
@@ -119,7 +121,7 @@ def _as_one_process(session: Session, *jobs: Job) -> None:
 def _trained(
     session: Session, layers: tuple[Layer, ...], optimizer: OptimizerSpec = _MOMENTUM, max_norm: float | None = None
 ) -> Job:
-    """Observe a new replica, and one that has loaded its state; two steps, clipped perhaps, and both again."""
+    """Observe a new replica and one that has loaded its state; take two steps, perhaps clipped, and observe both again."""
     world, look = session.world_size, Observe(("parameters",))
     again: list[Operation] = [Save(), Resume(), look] if session.capabilities.has(ReplicaMethod.CHECKPOINT) else []
     operations: list[Operation] = [look, *again]

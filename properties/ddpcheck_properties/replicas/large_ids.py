@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MANY = 70_001
 """More ids, or classes, than two bytes can distinguish."""
 BATCH = 12
-"""Samples of a rank, of which some are below 2^15, some between, and some past 2^16."""
+"""Samples of a rank: some ids lie below 2^15, some between, and some past 2^16."""
 _IDS = causes.IDS_NARROWED(what="Ids", bits=(7, 8, 15, 16))
 _LABELS = causes.IDS_NARROWED(what="Labels", bits=(7, 8, 15, 16))
 
@@ -37,7 +37,7 @@ def check_ids_and_labels_may_exceed_16_bits(session: Session) -> None:
     world, judge = session.world_size, as_one_process(session.capabilities)
     operations: list[Operation] = [ZeroGrad(), Backward(shards([BATCH] * world)), *GRADIENTS]
     ids = ModelSpec((Embedding("embedding", MANY, 1), Linear("fc1", 1, 2)), loss="linear")
-    # in float32 the sums over so many classes would have no bound that is worth its name
+    # in float32, sums over this many classes have no useful bound
     labels = ModelSpec((Linear("fc1", 1, MANY, bias=False),), loss="cross_entropy", dtype="float64")
     jobs = [training_job(world, ids, operations), training_job(world, labels, operations, exact=False)]
     for job, cause in zip(jobs, (_IDS, _LABELS), strict=True):
@@ -45,7 +45,9 @@ def check_ids_and_labels_may_exceed_16_bits(session: Session) -> None:
 
 
 def _because_of(cause: Cause, judge: Judge) -> Judge:
-    """Other causes of a wrong loss are less likely; those of a wrong gradient may hold for small ids and labels, too."""
+    """The judge: other causes of a wrong loss are less likely; those of a wrong gradient may also hold for small ids and
+    labels.
+    """
 
     def explained(job: Job, trace: Trace) -> None:
         try:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 STEPPED = (1 << 17) + 5
-"""Elements: past half a MiB in float32, and divided by no piece."""
+"""Elements: past half a MiB in float32, and divided by no piece size."""
 OPTIMIZERS = (
     OptimizerSpec(lr=1.0),
     OptimizerSpec(lr=1.0, momentum=1.0),
@@ -34,8 +34,8 @@ BACKWARDS = 9
 
 @law("trajectories", needs.replica, needs.ranks(most=2))
 def check_optimizer_steps_every_element_of_large_tensors(session: Session) -> None:
-    """After steps of SGD, with and without momentum, and of Adam, every element of two large tensors and the scalar beside
-    them match one process. This also holds after accumulation, after clipping, and on a new replica that resumes.
+    """After steps of SGD, with and without momentum, and of Adam, every element of two large tensors and of a scalar matches
+    one process. This also holds after accumulation, after clipping, and on a new replica that resumes.
     """
     promised = session.capabilities
     jobs = [_steps(session.world_size, optimizer, promised) for optimizer in OPTIMIZERS]
@@ -51,8 +51,8 @@ def check_optimizer_steps_every_element_of_large_tensors(session: Session) -> No
     needs.ranks(most=2),
 )
 def check_multi_megabyte_gradients_are_exact_in_every_backward(session: Session) -> None:
-    """Gradients that fill several buckets of several MiB equal the large batch in every backward. This includes a backward
-    whose order or timing was measured in earlier backwards.
+    """Gradients that fill several buckets of several MiB equal the large batch in every backward. This includes backwards
+    whose order or algorithm was chosen by timing earlier ones.
     """
     operations: list[Operation] = []
     for number in range(BACKWARDS):
@@ -63,14 +63,14 @@ def check_multi_megabyte_gradients_are_exact_in_every_backward(session: Session)
 
 
 def several_buckets() -> ModelSpec:
-    """Two tensors of some MiB each."""
+    """Two tensors of several MiB each."""
     layers = Linear("fc1", 1, BUCKETED, bias=False), Scale("scale", BUCKETED)
     return ModelSpec(layers, loss="linear", dtype="float64")
 
 
 def _steps(world_size: int, optimizer: OptimizerSpec, promised: Capabilities) -> Job:
-    """Two steps, the second on a new replica, or one where the optimizer has no state; a micro-batch inside no_sync before
-    each; real gradients are clipped.
+    """Two steps, the second on a new replica or without optimizer state; a micro-batch inside no_sync before each; real
+    gradients are clipped.
     """
     exact = optimizer.name == "sgd"
     operations: list[Operation] = []
@@ -84,6 +84,6 @@ def _steps(world_size: int, optimizer: OptimizerSpec, promised: Capabilities) ->
         ]
         operations += [*[Clip(CLIPPED)] * (promised.has(ReplicaMethod.CLIPPING) and not exact), Step(), *PARAMETERS]
     layers = Linear("large", 1, STEPPED), Scale("scalar", 0)  # weight and bias may belong to different ranks
-    # in float32 the scalar's gradient, a sum of so many terms, would have no bound that is worth its name
+    # in float32 the scalar's gradient, a sum of this many terms, has no useful bound
     model = ModelSpec(layers, loss="linear", dtype="float32" if exact else max(promised.replica.replica_dtypes))
     return training_job(world_size, model, operations, optimizer, exact=exact)

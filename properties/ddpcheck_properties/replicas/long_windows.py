@@ -1,6 +1,6 @@
-"""Windows of more micro-batches than a byte can count, whose gradient is exactly that many times the first one's.
+"""Windows of more micro-batches, and more steps, than a byte can count.
 
-And more steps than a byte can count: each moves the parameters like the first.
+The gradient of such a window is exactly that many times the first one's, and each step moves the parameters like the first.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ def check_accumulation_over_258_micro_batches_is_exact(session: Session) -> None
 
 @law("trajectories", needs.replica, needs.replica.optimizers("sgd"), needs.ranks(2, most=2))
 def check_258_steps_move_parameters_alike(session: Session) -> None:
-    """Of 258 equal steps of SGD on a linear loss (65,600 in the deep profile), each moves every parameter by the same: in the end
-    by so many times the first.
+    """Each of 258 equal SGD steps on a linear loss moves every parameter by the same amount, so the total is 258 times the
+    first. The deep profile takes 65,600 steps.
     """
     for count in (COUNT, DEEP_COUNT) if session.deep else (COUNT,):
         for_each(session, fitting(session, [many_steps(session.world_size, count)]), partial(_moved_by_so_many, count))
 
 
 def many_steps(world_size: int, count: int = COUNT) -> Job:
-    """One step, and then the others; with the linear loss and one layer the gradient is the same in all."""
+    """One step, then the others; with the linear loss and one layer, the gradient is the same in all."""
     samples = shards([1] * world_size)
     step = (ZeroGrad(), Backward(samples), Step())
     rest = step * (count - 1) if count == COUNT else (Rounds(step, count - 1, 1),)
@@ -84,7 +84,7 @@ def _moved_by_so_many(count: int, job: Job, trace: Trace) -> None:
 
 
 def long_window(world_size: int) -> Job:
-    """A backward, and a window of COUNT of them; with the linear loss all are integers."""
+    """A backward, then a window of COUNT of them; with the linear loss all values are integers."""
     samples = shards([1] * world_size)
     operations: list[Operation] = [ZeroGrad(), Backward(samples), *GRADIENTS, ZeroGrad()]
     operations += [*[Backward(samples, sync=False)] * (COUNT - 1), Backward(samples), *GRADIENTS]
@@ -92,7 +92,7 @@ def long_window(world_size: int) -> Job:
 
 
 def _so_many_times_the_first(job: Job, trace: Trace) -> None:
-    """A judge; that of one backward is for others to look at."""
+    """A judge; other checks judge the first backward."""
     expect.completed(trace)
     (_, ones), (_, windows) = trace.all_values("observe")
     for rank, (one, window) in enumerate(zip(ones, windows, strict=True)):

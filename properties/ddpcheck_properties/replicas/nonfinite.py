@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 @law("gradients", needs.replica, needs.replica.no_sync)
 def check_nonfinite_gradients_reach_every_rank(session: Session) -> None:
-    """Where any rank's local gradient is NaN or infinite, the synchronised gradient is non-finite on every rank; elsewhere it
-    is finite. Raising an error instead is allowed.
+    """If any rank's local gradient is NaN or infinite, the synchronised gradient is non-finite on every rank; all other
+    elements are finite. Raising an error instead is allowed.
     """
     world, promised = session.world_size, session.capabilities
     chains = ((Linear("fc1", 5, 4),), (Scale("scale", 7), Linear("fc1", 7, 2)))

@@ -42,7 +42,7 @@ def check_averaged_weights_match_one_process(session: Session) -> None:
 
 
 def averaging_job(world_size: int, optimizer: OptimizerSpec, *, resumed: bool) -> Job:
-    """A look, then three steps with a look after each, perhaps a save and a resume after the second, and one more at the end."""
+    """Three steps with observations around each, perhaps a save and a resume after the second, and one more step."""
     operations: list[Operation] = [LOOK]
     for number in range(3):
         operations += [Save(), Resume(), LOOK] if resumed and number == 2 else []
@@ -52,7 +52,7 @@ def averaging_job(world_size: int, optimizer: OptimizerSpec, *, resumed: bool) -
 
 
 def frozen_later(world_size: int, optimizer: OptimizerSpec, promised: Capabilities) -> Job:
-    """Five steps; after two the first layer is frozen, whose average goes on towards where it stays."""
+    """Five steps; the first layer is frozen after two, and its average continues towards the frozen value."""
     operations: list[Operation] = []
     for number in range(5):
         operations += [ZeroGrad(), *[SetTrainable(("fc1",), trainable=False)] * (number == 2)]
@@ -62,7 +62,7 @@ def frozen_later(world_size: int, optimizer: OptimizerSpec, promised: Capabiliti
 
 
 def accumulated(world_size: int, optimizer: OptimizerSpec, model: ModelSpec, promised: Capabilities) -> Job:
-    """Five steps of two micro-batches, of which the second takes the model's branches every other time."""
+    """Five steps of two micro-batches; every other step, the second uses the model's branches."""
     operations: list[Operation] = []
     for number in range(5):
         first, second = (shards([2] * world_size, (4 * number + half) * world_size) for half in (0, 2))
@@ -77,7 +77,7 @@ def accumulated(world_size: int, optimizer: OptimizerSpec, model: ModelSpec, pro
 
 
 def _models(promised: Capabilities) -> Iterator[ModelSpec]:
-    """Layers that are frozen and of one element, in the widest dtype; and a branch."""
+    """Models with frozen and one-element layers in the widest dtype, and with a branch."""
     dtype = max(promised.replica.replica_dtypes)
     layers = Linear("fc1", 2, 3, frozen=True), Scale("scalar", 0), Linear("fc2", 3, 2)
     yield ModelSpec(layers, loss="linear", dtype=dtype)

@@ -53,8 +53,8 @@ class _State:
     windows: int = 0
 
     def allows(self, word: Word, promised: Capabilities) -> bool:
-        """Replicas would rightly differ after a step or clip with local gradients. Local gradients may be there on some ranks
-        only, so that nobody can say what becomes zero.
+        """False for a step or clip with local gradients, after which replicas rightly differ. Local gradients may exist on
+        some ranks only, so the gradients that become zero are undefined.
         """
         reduced = self.gradients and not self.local
         switches = promised.has(ReplicaMethod.UNFREEZING) and "frozen" in promised.replica.model_features
@@ -81,9 +81,7 @@ class _State:
 
 
 def legal(words: Iterable[Word], promised: Capabilities) -> Iterator[Word]:
-    """The words that are defined where they stand and promised; the others are left out. Open windows are closed at the
-    end.
-    """
+    """The words that are defined at their position and promised; others are left out. Open windows are closed at the end."""
     state = _State()
     for word in words:
         if state.allows(word, promised):
@@ -97,7 +95,7 @@ def legal(words: Iterable[Word], promised: Capabilities) -> Iterator[Word]:
 class _Samples:
     """The position of a program in its data. sizes: of one rank's batches; uneven: odd ranks have one sample more.
 
-    Samples go out in the order of an epoch, and go on from its start when they run out.
+    Samples follow the order of an epoch and start again when they run out.
     """
 
     world_size: int
@@ -126,7 +124,7 @@ class _Samples:
 
 @dataclass
 class _Layers:
-    """The layers that learn; those of `model` that can be frozen are switched one after the other."""
+    """The trainable layers; those of `model` that can be frozen are switched one after the other."""
 
     model: ModelSpec
     frozen: list[str] = field(default_factory=list)
@@ -143,7 +141,7 @@ class _Layers:
         )
 
     def switch(self, *, trainable: bool) -> list[Operation]:
-        """Nothing where no layer is left to be switched; something that every batch uses is always left to learn."""
+        """Nothing if no layer is left to switch; a layer that every batch uses always stays trainable."""
         if trainable:
             candidates = self.frozen
         else:
@@ -157,7 +155,7 @@ class _Layers:
         return [ZeroGrad(), SetTrainable((name,), trainable)]
 
     def again(self) -> list[Operation]:
-        """A new replica is told anew."""
+        """Repeat the settings for a new replica."""
         return [SetTrainable((name,), name not in self.frozen) for name in self.switched]
 
 

@@ -33,16 +33,15 @@ BRANCHES_TAKEN: tuple[Callable[[tuple[str, ...]], tuple[tuple[str, ...], ...]], 
     lambda names: ((), names[:1]),
     lambda names: (names[:1], names[1:]),
 )
-"""Which of a model's branches are taken, in turn (training_program)."""
+"""The branches that are taken, in turn (training_program)."""
 
 
 @law("programs", needs.replica)
 def check_random_training_programs_match_one_process(session: Session) -> None:
-    """Any legal sequence of operations gives every rank the results of one process after every operation. Operations:
-    backward, no_sync, step, both forms of zero_grad, clip, predict, save, resume, freeze, unfreeze, other batch sizes and new
-    epochs.
+    """Any legal sequence of operations gives every rank the results of one process after every operation.
 
-    Half of the programs are looked at only at their end, so that looking cannot repair anything.
+    Operations: backward, no_sync, step, both forms of zero_grad, clip, predict, save, resume, freeze, unfreeze, other batch
+    sizes and new epochs. Half of the programs are observed only at their end, so that observing cannot repair anything.
     """
     world, promised = session.world_size, session.capabilities
     frozen = ModelSpec((Linear("fc1", 2, 3, frozen=True), Activation("tanh"), Linear("fc2", 3, 3), Linear("fc3", 3, 2)))
@@ -73,7 +72,7 @@ def telling(judge: Judge) -> Judge:
 
 
 class Known:
-    """Jobs by the words that they were made of, by what made them, and whether they are looked at all the time."""
+    """Jobs with the words and settings that made them, and whether they are observed after every operation."""
 
     def __init__(self) -> None:
         self._made: dict[Job, tuple[Make, Words, bool]] = {}
@@ -84,14 +83,14 @@ class Known:
         return made
 
     def shorter(self, job: Job) -> Iterator[Job]:
-        """Without one of its words, the last ones first."""
+        """Programs without one of their words, the last ones first."""
         if job in self._made:
             make, words, looking = self._made[job]
             for left_out in reversed(range(len(words))):
                 yield self.job(make, words[:left_out] + words[left_out + 1 :], looking)
 
     def clearer(self, job: Job) -> Iterator[Job]:
-        """Looked at all the time."""
+        """The same programs, observed after every operation."""
         if job in self._made:
             make, words, _ = self._made[job]
             yield self.job(make, words)
@@ -148,22 +147,22 @@ KNOWN: tuple[tuple[Word, ...], ...] = (
 
 
 def _used_after_resuming(world_size: int, promised: Capabilities) -> Job:
-    """Branch b has no optimizer state when it is saved: only then does a rank use it, in the step after."""
+    """Branch b has no optimizer state when it is saved, because a rank uses it only in the step after."""
     taken = (("a",),) * world_size + (("a", "b"),) * world_size
     words = (*_STEP, "save", "resume", *_STEP, *_STEP)
     return training_program(world_size, promised, words, branching(2, "ab"), taken=taken)
 
 
 def _counted_apart(world_size: int, promised: Capabilities) -> Job:
-    """Branch b has fewer steps behind it than the rest when it is saved, which Adam counts for each parameter."""
+    """Branch b has taken fewer steps than the rest when it is saved; Adam counts steps for each parameter."""
     taken = (("a",),) * world_size + (("a", "b"),) * world_size
     words: tuple[Word, ...] = (*_STEP, *_STEP, "save", "resume", *_STEP)
-    model = branching(2, "ab", dtype="float64")  # where bounds are so narrow that one step more shows
+    model = branching(2, "ab", dtype="float64")  # with bounds so narrow that one step more shows
     return training_program(world_size, promised, words, model, ADAM[0], taken=taken)
 
 
 def _coming_and_going(world_size: int, promised: Capabilities) -> Job:
-    """Branch a comes while b's gradient is there, and goes when its own has become zero, which it stays."""
+    """Branch a is used while b's gradient exists, and is then unused with a zero gradient."""
     words: tuple[Word, ...] = ("backward", "backward", "step", "zeros", "backward", "clip", "step", "zeros", "step")
     taken = ("b",), ("a",), ("b",)
     return training_program(world_size, promised, words, branching(2, "ab"), taken=taken, together=True)
@@ -199,7 +198,7 @@ _OFTEN: tuple[Word, ...] = ("backward", "step", "zero_grad", "local", "backward"
 
 
 def _sentences(words: tuple[Word, ...]) -> SearchStrategy[list[Word]]:
-    """Backwards and steps come as often as all that stands between them."""
+    """Backwards and steps are as frequent as all other words together."""
     offered: list[Word] = [word for word in _OFTEN if word in words]
     return st.lists(choice((*offered, *words)), min_size=3, max_size=LONGEST)
 

@@ -1,5 +1,5 @@
-"""What replicas share beside gradients: parameters, frozen ones and buffers from construction on, predictions, and
-checkpoints.
+"""Everything that replicas share beside gradients: parameters, frozen ones and buffers from construction on, predictions,
+and checkpoints.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def check_construction_broadcasts_parameters_from_rank_0(session: Session) -> No
     needs.replica.replica_sync(ReplicaSync.PARAMETERS),
 )
 def check_construction_broadcasts_frozen_parameters(session: Session) -> None:
-    """A new replica holds rank 0's frozen parameters, too, on every rank."""
+    """A new replica holds rank 0's frozen parameters on every rank."""
     layers = Linear("fc1", 3, 4, frozen=True), Linear("fc2", 4, 2)
     jobs = [explicit_examples.construction(session.world_size, *layers, exact=exact) for exact in (True, False)]
     for_each(session, fitting(session, jobs), _from_rank_0("parameters"))
@@ -110,10 +110,10 @@ def check_construction_broadcasts_running_statistics(session: Session) -> None:
 
 @law("replica_sync", needs.replica, needs.replica.model_features("batch_norm"), needs.replica.batch_norm("local"))
 def check_rank_0_running_statistics_follow_its_own_batches(session: Session) -> None:
-    """After forward passes in training mode, also inside no_sync, rank 0's running statistics are those of its own batches.
-    Its batches may be larger or smaller than the others'.
+    """After forward passes in training mode, also inside no_sync, rank 0's running statistics are those of its own batches,
+    whatever the others' sizes.
 
-    The other ranks' are not judged: whether they take over rank 0's before each forward is left open.
+    The other ranks' statistics are not judged: they may take over rank 0's before each forward.
     """
     promised = session.capabilities
     sizes = (False, True) if promised.replica.uneven_batches == "equal_weight" else (False,)
@@ -159,7 +159,7 @@ def check_resumed_training_matches_one_process(session: Session) -> None:
     jobs = [interrupt(explicit_examples.steps(world, spec), 1) for spec in (MOMENTUM, ADAM)]
     jobs += [_resumed_twice(explicit_examples.steps(world, spec)) for spec in (MOMENTUM, ADAM)]
     jobs.append(replace(jobs[0], model=ModelSpec((Linear("fc1", 2, 3, frozen=True), *mlp((3, 3, 2)).layers[1:]))))
-    # what wrappers put before every name is part of these
+    # wrappers put a common prefix before every name
     named = ModelSpec((Linear("module", 2, 3), Activation("tanh"), Linear("submodule", 3, 2)))
     jobs.append(replace(jobs[0], model=named))
     held = Scale("scalar", 0, buffer=True), Scale("vector", 3, buffer=True)
@@ -175,7 +175,7 @@ def check_resumed_training_matches_one_process(session: Session) -> None:
 
 @law("replica_sync", needs.replica, needs.replica.checkpoint, needs.replica.model_features("batch_norm"))
 def check_checkpoint_restores_running_statistics(session: Session) -> None:
-    """A new replica that loads a saved state has its running statistics and batch counter, bit for bit; those of rank 0
+    """A new replica that loads a saved state has its running statistics and batch counter, bit for bit, and rank 0's
     continue from there. The state may be saved before or after any training.
     """
     layers = Linear("fc1", 3, 4), BatchNorm("norm", 4), Linear("fc2", 4, 2)
@@ -232,21 +232,23 @@ def interrupt(job: Job, after: int) -> Job:
 
 
 def _saved_again(job: Job, *, windows: bool) -> Job:
-    """Saved at the beginning, and once more at the end, in an open window: the resumed state is that of the end."""
+    """Saved at the start and again at the end, in an open window: the resumed state is that of the end."""
     opened: tuple[list[Operation], list[Operation]] = ([OpenWindow()], [CloseWindow()]) if windows else ([], [])
     again = (*opened[0], Save(), *opened[1], Resume(), LOOK)
     return replace(job, operations=(Save(), *job.operations, *again))
 
 
 def _resumed_often(job: Job) -> Job:
-    """Saved and resumed after one step, two more, three, and four: a gap in the state at some count shows in the step after."""
+    """Saved and resumed after one step, two more, three, and four: an error in the state at some count shows in the next
+    step.
+    """
     for after in (1, 3, 6, 10):
         job = interrupt(job, after)
     return job
 
 
 def _resumed_twice(job: Job) -> Job:
-    """Saved after one step, resumed at the end, trained on, and resumed from the same state once more."""
+    """Saved after one step, resumed at the end, trained on, and resumed from the same state again."""
     first, *rest = (position + 1 for position, operation in enumerate(job.operations) if isinstance(operation, Step))
     again = (Resume(), LOOK, *job.operations[first : rest[0]], LOOK)
     operations = (*job.operations[:first], Save(), *job.operations[first:], *again, *again)
@@ -276,7 +278,7 @@ def _from_rank_0(what: Literal["parameters", "buffers"]) -> Judge:
 
 
 def _split(of_ranks: list[Array]) -> Array:
-    """One array of which each rank holds rows, of the values that it has itself."""
+    """One array of which each rank holds rows with its own initial values."""
     tall = [np.atleast_1d(values) for values in of_ranks]
     rows = -(-len(tall[0]) // len(tall))
     parts = [values[rank * rows : (rank + 1) * rows] for rank, values in enumerate(tall)]

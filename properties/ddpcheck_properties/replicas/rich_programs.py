@@ -1,6 +1,6 @@
 """Long training programs on models with many features, for faults that need two circumstances at once.
 
-Features, optimizers and operations are chosen by a seed, so that each pair of them meets in one of a few programs.
+A seed chooses features, optimizers and operations, so that each pair of them meets in one of a few programs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from ddpcheck.trace import Trace
 
 ALWAYS = (95, 177, 197, 27, 156, 193, 224, 133, 62, 139, 221, 19, 167)
-"""Seeds of the programs that are run before any is drawn: in these, of the first 250, the most pairs of circumstances meet."""
+"""Seeds of the programs that run before any is drawn: of the first 250 seeds, those in which most pairs of circumstances
+meet.
+"""
 TOO_LARGE = 1e6
 """The size at which training counts as diverged; nothing is compared beyond it."""
 NEAR = 2.0**-24
@@ -39,8 +41,9 @@ NEAR = 2.0**-24
 
 @law("programs", needs.replica)
 def check_long_programs_on_rich_models_match_one_process(session: Session) -> None:
-    """A training run of many rounds on a model with many kinds of layers gives every rank the results of one process. In
-    these rounds, ranks save, resume, predict, freeze layers, accumulate micro-batches and use different batch sizes.
+    """A training run of many rounds on a model with many kinds of layers gives every rank the results of one process.
+
+    In these rounds, ranks save, resume, predict, freeze layers, accumulate micro-batches and use different batch sizes.
     """
     world, promised = session.world_size, session.capabilities
     known = Known()
@@ -60,7 +63,7 @@ def check_long_programs_on_rich_models_match_one_process(session: Session) -> No
 
 
 def _judge(promised: Capabilities) -> Judge:
-    """By bounds, or where there is batch norm, which has none, by a tolerance; and arguments stayed as they were."""
+    """By bounds, or by a tolerance for batch norm, which has none; arguments must stay unchanged."""
     bounded, near = (as_one_process(promised, TOO_LARGE, tolerance) for tolerance in (None, NEAR))
 
     def judge(job: Job, trace: Trace) -> None:
@@ -99,7 +102,7 @@ def _program(
 
 
 def slow_optimizer(choices: Random, promised: Capabilities) -> OptimizerSpec:
-    """One with so small a learning rate that many steps on many layers do not diverge."""
+    """An optimizer with so small a learning rate that many steps on many layers do not diverge."""
     offered = [specs for name, specs in (("sgd", SGD), ("adam", ADAM)) if name in promised.replica.optimizers]
     chosen = choices.choice(choices.choice(offered or [SGD]))
     return replace(chosen, lr=chosen.lr / 4)
@@ -133,7 +136,7 @@ _BETWEEN: tuple[tuple[Word, ...], ...] = (
 
 
 def rich_words(choices: Random) -> tuple[Word, ...]:
-    """Rounds of training, mostly alike, and now and then something between them."""
+    """Rounds of training, mostly equal, sometimes with another operation in between."""
     usual = choices.choice(_ROUNDS)
     words: list[Word] = []
     for _ in range(choices.randint(4, 8)):

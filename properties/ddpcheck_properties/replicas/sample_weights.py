@@ -25,19 +25,19 @@ Weights = tuple[tuple[float, ...], ...]
 @law("gradients", needs.replica, needs.replica.sample_weights("by_weight"), needs.replica.gradient("mean"))
 def check_sample_weights_are_normalised_over_all_ranks(session: Session) -> None:
     """With sample weights (token masks included), the gradient equals that of one process on all ranks' samples: sum_i w_i
-    g_i / sum_i w_i. Each rank thus counts by its own sum of weights, and these sums differ.
+    g_i / sum_i w_i. Each rank counts by its own sum of weights.
 
-    A rank without any weight adds nothing; where no rank has any, loss and gradients are 0. Weights stay as they were given.
+    A rank without any weight adds nothing; if no rank has any, loss and gradients are 0. Weights do not change.
     """
     _weigh(session)
 
 
 @law("gradients", needs.replica, needs.replica.sample_weights("equal_ranks"))
 def check_sample_weights_are_normalised_per_rank(session: Session) -> None:
-    """With sample weights (token masks included), the gradient is the mean (or sum) of the ranks' own weighted means. A
-    rank's weighted mean is sum_i w_i g_i / sum_i w_i over its samples.
+    """With sample weights (token masks included), the gradient is the mean (or sum) of the ranks' own weighted means, sum_i
+    w_i g_i / sum_i w_i.
 
-    A rank without any weight counts with loss 0 and a gradient of zeros. Weights stay as they were given.
+    A rank without any weight counts with loss 0 and zero gradients. Weights do not change.
     """
     _weigh(session)
 
@@ -59,20 +59,20 @@ def _weigh(session: Session) -> None:
 
 
 def weighted_steps(world_size: int) -> Job:
-    """Three steps with weights that are different for each sample, and add up to something else on each rank."""
+    """Three steps with different weights for each sample and different sums on each rank."""
     rounds = [_growing(world_size, number) for number in range(3)]
     model = mlp((2, 3, 2), activation="tanh")
     return _trained(world_size, model, rounds, OptimizerSpec(lr=0.125, momentum=0.5))
 
 
 def of_other_sizes(world_size: int) -> Job:
-    """Rank 0 has three samples, the others one each: sums of weights are no multiples of the numbers of samples."""
+    """Rank 0 has three samples and the others one: sums of weights are not proportional to sample counts."""
     weights = (0.5, 0.25, 0.25), *((1.5 + rank,) for rank in range(1, world_size))
     return _trained(world_size, mlp((2, 3, 2), activation="tanh"), [weights], OptimizerSpec(lr=0.125))
 
 
 def masked(world_size: int) -> Job:
-    """Masks of four tokens: as long as the rank says; none on the last rank, then on rank 0; and none on any."""
+    """Masks of four tokens, with a length that depends on the rank; none on the last rank, then on rank 0, then on any rank."""
     lengths = [[1 + rank % 3 for rank in range(world_size)]]
     lengths += [[length * (rank != empty) for rank, length in enumerate(lengths[0])] for empty in (world_size - 1, 0)]
     lengths.append([0] * world_size)
@@ -136,7 +136,7 @@ def _backward(weights: Weights, start: int, *, sync: bool = True) -> Backward:
 
 
 def _growing(world_size: int, number: int, *, backwards: bool = False) -> Weights:
-    """For three samples of each rank, one of which counts nothing at times."""
+    """Weights for three samples of each rank, of which one is sometimes 0."""
     found = []
     for rank in range(world_size):
         ranks = (0.5, 1.0 + (rank + number) % world_size, 0.25 * ((rank + number) % 2))

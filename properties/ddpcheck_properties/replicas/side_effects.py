@@ -50,7 +50,7 @@ ROWS = (2, 0, 1)
 
 @law("replica_sync", needs.replica, needs.replica.optimizers("sgd"))
 def check_predict_does_not_change_training(session: Session) -> None:
-    """predict() before, between or after training operations does not change training. One rank may call it alone."""
+    """predict() before, between or after training operations does not change training, and one rank may call it alone."""
     world, promised = session.world_size, session.capabilities
     everyone = ((0,),) * world
     alone = [tuple((0,) if rank == only else () for rank in range(world)) for only in sorted({0, world - 1})]
@@ -74,8 +74,8 @@ def check_predict_uses_the_running_statistics(session: Session) -> None:
     """predict() normalises by the running statistics, not by its batch's, and does not update them. This also holds inside
     no_sync, and for every batch size.
 
-    For one batch norm and one linear layer the outputs are at most 12 roundings away from the exact ones, of terms
-    whose absolute values add up to `size` in _normalised.
+    For one batch norm and one linear layer, outputs are at most 12 roundings away from the exact ones; the absolute values
+    of the terms add up to `size` in _normalised.
     """
     world = session.world_size
     look, evaluate, larger = (
@@ -107,7 +107,7 @@ def check_predict_uses_the_running_statistics(session: Session) -> None:
 
 @law("replica_sync", needs.replica, needs.replica.checkpoint, needs.replica.optimizers("sgd"))
 def check_saving_does_not_change_training(session: Session) -> None:
-    """state() may be called at any point, also between backward and step, and does not change training."""
+    """state() does not change training. It may be called at any point, also between backward and step."""
     world, promised = session.world_size, session.capabilities
     examples = [
         _between(explicit_examples.steps(world, spec), *GRADIENTS, Save(), *GRADIENTS) for spec in (MOMENTUM, ADAM)
@@ -126,15 +126,15 @@ def check_saved_state_is_a_copy(session: Session) -> None:
 
 @law("replica_sync", needs.replica, needs.replica.optimizers("sgd"))
 def check_backward_does_not_change_its_batch(session: Session) -> None:
-    """Neither backward nor predict() changes the inputs and targets that it is given, which later epochs use again."""
+    """Neither backward nor predict() changes the given inputs and targets, which later epochs use again."""
     jobs = [_between(explicit_examples.steps(session.world_size, MOMENTUM), Predict(((0, 1),) * session.world_size))]
     for_each(session, fitting(session, jobs), nothing_was_changed)
 
 
 @law("replica_sync", needs.replica, needs.replica.optimizers("sgd"))
 def check_replica_does_not_change_given_arrays(session: Session) -> None:
-    """The arrays given to load_state() never change, however training continues. Neither do those given to make_replica(), if
-    several replicas may start with them.
+    """The arrays given to load_state() never change, however training continues. Neither do those given to make_replica(),
+    if several replicas are promised.
     """
     world, promised = session.world_size, session.capabilities
     trained = [explicit_examples.steps(world, _averaging(spec, promised)) for spec in (MOMENTUM, ADAM)]
@@ -145,12 +145,12 @@ def check_replica_does_not_change_given_arrays(session: Session) -> None:
 
 
 def _averaging(spec: OptimizerSpec, promised: Capabilities) -> OptimizerSpec:
-    """With a moving average of the parameters, where there is one."""
+    """With a moving average of the parameters, if promised."""
     return replace(spec, averaging=0.5 * promised.has(ReplicaMethod.AVERAGED_WEIGHTS))
 
 
 def _try_unevaluated(session: Session, finding: Finding) -> None:
-    """Raise the failure of the same Job without its evaluations, if it has one: they have no part in that."""
+    """Raise the failure of the same Job without its evaluations, if it fails as well: evaluations are then not the cause."""
     if finding.job is not None and not finding.hung:
         plain = tuple(operation for operation in finding.job.operations if not isinstance(operation, Predict))
         for_each(session, [replace(finding.job, operations=plain)], as_one_process(session.capabilities))
@@ -171,7 +171,7 @@ def _though_evaluated(as_ever: Judge) -> Judge:
 
 
 def arguments_stay(promised: Capabilities, job: Job, trace: Trace) -> None:
-    """The loaded state has its old values; and so have the arguments of replicas, if several may exist."""
+    """The loaded state keeps its values; so do the arguments of replicas, if several may exist."""
     expect.completed(trace)
     to = "" if promised.replica.several_replicas else "load_state()"
     for rank in trace.ranks:

@@ -32,10 +32,11 @@ ENDS: tuple[Poison, ...] = "inf", "-inf"
 
 @law("trajectories", needs.replica, needs.replica.skips_nonfinite, needs.replica.optimizers("sgd"))
 def check_nonfinite_step_is_skipped_on_all_ranks(session: Session) -> None:
-    """step() with a NaN or infinity in one rank's gradient changes nothing on any rank: no parameter, average, momentum, step
-    count or loss scale. Later steps proceed as if the skipped step had not happened. This holds even if the losses, most
-    gradients and the last micro-batch are finite, after clipping, and after another skipped step. A NaN that zero_grad
-    cleared causes no skip.
+    """step() with a NaN or infinity in one rank's gradient changes nothing on any rank: no parameter, average, momentum,
+    step count or loss scale.
+
+    Later steps proceed as if the skipped step had not happened. This holds even if the losses, most gradients and the last
+    micro-batch are finite, after clipping, and after another skipped step. A NaN that zero_grad cleared causes no skip.
     """
     world = session.world_size
     specs = OptimizerSpec(lr=1.0, momentum=1.0), OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.01)
@@ -62,8 +63,8 @@ def check_nonfinite_step_is_skipped_on_all_ranks(session: Session) -> None:
 def overflow(
     world_size: int, optimizer: OptimizerSpec, skipped: tuple[int, ...] = (1,), *, resuming: bool = False
 ) -> Job:
-    """Four steps of two samples per rank, of which the second, or those `skipped`, are to be skipped. resuming: the last is
-    that of a new replica.
+    """Four steps of two samples per rank; the second, or those `skipped`, must be skipped. resuming: the last step is that
+    of a new replica.
     """
     operations: list[Operation] = []
     for number in range(4):
@@ -77,7 +78,7 @@ def overflow(
 
 
 def averaged(world_size: int) -> Job:
-    """As overflow(), with a look at the averages of the parameters, too."""
+    """As overflow(), and the averages of the parameters are observed."""
     job = overflow(world_size, OptimizerSpec("sgd", lr=0.05, averaging=0.5))
     assert job.model is not None
     looks = (LOOK if isinstance(each, Observe) and "parameters" in each.what else each for each in job.operations)
@@ -86,7 +87,7 @@ def averaged(world_size: int) -> Job:
 
 
 def thrown_away(world_size: int, *, to_zeros: bool) -> Job:
-    """Four steps, of which none is to be skipped: zero_grad in one of its forms follows on the NaN, in front of the second."""
+    """Four steps, none to be skipped: a form of zero_grad clears the NaN before the second."""
     job = overflow(world_size, OptimizerSpec(lr=0.05, momentum=0.9), ())
     _, second, *_ = (position for position, each in enumerate(job.operations) if isinstance(each, ZeroGrad))
     lost = ZeroGrad(), Backward(shards([2] * world_size, 8 * world_size)), ZeroGrad(to_zeros)
@@ -97,7 +98,7 @@ def thrown_away(world_size: int, *, to_zeros: bool) -> Job:
 
 
 def of_one_sign(world_size: int, poison: Poison) -> Job:
-    """As overflow(), where all that is not finite in the gradients is one infinity."""
+    """As overflow(), with one infinity as the only non-finite value of the gradients."""
     job = overflow(world_size, OptimizerSpec(lr=1.0))
     return poisoned(
         replace(job, model=ModelSpec((Linear("fc1", 1, 1, bias=False),), loss="linear")), 2 * world_size, poison
@@ -105,11 +106,11 @@ def of_one_sign(world_size: int, poison: Poison) -> Job:
 
 
 SATURATED = Scale("scale", 2), Activation("tanh"), Linear("fc1", 2, 3), Linear("fc2", 3, 2)
-"""Behind the tanh an infinite input is 1: only the gradient of the scale, 0 times infinity, tells of it."""
+"""Behind the tanh an infinite input becomes 1: only the gradient of the scale, 0 times infinity, shows it."""
 
 
 def hidden_overflow(world_size: int, *, clip: bool) -> Job:
-    """As overflow(), where losses and most gradients are finite, and so is a second backward before the step."""
+    """As overflow(), with finite losses, mostly finite gradients, and a finite second backward before the step."""
     job = overflow(world_size, OptimizerSpec(lr=0.05, momentum=0.9))
     second: list[Operation] = [Backward(shards([2] * world_size, 8 * world_size)), *[Clip(0.5)] * clip]
     steps = [position for position, operation in enumerate(job.operations) if isinstance(operation, Step)]
@@ -118,7 +119,7 @@ def hidden_overflow(world_size: int, *, clip: bool) -> Job:
 
 
 def in_a_branch(world_size: int) -> Job:
-    """As hidden_overflow(): only the branch in front, which the second backward does not take, has a NaN."""
+    """As hidden_overflow(): only the first branch, which the second backward does not use, has a NaN."""
     job = hidden_overflow(world_size, clip=False)
     operations = list(job.operations)
     _, second, *_ = (position for position, each in enumerate(operations) if isinstance(each, Backward))
@@ -132,7 +133,7 @@ def in_a_branch(world_size: int) -> Job:
 
 
 def in_the_last_layer(world_size: int) -> Job:
-    """Four steps, of which the second has a target that is infinite, and a relu that passes nothing back of it."""
+    """Four steps; the second has an infinite target, and a relu stops its gradient."""
     job = overflow(world_size, OptimizerSpec(lr=0.05, momentum=0.9))
     sample = 2 * world_size
     model = ModelSpec((Embedding("embedding", 4, 1), Activation("relu"), Linear("fc1", 1, 2)), loss="linear")
@@ -143,7 +144,7 @@ def in_the_last_layer(world_size: int) -> Job:
 
 
 def _is_stopped(job: Job, sample: int) -> bool:
-    """Whether the relu stops what comes back of this sample, after a step too."""
+    """Whether the relu stops the gradient of this sample, after a step too."""
     assert job.data is not None
     assert job.model is not None
     row = job.data.arrays(job.model)[0][sample]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 MOMENTUM = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
 MOMENTS = OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.875), eps=0.01)
-"""1 - 0.875 is no square of 1 - 0.5, so that the places of eps are told apart in the first step."""
+"""1 - 0.875 is no square of 1 - 0.5, so the positions of eps can be distinguished in the first step."""
 
 
 @law("trajectories", needs.replica, needs.replica.optimizers("sgd"), level=Level.BASIC)
@@ -52,7 +52,7 @@ def check_parameters_after_sgd_steps_are_exact(session: Session) -> None:
 def check_sgd_matches_one_process(session: Session) -> None:
     """After 1 to 4 SGD steps, with and without momentum and weight decay, parameters equal those of one process.
 
-    Up to rounding, whose bound is carried through gradients, velocity and parameters: ddpcheck.oracle.rounding_bounds.
+    The bound on rounding is carried through gradients, velocity and parameters: ddpcheck.oracle.rounding_bounds.
     """
     _follows(session, sgd(), [explicit_examples.steps(session.world_size, MOMENTUM)])
 
@@ -106,9 +106,11 @@ def check_clipping_uses_the_global_gradient_norm(session: Session) -> None:
     needs.replica.optimizers("sgd"),
 )
 def check_layers_unfrozen_later_are_synchronised(session: Session) -> None:
-    """Layers unfrozen during training learn from then on as on one process. Frozen layers have no gradient and do not change,
-    even with momentum and weight decay. set_trainable() affects exactly the named layers, one or several, even if one name is
-    a prefix of another. Repeating a setting has no effect.
+    """Layers unfrozen during training learn from then on as on one process. Frozen layers have no gradient and do not
+    change, even with momentum and weight decay.
+
+    set_trainable() affects exactly the named layers, one or several, even if one name is a prefix of another. Repeating a
+    setting has no effect.
     """
     world, tied = session.world_size, "tied" in session.capabilities.replica.model_features
     jobs = [unfreezing(world, OptimizerSpec(lr=1.0), exact=True), unfreezing(world, MOMENTUM, exact=False, tied=tied)]
@@ -118,9 +120,9 @@ def check_layers_unfrozen_later_are_synchronised(session: Session) -> None:
 
 
 def unfreezing(world_size: int, optimizer: OptimizerSpec, *, exact: bool, tied: bool = False, before: int = 0) -> Job:
-    """fc1 is frozen at first, then nothing is, for two steps, then fc10 and fc3, then fc1 and fc3, then fc1: a step of each.
+    """Steps with these layers frozen in turn: fc1, none (two steps), fc10 and fc3, fc1 and fc3, fc1.
 
-    tied: one more layer uses fc10. before: how many steps come before these.
+    tied: one more layer uses fc10. before: the number of steps before these.
     """
     first, second = (("fc10",), True), (("fc1",), False)
     switches = ((), ((("fc1",), True),), (), ((("fc10", "fc3"), False),), (first, second), ((("fc10", "fc3"), True),))
@@ -144,7 +146,7 @@ def _follows(session: Session, optimizer: SearchStrategy[OptimizerSpec], example
 
 
 def _clipping(job: Job, max_norm: float, *, look: bool = False) -> Job:
-    """The Job with a clip before each step. look: at the gradients before it, of which a wrong norm alone tells little."""
+    """The Job with a clip before each step. look: observe the gradients before it, which explain a wrong norm."""
     clip: tuple[Operation, ...] = (*GRADIENTS * look, Clip(max_norm))
     operations = [inserted for op in job.operations for inserted in ((*clip, op) if isinstance(op, Step) else (op,))]
     return replace(job, operations=tuple(operations))

@@ -1,4 +1,4 @@
-"""Two replicas in one process, as a generator and its critic are, or a model and its teacher."""
+"""Two replicas in one process, such as a generator and its critic, or a model and its teacher."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _PROGRAMS: tuple[tuple[Word, ...], ...] = (
     ("predict_alone", "backward", "step"),
 )
 _TURNS = (1,), (4, 3)
-"""Every operation of a program is looked at after it, so a turn of two is one operation and the look."""
+"""Every operation is followed by an observation, so a turn of two is one operation and its observation."""
 
 
 @law("programs", needs.replica, needs.replica.several_replicas)
 def check_replicas_in_one_process_are_independent(session: Session) -> None:
-    """Two replicas that take turns, within a step, an accumulation window or a backward's synchronisation, each behave as
-    they would alone. Gradients, no_sync windows, optimizers and saved states belong to one replica each.
+    """Two replicas that take turns each behave as they would alone. Turns may fall within a step, an accumulation window or
+    a backward's synchronisation. Gradients, no_sync windows, optimizers and saved states belong to one replica each.
     """
     world, promised = session.world_size, session.capabilities
     known = [in_turns(training_program(world, promised, words), turns) for words in _PROGRAMS for turns in _TURNS]
@@ -50,7 +50,7 @@ def check_replicas_in_one_process_are_independent(session: Session) -> None:
 
 
 def _told_apart(session: Session, finding: Finding) -> Finding:
-    """The finding, which says so if each of the programs goes right where there is one replica only."""
+    """The finding; it says so if each program passes with one replica only."""
     job = finding.job
     if job is None or finding.hung:
         return finding
@@ -66,7 +66,7 @@ def _told_apart(session: Session, finding: Finding) -> Finding:
 
 
 def of_each(operations: Sequence[Operation]) -> tuple[tuple[Operation, ...], tuple[Operation, ...]]:
-    """Those of the first replica, and those of the second."""
+    """The operations of the first replica, and those of the second."""
     first, second = (
         tuple(op for replica, op in of_two_replicas(operations) if replica == wanted and not isinstance(op, Switch))
         for wanted in (0, 1)
@@ -75,8 +75,8 @@ def of_each(operations: Sequence[Operation]) -> tuple[tuple[Operation, ...], tup
 
 
 def in_turns(job: Job, turns: Sequence[int] = ()) -> Job:
-    """The Job's program on two replicas, which take turns of so many operations, over and over; of one to four, drawn by the
-    Job's seed, if nothing is said.
+    """The Job's program on two replicas that take turns of this many operations; by default one to four, drawn by the Job's
+    seed.
     """
     drawn = (1 + word % 4 for word in hashed(2 * len(job.operations), key_of(job.seed)).tolist())
     return replace(job, operations=tuple(_in_turns(job.operations, cycle(turns) if turns else drawn)))

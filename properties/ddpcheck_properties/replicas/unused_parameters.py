@@ -1,4 +1,4 @@
-"""Parameters that take no part in a forward pass, on one rank, on some, on all, and from step to step differently."""
+"""Parameters without gradient in a backward, on one rank, some or all, different from step to step."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ SYNCHRONISED = needs.replica.unused_parameters("synchronised")
 
 @law("unused", needs.replica, needs.replica.model_features("branch"), SYNCHRONISED, needs.ranks(2))
 def check_unused_parameters_on_some_ranks_count_as_zero(session: Session) -> None:
-    """A parameter without gradient on some ranks counts as zero there. Every rank gets the exact combined gradient.
+    """A parameter without gradient on some ranks counts as zero there, and every rank gets the exact combined gradient.
 
-    Branches have equal shapes, so that what one of them sends can pass for another's. Those of another chain share a weight,
-    which every rank uses in places of its own.
+    Branches have equal shapes, so that one branch's gradient can pass for another's. Branches of another chain share a
+    weight, which every rank uses in other places.
     """
     world, promised = session.world_size, session.capabilities
     jobs = [
@@ -71,8 +71,10 @@ def check_globally_unused_parameters_have_promised_gradient(session: Session) ->
 )
 def check_globally_unused_parameters_do_not_move(session: Session) -> None:
     """A step neither moves a parameter that no rank used, whatever the momentum and weight decay, nor changes its optimizer
-    state. A step right after zero_grad() moves no parameter, and training continues as if that step had not happened. A step
-    right after zero_gradients() does not move parameters that had no gradient before.
+    state.
+
+    A step right after zero_grad() moves no parameter, and training continues as if that step had not happened. A step right
+    after zero_gradients() does not move parameters that had no gradient before.
     """
     world, promised = session.world_size, session.capabilities
     jobs = [explicit_examples.branches(world, "a", ("a",), ("",), ("a",), optimizer=MOVING)]
@@ -121,7 +123,7 @@ def check_parameters_used_only_inside_no_sync_are_synchronised(session: Session)
 
 
 def _tied_through_branches(world_size: int) -> Job:
-    """fc1's weight is used once more in branch a, and branch_b's in branch c: by even ranks, then by odd ones."""
+    """fc1's weight is also used in branch a, and branch_b's in branch c: by even ranks, then by odd ones."""
     even, odd = ("a", "b"), ("c",)
     operations: list[Operation] = []
     for number, pair in enumerate(((even, odd), (odd, even), (("b", "c"), ()))):
@@ -138,8 +140,8 @@ def _tied_through_branches(world_size: int) -> Job:
 
 
 def _among_many(world_size: int) -> Job:
-    """Parameters that no rank uses, with numbers that a mask of 8 bits or of 256 takes for those of others, which all use, or
-    behind the last that one of 256 has.
+    """Unused parameters whose numbers a mask of 8 or 256 bits confuses with used ones, or that lie past the end of such a
+    mask.
     """
     layers: list[Layer] = [Linear("fc1", 2, 2), Linear("branch_a", 2, 2, branch="a")]
     layers += [Scale(f"scale{number}", 2) for number in range(270)]

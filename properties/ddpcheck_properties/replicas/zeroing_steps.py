@@ -1,4 +1,4 @@
-"""Engines whose step() also zeroes gradients: nothing is left of them."""
+"""Engines whose step() also clears gradients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @law("trajectories", needs.replica, needs.replica.step_zeroes_gradients, needs.ranks(most=2))
 def check_step_leaves_no_gradients_where_promised(session: Session) -> None:
-    """Where `step_zeroes_gradients` is promised, every gradient is None or zero after a step, without a zero_grad()."""
+    """After a step, every gradient is None or zero without a zero_grad(), if `step_zeroes_gradients` is promised."""
     world, promised = session.world_size, session.capabilities.replica
     model = ModelSpec(
         (Linear("fc1", 2, 3), Activation("tanh"), Linear("fc2", 3, 2)), dtype=max(promised.replica_dtypes)
@@ -32,7 +32,7 @@ def check_step_leaves_no_gradients_where_promised(session: Session) -> None:
     operations = (ZeroGrad(), Backward(shards([2] * world)), Step(), *GRADIENTS)
     job = training_job(world, model, operations, optimizer, exact=False)
     try:
-        _nothing_left(session.run(job))  # for_each would put a zero_grad() after each step
+        _nothing_left(session.run(job))  # for_each would insert a zero_grad() after each step
     except Finding as finding:
         finding.job = job
         raise

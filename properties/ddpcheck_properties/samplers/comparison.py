@@ -1,4 +1,4 @@
-"""Judges of samplers: do the ranks' indices fit together, and if not, the likeliest cause."""
+"""Judges of samplers: whether the ranks' indices fit together, and if not, the likeliest cause."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ..drawing import Judge
 
 
 def reading(trace: Trace, position: int) -> list[list[Array]]:
-    """For every rank its samples in every epoch read."""
+    """Each rank's samples in every epoch read."""
     found: list[list[Array]] = trace.values(position, "epochs")
     return found
 
 
 def orders(trace: Trace, position: int) -> list[list[list[int]]]:
-    """For every epoch the samples of all ranks."""
+    """The samples of all ranks for every epoch."""
     return [[order.tolist() for order in epoch] for epoch in zip(*reading(trace, position), strict=True)]
 
 
@@ -34,12 +34,12 @@ def some(order: Array) -> str:
 
 
 def neighbours(order: Array) -> set[tuple[int, int]]:
-    """Which samples follow one another, either way round and across the end."""
+    """Pairs of samples that follow one another, in either direction, and across the end."""
     return {(min(pair), max(pair)) for pair in zip(order.tolist(), np.roll(order, 1).tolist(), strict=True)}
 
 
 def may_be_chance(order: list[list[int]]) -> bool:
-    """Whether few blocks of neighbours, shuffled as they lie on disk, may ascend on every rank: of p of them one order in p!."""
+    """Whether few shuffled blocks may ascend on every rank by chance: of p blocks one order in p! does."""
     pieces = [1 + int((np.diff(each[:-1]) != 1).sum()) for each in order]
     return min(pieces) > 1 and math.prod(map(math.factorial, pieces)) < 10**12
 
@@ -86,7 +86,7 @@ def shared_out(promised: Capabilities) -> Judge:
 
 
 def _behind(found: list[list[list[int]]], number: int, read: Sample) -> tuple[int, ...]:
-    """Ranks, some and not all, that repeat the indices of another epoch; empty if none does."""
+    """The ranks, some and not all, that repeat the indices of another epoch; empty if none does."""
     ranks, epoch = found[number], read.epochs[number]
     earlier = [each for each, told in zip(found[:number], read.epochs, strict=False) if told != epoch]
     again = [rank for rank, order in enumerate(ranks) if len(order) > 3 and order in [each[rank] for each in earlier]]

@@ -1,7 +1,7 @@
-"""Samplers from epoch to epoch: each order is a new one, and reads elsewhere, or in part, do not change it.
+"""Samplers from epoch to epoch: each order is new, and other reads, or partial ones, do not change it.
 
-As in sampler_jobs.py, lengths are such that chance does not matter: of 40 W samples in two random orders, half keep a neighbour
-with probability below 1e-30, and a fifth keep their places in five orders with less.
+As in sampler_jobs.py, lengths are such that chance does not matter: of 40 W samples in two random orders, half keep a
+neighbour with probability below 1e-30, and a fifth keep their places in five orders with less.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Pairs = set[tuple[int, int]]
 
 @law("sampler", needs.sampler, needs.sampler.shuffles, needs.sampler.distinct_streams)
 def check_sampler_does_not_add_seed_and_epoch(session: Session) -> None:
-    """No two pairs of seed and epoch have the same order, in particular not (seed, epoch + 1) and (seed + 1, epoch). Runs
-    with different seeds are independent.
+    """No two pairs of seed and epoch have the same order; in particular, (seed, epoch + 1) and (seed + 1, epoch) differ.
+    Runs with different seeds are independent.
     """
     world = session.world_size
     joined = 10 * SEED + 1 - SEED  # followed by "0" it reads as the seed does followed by epoch 10
@@ -45,7 +45,7 @@ def check_sampler_does_not_add_seed_and_epoch(session: Session) -> None:
 
 @law("sampler", needs.sampler, needs.sampler.shuffles)
 def check_every_epoch_is_shuffled_independently(session: Session) -> None:
-    """An epoch's order is no rotation or reversal of another epoch's, and no part of the samples keeps its place."""
+    """An epoch's order is neither a rotation nor a reversal of another epoch's, and no part of the samples keeps its place."""
     world = session.world_size
     for_each(session, [Job(world, (Sample(shuffled(world), EPOCHS, seed=SEED),))], _shuffled_anew)
     for_each(session, [Job(world, (Sample(shuffled(world), tuple(range(16)), seed=SEED),))], _every_sample_moves)
@@ -53,7 +53,7 @@ def check_every_epoch_is_shuffled_independently(session: Session) -> None:
 
 @law("sampler", needs.sampler)
 def check_interrupted_epoch_restarts_in_full(session: Session) -> None:
-    """After reading a few samples and restarting the epoch, every rank gets the whole epoch, however far each rank had read."""
+    """After some samples are read and the epoch restarts, every rank gets the whole epoch, however far each rank had read."""
     world = session.world_size
     _as_undisturbed(
         session,
@@ -65,7 +65,9 @@ def check_interrupted_epoch_restarts_in_full(session: Session) -> None:
 
 @law("sampler", needs.sampler)
 def check_last_set_epoch_call_wins(session: Session) -> None:
-    """After several set_epoch calls before reading, as in a loop that resumes, a sampler has the order of the last epoch set."""
+    """After several set_epoch() calls before a read, as in a loop that resumes, a sampler has the order of the last epoch
+    set.
+    """
     _as_undisturbed(
         session,
         [{"retold": True}],
@@ -76,7 +78,7 @@ def check_last_set_epoch_call_wins(session: Session) -> None:
 
 @law("sampler", needs.sampler, needs.sampler.shuffles, needs.sampler.drop_last, needs.ranks(2))
 def check_drop_last_does_not_always_drop_the_same_samples(session: Session) -> None:
-    """Samples that drop_last drops in one epoch appear in others: every sample is seen in some epoch."""
+    """Every sample is seen in some epoch: samples that drop_last drops in one epoch appear in others."""
     world = session.world_size
     length = shuffled(world) + world - 1
     for_each(session, [Job(world, (Sample(length, tuple(range(12)), seed=SEED, drop_last=True),))], _left_out_in_turn)
@@ -84,9 +86,7 @@ def check_drop_last_does_not_always_drop_the_same_samples(session: Session) -> N
 
 @law("sampler", needs.sampler)
 def check_samplers_do_not_share_state(session: Session) -> None:
-    """A sampler's order does not depend on another sampler that is read meanwhile, such as a validation sampler with as many
-    samples or more.
-    """
+    """A sampler's order does not depend on another sampler that is read meanwhile, such as a longer validation sampler."""
     _as_undisturbed(
         session,
         [{"beside": True}],
@@ -96,7 +96,7 @@ def check_samplers_do_not_share_state(session: Session) -> None:
 
 
 def _as_undisturbed(session: Session, ways: list[dict[str, object]], what: str, cause: Cause) -> None:
-    """A sampler used in each of these ways gives the indices of a new one that is only read."""
+    """Check that a sampler used in each of these ways gives the indices of a new sampler that is only read."""
 
     def judge(job: Job, trace: Trace) -> None:
         expect.completed(trace)
@@ -128,7 +128,8 @@ def _left_out_in_turn(job: Job, trace: Trace) -> None:
     found = orders(trace, 0)
     never = set(range(read.length)).difference(*(samples for order in found for samples in order))
     expect.that(
-        len(never) < job.world_size - 1 or found[0] == found[1],  # that set_epoch has no effect is another check's
+        len(never) < job.world_size - 1
+        or found[0] == found[1],  # another check tests whether set_epoch() has an effect
         f"{read.length} samples with drop_last: got the samples {sorted(never)} on no rank in any of {len(found)} epochs, but "
         "should get each in some",
         causes.CUT_BEFORE_SHUFFLE(),
@@ -144,7 +145,7 @@ def _no_two_alike(job: Job, trace: Trace) -> None:
             source = read.seed, epoch or 0
             first = seen.setdefault(str(order), source)
             expect.that(
-                first == source or first[0] == source[0],  # one seed's epochs are another check's
+                first == source or first[0] == source[0],  # another check compares the epochs of one seed
                 f"seed {source[0]}, epoch {source[1]}: got the order of seed {first[0]}, epoch {first[1]}, on every rank, but "
                 "should be another one",
                 randomness.SEED_IS_SUM(parts=("seed", "epoch")),
@@ -160,7 +161,7 @@ def _shuffled_anew(job: Job, trace: Trace) -> None:
     count = sum(map(len, found[0]))
     expect.that(
         5 * staying < count
-        or all(order == found[0] for order in found),  # that set_epoch has no effect is another check's
+        or all(order == found[0] for order in found),  # another check tests whether set_epoch() has an effect
         f"{staying} of {count} samples on all ranks: got the same place in each of {len(found)} epochs, but should move",
         causes.PARTLY_SHUFFLED(),
     )
@@ -182,7 +183,8 @@ def _every_sample_moves(job: Job, trace: Trace) -> None:
     found = [[index for order in ranks for index in order] for ranks in orders(trace, 0)]
     places = [place for place, *_ in enumerate(found[0]) if len({order[place] for order in found}) == 1]
     expect.that(
-        not places or all(order == found[0] for order in found),  # that set_epoch has no effect is another check's
+        not places
+        or all(order == found[0] for order in found),  # another check tests whether set_epoch() has an effect
         f"sample {', '.join(str(found[0][place]) for place in places[:3])}: got the same place, on the same rank, in each of "
         f"{len(found)} epochs, but should move",
         causes.ENDS_NOT_SHUFFLED(samples=tuple(found[0][place] for place in places)),
@@ -190,6 +192,6 @@ def _every_sample_moves(job: Job, trace: Trace) -> None:
 
 
 def _neighbours(ranks: list[list[int]], world: int) -> Pairs:
-    """Samples that are read one after the other, but for those that are neighbours in the data: blocks may be kept whole."""
+    """Samples that are read one after the other, except neighbours in the data, because samplers may keep blocks whole."""
     pairs = {(min(a, b), max(a, b)) for order in ranks for a, b in pairwise(order)}
     return {(a, b) for a, b in pairs if b - a not in (1, world)}

@@ -1,4 +1,4 @@
-"""Samplers: seed and epoch decide the order, and nothing else does."""
+"""Samplers: seed and epoch alone decide the order."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def check_sampler_order_depends_only_on_seed_and_epoch(session: Session) -> None
 
 @law("sampler", needs.sampler)
 def check_new_sampler_without_set_epoch_uses_epoch_0(session: Session) -> None:
-    """Before any set_epoch call, a new sampler has the order of epoch 0, whatever epochs other samplers were set to before."""
+    """Before any set_epoch() call, a new sampler has the order of epoch 0, whatever epochs other samplers were set to."""
 
     def judge(job: Job, trace: Trace) -> None:
         for rank in range(job.world_size):
@@ -216,12 +216,12 @@ def check_shuffling_uses_seed_and_epoch_at_every_length(session: Session) -> Non
 
 
 _TWO_SEEDS = ((0, 1), (0, 2), (0, 1000), (1 << 31, (1 << 31) + 1), (0, 5), (5, (1 << 32) - (1 << 17)))
-"""Added to a drawn one of 16 bits."""
+"""Added to a drawn seed of 16 bits."""
 _TWO_EPOCHS = ((0, 1), (1, 2), (2, 3), (0, 2), (3, 4), (7, 5), (300, 260))
 
 
 def _lengths(world_size: int) -> tuple[int, ...]:
-    """With every remainder, even ones and odd ones."""
+    """Lengths with every remainder, even and odd."""
     return tuple(shuffled(world_size) + more for more in range(2 * world_size + 1))
 
 

@@ -1,4 +1,4 @@
-"""Samplers that go on in the middle of an epoch, in a new process or not: the unread indices are left."""
+"""Samplers that resume in the middle of an epoch, in the same or a new process: they yield the unread indices."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ Order = list[int]
 @law("sampler", needs.sampler, needs.sampler.sampler_state)
 def check_sampler_state_resumes_mid_epoch(session: Session) -> None:
     """A new sampler that loads a state saved mid-epoch yields exactly the indices that an uninterrupted epoch would still
-    yield, in order; the next read is a whole epoch. This also holds for an epoch that has only just begun, in a sampler read
-    before. It also holds for a state that is loaded and saved again before reading. If another epoch is set after loading,
-    that epoch is whole from the start.
+    yield, in order. The next read is a whole epoch.
+
+    This also holds for an epoch that has only just begun in a sampler read before, and for a state that is loaded and saved
+    again before a read. If another epoch is set after loading, that epoch is whole.
     """
     world = session.world_size
     ways: list[tuple[tuple[int, ...], bool]] = [
@@ -151,7 +152,7 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
 
 
 def _differing(got: Order, should: Order) -> str:
-    """From the first sample on that is another one."""
+    """Both lists from the first sample on that differs."""
     pairs = zip(got, should, strict=False)
     same = next((place for place, (one, other) in enumerate(pairs) if one != other), 0)
     right = f"{same} samples as they should be, then " * (same > 0)

@@ -1,9 +1,9 @@
-"""Jobs that read samplers, of lengths, epochs and seeds at which chance does not matter.
+"""Jobs that read samplers with lengths, epochs and seeds at which chance does not matter.
 
-A shuffle that is right may by chance give the order that a check takes for a fault. Orders of SHUFFLED(W) = 40 W samples are
-compared: two random ones are equal with probability 1/(40 W)! < 1e-47, the samples of one rank are the same set with
-1/C(40 W, 40), below 1e-23 for W >= 2, and all ranks' lists turn once at most with less than (2^42/40!)^W < 1e-35. Thousands
-of draws stay far below 1e-9.
+A correct shuffle may by chance give an order that a check takes for a fault. So orders of SHUFFLED(W) = 40 W samples are
+compared: two random ones are equal with probability 1/(40 W)! < 1e-47, the samples of one rank are the same set with 1/C(40
+W, 40), below 1e-23 for W >= 2, and all ranks' lists turn once at most with less than (2^42/40!)^W < 1e-35. Thousands of
+draws stay far below 1e-9.
 """
 
 from __future__ import annotations

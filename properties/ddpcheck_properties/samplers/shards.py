@@ -1,4 +1,4 @@
-"""Samplers: every sample to exactly one rank, and as many as are announced."""
+"""Samplers: every sample goes to exactly one rank, and lengths are as announced."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ if TYPE_CHECKING:
 
 @law("sampler", needs.sampler, level=Level.BASIC)
 def check_shards_are_disjoint_and_complete(session: Session) -> None:
-    """In every epoch, the ranks' shards are disjoint and complete, but for the declared remainder rule."""
+    """In every epoch, the ranks' shards are disjoint and complete, within the promised remainder rule."""
     _shares(session, drop_last=False)
 
 
 @law("sampler", needs.sampler, needs.sampler.drop_last, level=Level.BASIC)
 def check_drop_last_drops_only_the_tail(session: Session) -> None:
-    """With drop_last, every rank gets length // W different samples."""
+    """With drop_last, every rank gets length
+
+    W different samples.
+    """
     _shares(session, drop_last=True)
 
 
@@ -48,8 +51,8 @@ def check_sampler_len_matches_iteration(session: Session) -> None:
 
 @law("sampler", needs.sampler, level=Level.BASIC)
 def check_shards_stay_disjoint_without_set_epoch(session: Session) -> None:
-    """When a sampler is read twice without set_epoch, the shards are disjoint and complete each time: ranks agree on the
-    order.
+    """When a sampler is read twice without set_epoch(), shards are disjoint and complete each time, because ranks agree on
+    the order.
     """
     promised = session.capabilities
     drawn = samples(session.world_size, promised, epochs=((None, None), (3, None), (None, 2, None)))
@@ -60,14 +63,14 @@ def check_shards_stay_disjoint_without_set_epoch(session: Session) -> None:
 
 def _shares(session: Session, *, drop_last: bool) -> None:
     world, promised = session.world_size, session.capabilities
-    telling = 3 * world + 1, 3 * world  # first, as of a few samples a wrong share looks like many another one
+    telling = 3 * world + 1, 3 * world  # first, because with few samples many mistakes look alike
     examples = [
         reads(world, length, shuffle=shuffle, drop_last=drop_last)
         for length in (*telling, *(each for each in sample_lengths(world, promised) if each not in telling))
         for shuffle in (False, True)
     ]
     examples += [reads(world, length, drop_last=drop_last) for length in (1025, 4099, PAST_16_BITS)]
-    # where ranks may part further on
+    # ranks may disagree only later
     examples += [reads(world, epochs=EPOCHS, seeds=(SEED, 0), drop_last=drop_last)]
     examples += [reads(world, 3 * world + 1, epochs=(1,), seeds=LARGEST, drop_last=drop_last)]
     drawn = samples(world, promised, drop_last=drop_last).map(lambda read: Job(world, (read,)))

@@ -19,7 +19,7 @@ from .final_state import causes_of_end, explained, parameters_wrong_too
 
 
 def holds_the_best(run: Run) -> None:
-    """The parameters at the end of the epoch whose reported loss is the lowest, on every rank."""
+    """On every rank, the best weights are the parameters at the end of the epoch with the lowest reported loss."""
     best = int(np.argmin([*run.before, *run.losses[0]]))
     entries = run.moments[best][-1].arrays["parameters"]
     with explained(lambda: why_other_epoch(run, best) or _wrong_until(run, best) or parameters_wrong_too(run)):
@@ -30,7 +30,7 @@ def holds_the_best(run: Run) -> None:
 
 
 def ends_with_the_last(run: Run) -> None:
-    """If the best epoch is not the last, the parameters at the end are not its: also where rounding could go far."""
+    """If the best epoch is not the last, the final parameters are not the best weights, even beyond rounding bounds."""
     best, last = int(np.argmin([*run.before, *run.losses[0]])), len(run.moments) - 1
     then, now = (run.moments[epoch][-1].arrays["parameters"] for epoch in (best, last))
     if all(np.array_equal(then[name].value.exact, now[name].value.exact) for name in now):
@@ -46,7 +46,7 @@ def ends_with_the_last(run: Run) -> None:
 
 
 def holds_the_best_number(run: Run) -> None:
-    """Of a run that diverges, the parameters at the end of its first epoch: the only one with a finite loss."""
+    """In a run that diverges, the best weights are those of the first epoch, the only one with a finite loss."""
     losses = run.losses[0]
     if not math.isfinite(losses[0]) or any(map(math.isfinite, losses[1:])):
         return

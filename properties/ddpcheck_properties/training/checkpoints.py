@@ -1,4 +1,4 @@
-"""Checkpoints of training runs: who writes them, who reads them, and where a run goes on that was cut."""
+"""Checkpoints of training runs: which ranks write and read them, and where an interrupted run resumes."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 WHOLE, CUT, RESUMED = 0, 1, -1
-"""Positions in a Job of cut_operations; each run after the one that is cut goes on from the run before it."""
+"""Positions in a Job of cut_operations; each run after the interrupted one resumes the run before it."""
 MANY = 11
-"""Epochs of which the last are out of order where names are sorted as text."""
+"""Epochs, of which the last sort first if names are sorted as text."""
 CHECKPOINT = needs.trainer.trainer_features("checkpoint")
 
 
@@ -40,7 +40,7 @@ def check_resumed_training_run_matches_one_process(session: Session) -> None:
     """A run that is interrupted after an epoch, even the last, and resumes from its checkpoint ends where an uninterrupted
     run of one process ends.
 
-    That is: parameters, losses, the order of samples, learning rates and best weights, on every rank.
+    This covers parameters, losses, the order of samples, learning rates and best weights, on every rank.
     """
     world, promised = session.world_size, session.capabilities
     for_all(
@@ -82,7 +82,7 @@ def check_rank_0_checkpoint_decides_where_all_ranks_resume(session: Session) -> 
 
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"), CHECKPOINT)
 def check_checkpoints_tolerate_a_slow_disk_on_rank_0(session: Session) -> None:
-    """With a slow disk on rank 0, a run with a checkpoint ends as it does with a fast disk. So does a run that resumes."""
+    """With a slow disk on rank 0, runs that write checkpoints or resume from them end as with a fast disk."""
     for_each(session, [_cut(session), _cut(session, slow_disk=True)], resumed_right(session.capabilities))
 
 
@@ -96,8 +96,8 @@ def check_checkpoint_files_have_one_writer(session: Session) -> None:
 
 @st.composite
 def cut_runs(draw: DrawFn, world_size: int, promised: Capabilities) -> Job:
-    """One run of two or three epochs, and the same once more, cut once or twice and resumed; with all other features promised,
-    or some.
+    """One run of two or three epochs, and the same run interrupted once or twice and resumed, with all other promised
+    features, or some.
     """
     several = ("schedule", "best"), ("accumulation",), (), ("schedule", "best", "accumulation")
     features = promised.trainer.trainer_features & set(draw(st.sampled_from(several)))
@@ -108,9 +108,7 @@ def cut_runs(draw: DrawFn, world_size: int, promised: Capabilities) -> Job:
 
 
 def _cuts(session: Session) -> list[Job]:
-    """One with all features, with micro-batches and other optimizers too, and some of which an early epoch may be the
-    best.
-    """
+    """Runs with all features, also with micro-batches and other optimizers, and some whose best epoch may be early."""
     features = session.capabilities.trainer.trainer_features
     cuts = [_cut(session), _cut(session, stops=(3,)), *with_other_optimizers(_cut(session), session.capabilities)]
     if "accumulation" in features:
@@ -128,7 +126,7 @@ def _cuts(session: Session) -> list[Job]:
 
 
 def _cut_twice(session: Session) -> Job:
-    """Cut after the first of many epochs, and again before the last."""
+    """Interrupted after the first of many epochs, and again before the last."""
     features = session.capabilities.trainer.trainer_features
     plan = Train(epochs=MANY, schedule="linear" if "schedule" in features else "constant", keep_best="best" in features)
     job = run_job(session.world_size, session.capabilities, 2 * session.world_size, plan, momentum=0.5)
@@ -136,7 +134,7 @@ def _cut_twice(session: Session) -> Job:
 
 
 def _extended(session: Session) -> Job:
-    """A run that came to its end, and is then asked for one epoch more."""
+    """A finished run that is then asked for one epoch more."""
     plan = Train(epochs=3)
     job = run_job(session.world_size, session.capabilities, 4 * session.world_size, plan, momentum=0.5)
     shorter = replace(plan, epochs=2, folder="checkpoint")
@@ -152,7 +150,7 @@ def _cut(
     begins: bool = False,
     stops: tuple[int, ...] = (1,),
 ) -> Job:
-    """stops: after which of three epochs it is cut. begins: there is nothing to resume from."""
+    """stops: the epoch, of three, after which it is interrupted. begins: there is no checkpoint to resume from."""
     features = session.capabilities.trainer.trainer_features
     linear, best = "schedule" in features, "best" in features
     schedule: Literal["linear", "constant"] = "linear" if linear else "constant"
@@ -169,7 +167,7 @@ def _cut(
 
 
 def cut_operations(plan: Train, *stops: int, rank_0_only: bool = False, slow_disk: bool = False) -> tuple[Train, ...]:
-    """The plan as it is; cut after so many epochs, perhaps resumed and cut again; resumed."""
+    """The whole run; the run interrupted after some epochs, perhaps resumed and interrupted again; the resumed run."""
     saving = replace(plan, folder="checkpoint", rank_0_only=rank_0_only, slow_disk=slow_disk)
     runs = [replace(saving, stop_after=stop, resume=number > 0) for number, stop in enumerate(stops)]
     return plan, *runs, replace(saving, resume=True)
@@ -204,7 +202,7 @@ def resumed_right(promised: Capabilities, *, bits: bool = False) -> Judge:
 
 
 def _other_orders(trace: Trace, last: int, epoch: int, first: int) -> tuple[int, ...]:
-    """The ranks whose samples of this epoch come in another order after resuming, if rank 0's do not; else none."""
+    """The ranks whose samples of this epoch have another order after resuming, if rank 0's do not; otherwise none."""
     every = zip(trace.values(WHOLE, "indices"), trace.values(last, "indices"), strict=True)
     orders = [
         (list(whole[epoch]), list(resumed[epoch - first])) for whole, resumed in every if epoch - first < len(resumed)

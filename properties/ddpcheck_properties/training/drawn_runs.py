@@ -1,4 +1,8 @@
-"""Training runs as Jobs: how they are drawn, and variants of them."""
+"""Training runs as Jobs: how they are drawn, and the same run as a Job of single steps, which the oracle can replay.
+
+A run reports the samples that each rank used, in order. So the same batches can pass through one process; a window of
+micro-batches is one large batch there.
+"""
 
 from __future__ import annotations
 
@@ -64,14 +68,14 @@ OTHERS = (
 
 
 def equal_losses(world_size: int, promised: Capabilities, plan: Train) -> list[Job]:
-    """A run whose losses are all 0, however they are computed, though weight decay moves the parameters."""
+    """A run whose losses are all 0, however they are computed, although weight decay moves the parameters."""
     job = run_job(world_size, promised, 3 * world_size, plan)
     assert job.model is not None
     return [replace(job, optimizer=OTHERS[0], model=replace(job.model, loss_scale=0.0))]
 
 
 def with_huge_losses(job: Job, promised: Capabilities) -> list[Job]:
-    """The Job with losses of 2^40 and more, and steps as large as before; not where gradients travel in fewer bits."""
+    """The Job with losses of 2^40 and more, and steps as large as before; unchanged if gradients are sent in fewer bits."""
     assert job.model is not None
     if promised.replica.reduction_dtype != "model":
         return []
@@ -80,7 +84,7 @@ def with_huge_losses(job: Job, promised: Capabilities) -> list[Job]:
 
 
 def with_a_frozen_layer(job: Job, promised: Capabilities) -> list[Job]:
-    """The Job with weight decay and a first layer that does not learn, where that is promised."""
+    """The Job with weight decay and a frozen first layer, if promised."""
     assert job.model is not None
     if "frozen" not in promised.replica.model_features:
         return []
@@ -90,7 +94,7 @@ def with_a_frozen_layer(job: Job, promised: Capabilities) -> list[Job]:
 
 
 def with_terms(job: Job, promised: Capabilities) -> list[Job]:
-    """The Job with a loss that has those auxiliary terms which are promised."""
+    """The Job with the promised auxiliary terms in its loss."""
     assert job.model is not None
     first, curve, last = job.model.layers
     assert isinstance(first, Linear)
@@ -102,12 +106,12 @@ def with_terms(job: Job, promised: Capabilities) -> list[Job]:
 
 
 def with_other_optimizers(job: Job, promised: Capabilities) -> list[Job]:
-    """The Job with weight decay, and with Adam, where they are promised."""
+    """The Job with weight decay, and with Adam, if promised."""
     return [replace(job, optimizer=spec) for spec in OTHERS if spec.name in promised.replica.optimizers]
 
 
 def with_ids(job: Job, promised: Capabilities) -> list[Job]:
-    """The Job on ids and labels, which are integers and must stay so, where that is promised."""
+    """The Job on ids and labels, which must stay integers, if promised."""
     assert job.model is not None
     if "embedding" not in promised.replica.model_features:
         return []

@@ -1,4 +1,4 @@
-"""Training runs that end when the loss gets no lower: on all ranks after the same epoch, or those that go on wait for ever."""
+"""Training runs that stop when the loss no longer decreases: on all ranks after the same epoch, or some wait for ever."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _EPOCHS = 8
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"), needs.trainer.trainer_features("early_stopping"))
 def check_early_stopping_ends_all_ranks_together(session: Session) -> None:
     """A run with patience p ends on all ranks after the first p consecutive epochs without a new lowest loss over all ranks,
-    not earlier or later. The run never stops while that loss decreases.
+    not earlier or later.
     """
     world, promised = session.world_size, session.capabilities
     # rates so large that the loss goes up and down, on some ranks otherwise than on others; and two that are not, of which the

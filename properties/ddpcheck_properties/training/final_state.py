@@ -1,4 +1,4 @@
-"""The end of a training run: the law, and how its findings get their causes."""
+"""The end of a training run: the law, and the causes of other ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .learning_rates import rates_follow
 
 
 def ends_where_one_process_ends(run: Run) -> None:
-    """The parameters at the end, within rounding, and with the same bits on all ranks."""
+    """The final parameters equal one process's, within rounding, with the same bits on all ranks."""
     what = f"after the training run{', which was resumed' if run.first else ''}"
     with explained(lambda: causes_of_end(run)):
         entries = run.moments[-1][-1].arrays["parameters"]
@@ -56,7 +56,7 @@ def causes_of_end(run: Run) -> Causes:
 
 
 def parameters_wrong_too(run: Run) -> Causes:
-    """Why the parameters at the end are wrong: other failures may follow from it. Empty if they are right."""
+    """The causes of wrong final parameters, from which other failures may follow. Empty if the parameters are right."""
     try:
         ends_where_one_process_ends(run)
     except Finding as finding:
@@ -65,7 +65,7 @@ def parameters_wrong_too(run: Run) -> Causes:
 
 
 def _wrong_rates(run: Run) -> Causes:
-    """Why the learning rates are wrong that the run reports; empty if they are right."""
+    """The causes of wrong reported learning rates; empty if they are right."""
     try:
         rates_follow(run)
     except Finding as finding:

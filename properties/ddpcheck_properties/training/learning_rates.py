@@ -14,7 +14,7 @@ from ddpcheck.oracle.training_runs import Run
 
 
 def rates_follow(run: Run) -> None:
-    """Learning rates that a run reports are those of the schedule, with the same bits on all ranks."""
+    """Reported learning rates are those of the schedule, with the same bits on all ranks."""
     every = np.array(run.schedule)
     reported = [None if values is None else np.array(values) for values in run.rates]
     before = len(every) // run.plan.epochs * run.first

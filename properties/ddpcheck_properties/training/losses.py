@@ -19,7 +19,7 @@ from .final_state import parameters_wrong_too, unexplained
 
 
 def reports_the_loss(run: Run) -> None:
-    """The mean over the samples of all ranks, of each epoch, on every rank."""
+    """The reported loss of each epoch is the mean over the samples of all ranks, on every rank."""
     for epoch, moments in enumerate(run.moments[run.first :], start=run.first):
         mean, bound = _loss(run, moments)
         for rank, losses in enumerate(run.losses):

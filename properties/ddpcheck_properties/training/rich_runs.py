@@ -1,6 +1,6 @@
-"""Training runs with many features at once: they show mistakes where two features meet.
+"""Training runs with many features at once show mistakes where two features meet.
 
-Features, models and optimizers are chosen by a seed, so that each pair of them meets in one of a few runs.
+A seed chooses features, models and optimizers, so that each pair of them meets in one of a few runs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ALWAYS = (189, 467, 107, 118, 23, 294, 551, 533, 249, 171, 138)
 
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"))
 def check_training_runs_with_many_features_match_one_process(session: Session) -> None:
-    """A run with many layer kinds and many promised features ends where one process ends, including best weights, losses and
+    """A run with many layer kinds and promised features ends where one process ends, including best weights, losses and
     learning rates. So does a run that is interrupted and resumed.
     """
     world, promised = session.world_size, session.capabilities
@@ -48,11 +48,11 @@ def check_training_runs_with_many_features_match_one_process(session: Session) -
 
 
 def rich_run(world: int, promised: Capabilities, seed: int) -> Job:
-    """A run, or the same run whole, cut, and resumed."""
+    """A run, or the same run whole, interrupted, and resumed."""
     choices = Random(seed)
 
     def has(feature: str, often: float = 0.5) -> bool:
-        chosen = choices.random() < often  # for every promise, so that a seed means the same in all else
+        chosen = choices.random() < often  # for every promise, so a seed always gives the same choices otherwise
         return chosen and feature in promised.trainer.trainer_features
 
     in_chains = promised.but(model_features=promised.replica.model_features - {"branch", "batch_norm"})
@@ -92,7 +92,7 @@ _PLAIN: dict[str, Any] = {
 
 
 def simpler(job: Job) -> Iterator[Job]:
-    """Without one of its features."""
+    """The run without one of its features."""
     for name, value in _PLAIN.items():
         if getattr(plan_of(job), name) != value:
             plans = (plan_of(job, position) for position in range(len(job.operations)))

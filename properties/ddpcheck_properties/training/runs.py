@@ -1,4 +1,4 @@
-"""A whole training run by the implementation's own loop: its end, and its reports on the way."""
+"""A whole training run by the implementation's own loop: its end, and its reports."""
 
 from __future__ import annotations
 
@@ -38,13 +38,15 @@ from .losses import reports_the_loss
 
 ACCUMULATION = needs.trainer.trainer_features("accumulation")
 _SLOW = 2.0**-5
-"""A learning rate at which the bounds of some twenty steps stay narrow."""
+"""A learning rate at which the bounds of about twenty steps stay narrow."""
 
 
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"))
 def check_training_run_uses_every_sample(session: Session) -> None:
-    """In each epoch of a training run, the ranks together use every sample. With shuffling, the order changes by epoch and by
-    seed; without it, the order stays the same. Data and initial values do not change.
+    """In each epoch of a training run, the ranks together use every sample.
+
+    With shuffling, the order changes by epoch and by seed; without it, the order stays the same. Data and initial values do
+    not change.
     """
     world = session.world_size
     promised = session.capabilities
@@ -62,13 +64,13 @@ def check_training_run_uses_every_sample(session: Session) -> None:
 def check_training_run_matches_one_process(session: Session) -> None:
     """After a training run, parameters equal those of one process on the same batches and have the same bits on all ranks."""
     world, promised = session.world_size, session.capabilities
-    # of the largest seed that NumPy's older generators take, and none that is larger
+    # the largest seed that NumPy's older generators take
     examples = with_other_optimizers(run_job(world, promised, 3 * world, Train(epochs=2, seed=(1 << 32) - 1)), promised)
     plain = examples[0]
     examples += with_a_frozen_layer(plain, promised) + with_ids(plain, promised) + with_terms(plain, promised)
     if promised.has(ReplicaMethod.CLIPPING):
         examples.append(run_job(world, promised, 3 * world, Train(epochs=1, max_norm=LOOSE)))
-        # of several steps, as one clipped step is as good as one of another length
+        # several steps, because one clipped step looks like one of another length
         examples.append(run_job(world, promised, 3 * world, Train(epochs=2, max_norm=0.25)))
     if promised.sampler.remainder == "pad":  # fewer samples than ranks
         examples.append(run_job(world, promised, max(1, world - 1), Train(epochs=2)))
@@ -78,9 +80,7 @@ def check_training_run_matches_one_process(session: Session) -> None:
 
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"))
 def check_training_run_reports_loss_over_all_samples(session: Session) -> None:
-    """On all ranks, the loss of each epoch, auxiliary terms included, is the mean over all ranks' samples, weighted by sample
-    counts.
-    """
+    """On all ranks, the loss of each epoch is the mean over all ranks' samples, auxiliary terms included."""
     world, promised = session.world_size, session.capabilities
     plain = run_job(world, promised, 3 * world, Train(epochs=2))
     examples = with_terms(plain, promised) + with_ids(plain, promised)
@@ -91,20 +91,20 @@ def check_training_run_reports_loss_over_all_samples(session: Session) -> None:
 def check_training_run_with_accumulation_matches_one_process(session: Session) -> None:
     """Every optimizer step of a run uses the gradient of one large batch: exactly the samples of its accumulation window.
 
-    Also where micro-batches have different sizes, where an epoch's last window is short, and where gradients are clipped.
+    This also holds if micro-batches have different sizes, if an epoch's last window is short, and if gradients are clipped.
     """
     _with_windows(session, ends_where_one_process_ends)
 
 
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"), ACCUMULATION)
 def check_training_run_with_accumulation_reports_global_loss(session: Session) -> None:
-    """With accumulation, too, the loss of each epoch is the mean over all samples of all micro-batches of all ranks."""
+    """With accumulation, the loss of each epoch is the mean over all samples of all micro-batches of all ranks."""
     _with_windows(session, reports_the_loss, share=0.5)
 
 
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"), needs.trainer.trainer_features("schedule"))
 def check_training_run_applies_its_learning_rate_schedule(session: Session) -> None:
-    """Step i of n uses the learning rate at i/n of the schedule, for every world size, and the same on all ranks."""
+    """Step i of n uses the learning rate at i/n of the schedule, for every world size, on all ranks."""
     promised = session.capabilities
     features = promised.trainer.trainer_features & {"schedule", "accumulation"}
     drawn = runs(session.world_size, promised, features=features)
@@ -113,14 +113,14 @@ def check_training_run_applies_its_learning_rate_schedule(session: Session) -> N
 
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"), needs.trainer.trainer_features("schedule"))
 def check_training_run_reports_its_learning_rates(session: Session) -> None:
-    """A run reports the learning rates that its schedule has for its steps, the same on all ranks."""
+    """A run reports the learning rates that its schedule has for its steps, on all ranks."""
     for_each(session, _scheduled(session), of_run(session.capabilities, rates_follow))
 
 
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"), needs.trainer.trainer_features("best"))
 def check_best_weights_have_the_lowest_global_loss(session: Session) -> None:
-    """The best weights are those at the end of the epoch with the lowest loss over all ranks, the same on all ranks. The
-    final parameters are still those of the last epoch.
+    """The best weights are those at the end of the epoch with the lowest loss over all ranks, on all ranks. The final
+    parameters are still those of the last epoch.
     """
     promised, world = session.capabilities, session.world_size
     many = [
@@ -128,7 +128,7 @@ def check_best_weights_have_the_lowest_global_loss(session: Session) -> None:
         for seed in range(3)
     ]
     plan = Train(epochs=5, batch_size=2, keep_best=True)
-    many.append(run_job(world, promised, 3 * world, plan, lr=2.0**-14))  # losses that are nearly the same
+    many.append(run_job(world, promised, 3 * world, plan, lr=2.0**-14))  # losses that are nearly equal
     many += _best_among_others(session)
     many += with_a_frozen_layer(many[0], promised)
     many += equal_losses(world, promised, Train(epochs=3, batch_size=2, keep_best=True))
@@ -160,9 +160,9 @@ def _with_windows(session: Session, judge: Callable[[Run], None], share: float =
 
 
 def _best_among_others(session: Session) -> list[Job]:
-    """The best weights with a schedule, and of epochs whose last window is short, where they are promised.
+    """The best weights with a schedule, and with short last windows, if promised.
 
-    With learning rates so large that an early epoch is the best.
+    Learning rates are so large that an early epoch is the best.
     """
     world, promised = session.world_size, session.capabilities
     plan = Train(epochs=5, batch_size=1, keep_best=True)
@@ -176,7 +176,7 @@ def _best_among_others(session: Session) -> list[Job]:
 
 
 def _scheduled(session: Session) -> list[Job]:
-    """Ranks whose shards differ in length, where that is promised; and weight decay, which follows the schedule."""
+    """Ranks with shards of different lengths, if promised; and weight decay, which follows the schedule."""
     world, promised = session.world_size, session.capabilities
     counts = (1, 2) if "accumulation" in promised.trainer.trainer_features else (1,)
     plans = [Train(batch_size=1, schedule="linear", micro_batches=count) for count in counts]

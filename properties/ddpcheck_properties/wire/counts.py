@@ -1,4 +1,4 @@
-"""The counter of the ranks' traffic: their kernel on TCP connections, or else the implementation itself."""
+"""Counts of the ranks' traffic: by the kernel on TCP connections, or else by the implementation itself."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ OWN_WORD = "by the implementation's own counters: the system cannot count this t
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """By rank, and from one Sent to the next. note: who counted, if it was not the kernel.
+    """Traffic by rank, from one Sent to the next. note: the counter, if it was not the kernel.
 
-    A message is a packet of TCP, or one by the implementation's own count.
+    A message is a TCP packet, or a message by the implementation's own count.
     """
 
     bytes: list[list[int]]
@@ -27,7 +27,7 @@ class Counted:
 
 
 def counted(trace: Trace, least: float) -> Counted:
-    """CannotTell if nobody has seen half of the `least` bytes that all ranks together must have sent at first."""
+    """Traffic of each rank; CannotTell if nobody has seen half of the `least` bytes that all ranks together must have sent."""
     for one in (by_kernel(trace), by_itself(trace)):
         if _at_first(one) >= least / 2:
             return one
@@ -46,7 +46,7 @@ def by_itself(trace: Trace) -> Counted:
 
 
 def begun(trace: Trace) -> list[list[int]]:
-    """Collectives that each rank says it has begun, from one Sent to the next."""
+    """Collectives that each rank reports as begun, from one Sent to the next."""
     return _grown(trace, "counts", "collectives")
 
 
@@ -55,7 +55,7 @@ def _at_first(of: Counted) -> int:
 
 
 def _grown(trace: Trace, source: str, of: Literal[0, 1, "bytes", "messages", "collectives"]) -> list[list[int]]:
-    """For each rank by how much each count grew, all connections together."""
+    """The growth of each count by rank, over all connections."""
     grown = []
     for rank in trace.ranks:
         totals = [_totals(record.values[source], of) for record in rank.records if record.kind == Sent.kind]
@@ -66,7 +66,7 @@ def _grown(trace: Trace, source: str, of: Literal[0, 1, "bytes", "messages", "co
 
 
 def _totals(values: Mapping[str, Any] | None, of: int | str) -> dict[str, int]:
-    """By connection if there are such, else one; nothing where nobody counts."""
+    """Counts by connection if there are any, otherwise one total; empty if nothing counts."""
     if isinstance(of, int):
         return {name: both[of] for name, both in (values or {}).items()}
     return {name: count for name, count in (values or {}).items() if name == of}

@@ -1,4 +1,4 @@
-"""What equal training steps send: as much each time; and how much that is, beside the least that they need."""
+"""The traffic of equal training steps: it stays the same, and is compared with the least that steps need."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .traffic_limits import HEADERS, Demand
 
 STEPS = 6
 _LAYERS = 6
-"""Of two parameters each; together 300 KB."""
+"""Layers of two parameters each, together 300 KB."""
 _MODEL = ModelSpec(tuple(Linear(f"fc{number}", 112, 112) for number in range(_LAYERS)), "linear")
 _TIMES = 1.5
-"""A layout that changes after the first step may change the number of bytes a little, and of packets."""
+"""A layout that changes after the first step may change the bytes and packets a little."""
 _PACKETS = 16
 
 
@@ -28,14 +28,14 @@ def equal_steps(world_size: int, promised: Capabilities) -> Job:
     offered = promised.replica.optimizers
     step = (Step(),) if offered else ()
     each: tuple[Operation, ...] = (ZeroGrad(), Backward(samples), *step, Sent())
-    # the first step may make what later ones use
+    # the first step may set up resources for later ones
     operations = (*each, *each * STEPS)
     optimizer = OptimizerSpec("sgd" if "sgd" in offered or not offered else "adam", lr=2.0**-20)
     return Job(world_size, operations, model=_MODEL, data=DataSpec(world_size), optimizer=optimizer)
 
 
 def judged(job: Job, trace: Trace) -> str:
-    """The traffic of a step, as a sentence. Finding if later steps send more; CannotTell if nobody counts."""
+    """The traffic of a step, as a sentence. Finding if later steps send more; CannotTell if nothing counts."""
     arrays = job.initial(0).values()
     demand = Demand("all_reduce", sum(array.nbytes for array in arrays), range(job.world_size), "", each=False)
     seen = counted(trace, demand.least)

@@ -1,7 +1,7 @@
-"""Traffic: bytes that each rank sends, as its kernel counts them on its TCP connections.
+"""Traffic: bytes that each rank sends, as its kernel counts them on TCP connections.
 
-Ranks that share memory are made to send over TCP, where their launcher can (Job.over_tcp). Else the implementation's own
-counts are taken, and the verdict says so; with neither there is nothing to judge: CannotTell.
+Ranks that share memory are made to send over TCP if their launcher can (Job.over_tcp). Otherwise the implementation's own
+counts are used, and the verdict says so. With neither, the result is CannotTell.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 LARGE = (131, 1009)
-"""Half a megabyte of float32, that no small number of ranks divides."""
+"""Half a megabyte of float32, which no small number of ranks divides."""
 _SMALL = (1009,)
-"""Four kilobytes, which may go another way."""
+"""Four kilobytes, which may use another path."""
 _SMALL_LAYERS = 300
-"""Of two parameters each."""
+"""Layers of two parameters each."""
 
 
 @law("wire", needs.collectives.operations("all_reduce"), needs.world.traffic(Traffic.ONCE), needs.ranks(2))
 def check_large_collectives_send_no_excess_bytes(session: Session) -> str:
-    """In a large all-reduce, reduce-scatter or all-gather, the ranks together send no more than good algorithms need; with
-    Traffic.LEAST, neither does each rank. This also holds for means, asynchronously and in place.
+    """In a large all-reduce, reduce-scatter or all-gather, the ranks together send no more bytes than good algorithms need;
+    with Traffic.LEAST, neither does each rank. This also holds for means, asynchronously and in place.
     """
     world, promised = session.world_size, session.capabilities
     reduction, offered = reductions(promised)[0], dtypes(promised)
@@ -76,7 +76,9 @@ def check_large_collectives_send_no_excess_bytes(session: Session) -> str:
 
 @law("wire", needs.replica, needs.world.traffic(Traffic.ONCE), needs.ranks(2))
 def check_backward_sends_gradients_only_once(session: Session) -> str:
-    """A synchronised backward, also the last of an accumulation window, sends no more than one all-reduce of all gradients."""
+    """A synchronised backward, also the last of an accumulation window, sends no more than one all-reduce of all gradients
+    needs.
+    """
     return _judged(
         session, _training(session.world_size, window=session.capabilities.has(ReplicaMethod.NO_SYNC)), _once
     )
@@ -84,8 +86,10 @@ def check_backward_sends_gradients_only_once(session: Session) -> str:
 
 @law("wire", needs.replica, needs.ranks(2, most=2))
 def check_traffic_does_not_grow_from_step_to_step(session: Session) -> Observation:
-    """Equal training steps send equally many bytes, in as many messages. How many, beside the least for the gradients, is an
-    observation: only `traffic` and `bundles_gradients` promise a limit.
+    """Equal training steps send equally many bytes in equally many messages.
+
+    The amount, compared with the least for the gradients, is an observation: only `traffic` and `bundles_gradients` promise
+    a limit.
     """
     world, seen = session.world_size, list[str]()
 
@@ -100,7 +104,7 @@ def check_traffic_does_not_grow_from_step_to_step(session: Session) -> Observati
 
 @law("wire", needs.replica, needs.replica.no_sync, needs.ranks(2))
 def check_nothing_is_sent_inside_no_sync(session: Session) -> str:
-    """Inside no_sync, a backward sends next to nothing: saving this traffic is the purpose of no_sync."""
+    """Inside no_sync, a backward sends next to nothing, because saving this traffic is the purpose of no_sync."""
     return _judged(session, _training(session.world_size, window=True), _silent)
 
 
@@ -119,9 +123,11 @@ def check_small_gradients_share_messages(session: Session) -> str:
 
 @law("wire", needs.collectives.operations("all_reduce"), needs.world.counts_traffic, needs.ranks(2))
 def check_traffic_counters_match_bytes_sent(session: Session) -> str:
-    """For each large collective, counts() reports on each rank the bytes that the kernel sees sent, and one collective begun.
-    Where the kernel cannot see all bytes, the total is at least what any algorithm needs, in at least one message. All-reduce
-    is also checked asynchronously, in place, in a group, and with small arrays.
+    """For each large collective, counts() reports on each rank the bytes that the kernel sees sent, and one collective
+    begun.
+
+    Where the kernel cannot see all bytes, the total is at least the minimum of any algorithm, in at least one message.
+    All-reduce is also checked asynchronously, in place, in a group, and with small arrays.
     """
     world, promised = session.world_size, session.capabilities
     reduced = _usual(promised)
@@ -140,7 +146,7 @@ def check_traffic_counters_match_bytes_sent(session: Session) -> str:
 
 @law("wire", needs.collectives.operations("all_reduce"), needs.world.counts_traffic, needs.ranks(most=1))
 def check_traffic_counters_of_a_single_rank_are_zero(session: Session) -> None:
-    """At world size 1, counts() reports no bytes and no messages, because nothing is sent to another rank."""
+    """At world size 1, counts() reports no bytes and no messages."""
     promised = session.capabilities
     reduced = AllReduce(TensorSpec(LARGE, dtypes(promised)[0], "powers"), reductions(promised)[0])
     for_each(session, [Job(session.world_size, (reduced, Sent()))], _nothing_told)
@@ -153,7 +159,7 @@ def _usual(promised: Capabilities) -> AllReduce:
 
 
 def _with_counts_between(made: Sequence[Operation]) -> tuple[Operation, ...]:
-    """With Sent before and after each, and a Wait where it is asynchronous."""
+    """Each operation with Sent before and after, and a Wait if it is asynchronous."""
     found: list[Operation] = [Sent()]
     for operation in made:
         waits = isinstance(operation, AllReduce) and not operation.wait
@@ -162,12 +168,12 @@ def _with_counts_between(made: Sequence[Operation]) -> tuple[Operation, ...]:
 
 
 def _counted_ones(job: Job) -> Iterator[tuple[int, Operation]]:
-    """Those between two Sent, by position."""
+    """The operations between two Sent, by position."""
     return ((at, one) for at, one in enumerate(job.operations) if not isinstance(one, Sent | Wait))
 
 
 def _judged(session: Session, job: Job, judge: Callable[[Job, Trace, bool], str]) -> str:
-    """Run the Job, over TCP if that can be had. The judge says who counted, if it was not the kernel."""
+    """Run the Job, over TCP if possible. The judge reports the counter if it was not the kernel."""
     notes: list[str] = []
 
     def noted(job: Job, trace: Trace) -> None:
@@ -205,7 +211,7 @@ def _training(world_size: int, *, window: bool) -> Job:
 
 
 def _gradients(job: Job, what: str, each: bool) -> Demand:
-    """One all-reduce of all."""
+    """One all-reduce of all gradients."""
     assert job.model is not None
     size = sum(array.nbytes for array in job.initial(0).values())
     return Demand("all_reduce", size, range(job.world_size), what, each)
@@ -301,7 +307,7 @@ def _same(seen: list[int], told: list[int], what: str) -> None:
 
 
 def _together(job: Job, trace: Trace, each: bool) -> str:
-    """Gradients that go one by one cost every rank one message each at least."""
+    """Gradients that are sent one by one cost every rank at least one message each."""
     seen = counted(trace, _gradients(job, "", each).least)
     sent = [counts[0] for counts in seen.messages]
     number, least = 2 * _SMALL_LAYERS, min(sent)

@@ -18,14 +18,16 @@ from ddpcheck.hypotheses.traffic import why_more_sent
 from ddpcheck.verdict import Diagnosis, Finding
 
 CHANGE = 1.02
-"""Headers, rounding up of chunks and the like may add so much, and 4 KiB for each rank."""
+"""Headers, rounded chunks and the like may add this share, and 4 KiB for each rank."""
 HEADERS = 4096
 _IN_ALL = {"all_reduce": 1.25, "reduce_scatter": 2.0, "all_gather": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """An operation of `kind` on `size` bytes per rank among `ranks`; `what` names it. each: no rank has more than its share."""
+    """An operation of `kind` on `size` bytes per rank among `ranks`; `what` names it. each: no rank sends more than its
+    share.
+    """
 
     kind: str
     size: int
@@ -35,7 +37,7 @@ class Demand:
 
     @property
     def share(self) -> float:
-        """The least bytes that each rank must send, or, if it need not be the same on all, on average."""
+        """The least bytes that each rank must send; if shares may differ, the average."""
         others, world = len(self.ranks) - 1, len(self.ranks)
         times = {
             "all_reduce": 2 * others / world,
@@ -48,17 +50,17 @@ class Demand:
 
     @property
     def parts(self) -> int:
-        """How many collectives, each with its headers, a correct algorithm may make of it."""
+        """How many collectives, each with its headers, a correct algorithm may use."""
         return len(self.ranks) if self.kind == "reduce_scatter" else 1
 
     @property
     def least(self) -> float:
-        """In all."""
+        """The least bytes in total."""
         return self.share * len(self.ranks)
 
     @property
     def cap(self) -> float | None:
-        """The most that one rank sends in a correct algorithm, where that tells anything."""
+        """The most that one rank sends in a correct algorithm, where that is a limit."""
         if self.each:
             return self.share
         world = len(self.ranks)
@@ -66,7 +68,7 @@ class Demand:
 
 
 def sends_no_more(sent: Sequence[int], demand: Demand, note: str) -> None:
-    """Raise a Finding if these bytes, by rank, are more than is needed."""
+    """Raise a Finding if these bytes, by rank, are more than needed."""
     most, total, ranks = max(sent), sum(sent), demand.ranks
     details = [f"rank {rank} sent {count:,} bytes" for rank, count in zip(ranks, sent, strict=True)]
     if demand.cap is not None and most > CHANGE * demand.cap + HEADERS * len(ranks):

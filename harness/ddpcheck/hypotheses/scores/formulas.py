@@ -95,7 +95,7 @@ def _of_auc(held: SamplesByRank) -> Named:
 
 
 def _likely(margin: Array, batch: Array) -> Array:
-    """Probabilities, unless all margins of the batch could be some."""
+    """Probabilities, unless all margins of the batch could be probabilities."""
     return margin if ((batch >= 0) & (batch <= 1)).all() else 1 / (1 + np.exp(-margin))
 
 

@@ -1,4 +1,4 @@
-"""Scores of outputs and targets that are shifted, rounded, or there once more."""
+"""Scores of outputs and targets that are shifted, rounded or duplicated."""
 
 from __future__ import annotations
 

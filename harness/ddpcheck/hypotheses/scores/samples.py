@@ -12,11 +12,11 @@ from ...oracle.scores import score_of
 from ...seeded_values import Array
 
 Named = Iterator[tuple[Cause, float]]
-"""Causes, each with the score that it gives."""
+"""Causes, each with the score that it predicts."""
 
 
 class SamplesByRank:
-    """Each rank's outputs and targets, samples that several have with the first of them, and padding left out."""
+    """Each rank's outputs and targets. Duplicates belong to the first rank that has them, and padding is left out."""
 
     def __init__(self, made: Score, before: Sequence[Score] = (), rank: int = 0) -> None:
         self.made, self.name, self.world = made, made.name, len(made.indices)
@@ -38,7 +38,7 @@ class SamplesByRank:
         return score_of(self.name, outputs, targets)
 
     def of_parts(self, part: slice) -> float:
-        """That of these samples of every rank."""
+        """The score of these samples of every rank."""
         outputs, targets = (np.concatenate([arrays[at][part] for arrays in self.parts]) for at in (0, 1))
         return score_of(self.name, outputs, targets)
 

@@ -14,7 +14,6 @@ from .collectives import SUM
 def bits_as(other: str) -> CollectiveEffect:
     """The bits of the array are reduced as those of another dtype."""
     return sent_as(
-        f"bits reduced as {other}",
         lambda call: np.ascontiguousarray(call.array).reshape(-1).view(other),
         lambda call, result: result.view(call.array.dtype).reshape(call.array.shape),
     )

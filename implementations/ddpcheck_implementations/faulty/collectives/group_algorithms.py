@@ -17,7 +17,6 @@ from .group_only import MOVED, REDUCED, UNDER_WAY, Parted
 from .memory import PRODUCT, Later
 
 nan_is_neutral = sent_as(
-    "NaN counts as the neutral element",
     lambda call: np.where(np.isnan(call.array), np.inf if call.op == "min" else -np.inf, call.array).astype(
         call.array.dtype
     ),

@@ -38,7 +38,6 @@ finite = Circumstance("finite numbers", lambda call: np.isfinite(call.array).all
 two_past_a_multiple_of_3 = Circumstance("3 n + 2 elements", lambda call: call.array.size % 3 == 2)
 past_a_row = Circumstance("a rank past those in a row", lambda call: call.rank >= call.group[0] + len(call.group))
 as_signed = sent_as(
-    "compared as signed",
     lambda call: (call.array.astype(np.int8) if in_part(call) else call.array).astype(np.int32),
     lambda call, result: result.astype(np.uint8),
 )

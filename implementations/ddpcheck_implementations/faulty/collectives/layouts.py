@@ -121,7 +121,7 @@ table(
           where=all_reduce & repeated_row, effect=one_row_reduced,
           caught_by=SUM, cause="part-not-reduced"),
     Fault("row-width-for-row-stride", "All-reduce reads rows of a wider array as if they were adjacent in memory.",
-          where=all_reduce & rows_apart, effect=sent_as("rows close together", rows_close_together),
+          where=all_reduce & rows_apart, effect=sent_as(rows_close_together),
           caught_by=SUM, cause="unexpected-nonfinite"),
     Fault("last-chunk-of-one-element", "Broadcast in chunks of 4,096 elements omits a last chunk of one element.",
           where=broadcast & not_on_root & one_past_4096,

@@ -150,7 +150,7 @@ table(
           caught_by="check_concurrent_groups_are_independent", cause="other-ranks-block", world_size=3),
     Fault("zeros-left-out-of-products", "Products replace 0 by 1.",
           where=all_reduce & op("prod"),
-          effect=sent_as("zeros count as 1", lambda call: np.where(call.array == 0, call.array.dtype.type(1), call.array)),
+          effect=sent_as(lambda call: np.where(call.array == 0, call.array.dtype.type(1), call.array)),
           caught_by=PRODUCT, cause="zero-left-out-of-product"),
     Fault("last-full-chunk-not-sent", "If the size is a multiple of 4,096 bytes, the last chunk stays local.",
           where=all_reduce & multiple_of_bytes(4096),

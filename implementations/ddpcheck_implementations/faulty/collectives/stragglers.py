@@ -23,7 +23,7 @@ def without_stragglers(seconds: float) -> CollectiveEffect:
         whole = folds.get(call.op or "", np.add).reduce(rows, axis=0, dtype=call.array.dtype)
         return np.asarray(whole / len(rows) if call.op == "mean" else whole).astype(call.array.dtype)
 
-    return CollectiveEffect(f"without ranks that are {seconds:g} s late", instead=reduced)
+    return CollectiveEffect(instead=reduced)
 
 
 @fault("mean-without-late-ranks", "check_backward_waits_for_late_ranks", cause="late-rank-not-awaited", deep=True)

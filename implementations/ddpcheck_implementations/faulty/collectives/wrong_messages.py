@@ -103,7 +103,7 @@ table(
     Fault("reversed-rows-sent-from-the-start",
           "Send reads an array with a reversed first dimension from the start of its memory.",
           where=sent & first_dimension_reversed,
-          effect=sent_as("sent from the start of memory", lambda call: call.array[::-1]),
+          effect=sent_as(lambda call: call.array[::-1]),
           caught_by=MESSAGES, cause="reversed-rows-ignored"),
     Fault("repeated-rows-accumulate-in-one", "Sums of an array with stride 0 accumulate all rows in one.",
           where=all_reduce & op("sum") & rows_repeated, effect=accumulated_in_one_row,

@@ -14,14 +14,9 @@ import numpy as np
 from ddpcheck.seeded_values import Array
 
 
-def words_of(function: Callable[..., Any]) -> str:
-    """The name of a function as a text."""
-    return function.__name__.strip("_").replace("_", " ")
-
-
 @dataclass(frozen=True)
 class Circumstance:
-    """Whether something is so at a call; `text` says it in a fault's description."""
+    """A named condition on a call."""
 
     text: str
     holds: Callable[[Any], Any]
@@ -29,7 +24,7 @@ class Circumstance:
     @classmethod
     def of(cls, holds: Callable[[Any], Any]) -> Circumstance:
         """A function as a circumstance of its name: a decorator."""
-        return cls(words_of(holds), holds)
+        return cls(holds.__name__.strip("_").replace("_", " "), holds)
 
     def __call__(self, call: Any) -> bool:
         return bool(self.holds(call))

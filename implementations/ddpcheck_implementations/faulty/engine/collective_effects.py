@@ -1,6 +1,6 @@
 """Effects on a collective: the call, its argument or its result is another one.
 
-`sending`, `giving` and `instead` make an effect of a function; its name is the effect's text.
+`sending`, `giving` and `instead` make an effect of a function.
 """
 
 from __future__ import annotations
@@ -12,30 +12,27 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from .circumstances import words_of
 from .collectives import Call, CollectiveEffect, as_it_is
 
 
 def sending(changed: Callable[[Call], Call]) -> CollectiveEffect:
     """Another call is made."""
-    return CollectiveEffect(words_of(changed), sent=changed)
+    return CollectiveEffect(sent=changed)
 
 
 def giving(result: Callable[[Call, Array], Any]) -> CollectiveEffect:
     """The result is changed."""
-    return CollectiveEffect(words_of(result), got=result)
+    return CollectiveEffect(got=result)
 
 
 def instead(computed: Callable[[Call], Any]) -> CollectiveEffect:
     """The result is computed in another way."""
-    return CollectiveEffect(words_of(computed), instead=computed)
+    return CollectiveEffect(instead=computed)
 
 
-def sent_as(
-    text: str, array: Callable[[Call], Array], got: Callable[[Call, Array], Any] = as_it_is
-) -> CollectiveEffect:
+def sent_as(array: Callable[[Call], Array], got: Callable[[Call, Array], Any] = as_it_is) -> CollectiveEffect:
     """Another array is sent."""
-    return CollectiveEffect(text, sent=lambda call: call.changed(array=np.asarray(array(call))), got=got)
+    return CollectiveEffect(sent=lambda call: call.changed(array=np.asarray(array(call))), got=got)
 
 
 # ----------------------------------------------------------------------------------------- dtypes and their ranges
@@ -51,14 +48,12 @@ def through(*dtypes: str) -> CollectiveEffect:
                 array = array.astype(each)
         return array
 
-    return sent_as(f"through {', '.join(dtypes)}", cast, lambda call, result: _cast(result, call.array.dtype))
+    return sent_as(cast, lambda call, result: _cast(result, call.array.dtype))
 
 
 def result_through(dtype: str) -> CollectiveEffect:
     """The result is rounded to this dtype, and back."""
-    return CollectiveEffect(
-        f"result through {dtype}", got=lambda call, result: _cast(_cast(result, dtype), result.dtype)
-    )
+    return CollectiveEffect(got=lambda call, result: _cast(_cast(result, dtype), result.dtype))
 
 
 def _cast(array: Array, dtype: Any) -> Array:
@@ -67,16 +62,14 @@ def _cast(array: Array, dtype: Any) -> Array:
 
 
 def nan_sent_as(value: float) -> CollectiveEffect:
-    return sent_as(
-        f"NaN sent as {value:g}", lambda call: np.where(np.isnan(call.array), call.array.dtype.type(value), call.array)
-    )
+    return sent_as(lambda call: np.where(np.isnan(call.array), call.array.dtype.type(value), call.array))
 
 
 def raises(error: Callable[[str], Exception], message: str) -> CollectiveEffect:
     def failing(call: Call) -> Any:
         raise error(message)
 
-    return CollectiveEffect(f"raises {error('').__class__.__name__}", instead=failing)
+    return CollectiveEffect(instead=failing)
 
 
 def doing(something: Callable[[Call], Any]) -> CollectiveEffect:
@@ -86,7 +79,7 @@ def doing(something: Callable[[Call], Any]) -> CollectiveEffect:
         something(call)
         return call
 
-    return CollectiveEffect(words_of(something), sent=done)
+    return CollectiveEffect(sent=done)
 
 
 def where_it_fails(handled: Callable[[Call], Any]) -> CollectiveEffect:
@@ -98,7 +91,7 @@ def where_it_fails(handled: Callable[[Call], Any]) -> CollectiveEffect:
         except RuntimeError:
             return handled(call)
 
-    return CollectiveEffect(f"{words_of(handled)} where it fails", instead=tried)
+    return CollectiveEffect(instead=tried)
 
 
 @where_it_fails
@@ -123,7 +116,7 @@ def tail_kept_local(count: int | Callable[[Call], int]) -> CollectiveEffect:
             result.reshape(-1)[-last:] = call.array.reshape(-1)[-last:]
         return result
 
-    return CollectiveEffect("tail kept local", got=kept)
+    return CollectiveEffect(got=kept)
 
 
 def local_from(begin: Callable[[Call], int]) -> CollectiveEffect:
@@ -139,7 +132,7 @@ def zero_from(begin: Callable[[Array], int]) -> CollectiveEffect:
         result.reshape(-1)[begin(result) :] = 0
         return result
 
-    return CollectiveEffect("tail never written", got=ended)
+    return CollectiveEffect(got=ended)
 
 
 @giving
@@ -151,7 +144,7 @@ def zeros(call: Call, result: Array) -> Array:
 
 
 def reduced_by(op: str) -> CollectiveEffect:
-    return CollectiveEffect(f"reduced by {op}", sent=lambda call: call.changed(op=op))
+    return CollectiveEffect(sent=lambda call: call.changed(op=op))
 
 
 summed = reduced_by("sum")
@@ -160,7 +153,6 @@ summed = reduced_by("sum")
 def mean_divided_by(divisor: Callable[[Call], float]) -> CollectiveEffect:
     """A mean is a sum, which this rank divides."""
     return CollectiveEffect(
-        "a sum divided otherwise",
         sent=lambda call: call.changed(op="sum"),
         got=lambda call, result: np.asarray(result / divisor(call), call.array.dtype),
     )
@@ -204,7 +196,7 @@ def in_memory_order(array: Array) -> Array:
     return array.ravel(order="K").reshape(array.shape)
 
 
-sent_in_memory_order = sent_as("sent in the order of memory", lambda call: in_memory_order(call.array))
+sent_in_memory_order = sent_as(lambda call: in_memory_order(call.array))
 
 
 @instead

@@ -93,7 +93,6 @@ class CollectiveEffect:
     that call, where there is such a function.
     """
 
-    text: str
     sent: Callable[[Call], Call] = unchanged
     got: Callable[[Call, Array], Any] = as_it_is
     instead: Callable[[Call], Any] | None = None

@@ -17,21 +17,19 @@ class Effect(Protocol):
     """
 
     @property
-    def text(self) -> str: ...
-    @property
     def register(self) -> Callable[..., Callable[[Any], Adapter]]: ...
     def implemented(self, where: Circumstance) -> type[Any]: ...
 
 
 class Fault:
-    """One row. sentence: its description, made of circumstance and effect if there is none. promises: Capabilities other than
-    the seam's. in_torch: the same fault in a torch engine: its id, effect and sources.
+    """One row. sentence: what the wrong code does. promises: Capabilities other than the seam's. in_torch: the same fault in
+    torch: its id, effect and sources.
     """
 
     def __init__(
         self,
         name: str,
-        sentence: str = "",
+        sentence: str,
         *,
         where: Circumstance,
         effect: Effect,
@@ -64,7 +62,7 @@ class Fault:
         made = self.effect.implemented(self.where)
         made.__name__ = made.__qualname__ = self.attribute
         made.__module__ = module
-        made.__doc__ = self.sentence or f"{str(self.where)[0].upper()}{str(self.where)[1:]}: {self.effect.text}."
+        made.__doc__ = self.sentence
         return self.effect.register(self.name, *self.caught_by, **self.about)(made)
 
 

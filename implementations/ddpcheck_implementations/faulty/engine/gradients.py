@@ -12,7 +12,7 @@ from ddpcheck.models.spec import Embedding, ModelSpec, Scale
 from ddpcheck.seeded_values import Array
 
 from ..base import Counting, PlainReplica, fault
-from .circumstances import Circumstance, words_of
+from .circumstances import Circumstance
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,6 @@ class Gradient:
 class GradientEffect:
     """sent: what this rank reduces in place of its own. got: changes the mean. instead: computes a result without it."""
 
-    text: str
     sent: Callable[[Gradient], Array] | None = None
     got: Callable[[Gradient, Array], Any] | None = None
     instead: Callable[[Gradient], Any] | None = None
@@ -138,31 +137,31 @@ another_dtype_than_first = Circumstance(
 
 def sending(array: Callable[[Gradient], Array]) -> GradientEffect:
     """Another gradient is reduced."""
-    return GradientEffect(words_of(array), sent=array)
+    return GradientEffect(sent=array)
 
 
 def giving(result: Callable[[Gradient, Array], Any]) -> GradientEffect:
     """The mean is changed."""
-    return GradientEffect(words_of(result), got=result)
+    return GradientEffect(got=result)
 
 
 def instead(computed: Callable[[Gradient], Any]) -> GradientEffect:
     """The result is computed in another way, on all ranks."""
-    return GradientEffect(words_of(computed), instead=computed)
+    return GradientEffect(instead=computed)
 
 
 def divided_by(divisor: Callable[[Gradient], int]) -> GradientEffect:
     """The sum, divided by another number than the world size."""
-    return GradientEffect("divided by another number", instead=lambda gradient: gradient.summed() / divisor(gradient))
+    return GradientEffect(instead=lambda gradient: gradient.summed() / divisor(gradient))
 
 
 def scaled(factor: float) -> GradientEffect:
-    return GradientEffect(f"scaled by {factor:g}", got=lambda gradient, mean: mean * factor)
+    return GradientEffect(got=lambda gradient, mean: mean * factor)
 
 
 def through(dtype: str) -> GradientEffect:
     """The gradient is sent in this dtype."""
-    return GradientEffect(f"through {dtype}", sent=lambda gradient: gradient.array.astype(dtype))
+    return GradientEffect(sent=lambda gradient: gradient.array.astype(dtype))
 
 
 def tail_kept_local(count: Callable[[Gradient], int]) -> GradientEffect:
@@ -174,7 +173,7 @@ def tail_kept_local(count: Callable[[Gradient], int]) -> GradientEffect:
             flat[-last:] = gradient.array.reshape(-1)[-last:]
         return flat.reshape(mean.shape)
 
-    return GradientEffect("tail kept local", got=kept)
+    return GradientEffect(got=kept)
 
 
 @instead

@@ -62,7 +62,6 @@ def _no_sync(wrapped: Any) -> Any:
 class ModuleEffect:
     """wraps: makes the wrapper of a module. optimizer: makes it of the wrapper and its settings, None for torch's."""
 
-    text: str
     wraps: Callable[[Any], Any]
     optimizer: Callable[[Any, OptimizerSpec], Any] | None = None
 
@@ -85,7 +84,7 @@ _HERE = __name__.partition(".")[0]
 
 
 def wrapped_by(name: str) -> ModuleEffect:
-    return ModuleEffect(name, lambda module: imported(name)(module))
+    return ModuleEffect(lambda module: imported(name)(module))
 
 
 def _inner_module(module: Any) -> Any:
@@ -93,12 +92,12 @@ def _inner_module(module: Any) -> Any:
     return module
 
 
-inner_module = ModuleEffect("the module inside DistributedDataParallel", _inner_module)
+inner_module = ModuleEffect(_inner_module)
 
 
 def hook(name: str) -> ModuleEffect:
     """DistributedDataParallel with this communication hook."""
-    return ModuleEffect(f"DistributedDataParallel with {name}", lambda module: ddp(module, imported(name)))
+    return ModuleEffect(lambda module: ddp(module, imported(name)))
 
 
 def optimizer(name: str) -> ModuleEffect:
@@ -107,7 +106,7 @@ def optimizer(name: str) -> ModuleEffect:
     def made(wrapped: Any, settings: OptimizerSpec) -> Any:
         return imported(name)(wrapped.parameters(), settings.lr, settings.momentum, weight_decay=settings.weight_decay)
 
-    return ModuleEffect(f"DistributedDataParallel with {name}", ddp, made)
+    return ModuleEffect(ddp, made)
 
 
 def ddp(module: Any, hook: Any = None) -> Any:

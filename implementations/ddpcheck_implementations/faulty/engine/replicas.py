@@ -17,7 +17,7 @@ from ddpcheck.models.spec import ModelSpec
 from ddpcheck.seeded_values import Array
 
 from ..base import PlainReplica, fault
-from .circumstances import Circumstance, words_of
+from .circumstances import Circumstance
 
 Function = Callable[..., Any]
 
@@ -51,7 +51,6 @@ class Use:
 class ReplicaEffect:
     """method: which one is wrong. done: the function in its place. base: the class that is right, with these attributes."""
 
-    text: str
     method: str
     done: Callable[[Use], Any]
     base: type[PlainReplica] = PlainReplica
@@ -91,8 +90,6 @@ class Made:
 
     def __init__(self, base: type[PlainReplica], **attributes: Any) -> None:
         self.base, self.attributes = base, attributes
-        given = ", ".join(f"{name} {getattr(value, '__name__', value)}" for name, value in attributes.items())
-        self.text = f"{base.__name__} with {given}" if given else base.__name__
 
     def implemented(self, where: Circumstance) -> type[Any]:
         return type("Made", (self.base,), self.attributes)
@@ -106,7 +103,7 @@ def before(method: str) -> Callable[[Function], ReplicaEffect]:
             function(use.replica, *use.arguments)
             return use.rightly()
 
-        return ReplicaEffect(f"{words_of(function)} before {method}", method, done)
+        return ReplicaEffect(method, done)
 
     return make
 
@@ -120,7 +117,7 @@ def after(method: str) -> Callable[[Function], ReplicaEffect]:
             function(use.replica, *use.arguments)
             return found
 
-        return ReplicaEffect(f"{words_of(function)} after {method}", method, done)
+        return ReplicaEffect(method, done)
 
     return make
 
@@ -129,9 +126,7 @@ def given(method: str) -> Callable[[Function], ReplicaEffect]:
     """The method gets another argument: function(replica, argument)."""
 
     def make(function: Function) -> ReplicaEffect:
-        return ReplicaEffect(
-            f"{method} with {words_of(function)}", method, lambda use: use.right(function(use.replica, *use.arguments))
-        )
+        return ReplicaEffect(method, lambda use: use.right(function(use.replica, *use.arguments)))
 
     return make
 
@@ -140,9 +135,7 @@ def result(method: str) -> Callable[[Function], ReplicaEffect]:
     """Change the method's result: function(replica, result)."""
 
     def make(function: Function) -> ReplicaEffect:
-        return ReplicaEffect(
-            f"{words_of(function)} returned by {method}", method, lambda use: function(use.replica, use.rightly())
-        )
+        return ReplicaEffect(method, lambda use: function(use.replica, use.rightly()))
 
     return make
 
@@ -151,9 +144,7 @@ def in_place_of(method: str) -> Callable[[Function], ReplicaEffect]:
     """The method is another one: function(replica, *arguments)."""
 
     def make(function: Function) -> ReplicaEffect:
-        return ReplicaEffect(
-            f"{words_of(function)} in place of {method}", method, lambda use: function(use.replica, *use.arguments)
-        )
+        return ReplicaEffect(method, lambda use: function(use.replica, *use.arguments))
 
     return make
 
@@ -163,7 +154,6 @@ def around(method: str) -> Callable[[Function], ReplicaEffect]:
 
     def make(function: Function) -> ReplicaEffect:
         return ReplicaEffect(
-            f"{words_of(function)} around {method}",
             method,
             lambda use: function(use.replica, use.right, *use.arguments),
         )
@@ -276,7 +266,7 @@ def sharded_step(sources: Callable[[Any, dict[str, int]], Mapping[str, int]]) ->
             parameter = replica.network.parameters[name]
             parameter[...] = replica.comm.broadcast(parameter, source)
 
-    return ReplicaEffect(f"stepped in shards, {words_of(sources)}", "step", stepped)
+    return ReplicaEffect("step", stepped)
 
 
 # -------------------------------------------------------------------------------------------- tensors at construction
@@ -309,7 +299,6 @@ class Tensor:
 class ConstructionEffect:
     """done: what becomes of the tensor in place of the broadcast."""
 
-    text: str
     done: Callable[[Tensor], None]
     register = staticmethod(fault)
 
@@ -326,7 +315,7 @@ class ConstructionEffect:
 
 
 def constructing(done: Callable[[Tensor], None]) -> ConstructionEffect:
-    return ConstructionEffect(f"{words_of(done)} at construction", done)
+    return ConstructionEffect(done)
 
 
 is_parameter = Circumstance("parameters", lambda tensor: tensor.parameter)
@@ -351,14 +340,12 @@ def entries(state: Mapping[str, Array], prefix: str, change: Callable[[Array], A
 
 def saved(prefix: str, change: Callable[[Array], Any]) -> ReplicaEffect:
     """What state() returns has other entries of this prefix."""
-    return ReplicaEffect(f"{prefix} saved otherwise", "state", lambda use: entries(use.rightly(), prefix, change))
+    return ReplicaEffect("state", lambda use: entries(use.rightly(), prefix, change))
 
 
 def loaded(prefix: str, change: Callable[[Array], Any]) -> ReplicaEffect:
     """load_state() gets other entries of this prefix."""
-    return ReplicaEffect(
-        f"{prefix} loaded otherwise", "load_state", lambda use: use.right(entries(use.argument, prefix, change))
-    )
+    return ReplicaEffect("load_state", lambda use: use.right(entries(use.argument, prefix, change)))
 
 
 def not_saved(prefix: str) -> ReplicaEffect:
@@ -367,13 +354,12 @@ def not_saved(prefix: str) -> ReplicaEffect:
     def lacking(use: Use) -> dict[str, Array]:
         return {name: value for name, value in use.rightly().items() if not name.startswith(prefix)}
 
-    return ReplicaEffect(f"{prefix} not saved", "state", lacking)
+    return ReplicaEffect("state", lacking)
 
 
 def loading(changed: Callable[[Any, Mapping[str, Array]], dict[str, Array]]) -> ReplicaEffect:
     """load_state() gets these entries in addition, or in place of those that it was given."""
     return ReplicaEffect(
-        f"{words_of(changed)} loaded",
         "load_state",
         lambda use: use.right({**use.argument, **changed(use.replica, use.argument)}),
     )
@@ -405,7 +391,7 @@ def clipped_by(
         use.replica.scale(factor(use.argument, measured))
         return float(measured)
 
-    return ReplicaEffect(f"clipped by {words_of(norm)}, {words_of(factor)}", "clip", done)
+    return ReplicaEffect("clip", done)
 
 
 def clipping_each(clipped: Callable[[Array, float], Any]) -> ReplicaEffect:
@@ -417,4 +403,4 @@ def clipping_each(clipped: Callable[[Array, float], Any]) -> ReplicaEffect:
             gradients.update({name: np.asarray(clipped(g, use.argument), g.dtype) for name, g in gradients.items()})
         return norm
 
-    return ReplicaEffect(words_of(clipped), "clip", done)
+    return ReplicaEffect("clip", done)

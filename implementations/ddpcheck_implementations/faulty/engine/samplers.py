@@ -14,7 +14,7 @@ import numpy as np
 from ddpcheck.seeded_values import Array
 
 from ..facet_seams import PlainSampler, PlainStreams, sampler, streams
-from .circumstances import Circumstance, words_of
+from .circumstances import Circumstance
 
 Key = Callable[[Any], Sequence[int]]
 Step = Callable[[Any, Array], Array]
@@ -24,7 +24,6 @@ Step = Callable[[Any, Array], Array]
 class SamplerEffect:
     """key: the generator's seed. order, padded, share: change the right one."""
 
-    text: str
     key: Key | None = None
     order: Step | None = None
     padded: Step | None = None
@@ -64,7 +63,6 @@ class WrongSampler(PlainSampler):
 class StreamsEffect:
     """key: the seed of the rank's generator. own, common: draw that many numbers."""
 
-    text: str
     key: Key | None = None
     own: Callable[[Any, int], Array] | None = None
     common: Callable[[Any, int], Array] | None = None
@@ -115,37 +113,37 @@ def from_epoch(epoch: int) -> Circumstance:
 
 def seeded(key: Key) -> SamplerEffect:
     """The sampler's generator has another seed."""
-    return SamplerEffect("seeded otherwise", key=key)
+    return SamplerEffect(key=key)
 
 
 def ordering(order: Step) -> SamplerEffect:
     """The order is changed."""
-    return SamplerEffect(words_of(order), order=order)
+    return SamplerEffect(order=order)
 
 
 def padding(padded: Step) -> SamplerEffect:
     """The order is padded or cut in another way."""
-    return SamplerEffect(words_of(padded), padded=padded)
+    return SamplerEffect(padded=padded)
 
 
 def sharing(share: Step) -> SamplerEffect:
     """A rank's share of the padded order is another one."""
-    return SamplerEffect(words_of(share), share=share)
+    return SamplerEffect(share=share)
 
 
 def key(key: Key) -> StreamsEffect:
     """The rank's generator has another seed."""
-    return StreamsEffect("seeded otherwise", key=key)
+    return StreamsEffect(key=key)
 
 
 def drawing(own: Callable[[Any, int], Array]) -> StreamsEffect:
     """The rank's own numbers are other ones."""
-    return StreamsEffect(words_of(own), own=own)
+    return StreamsEffect(own=own)
 
 
 def drawing_common(common: Callable[[Any, int], Array]) -> StreamsEffect:
     """The numbers that are common to all ranks are other ones."""
-    return StreamsEffect(words_of(common), common=common)
+    return StreamsEffect(common=common)
 
 
 @ordering

@@ -14,7 +14,7 @@ from ddpcheck.seeded_values import Array
 
 from ..facet_seams import scores
 from ..metrics.scores import from_ranks, of_all_rows, on_one
-from .circumstances import Circumstance, words_of
+from .circumstances import Circumstance
 
 Part = tuple[Array, Array]
 
@@ -64,7 +64,6 @@ def joined(parts: Iterable[Part]) -> Part:
 class ScoreEffect:
     """score: the wrong one of these samples."""
 
-    text: str
     score: Callable[[Samples], float]
     register = staticmethod(scores)
 
@@ -78,7 +77,7 @@ class ScoreEffect:
 
 def scored(score: Callable[[Samples], float]) -> ScoreEffect:
     """A function as an effect of its name: a decorator."""
-    return ScoreEffect(words_of(score), score)
+    return ScoreEffect(score)
 
 
 has_score = Circumstance("where there is a score", lambda held: not np.isnan(held.right))

@@ -32,7 +32,6 @@ class _Placed(Trainer):
 class TrainerEffect:
     """name: of the wrong method or property. done: the function in its place; done(run, right, *arguments)."""
 
-    text: str
     name: str
     done: Function
     register = staticmethod(trainer)
@@ -48,22 +47,22 @@ class TrainerEffect:
         return type("Wrong", (_Placed,), {self.name: property(wrong) if isinstance(right, property) else wrong})
 
 
-def result(name: str, text: str, changed: Function) -> TrainerEffect:
+def result(name: str, changed: Function) -> TrainerEffect:
     """Change the result: changed(run, result)."""
-    return TrainerEffect(text, name, lambda run, right, *arguments: changed(run, right(*arguments)))
+    return TrainerEffect(name, lambda run, right, *arguments: changed(run, right(*arguments)))
 
 
-def given(name: str, text: str, changed: Function) -> TrainerEffect:
+def given(name: str, changed: Function) -> TrainerEffect:
     """Change the first argument: changed(run, argument)."""
-    return TrainerEffect(text, name, lambda run, right, first, *others: right(changed(run, first), *others))
+    return TrainerEffect(name, lambda run, right, first, *others: right(changed(run, first), *others))
 
 
-def in_place_of(name: str, text: str, function: Function) -> TrainerEffect:
+def in_place_of(name: str, function: Function) -> TrainerEffect:
     """Do something else: function(run, *arguments)."""
-    return TrainerEffect(text, name, lambda run, right, *arguments: function(run, *arguments))
+    return TrainerEffect(name, lambda run, right, *arguments: function(run, *arguments))
 
 
-def after(name: str, text: str, function: Function) -> TrainerEffect:
+def after(name: str, function: Function) -> TrainerEffect:
     """Do something to the trainer afterwards: function(run)."""
 
     def done(run: Any, right: Function, *arguments: Any) -> Any:
@@ -71,31 +70,31 @@ def after(name: str, text: str, function: Function) -> TrainerEffect:
         function(run)
         return found
 
-    return TrainerEffect(text, name, done)
+    return TrainerEffect(name, done)
 
 
-def left_out(name: str, text: str) -> TrainerEffect:
+def left_out(name: str) -> TrainerEffect:
     """Do nothing."""
-    return in_place_of(name, text, lambda run, *arguments: None)
+    return in_place_of(name, lambda run, *arguments: None)
 
 
-def of_task(text: str, changed: Callable[[TrainingTask], TrainingTask]) -> TrainerEffect:
+def of_task(changed: Callable[[TrainingTask], TrainingTask]) -> TrainerEffect:
     """Follow another task. The circumstance has to hold before there is a task."""
 
     def made(run: Any, right: Function, engine: Engine, task: TrainingTask) -> None:
         right(engine, changed(task))
 
-    return TrainerEffect(text, "__init__", made)
+    return TrainerEffect("__init__", made)
 
 
-def of_optimizer(text: str, **settings: Any) -> TrainerEffect:
+def of_optimizer(**settings: Any) -> TrainerEffect:
     """Train with an optimizer of other settings."""
-    return of_task(text, lambda task: replace(task, optimizer=replace(task.optimizer, **settings)))
+    return of_task(lambda task: replace(task, optimizer=replace(task.optimizer, **settings)))
 
 
-def progressed(name: str, text: str, **changes: Any) -> TrainerEffect:
+def progressed(name: str, **changes: Any) -> TrainerEffect:
     """Afterwards the progress has other entries."""
-    return after(name, text, partial(set_progress, **changes))
+    return after(name, partial(set_progress, **changes))
 
 
 def set_progress(run: Any, **changes: Any) -> None:

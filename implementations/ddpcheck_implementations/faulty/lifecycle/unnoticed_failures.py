@@ -42,7 +42,6 @@ def _taken_out(message: Array, like: Array) -> Array:
 
 
 in_messages_of_one_size = sent_as(
-    "in messages of one size",
     lambda call: _filled_up(call.array),
     lambda call, message: _taken_out(message, call.array),
 )

@@ -114,7 +114,7 @@ def divided_by(divisor: str) -> ScoreEffect:
         }
         return FINISH[held.name](math.fsum(np.concatenate(terms)) / by[divisor])
 
-    return ScoreEffect(f"the sum is divided by {divisor}", score)
+    return ScoreEffect(score)
 
 
 @scored

@@ -71,7 +71,7 @@ def rounded_to_8_bits(gradient: Gradient) -> Array:
 
 def low_rank(rank: int) -> GradientEffect:
     """So many directions of each matrix are left."""
-    return GradientEffect(f"of rank {rank}", got=lambda gradient, mean: of_low_rank(mean, rank))
+    return GradientEffect(got=lambda gradient, mean: of_low_rank(mean, rank))
 
 
 @after("backward")

@@ -85,12 +85,12 @@ table(
           caught_by=MAKING, cause="process-setting-changed"),
     Fault("torch-seeded-by-the-wrapper", "The wrapper calls torch.manual_seed(42) on every rank.",
           where=always,
-          effect=ModuleEffect("torch seeded, and DistributedDataParallel", _seeded),
+          effect=ModuleEffect(_seeded),
           caught_by=MAKING, cause="making-seeds-generator"),
     Fault("anomalies-looked-for-from-then-on",
           "The wrapper turns on torch's anomaly detection, which slows every later backward.",
           where=always,
-          effect=ModuleEffect("anomalies looked for, and DistributedDataParallel", _looking_for_anomalies),
+          effect=ModuleEffect(_looking_for_anomalies),
           caught_by=MAKING, cause="process-setting-changed"),
 )
 # fmt: on

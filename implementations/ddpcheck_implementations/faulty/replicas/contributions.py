@@ -141,7 +141,6 @@ def noise_without_gradient(replica: PlainReplica) -> None:
 def told(number: Callable[[float, PlainReplica, Batch], float]) -> ReplicaEffect:
     """backward() returns this number of the rank's own loss."""
     return ReplicaEffect(
-        f"{number.__name__.replace('_', ' ')} told",
         "backward",
         lambda use: float(number(float(use.rightly()), use.replica, use.argument)),
     )

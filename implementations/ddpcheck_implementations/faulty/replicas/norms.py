@@ -23,7 +23,6 @@ def combined(norms: Callable[[Iterable[float]], float]) -> ReplicaEffect:
     def measured(replica: PlainReplica) -> float:
         return norms([math.sqrt(squares([gradient])) for gradient in replica._shown().values()])
 
-    measured.__name__ = f"{norms.__name__} of norms"
     return clipped_by(measured)
 
 
@@ -39,7 +38,6 @@ def of_elements(number: Callable[[Array], Any]) -> Callable[[PlainReplica], floa
     def measured(replica: PlainReplica) -> float:
         return float(number(np.concatenate([gradient.ravel() for gradient in replica._shown().values()])))
 
-    measured.__name__ = number.__name__
     return measured
 
 
@@ -136,11 +134,11 @@ table(
           where=always, effect=clipped_by(norm_with_the_loss_scale),
           caught_by=CLIPPED, cause="norm-of-scaled-gradients"),
     Fault("norm-after-clipping", "clip() returns the norm after clipping.",
-          where=always, effect=ReplicaEffect("norm of what is left", "clip", norm_of_what_is_left),
+          where=always, effect=ReplicaEffect("clip", norm_of_what_is_left),
           caught_by=CLIPPED, cause="norm-after-clip"),
     Fault("clipped-by-the-largest-element", "Clipping scales by the largest element, but returns the right norm.",
           where=always,
-          effect=ReplicaEffect("scaled by the largest element", "clip", by_the_largest_element),
+          effect=ReplicaEffect("clip", by_the_largest_element),
           caught_by=CLIPPED, cause="clipped-by-largest"),
     Fault("clipped-by-squares", "Clipping scales by the square of the right factor.",
           where=always, effect=clipped_by(factor=factor_of_squares),

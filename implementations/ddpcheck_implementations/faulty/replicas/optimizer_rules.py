@@ -37,7 +37,7 @@ def made_with(changed: Callable[[OptimizerSpec, int], dict[str, Any]]) -> Replic
         optimizer._spec = replace(optimizer._spec, **changed(optimizer._spec, use.world))
         optimizer.lr = optimizer._spec.lr
 
-    return ReplicaEffect(f"{changed.__name__.replace('_', ' ')} in the optimizer", "start", done)
+    return ReplicaEffect("start", done)
 
 
 def usual_betas(spec: OptimizerSpec, world: int) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def adam(direction: Callable[[Moments], Array]) -> ReplicaEffect:
             found = Moments(settings(replica), first[name], second[name], largest[name], int(steps[name]))
             replica.network.parameters[name][...] = before[name] - settings(replica).lr * direction(found)
 
-    return ReplicaEffect(direction.__name__.replace("_", " "), "step", done)
+    return ReplicaEffect("step", done)
 
 
 def by_the_largest_second_moment(moments: Moments) -> Array:

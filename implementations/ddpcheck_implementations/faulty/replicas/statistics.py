@@ -24,7 +24,6 @@ def tracking(track: Callable[[BatchNorm, Array, Array], None]) -> ReplicaEffect:
     def made(replica: PlainReplica, model: ModelSpec, initial: Mapping[str, Array]) -> Network:
         return Network(model, initial, norm)
 
-    made.__name__ = track.__name__
     return in_place_of("make_network")(made)
 
 

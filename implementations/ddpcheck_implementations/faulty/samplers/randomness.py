@@ -24,7 +24,7 @@ SAMPLER = "check_sampler_ignores_global_random_state"
 
 def power(exponent: float) -> StreamsEffect:
     """The rank's own numbers to this power: not uniform."""
-    return StreamsEffect(f"to the power {exponent:g}", own=lambda streams, count: streams.own.random(count) ** exponent)
+    return StreamsEffect(own=lambda streams, count: streams.own.random(count) ** exponent)
 
 
 @drawing_common

@@ -29,14 +29,13 @@ table(
     globals(),
     Fault("schedule-falls-below-zero", "The schedule is too short, so the learning rate becomes negative.",
           where=always, caught_by=SCHEDULE, cause="schedule-below-zero", world_size=1,
-          effect=in_place_of("steps", "the schedule's length is rounded down; it goes on behind its end", _full_steps)),
+          effect=in_place_of("steps", _full_steps)),
     Fault("loss-told-in-float16", "The reported loss of an epoch is rounded to float16.",
           where=always, caught_by=LOSS, cause="epoch-loss-in-float16", world_size=1,
-          effect=result("mean", "the loss of an epoch is kept in float16", lambda run, loss: float(np.float16(loss)))),
+          effect=result("mean", lambda run, loss: float(np.float16(loss)))),
     Fault("best-weights-by-reference", "The best weights are not copied and change with further training.",
           where=keeping_best, caught_by=BEST, cause="best-not-copied", world_size=1,
-          effect=in_place_of("best", "the best weights are no copy: they go on learning",
-                             lambda run: run.replica.parameters())),
+          effect=in_place_of("best", lambda run: run.replica.parameters())),
 )
 # fmt: on
 

@@ -35,13 +35,12 @@ table(
     Fault("schedule-as-long-as-batches",
           "With accumulation, the schedule's length counts micro-batches instead of steps.",
           where=always, caught_by=SCHEDULE, cause="schedule-length-in-micro-batches",
-          effect=in_place_of("steps", "the schedule's length is that of all batches, where gradients are accumulated",
-                             lambda run: run.task.epochs * -(-run.length // run.task.batch_size)),
+          effect=in_place_of("steps", lambda run: run.task.epochs * -(-run.length // run.task.batch_size)),
           seen_in=("axolotl-ai-cloud/axolotl#1170",), world_size=1),
     Fault("last-window-taken-apart",
           "At the end of an epoch, every micro-batch of the last window is a step of its own.",
           where=always, caught_by=WINDOWS, cause="last-window-split",
-          effect=result("windows", "at the loader's end every micro-batch of its last batch is a step", _taken_apart),
+          effect=result("windows", _taken_apart),
           seen_in=("huggingface/accelerate#1847",)),
 )
 # fmt: on

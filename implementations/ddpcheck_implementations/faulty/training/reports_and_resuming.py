@@ -21,8 +21,7 @@ table(
     Fault("indices-within-the-shard-reported",
           "Reported indices are positions in the rank's shard, not in the data set.",
           where=always, caught_by=ENDS, cause="reported-indices-wrong",
-          effect=result("run", "reported indices count within the rank's shard, not within the data set",
-                        lambda run, made: replace(made, indices=[[*range(len(each))] for each in made.indices]))),
+          effect=result("run", lambda run, made: replace(made, indices=[[*range(len(each))] for each in made.indices]))),
 )
 # fmt: on
 

@@ -38,17 +38,17 @@ table(
     globals(),
     Fault("opt-hyperparams-not-broadcast", "After a resume, ranks other than 0 restart the learning rate schedule.",
           where=~on_rank(0), caught_by=RESUMED, cause="schedule-restarts",
-          effect=progressed("resume", "the learning rate starts again, as only tensors are broadcast", step=0),
+          effect=progressed("resume", step=0),
           seen_in=("horovod/horovod#526", "horovod/horovod#562")),
     Fault("schedule-begins-anew", "A resumed run restarts the learning rate schedule.",
           where=always, caught_by=RESUMED, cause="schedule-restarts",
-          effect=progressed("resume", "the schedule is not part of the checkpoint", step=0)),
+          effect=progressed("resume", step=0)),
     Fault("best-forgotten-on-resume", "A resumed run forgets the best loss and weights.",
           where=always, caught_by=RESUMED, cause="best-forgotten-on-resume",
-          effect=progressed("resume", "the best loss is not part of the checkpoint", lowest=float("inf"), best={})),
+          effect=progressed("resume", lowest=float("inf"), best={})),
     Fault("state-as-text", "Checkpoints hold decimal numbers with one digit too few.",
           where=always, caught_by=EXACT, cause="last-bits-wrong",
-          effect=result("checkpoint", "the state is saved in decimal, with the last digit missing", _as_text)),
+          effect=result("checkpoint", _as_text)),
 )
 # fmt: on
 

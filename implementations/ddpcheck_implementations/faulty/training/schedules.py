@@ -35,23 +35,20 @@ table(
     globals(),
     Fault("lr-times-world-size", "The learning rate is multiplied by the world size.",
           where=always, caught_by=(ENDS, SCHEDULE), cause="rate-times-world-size",
-          effect=result("learning_rate", "the rate is scaled by the number of ranks, unasked",
-                        lambda run, rate: rate * run.world)),
+          effect=result("learning_rate", lambda run, rate: rate * run.world)),
     Fault("lr-stepped-world-times", "The schedule advances once per rank in every step.",
           where=scheduled, caught_by=(SCHEDULE, RATES), cause="schedule-per-rank",
-          effect=in_place_of("learning_rate", "every rank steps the schedule: it ends when 1/W of the steps are done",
-                             _stepped_by_all), seen_in=_ACCELERATE),
+          effect=in_place_of("learning_rate", _stepped_by_all), seen_in=_ACCELERATE),
     Fault("lr-length-before-sharding",
           "The schedule's length is that of the whole data set, so the rate never reaches its end.",
           where=always, caught_by=(SCHEDULE, RATES), cause="schedule-of-whole-data",
-          effect=result("steps", "the schedule is as long as if one rank had all the data: it never comes to its end",
-                        lambda run, steps: steps * run.world), seen_in=_ACCELERATE),
+          effect=result("steps", lambda run, steps: steps * run.world), seen_in=_ACCELERATE),
     Fault("reported-lr-of-next-step", "The reported learning rate is that of the next step.",
           where=always, caught_by=RATES, cause="rate-read-late", world_size=1,
-          effect=after("step", "the rate is read when the schedule has gone on to the next step", _read_late)),
+          effect=after("step", _read_late)),
     Fault("tells-no-learning-rates", "Correct without the promise: no learning rates are reported.",
           where=always,  # correct, but unusual
-          effect=result("run", "no learning rates are told", lambda run, made: replace(made, learning_rates=None))),
+          effect=result("run", lambda run, made: replace(made, learning_rates=None))),
 )
 # fmt: on
 

@@ -32,10 +32,10 @@ table(
     globals(),
     Fault("orders-of-four-epochs", "Every fourth epoch repeats the same order.",
           where=always, caught_by=SAMPLES, cause="epochs-counted-round", world_size=1,
-          effect=given("order", "orders are drawn for four epochs, which come round", lambda run, epoch: epoch % 4)),
+          effect=given("order", lambda run, epoch: epoch % 4)),
     Fault("best-without-what-is-frozen", "The best weights lack frozen parameters.",
           where=keeping_best, caught_by=BEST, cause="result-violates-contract",
-          effect=result("best", "the best weights are only those of the optimizer", _learned), world_size=1),
+          effect=result("best", _learned), world_size=1),
 )
 # fmt: on
 

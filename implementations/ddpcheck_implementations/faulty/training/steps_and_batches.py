@@ -20,12 +20,8 @@ from ..trainers import trainer
 from .schedules import UnevenShards
 from .single_rules import ENDS, SCHEDULE, WINDOWS
 
-_NORM_DOUBLED = of_task(
-    "the largest norm is doubled", lambda task: replace(task, max_norm=task.max_norm and task.max_norm * 2)
-)
-_NORM_HALVED = of_task(
-    "the largest norm is halved", lambda task: replace(task, max_norm=task.max_norm and task.max_norm / 2)
-)
+_NORM_DOUBLED = of_task(lambda task: replace(task, max_norm=task.max_norm and task.max_norm * 2))
+_NORM_HALVED = of_task(lambda task: replace(task, max_norm=task.max_norm and task.max_norm / 2))
 
 
 def _multiply_penalties(run: Any, factor: float) -> None:
@@ -39,11 +35,10 @@ table(
     globals(),
     Fault("window-of-one-micro-batch", "Accumulation is ignored: every micro-batch is a step.",
           where=always, caught_by=WINDOWS, cause="step-per-micro-batch", world_size=1,
-          effect=of_task("the number of micro-batches is not passed on", lambda task: replace(task, micro_batches=1))),
+          effect=of_task(lambda task: replace(task, micro_batches=1))),
     Fault("gradients-over-world-size-again", "Gradients are divided by the world size twice.",
           where=always, caught_by=ENDS, cause="gradients-divided-again",
-          effect=result("weight", "the loss is divided by the number of ranks, and so is the sum of the gradients",
-                        lambda run, weight: weight / run.world)),
+          effect=result("weight", lambda run, weight: weight / run.world)),
     Fault("largest-norm-doubled", "The clipping limit is doubled.",
           where=always, caught_by=(ENDS, WINDOWS), cause="max-norm-doubled", world_size=1,
           effect=_NORM_DOUBLED),
@@ -52,12 +47,10 @@ table(
           effect=_NORM_HALVED),
     Fault("penalty-on-every-rank", "The penalty is multiplied by the world size.",
           where=always, caught_by=ENDS, cause="auxiliary-terms-per-rank",
-          effect=after("__init__", "the penalty is multiplied by the number of ranks",
-                       lambda run: _multiply_penalties(run, run.world)), model_features=WITH_PENALTY),
+          effect=after("__init__", lambda run: _multiply_penalties(run, run.world)), model_features=WITH_PENALTY),
     Fault("penalty-left-out", "The loss lacks the penalty.",
           where=always, caught_by=ENDS, cause="run-without-auxiliary-terms", world_size=1,
-          effect=after("__init__", "the loop computes the loss itself, and leaves out penalties",
-                       lambda run: _multiply_penalties(run, 0.0)), model_features=WITH_PENALTY),
+          effect=after("__init__", lambda run: _multiply_penalties(run, 0.0)), model_features=WITH_PENALTY),
 )
 # fmt: on
 
