@@ -52,31 +52,43 @@ def evidence_of_number(
         if all(math.isclose(a, b, rel_tol=1e-5) for a, b in zip(all_got, numbers, strict=True))
         and not math.isclose(expected[rank], numbers[rank], rel_tol=1e-5)
     )
-    if isinstance(moment.operation, Backward):
-        weights = moment.operation.weights_on(rank)
-        if not moment.operation.samples[rank] or (weights is not None and not any(weights)):
+    operation, sure = moment.operation, tuple[Cause, ...]()
+    if isinstance(operation, Backward):
+        weights = operation.weights_on(rank)
+        if not operation.samples[rank] or (weights is not None and not any(weights)):
             kind = programs.MEAN_OF_NO_SAMPLES if weights is None else programs.MEAN_OF_NO_WEIGHT
             alternatives += ((kind(), np.array(np.nan)),)
-    sure: tuple[Cause, ...] = ()
-    if isinstance(moment.operation, Backward):
-        near = abs(got - expected[rank]) < _FEW_BITS * abs(expected[rank])
-        sure = (
-            *(programs.NEARLY_RIGHT(),) * bool(near),
-            *(programs.OTHER_SAMPLE_WEIGHTS(),) * bool(moment.operation.weights),
-            *(programs.STATE_INCOMPLETE(),) * _loaded_before(job, moment.position),
-            sure_after(programs.WRONG_FORWARD_VALUES(), job, moment.position, Backward, Clip),
-        )
-    if moment.operation.kind == "clip" and math.isfinite(got):
-        wrong = (programs.NORM_TOO_LARGE if got > expected[rank] else programs.NORM_TOO_SMALL)()
-        sure = (wrong.but("likely" if _observed(job, moment.position) else "possible"),)
-        if expected[rank] < got <= math.sqrt(size) * expected[rank] * (1 + 1e-5):
-            sure += (programs.NORMS_OF_SHARDS_ADDED(),)
-        factor = got / expected[rank] if expected[rank] else 0.0
-        if factor >= 4 and math.isclose(factor, 2 ** round(math.log2(factor)), rel_tol=1e-5):
-            sure = (programs.NORM_OF_SCALED(factor=float(factor)),)
-        if size > 1 and math.isclose(math.hypot(*all_got), expected[rank], rel_tol=1e-5):
-            sure = (programs.NORM_OF_SHARD(),)
+        sure = _sure_of_loss(operation, got, float(expected[rank]), job, moment.position)
+    elif operation.kind == "clip" and math.isfinite(got):
+        sure = _sure_of_norm(float(expected[rank]), rank, all_got, job, moment.position)
     return Evidence(alternatives=alternatives, precision=False, otherwise=sure)
+
+
+def _sure_of_loss(operation: Backward, got: float, expected: float, job: Job, position: int) -> tuple[Cause, ...]:
+    """Causes of a wrong loss that no hypothesis explains."""
+    near = abs(got - expected) < _FEW_BITS * abs(expected)
+    return (
+        *(programs.NEARLY_RIGHT(),) * bool(near),
+        *(programs.OTHER_SAMPLE_WEIGHTS(),) * bool(operation.weights),
+        *(programs.STATE_INCOMPLETE(),) * _loaded_before(job, position),
+        sure_after(programs.WRONG_FORWARD_VALUES(), job, position, Backward, Clip),
+    )
+
+
+def _sure_of_norm(expected: float, rank: int, all_got: list[float], job: Job, position: int) -> tuple[Cause, ...]:
+    """Causes of a wrong norm that no hypothesis explains."""
+    size, got = len(all_got), all_got[rank]
+    if size > 1 and math.isclose(math.hypot(*all_got), expected, rel_tol=1e-5):
+        return (programs.NORM_OF_SHARD(),)
+    factor = got / expected if expected else 0.0
+    if factor >= 4 and math.isclose(factor, 2 ** round(math.log2(factor)), rel_tol=1e-5):
+        return (programs.NORM_OF_SCALED(factor=factor),)
+    wrong = (programs.NORM_TOO_LARGE if got > expected else programs.NORM_TOO_SMALL)()
+    shards = expected < got <= math.sqrt(size) * expected * (1 + 1e-5)
+    return (
+        wrong.but("likely" if _observed(job, position) else "possible"),
+        *(programs.NORMS_OF_SHARDS_ADDED(),) * shards,
+    )
 
 
 _FEW_BITS = 2.0**-7

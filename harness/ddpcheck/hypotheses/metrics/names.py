@@ -27,7 +27,6 @@ def why_other_names(
     rank: int,
 ) -> Cause:
     """wanted: by name; wrong: those of them that this rank has otherwise, or not. close: as got, but for rounding."""
-    some = tuple(list(wrong)[:3])
     if made.turned and all(got.get(name) == _by_place(made, name, rank) for name in wanted):
         return causes.METRICS_BY_POSITION()
     if not wrong:
@@ -43,6 +42,19 @@ def why_other_names(
         return causes.NAMES_UNPACKED_IN_OTHER_ORDER()
     if missing:
         return causes.NAMES_MISSING()
+    return _why_other_values(made, wanted, wrong, got, own, rank)
+
+
+def _why_other_values(
+    made: Aggregate,
+    wanted: Mapping[str, float],
+    wrong: Mapping[str, float],
+    got: Mapping[str, float],
+    own: Mapping[str, float],
+    rank: int,
+) -> Cause:
+    """The cause where all names are there."""
+    some = tuple(list(wrong)[:3])
     if all(got[name] == own[name] for name in wrong):
         return causes.NAMED_METRIC_NOT_AGGREGATED(names=some)
     if all(got[name] in _by_another_rule(made, name) for name in wrong):
