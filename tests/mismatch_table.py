@@ -20,12 +20,12 @@ from ddpcheck.operations.probes import OnRanks
 from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.trace import RankTrace
 
-REFERENCES = ("numpy_sockets", "numpy_mpi", "torch_ddp")
+REFERENCES = ("numpy_sockets", "numpy_sockets_tcp", "numpy_sockets_unix", "numpy_mpi", "torch_ddp")
 DEADLINE = 6.0
 _MODULE = re.compile(r"^(?:\w+\.)+(?=\w+: )")
 _USUAL = TensorSpec((20,))
 _LONGEST = 200
-CASES: dict[str, tuple[tuple[Operation, ...], tuple[Operation, ...]]] = {
+CASES: dict[str, tuple[tuple[Operation, ...], ...]] = {
     "operation": ((AllReduce(_USUAL),), (Barrier(),)),
     "operation: broadcast": ((AllReduce(_USUAL),), (Broadcast(_USUAL),)),
     "shape": ((AllReduce(_USUAL),), (AllReduce(TensorSpec((19,))),)),
@@ -36,15 +36,17 @@ CASES: dict[str, tuple[tuple[Operation, ...], tuple[Operation, ...]]] = {
     "root": ((Broadcast(_USUAL, 0),), (Broadcast(_USUAL, 1),)),
     "root: neither its own": ((Broadcast(_USUAL, 1),), (Broadcast(_USUAL, 0),)),
     "one call more": ((), (AllReduce(_USUAL),)),
+    "root: a circle": ((Broadcast(_USUAL, 1),), (Broadcast(_USUAL, 2),), (Broadcast(_USUAL, 0),)),
+    "root: a circle of four": tuple((Broadcast(_USUAL, root),) for root in (1, 2, 3, 0)),
 }
-"""What rank 0 calls, and what rank 1 calls."""
+"""What rank 0 calls, what rank 1 calls, and so on."""
 
 
 def job_of(case: str) -> Job:
-    """Both agree, part, and call some more."""
-    first, second = CASES[case]
-    parted = [OnRanks((rank,), operation) for rank, calls in enumerate((first, second)) for operation in calls]
-    return Job(2, (AllReduce(TensorSpec((3,))), *parted, AllReduce(_USUAL), Barrier()))
+    """All agree, part, and call some more."""
+    each = CASES[case]
+    parted = [OnRanks((rank,), operation) for rank, calls in enumerate(each) for operation in calls]
+    return Job(len(each), (AllReduce(TensorSpec((3,))), *parted, AllReduce(_USUAL), Barrier()))
 
 
 def seen(rank: RankTrace) -> str:
@@ -60,17 +62,16 @@ def seen(rank: RankTrace) -> str:
     return after + (text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "...").replace("|", "\\|")
 
 
-def rows(name: str, fork_servers: ForkServers) -> Iterator[tuple[str, str, str]]:
-    """Each case with what both ranks see; one row if the reference cannot start here."""
-    with Session(name, 2, deadline=DEADLINE, grace=DEADLINE, fork_servers=fork_servers) as session:
-        for case in CASES:
+def rows(name: str, world_size: int, fork_servers: ForkServers) -> Iterator[tuple[str, ...]]:
+    """Each case of so many ranks with what each sees; one row if the reference cannot start here."""
+    with Session(name, world_size, deadline=DEADLINE, grace=DEADLINE, fork_servers=fork_servers) as session:
+        for case in (case for case, each in CASES.items() if len(each) == world_size):
             try:
                 trace = session.run(job_of(case))
             except StartFailed as error:
-                yield case, str(error), ""
+                yield case, str(error), *[""] * (world_size - 1)
                 return
-            first, second = (seen(rank) for rank in trace.ranks)
-            yield case, first, second
+            yield case, *(seen(rank) for rank in trace.ranks)
 
 
 @click.command()
@@ -81,8 +82,9 @@ def command(page: Path | None) -> None:
     lines = [
         "# Ranks that make different calls",
         "",
-        "Rank 1 makes another call than rank 0; then both continue. The table shows each rank's error, and the seconds from",
-        f"its call to the error. Ranks that are silent for {DEADLINE:g} s hang. Made by",
+        "Rank 1 makes another call than rank 0; then both continue. In a circle, each of three or four ranks takes another rank",
+        "for the root, so that no rank sends anything. The tables show each rank's error, and the seconds from its call to the",
+        f"error. Ranks that are silent for {DEADLINE:g} s hang. Made by",
         "`python tests/mismatch_table.py --page reports/mismatches.md`,",
         f"on {cores} cores, {platform.system()}, Python {platform.python_version()}.",
     ]
@@ -91,10 +93,13 @@ def command(page: Path | None) -> None:
             if (reason := resolve(name)[0].launcher.unavailable()) is not None:
                 lines += ["", f"## {name}", "", reason]
                 continue
-            lines += ["", f"## {name}", "", "| differs | rank 0 | rank 1 |", "|---|---|---|"]
-            for row in rows(name, fork_servers):
-                lines.append(f"| {' | '.join(row)} |")
-                click.echo(lines[-1])
+            lines += ["", f"## {name}"]
+            for world_size in sorted({len(each) for each in CASES.values()}):
+                ranks = [f"rank {rank}" for rank in range(world_size)]
+                lines += ["", f"| differs | {' | '.join(ranks)} |", f"|{'---|' * (world_size + 1)}"]
+                for row in rows(name, world_size, fork_servers):
+                    lines.append(f"| {' | '.join(row)} |")
+                    click.echo(lines[-1])
     text = "\n".join(lines) + "\n"
     if page is None:
         click.echo(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,17 @@ import pytest
 
 from ddpcheck.audit import gradient_weights
 from ddpcheck.audit.evidence import Evidence, RunSeen, StepSeen
-from ddpcheck.audit.laws import LAWS, accumulation, gradients, randomness, replicas, results, steps, world
+from ddpcheck.audit.laws import (
+    LAWS,
+    accumulation,
+    constant_gradients,
+    gradients,
+    randomness,
+    replicas,
+    results,
+    steps,
+    world,
+)
 from ddpcheck.audit.laws.law import LawVerdict
 from ddpcheck.audit.verdicts import answer, verdicts_of
 from ddpcheck.causes import KINDS
@@ -183,6 +194,19 @@ def test_gradients_against_one_process(seen: StepSeen, found: str) -> None:
     assert (judged.causes[0].id if judged.causes else judged.status) == found
 
 
+def test_gradients_behind_a_communication_hook() -> None:
+    def judged(name: str, **changes: Any) -> LawVerdict:
+        hook = {"kind": "comm_hook", "name": name, "line": "train.py:4"}
+        ranks = [[hook, state(0, **{"0.0": "p"}), backward(), step()] for _ in range(2)]
+        return gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(compared(**changes),)))
+
+    assert "float16" in judged("fp16_compress_hook").note
+    changed: dict[str, Any] = {"factor_one_off": 50.0, "v_off": OFF, "off_one": OFF}
+    assert judged("powerSGD_hook", **changed).status == "not judged"
+    assert judged("powerSGD_hook", **changed, w_off=9.0, w=((0.3, 0.7),)).status == "not judged"
+    assert cause(judged("powerSGD_hook", **changed, w=((0.3, 0.7),))) == "loss-normalised-per-rank"
+
+
 def test_windows() -> None:
     def run(scale: float, last: float, sizes: tuple[int, ...] = (4, 4, 2), root: str = "NllLoss") -> Evidence:
         events: list[Event] = []
@@ -208,10 +232,84 @@ def draw(digest: str, shape: list[int], line: str = "train.py:6") -> Event:
 
 
 def test_random_draws() -> None:
-    judge = randomness.ranks_draw_numbers_of_their_own
-    assert judge(evidence([draw("a", [8, 4])], [draw("b", [8, 4])])).status == "held"
-    assert cause(judge(evidence([draw("a", [8, 4])], [draw("a", [8, 4])]))) == "same-random-draws-on-every-rank"
-    assert judge(evidence([draw("a", [])], [draw("a", [])])).status == "not judged", "one number is for the whole step"
+    judge = randomness.random_streams_are_as_asked
+    different = evidence([draw("a", [8, 4])], [draw("b", [8, 4])])
+    same = evidence([draw("a", [8, 4])], [draw("a", [8, 4])])
+    assert judge(different).status == "held"
+    assert cause(judge(same)) == "same-random-draws-on-every-rank"
+    number = evidence([draw("a", [])], [draw("a", [])])
+    assert judge(number).status == "not judged", "one number is for the whole step"
+    assert judge(replace(same, random_streams="equal")).status == "held"
+    assert cause(judge(replace(different, random_streams="equal"))) == "random-draws-differ"
+    assert (
+        cause(judge(replace(evidence([draw("a", [])], [draw("b", [])]), random_streams="equal")))
+        == "random-draws-differ"
+    )
+    assert judge(replace(same, random_streams="any")).status == "not judged"
+    uneven = evidence([draw("a", [8, 4])], [draw("b", [6, 4])])
+    assert judge(replace(uneven, random_streams="equal")).status == "not judged", (
+        "a shorter last batch has a shorter draw"
+    )
+
+
+def trained(**changes: Any) -> Evidence:
+    """Three steps on two ranks with batches of their own. changes: of a step's fields, by name: by rank, by step."""
+    ranks: list[list[Event]] = []
+    for rank in range(2):
+        events: list[Event] = []
+        for number in range(3):
+            own = {name: value[rank][number] for name, value in changes.items() if name != "loss"}
+            events.append(
+                {"kind": "batch", "step": number, "digest": f"{rank}{number}", "grad": True, "line": "train.py:6"}
+            )
+            loss = changes["loss"][rank][number] if "loss" in changes else float(number)
+            events.append(backward(step=number, loss=loss))
+            fields = {"local": [f"{rank}{number}"], "patterns": [""], "clipped": False, "called": True, "reached": True}
+            events.append(step(number, **{**fields, "grads": [f"{number}"], **own}))
+        ranks.append(events)
+    return evidence(*ranks)
+
+
+def test_gradients_that_do_not_depend_on_the_data() -> None:
+    judge = gradients.gradients_depend_on_the_data
+    assert judge(trained()).status == "held"
+    stale = [[["a"]] * 3] * 2
+    assert cause(judge(trained(grads=stale))) == "reduced-gradients-stale"
+    assert judge(trained(grads=stale, clipped=[[True] * 3] * 2)).status == "held", (
+        "clipping by value gives one magnitude"
+    )
+    assert judge(trained(grads=stale, patterns=[[["even"]] * 3] * 2)).status == "held", "signs say nothing"
+    one_loss = [[0.5] * 3] * 2
+    assert cause(judge(trained(grads=stale, local=stale, loss=one_loss))) == "gradients-constant"
+    assert judge(trained(grads=stale, local=stale)).status == "held", (
+        "the loss is linear: it changes, its gradient does not"
+    )
+    still = [[[{"lr": 0.0}]] * 3] * 2
+    assert judge(trained(grads=stale, local=stale, loss=one_loss, groups=still)).status == "held"
+    alike = [[["0"], ["1"], ["2"]]] * 2
+    assert judge(trained(local=alike)).status == "held", "the model's inputs may be constant"
+    assert cause(judge(trained(local=alike, reached=[[False] * 3] * 2))) == "gradients-constant"
+    assert judge(trained(local=alike, reached=[[False] * 3] * 2, called=[[False] * 3] * 2)).status == "held"
+
+
+def test_units_that_are_copies() -> None:
+    judge = constant_gradients.units_are_not_copies
+    assert judge(trained()).status == "held"
+    assert cause(judge(trained(patterns=[[["rows"]] * 3] * 2))) == "units-stay-alike"
+    assert judge(trained(patterns=[[["rows"], ["rows"], [""]]] * 2)).status == "held"
+    assert judge(evidence([step()], [step()])).status == "not judged"
+
+
+def test_split_parameters_that_are_put_together_are_judged() -> None:
+    split = [
+        {"kind": "sharded", "optimizer": 0, "line": "train.py:4"},
+        {"kind": "gathered", "count": 1, "line": "train.py:7"},
+    ]
+    ranks = [[*split, state(0, **{"0.0": "p"}), step(), state(1), step(1, grads=[""])] for _ in range(2)]
+    seen = evidence(*ranks)
+    assert replicas.ranks_start_from_the_same_parameters(seen).status == "held"
+    assert gradients.gradients_are_synchronised(seen).note == "equal in all bits in 1 steps"
+    assert replicas.replicas_stay_equal(seen).note == "equal in all bits through step 0"
 
 
 def call(op: str, line: str, **changes: Any) -> Event:

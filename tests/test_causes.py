@@ -10,7 +10,7 @@ import pytest
 from ddpcheck.causes import Cause, Elements, gradients, values
 from ddpcheck.hypotheses.arrays import Evidence
 from ddpcheck.hypotheses.arrays.lost_precision import as_bfloat16, as_float16
-from ddpcheck.hypotheses.evidence import of_origin
+from ddpcheck.hypotheses.evidence import evidence_of_gradient, of_origin
 from ddpcheck.hypotheses.gradients.contributions import Contributions
 from ddpcheck.hypotheses.likely_causes import likely_causes
 from ddpcheck.job import OptimizerSpec
@@ -33,7 +33,7 @@ def first(got: Array, expected: Array, evidence: Evidence) -> Cause:
 
 def _cause(got: Array, expected: Array, own: Array, backwards: int = 1, last: Array | None = None) -> Cause:
     made = Contributions(own, own, own if last is None else last, None, backwards, np.ones(len(own)), False, False)
-    return first(got, expected, made.evidence(expected, 0))
+    return first(got, expected, evidence_of_gradient(made, expected, 0))
 
 
 @pytest.mark.parametrize(("got", "times"), [(2.0, 1), (0.0, 2)])
@@ -135,7 +135,7 @@ def test_gradient_not_reset_on_some_ranks_is_recognised() -> None:
     own = np.array([[8.0, 5.0], [-4.0, 16.0], [2.0, -9.0]])
     made = Contributions(own, own, own, before, 1, np.ones(3), False, False)
     got = own.mean(axis=0) + before[0] / 3
-    cause = first(got, own.mean(axis=0), made.evidence(own.mean(axis=0), 0))
+    cause = first(got, own.mean(axis=0), evidence_of_gradient(made, own.mean(axis=0), 0))
     assert cause == gradients.SOME_RANKS_NOT_RESET(count=1, world_size=3)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import select
 import signal
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ddpcheck import Adapter, Facets, Job, RankContext, Session
+from ddpcheck import Adapter, Facets, Job, RankContext, Session, StartFailed
 from ddpcheck.contract import TYPICAL
 from ddpcheck.job import AllReduce, Kill, TensorSpec
 from ddpcheck.launchers import fork_servers as fork_servers_module
@@ -160,6 +162,33 @@ def test_a_template_that_is_stopped_is_killed_and_said(capfd: pytest.CaptureFixt
         again, _ = told("placed", own)
     assert [rank[0] for rank in again] == [os.getpid()] * 2
     assert f"the process {parents[0]} from which ranks are forked is stopped: it was killed" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("room", [0, 1])
+def test_no_room_for_the_descriptors_of_a_rank_is_said_and_the_rank_ends(
+    room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receive = socket.recv_fds
+    handles: list[int] = []
+
+    def with_little_room(*args: Any) -> Any:
+        said, files, *rest = receive(*args)
+        handles.append(os.dup(files[0]))
+        for file in files[room:]:
+            os.close(file)
+        return said, files[:room], *rest
+
+    with ForkServers() as own:
+        monkeypatch.setattr(socket, "recv_fds", with_little_room)
+        with (
+            pytest.raises(StartFailed, match="Too many open files"),
+            Session(f"{HERE}:placed", 2, fork_servers=own) as session,
+        ):
+            session.run(SUM)
+    assert len(handles) == 2
+    for handle in handles:
+        assert select.select([handle], [], [], 20.0)[0]
+        os.close(handle)
 
 
 def test_ranks_end_though_the_process_that_forked_them_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from ddpcheck.launchers.ports import reserve_port
 from ddpcheck.launchers.process_handles import processes_under
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.launchers.torchrun import Torchrun
-from ddpcheck.ranks.foreign_clients import listening
+from ddpcheck.ranks.foreign_clients import listening_addresses
 from ddpcheck.verdict import Finding
 
 HERE = Path(__file__).parent
@@ -213,7 +213,7 @@ def test_the_agent_of_torchrun_listens_nowhere() -> None:
         assert Path(launched.scratch.name).stat().st_mode & 0o777 == 0o700
         around = [launched.process.pid, *processes_under(launched.process.pid)]
         assert len(around) >= 3
-        assert [list(listening(pid)) for pid in around] == [[]] * len(around)
+        assert [list(listening_addresses(pid)) for pid in around] == [[]] * len(around)
     finally:
         launched.kill()
 
@@ -233,8 +233,8 @@ def test_ranks_of_mpich_listen_on_loopback_only(monkeypatch: pytest.MonkeyPatch)
         while launched.output().count("here") < 2:
             assert launched.poll() is None, launched.output()
         assert isinstance(launched, Agent)
-        engine = set(listening(launched.process.pid))
-        own = {place for pid in processes_under(launched.process.pid) for place in listening(pid)} - engine
+        engine = set(listening_addresses(launched.process.pid))
+        own = {place for pid in processes_under(launched.process.pid) for place in listening_addresses(pid)} - engine
         assert {host for host, _ in own} <= {"127.0.0.1", "::1"}
     finally:
         launched.kill()

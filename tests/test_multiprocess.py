@@ -95,7 +95,7 @@ def test_what_is_there_at_import_is_common_to_forked_ranks(
 @pytest.mark.parametrize(
     ("name", "words", "causes"),
     [
-        ("tells-the-rank-of-its-import", "says that it is rank 0", (lifecycle.RANK_READ_AT_IMPORT(),)),
+        ("connect-reports-rank-of-import", "says that it is rank 0", (lifecycle.RANK_READ_AT_IMPORT(),)),
         ("port-taken-at-import", "Address already in use", ()),
     ],
 )

@@ -65,22 +65,6 @@ def test_ranks_that_disagree_are_told_what_each_of_them_does(first: str, second:
     assert all(words in message for words in ("rank 0", "rank 1", "same order") for message in told), told
 
 
-def test_ranks_that_wait_for_each_other_and_have_sent_nothing_are_told_at_once() -> None:
-    """Each takes the other one for the root."""
-    if socket_ranks.transport != "shm":
-        pytest.skip("over sockets alone, the time limit ends it")
-
-    def program(comm: Communicator) -> None:
-        comm.barrier()
-        comm.broadcast(np.ones(4), 1 - min(comm.rank, 1))
-
-    for world in (2, 3):
-        outcomes = outcomes_of(world, program, timeout=10_000.0)
-        assert all(isinstance(outcome, CommunicationError) for outcome in outcomes), outcomes
-        told = [str(outcome) for outcome in outcomes if isinstance(outcome, Mismatch)]
-        assert any(all(words in text for words in ("broadcast(root 0)", "broadcast(root 1)")) for text in told), told
-
-
 def test_a_rank_that_is_one_call_ahead_is_told_both_sequence_numbers() -> None:
     def program(comm: Communicator) -> None:
         if comm.rank == 1:

@@ -12,6 +12,7 @@ from oracle_jobs import PROMISED, job_model, moments, one_backward
 
 from ddpcheck.causes import gradients as gradients_causes
 from ddpcheck.contract import TYPICAL, Capabilities
+from ddpcheck.hypotheses.evidence import evidence_of_gradient
 from ddpcheck.hypotheses.gradients.accumulated import contributions_of
 from ddpcheck.hypotheses.gradients.contributions import Contributions
 from ddpcheck.hypotheses.gradients.passes import layers_gone_wrong
@@ -91,7 +92,7 @@ def test_relu_passes_no_gradient_at_zero_and_one_that_does_is_told() -> None:
     made_of = Contributions(
         own, own, own, None, 1, np.ones(1), False, False, passed=partial(layers_gone_wrong, done, "fc1.bias", own)
     )
-    causes = likely_causes(np.array([0.5, 1.0], np.float32), own[0], made_of.evidence(own[0], 0))
+    causes = likely_causes(np.array([0.5, 1.0], np.float32), own[0], evidence_of_gradient(made_of, own[0], 0))
     assert causes == (gradients_causes.RELU_AT_ZERO(slope=0.5),)
 
 
@@ -110,7 +111,7 @@ def test_rows_of_an_embedding_that_are_lost_are_told() -> None:
         ([0, 0, 4], gradients_causes.ID_TAKEN_FOR_PADDING(which="first")),
     ):
         got = np.array(rows, np.float32).reshape(3, 1)
-        (found,) = likely_causes(got, own[0], made_of.evidence(own[0], 0))
+        (found,) = likely_causes(got, own[0], evidence_of_gradient(made_of, own[0], 0))
         assert found.id == cause.id
 
 

@@ -17,7 +17,7 @@ from ddpcheck.job import OptimizerSpec
 from ddpcheck.models.spec import BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
 from ddpcheck.seeded_values import Array, key_of, numbers
 from ddpcheck_implementations.data_parallel import EngineSettings, numpy_facets
-from ddpcheck_implementations.data_parallel.overlap import Choice, CommunicationThread
+from ddpcheck_implementations.data_parallel.overlap import CommunicationThread, OverlapChoice
 from ddpcheck_implementations.data_parallel.replica import DataParallel
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
 
@@ -224,21 +224,21 @@ def test_a_thread_does_its_work_in_order_and_a_block_without_work_starts_none() 
 
 @pytest.mark.parametrize("faster", [True, False])
 def test_auto_tries_both_ways_and_keeps_the_faster(faster: bool) -> None:
-    choice = Choice("auto")
-    choice.took(0.0)  # of the first backward of all
+    choice = OverlapChoice("auto")
+    choice.record(0.0)  # of the first backward of all
     tried = []
-    for _ in range(2 * Choice.TRIALS):
+    for _ in range(2 * OverlapChoice.TRIALS):
         tried.append(choice.overlaps())
-        choice.took(1.0 if choice.overlaps() is faster else 2.0)
-    assert sorted(tried) == [False] * Choice.TRIALS + [True] * Choice.TRIALS
+        choice.record(1.0 if choice.overlaps() is faster else 2.0)
+    assert sorted(tried) == [False] * OverlapChoice.TRIALS + [True] * OverlapChoice.TRIALS
     for seconds in (9.0, 0.0):
         assert choice.overlaps() is faster
-        choice.took(seconds)
+        choice.record(seconds)
 
 
 def test_explicit_options_are_not_tuned() -> None:
     for overlap, want in (("on", True), ("off", False)):
-        choice = Choice(overlap)  # type: ignore[arg-type]
+        choice = OverlapChoice(overlap)  # type: ignore[arg-type]
         for _ in range(20):
             assert choice.overlaps() is want
-            choice.took(1.0)
+            choice.record(1.0)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpcheck import check_adapter
+from ddpcheck import check_adapter, refused_resources
 from ddpcheck.causes import machine
 from ddpcheck.launchers import ports
 from ddpcheck.refused_resources import refusal_cause, refused_resource
@@ -153,3 +153,31 @@ def test_without_loopback_the_start_names_the_network(tmp_path: Path, words: lis
     assert "ip link set lo up" in said
     assert "Traceback" not in said
     assert ended.returncode in (1, 2)
+
+
+CRASHES = """
+import os, signal
+from dataclasses import replace
+from ddpcheck_implementations.numpy_sockets import adapter as right
+
+def connect(context):
+    os.kill(os.getpid(), signal.SIGBUS)
+
+adapter = replace(right, name="crashes", connect=connect)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/shm is Linux's")
+@pytest.mark.parametrize(("there", "status"), [(True, "failed"), (False, "unknown")])
+def test_ranks_that_die_for_want_of_shared_memory_are_no_fault(
+    there: bool, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MPI engines end their process by a signal, and say why only in their own words."""
+    monkeypatch.setattr(refused_resources, "_SHARED_MEMORY", str(tmp_path if there else tmp_path / "absent"))
+    (tmp_path / "crashes.py").write_text(CRASHES)
+    verdict = check_adapter(f"{tmp_path}/crashes.py:adapter", [2], ["check_barrier_waits_for_every_rank"])[0]
+    assert verdict.check == "check_ranks_start"
+    assert verdict.status == status
+    assert verdict.diagnosis is not None
+    causes = [cause.id for cause in verdict.diagnosis.causes]
+    assert (machine.SYSTEM_REFUSES_RESOURCE.id in causes) == (not there)

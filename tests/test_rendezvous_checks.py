@@ -16,7 +16,7 @@ from ddpcheck.contract.rank_context import rank_context
 from ddpcheck.execution.short_reads import reads_are_short, restore_reads, shorten_reads
 from ddpcheck.job import AllGather, Barrier, Operation, ShortReads, Start, TensorSpec
 from ddpcheck.launchers.attached import Attached
-from ddpcheck.ranks.foreign_clients import ForeignClients, listening
+from ddpcheck.ranks.foreign_clients import ForeignClients, listening_addresses
 from ddpcheck.ranks.simulated_hosts import set_simulated_hosts
 from ddpcheck.running.check_runner import Settings
 from ddpcheck.storage.replay import described
@@ -120,10 +120,10 @@ def test_every_way_to_read_a_socket_is_cut_short() -> None:
 def test_foreign_clients_call_each_listener_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, ForeignClients() as strangers:
         place = listener.getsockname()
-        assert place in set(listening(os.getpid()))
-        strangers.look_around({3: os.getpid()}, call=True)
+        assert place in set(listening_addresses(os.getpid()))
+        strangers.find_listening_ranks({3: os.getpid()}, call=True)
         called = strangers.calls
-        strangers.look_around({3: os.getpid()}, call=True)
+        strangers.find_listening_ranks({3: os.getpid()}, call=True)
         assert called == strangers.calls > 0
         assert f"127.0.0.1:{place[1]}" in strangers.listening[3]
         strangers.leave()

@@ -157,7 +157,7 @@ def test_after_many_hangs_the_other_checks_are_skipped() -> None:
 
 
 def test_start_hang_is_not_repeated_at_every_world_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ddpcheck.ranks.attaching._PATIENCE", 0.5)
+    monkeypatch.setattr("ddpcheck.ranks.attaching._STUCK_SECONDS", 0.5)
     items = plan(minimal_adapter.stuck, (2, 3), OWN[:1])
     verdicts = list(run_items(items, QUICK, NOTHING_EXPECTED))
     assert [verdict.status for verdict in verdicts] == ["failed", "skipped", "skipped", "skipped"]

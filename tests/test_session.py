@@ -26,7 +26,7 @@ from ddpcheck.launchers.fork_servers import ForkServers
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.launchers.torchrun import Torchrun
 from ddpcheck.ranks import hang_detection
-from ddpcheck.ranks.attaching import raise_together
+from ddpcheck.ranks.attaching import merge_ranks
 from ddpcheck.ranks.channel import Listener
 from ddpcheck.ranks.channel import connect as attach
 from ddpcheck.ranks.rank_link import RankLink
@@ -100,7 +100,7 @@ def test_many_calls_in_one_operation_may_take_long(session: Session) -> None:
 
 @pytest.mark.parametrize(("patience", "outcome"), [(60.0, "done"), (0.0, "hung")])
 def test_rank_that_imports_a_module_is_not_hung(patience: float, outcome: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hang_detection, "_TO_IMPORT", patience)
+    monkeypatch.setattr(hang_detection, "_IMPORT_SECONDS", patience)
     with Session(MISBEHAVING.replace(":adapter", ":importing"), 2, deadline=0.5) as running:
         assert {rank.outcome for rank in running.run(reduce_by("sum")).ranks} == {outcome}
 
@@ -224,7 +224,7 @@ def test_rank_stopped_before_attaching_is_reported(monkeypatch: pytest.MonkeyPat
 
 
 def test_rank_stuck_in_connect_is_reported_before_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ddpcheck.ranks.attaching._PATIENCE", 0.5)
+    monkeypatch.setattr("ddpcheck.ranks.attaching._STUCK_SECONDS", 0.5)
     session = sessions.session(f"{HERE / 'misbehaving.py'}:hanging", 2, start_deadline=120.0)
     with pytest.raises(StartFailed) as caught:
         session.start()
@@ -237,7 +237,7 @@ def test_rank_stuck_in_connect_is_reported_before_the_deadline(monkeypatch: pyte
 
 def test_equal_messages_of_ranks_are_shown_once() -> None:
     texts = ["rank 1: no card", "rank 0: no card", "rank 2: no cable", "the launcher ended"]
-    assert raise_together(texts) == ["rank 0, 1: no card", "rank 2: no cable", "the launcher ended"]
+    assert merge_ranks(texts) == ["rank 0, 1: no card", "rank 2: no cable", "the launcher ended"]
 
 
 def test_a_stranger_cannot_attach() -> None:

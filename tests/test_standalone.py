@@ -376,7 +376,9 @@ def test_ddpcheck_need_not_be_installed(tmp_path: Path, broken: bool) -> None:
 
 
 def test_a_rank_that_hangs_is_named_and_ended(tmp_path: Path) -> None:
-    path = write_script(tmp_path / "shows.py", fault("hangs"), Job(2, (AllReduce(TensorSpec(())),) * 2), TOLD)
+    path = write_script(
+        tmp_path / "shows.py", fault("scalar-all-reduce-hangs"), Job(2, (AllReduce(TensorSpec(())),) * 2), TOLD
+    )
     path.write_text(path.read_text().replace("DEADLINE = 10.0", "DEADLINE = 0.5"))
     done = run(sys.executable, str(path))
     assert done.returncode == 1

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
+import sys
+import tempfile
 import traceback
 from collections.abc import Iterator
 
@@ -17,6 +20,8 @@ _RESOURCES = {
     errno.ENOSPC: "more room on a disk or in shared memory (ENOSPC)",
     errno.EDQUOT: "more room on a disk (EDQUOT)",
 }
+_SHARED_MEMORY = "/dev/shm"
+_LITTLE_BYTES = 1 << 20
 _PROCESSES = "more processes or threads (EAGAIN)"
 _START_PROCESSES = ("subprocess.py", "popen_fork.py", "threading.py")
 _STARTING = ("_execute_child", "_launch", "start")
@@ -32,6 +37,18 @@ def refusal_cause(error: BaseException) -> tuple[Cause, ...]:
     """The cause, if a resource was refused."""
     resource = refused_resource(error)
     return (SYSTEM_REFUSES_RESOURCE(resource=resource),) if resource else ()
+
+
+def cause_of_death() -> tuple[Cause, ...]:
+    """The cause, if there is no shared memory to be had: engines outside Python end their process then."""
+    if sys.platform != "linux":
+        return ()
+    try:
+        with tempfile.TemporaryFile(dir=_SHARED_MEMORY) as file:
+            os.posix_fallocate(file.fileno(), 0, _LITTLE_BYTES)
+    except OSError as error:
+        return (SYSTEM_REFUSES_RESOURCE(resource=f"shared memory in {_SHARED_MEMORY} ({error.strerror})"),)
+    return ()
 
 
 def _resource(error: BaseException) -> str:

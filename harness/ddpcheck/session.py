@@ -246,12 +246,12 @@ class Session:
                     raise
                 self.jobs_run += 1
                 fates = tuple(error.ranks.get(rank, RankTrace(rank, "done", ())) for rank in range(self.world_size))
-                return begin.told(Trace(fates, self._start_seconds))
+                return begin.add_report(Trace(fates, self._start_seconds))
             begin.call_again()
             self._send(frame)
             theirs = neighbours.run(neighbour_job(job)) if job.start.neighbour else None
             trace = self._next(deque((job,)))
-            return begin.told(trace if theirs is None or theirs.completed else theirs)
+            return begin.add_report(trace if theirs is None or theirs.completed else theirs)
 
     def _end_world(self, *, in_place: bool) -> int | None:
         """End the ranks that run; in_place: by force, and say at which port they met."""

@@ -42,7 +42,7 @@ from .launchers.mpi_segments import remove_segments, segments_of
 from .launchers.process_handles import processes_under
 from .operations.start import GATED, HOSTS, OWN_FOLDER, SHORT_READS, TAKEN_PORTS
 from .ranks.channel import CONTROL, SECRET, SECRET_FILE, Channel, ChannelClosed, connect
-from .ranks.rank_interpreter import OURS, SAFE_PATH, search_here_last
+from .ranks.rank_interpreter import OURS, SAFE_PATH, search_working_folder_last
 from .ranks.simulated_hosts import set_simulated_hosts
 from .refused_resources import refusal_cause, refused_resource
 from .running.adapter_lookup import resolve
@@ -232,7 +232,7 @@ def main() -> NoReturn:
             f"usage: {CONTROL}=... {SECRET_FILE}=... python -m ddpcheck.worker ADAPTER\n"
             "ddpcheck starts this by itself; by hand only for `ddpcheck check --attach`, which prints the line"
         )
-    search_here_last()
+    search_working_folder_last()
     if os.environ.get(SAFE_PATH) == OURS:
         del os.environ[SAFE_PATH]  # programs that the implementation starts are not concerned
     # with -W error, too: the values that checks draw are not finite now and then, and NumPy may say so

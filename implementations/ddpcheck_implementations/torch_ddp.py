@@ -1,6 +1,6 @@
-"""torch's DistributedDataParallel: the reference with its defaults, and one adapter for each option that changes it.
+"""torch DistributedDataParallel: the reference adapter with DDP's defaults, and one adapter for each option.
 
-Backend NCCL where each rank has a GPU of its own, else Gloo.
+The backend is NCCL if each rank has a GPU of its own, else Gloo.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from ddpcheck.pytorch.version import torch_at_least
 if TYPE_CHECKING:
     from torch import nn
 
-# Not promised: NaN in min and max, as Gloo keeps it or loses it depending on which rank has it; and that ranks notice a
-# dead one, as only those do at once that talk to it in the collective under way, the others after 30 s; any_layout, as
-# NCCL takes LOCAL_RANK for the device; and sparse gradients, which NCCL does not reduce.
-# With a parameter unused, DDP's first backward leaves gradients local without a word; its second forward raises.
+# Not promised:
+# - propagates_nan: Gloo's min and max keep or lose NaN, depending on the rank that has it;
+# - detects_dead_peer: only ranks that exchange messages with the dead one notice at once, the others after 30 s;
+# - any_layout: NCCL uses LOCAL_RANK as the device;
+# - sparse gradients, which NCCL does not reduce.
+# With an unused parameter, DDP's first backward leaves gradients local without an error; its second forward raises.
 PROMISES = TORCH_PROMISES.but(
     subgroups=True,
     asynchronous=True,
@@ -98,8 +100,9 @@ def _train(task: TrainingTask) -> TrainingRun:
     return train(task)
 
 
-# Not promised: a rendezvous that is closed to strangers, as TCPStore listens on all interfaces; and exact_resume, as DDP
-# orders its buckets anew after a model's first step, and with them the additions of three ranks.
+# Not promised:
+# - closed_to_strangers: TCPStore listens on all interfaces;
+# - exact_resume: DDP orders its buckets anew after a model's first step, which changes the order of additions of three ranks.
 adapter = _ddp(
     "torch_ddp",
     "torch DistributedDataParallel with its defaults",
@@ -127,18 +130,18 @@ small_buckets = _ddp(
     bucket_cap_mb=0.0001,
 )
 
-# The first backward learns which parameters are unused, and what it learnt is taken to hold for ever; inside no_sync() it
-# is an internal error of torch.
+# The unused parameters of the first backward count as unused for ever. A first backward inside no_sync() raises an internal
+# error of torch.
 static_graph = _ddp(
     "torch_ddp_static_graph",
-    "torch DDP that takes the graph of the first step to be that of all steps",
+    "torch DDP that takes the first step's graph for all steps",
     PROMISES.but(unused_parameters="undefined", no_sync=False, join=None, broken_backward=None),
     static_graph=True,
 )
 
 gloo = _ddp(
     "torch_ddp_gloo",
-    "torch DDP over Gloo where NCCL might be had, too: sparse gradients are reduced",
+    "torch DDP over Gloo, also on GPUs: sparse gradients are reduced",
     PROMISES.but(model_features=ALL_MODEL_FEATURES),
     backend="gloo",
 )

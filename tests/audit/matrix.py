@@ -101,6 +101,7 @@ def audited(entry: Entry, folder: Path) -> Audited:
         no_gpu="--no-gpu" in needs,
         interrupted=tuple(data.get("interrupted", ())),
         resumed=tuple(data.get("resumed", ())),
+        random_streams=data.get("random_streams", "different"),
     )
     with contextlib.chdir(folder):
         evidence = conduct(request)

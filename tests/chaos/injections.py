@@ -24,7 +24,8 @@ _PAUSE = 2.0
 
 @dataclass(frozen=True)
 class Injection:
-    """kind: to what processes it happens; empty for all, from the start. strike: does it. limit: before the command starts.
+    """kind: to what processes it happens; empty for all. strike: does it; without one it is so from the start. limit: what is
+    done before the command starts.
 
     judged: whether a verdict may be a failure afterwards. statuses: how the command may end. around: what it finds around it.
     adapter: whose ranks do it themselves.
@@ -60,12 +61,12 @@ def _pause(pid: int) -> None:
     os.kill(pid, signal.SIGCONT)
 
 
-def _few_files() -> None:
-    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+def _descriptors(count: int) -> Callable[[], None]:
+    return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (count, count))
 
 
-def _little_memory() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+def _address_space(megabytes: int) -> Callable[[], None]:
+    return lambda: resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
 
 
 _WELL = frozenset({0, 1, 2, 3})
@@ -83,13 +84,18 @@ INJECTIONS = (
     Injection("SIGTERM to the driver", "driver", _send(signal.SIGTERM), judged=False, statuses=_WELL | {143}),
     Injection("SIGHUP to the driver", "driver", _send(signal.SIGHUP), judged=False, statuses=_WELL | {129}),
     Injection("pause of the driver", "driver", _pause, judged=False, statuses=frozenset({0})),
-    Injection("64 descriptors", limit=_few_files, judged=False),
-    Injection("1 GiB of address space", limit=_little_memory, judged=False),
-    Injection("24 processes", around=surroundings.FEW_PROCESSES, judged=False),
-    Injection("/dev/shm of 64 KiB", around=surroundings.SMALL_SHARED_MEMORY, judged=False),
-    Injection("full /dev/shm", around=surroundings.FULL_SHARED_MEMORY, judged=False),
-    Injection("read-only /dev/shm", around=surroundings.READ_ONLY_SHARED_MEMORY, judged=False),
-    Injection("no /dev/shm", around=surroundings.NO_SHARED_MEMORY, judged=False),
+    *(Injection(f"{count} descriptors", limit=_descriptors(count), judged=False) for count in (32, 24, 16)),
+    *(Injection(f"{size} MiB of address space", limit=_address_space(size), judged=False) for size in (1024, 320)),
+    Injection("12 processes", around=surroundings.FEW_PROCESSES, judged=False),
+    *(
+        Injection(name, "engine", around=around, judged=False)  # which uses it: numpy_sockets has memory without a name
+        for name, around in (
+            ("/dev/shm of 64 KiB", surroundings.SMALL_SHARED_MEMORY),
+            ("full /dev/shm", surroundings.FULL_SHARED_MEMORY),
+            ("read-only /dev/shm", surroundings.READ_ONLY_SHARED_MEMORY),
+            ("no /dev/shm", surroundings.NO_SHARED_MEMORY),
+        )
+    ),
     Injection("full temporary folder", around=surroundings.FULL_TEMPORARY_FOLDER, judged=False),
     Injection("temporary folder of 64 KiB", around=surroundings.SMALL_TEMPORARY_FOLDER, judged=False),
     Injection("disk of 8 KiB for results", around=surroundings.FULL_DISK, judged=False),

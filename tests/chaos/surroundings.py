@@ -55,7 +55,7 @@ FULL_DISK = Surroundings(
 _GROUPS = "/sys/fs/cgroup/pids"
 FEW_PROCESSES = Surroundings(
     ("-m",),
-    f"own={_GROUPS}/ddpcheck-chaos-$$; mkdir $own; echo 24 >$own/pids.max; echo $$ >$own/cgroup.procs",
+    f"own={_GROUPS}/ddpcheck-chaos-$$; mkdir $own; echo 12 >$own/pids.max; echo $$ >$own/cgroup.procs",
     f'status=0; "$@" || status=$?; echo $$ >{_GROUPS}/cgroup.procs; rmdir $own || true; exit $status',
 )
 OWN_NETWORK = Surroundings(("-n",), "ip link set lo up")

@@ -24,6 +24,7 @@ from ddpcheck.training import checkpoint
 from ddpcheck.training.plan import TrainingPlan
 from ddpcheck.verdict import Verdict
 from ddpcheck_implementations.numpy_sockets.connections import wire_format
+from ddpcheck_implementations.numpy_sockets.connections.waits import Wait, pack
 from ddpcheck_implementations.numpy_sockets.rendezvous import protocol
 from fuzz.measured import ALL_REDUCE, RUN
 
@@ -45,6 +46,7 @@ def seeds() -> dict[str, list[bytes]]:
         "schema": EVIDENCE, "script": ["train.py"], "ranks": 2, "steps": 1, "far": 400, "real": run, "mirrors": {"one": run},
         "compared": [],
     }  # fmt: skip
+    waits = pack([Wait(1, 1, header, (0,)), Wait(0, 1, header, (1,))])
     idx = {
         dimensions: b"\0\0\x08" + bytes([dimensions]) + struct.pack(f">{dimensions}I", *(2,) * dimensions)
         for dimensions in (1, 3)
@@ -54,6 +56,7 @@ def seeds() -> dict[str, list[bytes]]:
         "control_values": [value],
         "knock": [ANSWER.pack(bytes(32), bytes(32), 2) + b"ab"],
         "message": [header + numbers.tobytes(), wire_format.pack_abort(0)],
+        "datagram": [struct.pack("!BIQ", kind, 1, 1) + waits for kind in range(3)],
         "rendezvous": [bytes(protocol._CHALLENGE_BYTES) + reply + bytes(16) + entries],
         "failure": [_saved(Failure("numpy_sockets", 2, "check_a", _JOB).save)],
         "results": [_saved(Results((Verdict("mine", 2, "check_a", "sums", "passed", 0.5, 8),)).save)],

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..verdict import Verdict
-from .evidence import Evidence
+from .evidence import Evidence, RandomStreams
 from .evidence_collection import conduct
 from .page import page
 from .script_runs import Request
@@ -44,9 +44,17 @@ class Audited:
 
 
 def audit(
-    script: str, *arguments: str, ranks: int = 2, steps: int = 6, no_gpu: bool = False, deadline: float = 30.0
+    script: str,
+    *arguments: str,
+    ranks: int = 2,
+    steps: int = 6,
+    no_gpu: bool = False,
+    deadline: float = 30.0,
+    random_streams: RandomStreams = "different",
 ) -> Audited:
     """Audit a script: run it on so many ranks and as one process, and judge. Relative to the current folder."""
-    request = Request((str(script), *arguments), ranks, steps, no_gpu=no_gpu, deadline=deadline)
+    request = Request(
+        (str(script), *arguments), ranks, steps, no_gpu=no_gpu, deadline=deadline, random_streams=random_streams
+    )
     evidence = conduct(request)
     return Audited(evidence, tuple(verdicts_of(evidence)))

@@ -41,7 +41,11 @@ def _compared(evidence: Evidence, folder: Path, step: int) -> StepSeen:
         reason = "the mirror run that measures rounding ended before"
     whole = _synced(one) if not reason else {}
     rounding = _synced(noise) if whole and not misfits(evidence.mirrors["noise"], range(step, step + 1)) else {}
-    tolerance, relative = gradient_weights.tolerances(whole, rounding, local or synced, event["precision"] or "float32")
+    sent = evidence.sent_precision
+    precision = event["precision"] or sent or "float32"
+    tolerance, relative = gradient_weights.tolerances(whole, rounding, local or synced, precision)
+    if sent == "float16":
+        tolerance = gradient_weights.with_smallest_float16(tolerance, whole, evidence.ranks)
     v = [gradient_weights.fit(each, local) for each in synced]
     by_parameter = {}
     off = _in(v[0].off, tolerance)

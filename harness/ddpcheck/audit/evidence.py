@@ -8,16 +8,18 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ..storage.files import UnreadableFile, read_json, write_atomically
 from .journal import Event
 
 SCHEMA = "ddpcheck.audit/1"
+_ROUNDING_HOOKS = {"fp16_compress": "float16", "bf16_compress": "bfloat16"}
+RandomStreams = Literal["different", "equal", "any"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,13 @@ class RunSeen:
     @property
     def failed(self) -> bool:
         return self.hung or any(self.end(rank)["why"] in ("", "raised", "exit") for rank in range(len(self.events)))
+
+
+def parts_alone(events: Sequence[Event]) -> Event | None:
+    """The event of the first optimizer whose parameters are in parts; None if there is none, or if they are put together."""
+    if any(event["kind"] == "gathered" for event in events):
+        return None
+    return next((event for event in events if event["kind"] == "sharded"), None)
 
 
 @dataclass(frozen=True)
@@ -80,7 +89,10 @@ class StepSeen:
 
 @dataclass(frozen=True)
 class Evidence:
-    """script: the words after `python`. far: how many steps were looked at, at most."""
+    """script: the words after `python`. far: how many steps were looked at, at most.
+
+    random_streams: whether the ranks' random numbers are meant to be different or equal; any asks for neither.
+    """
 
     script: tuple[str, ...]
     ranks: int
@@ -89,6 +101,7 @@ class Evidence:
     real: RunSeen
     mirrors: Mapping[str, RunSeen] = field(default_factory=dict)
     compared: tuple[StepSeen, ...] = ()
+    random_streams: RandomStreams = "different"
 
     @cached_property
     def names(self) -> dict[str, str]:
@@ -110,8 +123,14 @@ class Evidence:
     @property
     def sharded(self) -> str:
         """Why parameters and gradients of ranks are not compared: each rank holds a part of them. Empty if they are whole."""
-        found = self.real.of(0, "sharded")
-        return f"each rank holds a part of the parameters of the optimizer made at {found[0]['line']}" if found else ""
+        found = parts_alone(self.real.events[0])
+        return f"each rank holds a part of the parameters of the optimizer made at {found['line']}" if found else ""
+
+    @property
+    def sent_precision(self) -> str:
+        """float16 or bfloat16, if a hook of torch's rounds gradients to it before they are sent; else empty."""
+        names = [event["name"] for event in self.real.of(0, "comm_hook")]
+        return next((each for name in names for start, each in _ROUNDING_HOOKS.items() if name.startswith(start)), "")
 
     def each_rank(self, *kinds: str) -> list[list[Event]]:
         """The events of these kinds, rank by rank."""
@@ -141,6 +160,7 @@ class Evidence:
             _run(data["real"]),
             {name: _run(run) for name, run in data["mirrors"].items()},
             tuple(_step(step) for step in data["compared"]),
+            data.get("random_streams", "different"),
         )  # fmt: skip
 
     @staticmethod

@@ -8,24 +8,31 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..storage.results import visible_cores
-from .evidence import Evidence
+from .evidence import Evidence, parts_alone
+from .recorded_process import RunSettings
 from .script_runs import Request, ScriptRun, audited, mirror_run, mirrors_of, real_run, resumed_runs
 
 
 def conduct(request: Request, keep: Path | None = None, told: Callable[[str], None] = lambda text: None) -> Evidence:
     """Run the script, run its mirrors, and compare. keep: a folder for the journals. told: hears what is going on."""
+    return replace(_conducted(request, keep, told), random_streams=request.random_streams)
+
+
+def _conducted(request: Request, keep: Path | None, told: Callable[[str], None]) -> Evidence:
     with audited(request, keep) as folder:
         told(f"{request.name} on {request.ranks} ranks")
         engine = request.engine
         real = engine.read(real_run(request, folder))
         if not request.steps or not _stepped(real) or _sharded(real):
             return engine.evidence_of(request, folder, real, _again(request, folder, told))
-        runs, most = len(mirrors_of(request, folder)), request.ranks * _peak_memory(real) / 2**30
+        settings = _mirrors(request, folder, real)
+        runs, most = len(settings), request.ranks * _peak_memory(real) / 2**30
         told(f"{request.name} as one process, {runs} mirror runs, each with at most {most:.1f} GiB of memory")
-        mirrors = _all_mirrors(request, folder)
+        mirrors = _all_mirrors(request, settings)
         if _wants_turns(request, real, mirrors[0]):
             told(f"{request.name} as one process again, with the ranks' batches in turn")
-            mirrors = _all_mirrors(replace(request, in_turn=True), folder)
+            request = replace(request, in_turn=True)
+            mirrors = _all_mirrors(request, _mirrors(request, folder, real))
         return engine.evidence_of(request, folder, real, (*mirrors, *_again(request, folder, told)))
 
 
@@ -37,11 +44,9 @@ def _again(request: Request, folder: Path, told: Callable[[str], None]) -> tuple
     return resumed_runs(request, folder)
 
 
-def _all_mirrors(request: Request, folder: Path) -> tuple[ScriptRun, ...]:
+def _all_mirrors(request: Request, settings: tuple[RunSettings, ...]) -> tuple[ScriptRun, ...]:
     with ThreadPoolExecutor(min(visible_cores(), 3)) as pool:
-        return tuple(
-            pool.map(lambda settings: request.engine.read(mirror_run(request, settings)), mirrors_of(request, folder))
-        )
+        return tuple(pool.map(lambda each: request.engine.read(mirror_run(request, each)), settings))
 
 
 def _stepped(run: ScriptRun) -> bool:
@@ -57,7 +62,13 @@ def _peak_memory(run: ScriptRun) -> int:
 
 def _sharded(run: ScriptRun) -> bool:
     """Whether ranks hold parts of the parameters, which a single process has nothing to compare with."""
-    return any(event["kind"] == "sharded" for event in run.processes[0])
+    return parts_alone(run.processes[0]) is not None
+
+
+def _mirrors(request: Request, folder: Path, real: ScriptRun) -> tuple[RunSettings, ...]:
+    """Where parameters are split, no M = N: ranks that are identical do not hold different parts."""
+    split = any(event["kind"] == "sharded" for event in real.processes[0])
+    return tuple(each for each in mirrors_of(request, folder) if each.mirror_size == 1 or not split)
 
 
 def _wants_turns(request: Request, real: ScriptRun, one: ScriptRun) -> bool:

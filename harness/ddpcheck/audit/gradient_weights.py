@@ -24,6 +24,7 @@ NOISE = 32.0
 MOST_NOISE = 0.05
 """More than this is no rounding: the loss depends on the order of the samples, and the noise is then not measured."""
 ROUNDINGS = 128
+HALF_OF_SMALLEST_FLOAT16 = 2.0**-25
 LOW_ROUNDINGS = 4
 """Of the products' results in bfloat16 or float16, whose sums are taken in float32: each rank rounds its own once."""
 
@@ -93,6 +94,14 @@ def tolerances(
         measured = max(off.get(name, 0.0), median * norms.get(name, 0.0))
         found[name] = NOISE * measured + gamma(ROUNDINGS if dtype == "float32" else LOW_ROUNDINGS, dtype) * size + 1e-30
     return found, median
+
+
+def with_smallest_float16(tolerance: Mapping[str, float], whole: Mapping[str, Array], ranks: int) -> dict[str, float]:
+    """Tolerances of gradients sent in float16: each rank's part, and each sum, may also be off by half the smallest number."""
+    return {
+        name: value + ranks * HALF_OF_SMALLEST_FLOAT16 * whole[name].size ** 0.5 if name in whole else value
+        for name, value in tolerance.items()
+    }
 
 
 def order_matters(whole: Mapping[str, Array], noise: Mapping[str, Array]) -> bool:

@@ -79,7 +79,7 @@ class Run:
     backwards: int = 0
     """Since the last optimizer step."""
     loading: int = 0
-    """Above 0 while a batch is made: random draws are then part of the batch."""
+    """Above 0 while a batch is made or gradients are compressed: random draws are then none for samples."""
     started: bool = False
     """Whether the first batch, or the first forward with an optimizer, has come."""
     trains: bool = False

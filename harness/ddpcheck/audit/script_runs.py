@@ -8,7 +8,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,7 +19,7 @@ from ..launchers.base import Launched, parent_of
 from ..launchers.processes import Children, Processes
 from ..trace import IMPORTING
 from .engines import Engine, engine_of
-from .evidence import RunSeen
+from .evidence import RandomStreams, RunSeen
 from .journal import Event, Journaled
 from .recorded_process import RunSettings
 
@@ -45,6 +45,7 @@ class Request:
     in_turn: bool = False
     interrupted: tuple[str, ...] = ()
     resumed: tuple[str, ...] = ()
+    random_streams: RandomStreams = "different"
 
     @property
     def name(self) -> str:
@@ -188,15 +189,19 @@ def _hang(launched: Launched, folder: Path, processes: int, deadline: float) -> 
 def _wait(launched: Launched, folder: Path, processes: int, deadline: float) -> bool:
     """Until all have ended, or nothing has happened for `deadline` seconds. False if ranks hang.
 
-    A process that computes without any event, as imports do on a busy machine, is given _IMPORTING times as long. Ranks under
-    mpiexec are not: they compute while they wait.
+    A process that computes without any event, as imports do, or that waits for a processor on a busy machine, is given _IMPORTING
+    times as long. Ranks under mpiexec are not: they compute while they wait.
     """
-    last = event = time.monotonic()
+    last = event = looked = time.monotonic()
     size, busy = -1, 0.0
     failed_at = None
     while None in (codes := _exit_codes(launched)):
         now = sum(_size(folder / str(rank)) for rank in range(processes))
-        worked = _processor_seconds(launched)
+        worked = _processor_seconds(_pids(launched))
+        passed, looked = time.monotonic() - looked, time.monotonic()
+        if looked - event < _IMPORTING * deadline and computes(_pids(launched)):
+            last += passed
+            failed_at = failed_at and failed_at + passed
         if now != size:
             last = event = time.monotonic()
             size, busy = now, worked
@@ -220,14 +225,32 @@ def _exit_codes(launched: Launched) -> list[int | None]:
     return [child.poll() for child in launched.children] if isinstance(launched, Children) else []
 
 
-def _processor_seconds(launched: Launched) -> float:
-    """Of processes whose waiting costs nothing; 0 for those under an agent."""
+def _pids(launched: Launched) -> list[int]:
+    """Of processes whose waiting costs nothing; none of those under an agent."""
+    return [child.pid for child in launched.children] if isinstance(launched, Children) else []
+
+
+def _processor_seconds(pids: Sequence[int]) -> float:
     total = 0
-    for child in launched.children if isinstance(launched, Children) else ():
+    for pid in pids:
         with suppress(OSError, IndexError, ValueError):
-            fields = Path(f"/proc/{child.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+            fields = _status(pid)
             total += int(fields[11]) + int(fields[12])
     return total / os.sysconf("SC_CLK_TCK")
+
+
+def computes(pids: Sequence[int]) -> bool:
+    """Whether one of these processes runs, or waits for a processor or a disk."""
+    for pid in pids:
+        with suppress(OSError, IndexError):
+            if _status(pid)[0] in "RD":
+                return True
+    return False
+
+
+def _status(pid: int) -> list[str]:
+    """Fields of /proc/PID/stat from the state on."""
+    return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
 
 
 def _size(folder: Path) -> int:

@@ -233,6 +233,30 @@ GRADIENTS_ALL_ZERO = Kind(
     certainty="certain",
     line=str,
 )
+GRADIENTS_CONSTANT = Kind(
+    "gradients-constant",
+    "The gradients are the same for different batches.",
+    because="{how}",
+    look="the loss before {line}: the model's output must be in its graph, computed anew from each batch",
+    how=str,
+    line=str,
+)
+REDUCED_GRADIENTS_STALE = Kind(
+    "reduced-gradients-stale",
+    "The reduction gives the same gradients in every step.",
+    because="Each rank's own gradients change from step to step.",
+    look="the buffer that is reduced before {line}: it must be filled anew in each step",
+    certainty="certain",
+    line=str,
+)
+UNITS_ALIKE = Kind(
+    "units-stay-alike",
+    "All units of {parameter} have the same weights and get the same gradient.",
+    because="Units that start equal stay equal: the layer computes no more than one unit.",
+    look="the initial values of {parameter}",
+    certainty="certain",
+    parameter=str,
+)
 GRADIENTS_NOT_FINITE = Kind(
     "gradients-not-finite",
     "Gradients are infinite or NaN from step {step} on.",
@@ -383,6 +407,17 @@ SAME_DRAWS = Kind(
     "Every rank draws the same random numbers at {line}.",
     because="{operation} gave the same result on all ranks in {count} of {of} draws, for different samples.",
     look="the seed: add the rank to it after the model is made",
+    line=str,
+    operation=str,
+    count=int,
+    of=int,
+)
+
+DRAWS_DIFFER = Kind(
+    "random-draws-differ",
+    "The ranks draw different random numbers at {line}.",
+    because="{operation} gave different results in {count} of {of} draws; --random-streams equal asks for the same.",
+    look="the seed before {line}: it must be the same on all ranks, and so must all draws since",
     line=str,
     operation=str,
     count=int,

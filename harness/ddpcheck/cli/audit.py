@@ -5,13 +5,14 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
+from typing import get_args
 
 import click
 from rich.console import Console
 from rich.markup import escape
 
 from ..audit.engines import engine_of
-from ..audit.evidence import SCHEMA, Evidence
+from ..audit.evidence import SCHEMA, Evidence, RandomStreams
 from ..audit.evidence_collection import conduct
 from ..audit.page import page, write_markdown
 from ..audit.script_runs import Request
@@ -48,6 +49,13 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as for python -m.")
 @click.option("--no-gpu", is_flag=True, help="Run a script for CUDA and NCCL on the CPU, with Gloo.")
 @click.option(
+    "--random-streams",
+    type=click.Choice(get_args(RandomStreams)),
+    default="different",
+    show_default=True,
+    help="Whether the ranks' dropout and other random draws must differ, or be equal; any judges neither.",
+)
+@click.option(
     "--resume-check",
     nargs=2,
     metavar="'ARGS' 'ARGS'",
@@ -77,6 +85,7 @@ def command(
     seconds: float,
     module: bool,
     no_gpu: bool,
+    random_streams: RandomStreams,
     resume_check: tuple[str, str] | None,
     deadline: float,
     json_file: Path | None,
@@ -109,6 +118,7 @@ def command(
                 seconds=seconds,
                 no_gpu=no_gpu,
                 deadline=deadline,
+                random_streams=random_streams,
                 interrupted=interrupted,
                 resumed=resumed,
             )

@@ -14,32 +14,34 @@ from .result_validation import checked_array
 from .timing import measured_collective
 
 
-def all_reduce(here: RankState, op: ops.AllReduce) -> Values:
-    if not here.is_member(op.group):
+def all_reduce(rank_state: RankState, op: ops.AllReduce) -> Values:
+    if not rank_state.is_member(op.group):
         return {}
-    tensor, comm = op.tensor.on(here.rank), here.collectives
+    tensor, comm = op.tensor.on(rank_state.rank), rank_state.collectives
     if op.in_place:
-        return _reduced_in_place(here, op, tensor)
-    argument = _argument(here, op.tensor, tensor)
+        return _reduced_in_place(rank_state, op, tensor)
+    argument = _argument(rank_state, op.tensor, tensor)
     if not op.wait:
         handle = comm.all_reduce_async(argument, op.reduction, group=op.group)
-        here.handles[here.position] = handle, argument, tensor
+        rank_state.handles[rank_state.position] = handle, argument, tensor
         return {}
-    return _result(here, comm.all_reduce(argument, op.reduction, group=op.group), argument, tensor, "all_reduce()")
+    return _result(
+        rank_state, comm.all_reduce(argument, op.reduction, group=op.group), argument, tensor, "all_reduce()"
+    )
 
 
-def _argument(here: RankState, tensor: ops.TensorSpec, values: Array) -> Array:
+def _argument(rank_state: RankState, tensor: ops.TensorSpec, values: Array) -> Array:
     """An array with these values, laid out as the tensor says: a new one, if it is not shared."""
     if tensor.layout == "shared":
-        return here.shared.setdefault(tensor, values.copy())
-    return with_layout(values, tensor.layout_on(here.rank))
+        return rank_state.shared.setdefault(tensor, values.copy())
+    return with_layout(values, tensor.layout_on(rank_state.rank))
 
 
-def _reduced_in_place(here: RankState, op: ops.AllReduce, tensor: Array) -> Values:
-    array, beside = _room(here, op, tensor)
+def _reduced_in_place(rank_state: RankState, op: ops.AllReduce, tensor: Array) -> Values:
+    array, beside = _room(rank_state, op, tensor)
     array[...] = tensor
     before = [lies.tobytes() for lies in beside]
-    here.collectives.all_reduce_in_place(array, op.reduction, group=op.group)
+    rank_state.collectives.all_reduce_in_place(array, op.reduction, group=op.group)
     values: Values = {
         "result": array.copy(),
         "argument_changed": False,
@@ -47,69 +49,69 @@ def _reduced_in_place(here: RankState, op: ops.AllReduce, tensor: Array) -> Valu
         "read_only": not array.flags.writeable,
         "beside_changed": [lies.tobytes() for lies in beside] != before,
     }
-    here.check_later(values, "result", values["result"], array)
+    rank_state.check_later(values, "result", values["result"], array)
     return values
 
 
-def _room(here: RankState, op: ops.AllReduce, tensor: Array) -> tuple[Array, tuple[Array, ...]]:
+def _room(rank_state: RankState, op: ops.AllReduce, tensor: Array) -> tuple[Array, tuple[Array, ...]]:
     """Where to reduce in place: an array of empty(), one of NumPy's, which may be a view, or the middle of one of empty(); and
     the elements beside it.
 
     Of that last one nobody keeps the whole: its memory is in use as long as any part of it is.
     """
-    layout = op.tensor.layout_on(here.rank)
+    layout = op.tensor.layout_on(rank_state.rank)
     if op.tensor.layout in ("F", "strided", "columns", "reversed"):
         return with_layout(tensor, op.tensor.layout), ()
     if op.tensor.layout == "mixed" and layout == "C":
         return np.empty_like(tensor), ()
     shape = (tensor.size + 2,) if layout == "offset" else tensor.shape
-    array = checked_array(here.collectives.empty(shape, tensor.dtype.name), shape, tensor.dtype, "empty()")
+    array = checked_array(rank_state.collectives.empty(shape, tensor.dtype.name), shape, tensor.dtype, "empty()")
     if layout != "offset":
         return array, ()
     poison(array)
     return array[1:-1].reshape(tensor.shape), (array[:1], array[-1:])
 
 
-def wait(here: RankState, op: ops.Wait) -> Values:
-    if op.operation not in here.handles:
+def wait(rank_state: RankState, op: ops.Wait) -> Values:
+    if op.operation not in rank_state.handles:
         return {}
-    handle, argument, tensor = here.handles.pop(op.operation)
-    return _result(here, handle.wait(), argument, tensor, "wait()")
+    handle, argument, tensor = rank_state.handles.pop(op.operation)
+    return _result(rank_state, handle.wait(), argument, tensor, "wait()")
 
 
-def broadcast(here: RankState, op: ops.Broadcast) -> Values:
-    if not here.is_member(op.group):
+def broadcast(rank_state: RankState, op: ops.Broadcast) -> Values:
+    if not rank_state.is_member(op.group):
         return {}
-    tensor = op.tensor.on(here.rank)
-    given = tensor if here.rank == op.root or op.tensor.layout == "shared" else poison_like(tensor)
-    argument = _argument(here, op.tensor, given)
-    result = here.collectives.broadcast(argument, op.root, group=op.group)
-    return _result(here, result, argument, given, "broadcast()")
+    tensor = op.tensor.on(rank_state.rank)
+    given = tensor if rank_state.rank == op.root or op.tensor.layout == "shared" else poison_like(tensor)
+    argument = _argument(rank_state, op.tensor, given)
+    result = rank_state.collectives.broadcast(argument, op.root, group=op.group)
+    return _result(rank_state, result, argument, given, "broadcast()")
 
 
-def all_gather(here: RankState, op: ops.AllGather) -> Values:
-    if not here.is_member(op.group):
+def all_gather(rank_state: RankState, op: ops.AllGather) -> Values:
+    if not rank_state.is_member(op.group):
         return {}
-    tensor = op.tensor.on(here.rank)
-    argument = _argument(here, op.tensor, tensor)
-    shape = (len(op.group or range(here.job.world_size)), *tensor.shape)
-    result = here.collectives.all_gather(argument, group=op.group)
-    return _result(here, result, argument, tensor, "all_gather()", shape)
+    tensor = op.tensor.on(rank_state.rank)
+    argument = _argument(rank_state, op.tensor, tensor)
+    shape = (len(op.group or range(rank_state.job.world_size)), *tensor.shape)
+    result = rank_state.collectives.all_gather(argument, group=op.group)
+    return _result(rank_state, result, argument, tensor, "all_gather()", shape)
 
 
-def reduce_scatter(here: RankState, op: ops.ReduceScatter) -> Values:
-    if not here.is_member(op.group):
+def reduce_scatter(rank_state: RankState, op: ops.ReduceScatter) -> Values:
+    if not rank_state.is_member(op.group):
         return {}
-    tensor = op.tensor.on(here.rank)
-    argument = _argument(here, op.tensor, tensor)
-    size = len(op.group or range(here.job.world_size))
+    tensor = op.tensor.on(rank_state.rank)
+    argument = _argument(rank_state, op.tensor, tensor)
+    size = len(op.group or range(rank_state.job.world_size))
     shape = (tensor.shape[0] // size, *tensor.shape[1:])
-    result = here.collectives.reduce_scatter(argument, op.reduction, group=op.group)
-    return _result(here, result, argument, tensor, "reduce_scatter()", shape)
+    result = rank_state.collectives.reduce_scatter(argument, op.reduction, group=op.group)
+    return _result(rank_state, result, argument, tensor, "reduce_scatter()", shape)
 
 
 def _result(
-    here: RankState, result: Any, argument: Array, given: Array, what: str, shape: tuple[int, ...] | None = None
+    rank_state: RankState, result: Any, argument: Array, given: Array, what: str, shape: tuple[int, ...] | None = None
 ) -> Values:
     """The record of a collective: its result, and whether the argument still has the values `given`."""
     made = np.array(checked_array(result, given.shape if shape is None else shape, given.dtype, what))
@@ -122,44 +124,46 @@ def _result(
     left = made
     if not values["aliases_argument"]:
         # both are the caller's now, whoever still has to read or write them
-        if here.is_shared(argument):
+        if rank_state.is_shared(argument):
             pass  # other calls are given it, too
         elif what == "wait()":  # where it would hide what came too early
-            here.waited(restore_layout(argument))
+            rank_state.waited(restore_layout(argument))
         else:
             poison(restore_layout(argument))
         if isinstance(result, np.ndarray) and result.flags.writeable:
             # other values for each operation: results that share their memory show
-            result[...] = left = overwritten(made.shape, given.dtype.name, here.position)
-    here.check_later(values, "result", left, result)
+            result[...] = left = overwritten(made.shape, given.dtype.name, rank_state.position)
+    rank_state.check_later(values, "result", left, result)
     return values
 
 
-def barrier(here: RankState, op: ops.Barrier) -> Values:
-    if here.is_member(op.group):
-        here.collectives.barrier(group=op.group)
+def barrier(rank_state: RankState, op: ops.Barrier) -> Values:
+    if rank_state.is_member(op.group):
+        rank_state.collectives.barrier(group=op.group)
     return {}
 
 
-def send_recv(here: RankState, op: ops.SendRecv) -> Values:
-    tensor = op.tensor.on(here.rank)
+def send_recv(rank_state: RankState, op: ops.SendRecv) -> Values:
+    tensor = op.tensor.on(rank_state.rank)
     received: dict[str, Array] = {}
     values: Values = {"received": received, "read_only": False}
     for source, dest in op.pairs:
-        if here.rank == source:
-            argument = _argument(here, op.tensor, tensor)
-            here.collectives.send(argument, dest)
-            if not here.is_shared(argument):
+        if rank_state.rank == source:
+            argument = _argument(rank_state, op.tensor, tensor)
+            rank_state.collectives.send(argument, dest)
+            if not rank_state.is_shared(argument):
                 poison(restore_layout(argument))  # the sender may use its array again, received or not
-        elif here.rank == dest:
-            room = restore_layout(with_layout(unreceived(tensor), op.tensor.layout_on(here.rank)))
-            got = here.collectives.recv(room, source)
+        elif rank_state.rank == dest:
+            room = restore_layout(with_layout(unreceived(tensor), op.tensor.layout_on(rank_state.rank)))
+            got = rank_state.collectives.recv(room, source)
             made = np.array(checked_array(got, tensor.shape, tensor.dtype, "recv()"))
             received[f"{source}>{dest}"] = made
             values["read_only"] |= not got.flags.writeable
-            here.check_later(values, f"received from rank {source}", made, got)
+            rank_state.check_later(values, f"received from rank {source}", made, got)
     return values
 
 
-def measure_collective(here: RankState, op: ops.MeasureCollective) -> Values:
-    return measured_collective(here.collectives, here.facets.counts, op, here.rank, here.job.world_size)
+def measure_collective(rank_state: RankState, op: ops.MeasureCollective) -> Values:
+    return measured_collective(
+        rank_state.collectives, rank_state.facets.counts, op, rank_state.rank, rank_state.job.world_size
+    )

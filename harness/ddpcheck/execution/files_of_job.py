@@ -1,7 +1,7 @@
 """Files of a Job: their place, and a rank's writes and reads.
 
-Files opened for writing are seen through the interpreter's audit events, so that it does not matter by which
-library; what writes by system calls of its own is not seen. A slow disk is emulated in the same place.
+Files opened for writing are recorded through the interpreter's audit events, whatever library opens them; C code that opens
+files itself is not seen. A slow disk is emulated in the same hook.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _EVENTS = frozenset({"open", "os.mkdir", "os.rename"})
 
 
 def scratch_of(secret: str) -> Path:
-    """The folder of a session's files on this host, which only those who know its secret can name. It may not exist."""
+    """Return the folder of a session's files on this host, whose name depends on the secret. It may not exist."""
     return Path(tempfile.gettempdir()) / f"ddpcheck-{hashlib.sha256(secret.encode()).hexdigest()[:24]}"
 
 
 def own_temporary_folder(scratch: Path) -> None:
-    """Direct this process's temporary files to a folder inside this scratch."""
+    """Direct this process's temporary files to a folder inside `scratch`."""
     folder = scratch / "tmp"
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["TMPDIR"] = str(folder)
-    tempfile.tempdir = None  # it may be known from before
+    tempfile.tempdir = None  # forget the cached folder
 
 
 @dataclass
@@ -75,14 +75,14 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
 
 @contextmanager
 def watched(folder: str, *, slow: bool = False) -> Iterator[dict[str, bool]]:
-    """Files opened for writing below `folder` meanwhile, by relative path, filled in at the end.
+    """Record the files below `folder` that are opened for writing; the yielded mapping is filled at the end.
 
-    True for a file that has something in it then, or is gone, False for an empty one. A file that is empty for all who
-    have opened it is a lock or the like; one that is empty for some may just be written by another.
+    Keys are relative paths. Values are False for an empty file, True for one with content or one that is gone. A file that is
+    empty for all ranks is a lock; one that is empty for some ranks may be in the hands of another.
     """
     global _installed
     if not _installed:
-        sys.addaudithook(_hook)  # for good: an audit hook cannot be taken back
+        sys.addaudithook(_hook)  # an audit hook cannot be removed
         _installed = True
     watch = _watches[threading.get_ident()] = _Watch(_absolute(folder), slow)
     written: dict[str, bool] = {}
@@ -98,5 +98,5 @@ def _is_empty(path: Path) -> bool:
 
 
 def _absolute(path: str) -> str:
-    """Without a look at the disk, which a resolved path needs and which would be an event itself."""
+    """Make a path absolute without disk access, which Path.resolve needs and which would be an event itself."""
     return os.path.abspath(path)  # noqa: PTH100

@@ -23,9 +23,9 @@ _SMALL = 1 << 12
 """Most elements whose products sum exactly in float32."""
 
 
-def probe_gradients(here: RankState, op: ProbeGradients) -> Values:
-    """The results of a ProbeGradients."""
-    world, rank = here.job.world_size, here.rank
+def probe_gradients(rank_state: RankState, op: ProbeGradients) -> Values:
+    """Run a ProbeGradients: compare the gradients with those computed on this rank."""
+    world, rank = rank_state.job.world_size, rank_state.rank
     names = [f"scale{number}" for number in range(op.scalars)]
     model = ModelSpec(
         (*(Scale(name, 1) for name in names), Linear("fc", 1, op.elements, False)), "linear", 1.0, op.dtype
@@ -33,18 +33,18 @@ def probe_gradients(here: RankState, op: ProbeGradients) -> Values:
     weight = pattern(op.elements, world, op.dtype) if op.elements <= _SMALL else np.zeros(op.elements, op.dtype)
     initial: dict[str, Array] = {f"{name}.scale": np.ones(1, op.dtype) for name in names}
     initial["fc.weight"] = weight.reshape(-1, 1)
-    make = offered(here.facets.make_replica, "make_replica")
+    make = offered(rank_state.facets.make_replica, "make_replica")
     try:
         replica: Replica = make(model, initial, OptimizerSpec(op.optimizer, lr=1.0), dict(op.options))
     except Exception as error:
         if not op.options:
             raise
         return {"refused": f"{type(error).__name__}: {error}"}
-    here.progress(here.position)
+    rank_state.progress(rank_state.position)
     factor = op.input or world
     x, targets = np.full((1, 1), factor, op.dtype), pattern(op.elements, rank, op.dtype)
     replica.backward(Batch(x, targets.reshape(1, -1)))
-    here.progress(here.position)
+    rank_state.progress(rank_state.position)
     got = replica.gradients()
     total = targets.copy()
     for other in set(range(world)) - {rank}:
@@ -52,7 +52,7 @@ def probe_gradients(here: RankState, op: ProbeGradients) -> Values:
     times = factor if op.summed else factor / world
     if times != 1:  # exact where the factor has few digits
         total = (total.astype(np.float64) * times).astype(op.dtype)
-    here.progress(here.position)
+    rank_state.progress(rank_state.position)
     flat = _flat(got["fc.weight"], op)
     wrong = np.flatnonzero(flat != total)
     scalars = [float(_flat(got[f"{name}.scale"], op)[0]) for name in names]
@@ -71,5 +71,5 @@ def probe_gradients(here: RankState, op: ProbeGradients) -> Values:
 
 
 def _flat(gradient: Any, op: ProbeGradients) -> Array:
-    """None counts as zeros, which are wrong."""
+    """Return a flat gradient; zeros for None, which count as wrong."""
     return np.zeros(op.elements, op.dtype) if gradient is None else np.ravel(gradient)

@@ -1,4 +1,4 @@
-"""The walk through a Job on one rank."""
+"""Runs a Job on one rank."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .taken_ports import give_ports_back
 
 
 class Execution:
-    """One Job on one rank. `records` grows as operations are entered, so that it tells where a rank is stuck.
+    """A Job on one rank. `records` grows as operations are entered, so it shows where a rank is stuck.
 
-    scratch: the folder where the Job's files go, the same on all ranks, and used by no other Job; it need not exist.
+    scratch: the folder of the Job's files, the same on all ranks, used by no other Job. It need not exist.
     """
 
     def __init__(
@@ -30,11 +30,11 @@ class Execution:
     ) -> None:
         ProcessSettings.at_first()
         self._job = job
-        self._here = RankState(facets, job, rank, scratch, progress)
-        self.records = self._here.records
+        self._rank_state = RankState(facets, job, rank, scratch, progress)
+        self.records = self._rank_state.records
 
     def run(self) -> None:
-        """All operations in order; an exception of the implementation goes through."""
+        """Run all operations in order. Exceptions of the implementation are not caught."""
         poisoned = self._job.data is not None and bool(self._job.data.poisoned)
         try:
             # once for all operations: NumPy may warn of deliberate values such as NaN
@@ -46,13 +46,13 @@ class Execution:
             give_ports_back()
 
     def _run_all(self) -> None:
-        clock, here, records = time.monotonic, self._here, self.records
+        clock, rank_state, records = time.monotonic, self._rank_state, self.records
         for position, operation in enumerate(self._job.operations):
-            here.progress(position)
+            rank_state.progress(position)
             if operation.kind != "wait":
-                here.overwrite_waited()
+                rank_state.overwrite_waited()
             entered = clock()
             records.append(Record(position, operation.kind, entered, None, {}))
-            values = RUNNERS[type(operation)](here, operation)
+            values = RUNNERS[type(operation)](rank_state, operation)
             records[-1] = Record(position, operation.kind, entered, clock(), values)
-        here.check_again_later()
+        rank_state.check_again_later()

@@ -9,7 +9,7 @@ from ..seeded_values import Array, poison
 
 
 def with_layout(array: Array, layout: Layout) -> Array:
-    """A copy of `array` with equal values and another place in memory (see TensorSpec); as C if mixed or varied."""
+    """Copy `array` into a memory layout (see TensorSpec); C order for "mixed" and "varied"."""
     if layout == "F":
         return np.array(array, order="F")
     if layout == "strided":
@@ -30,7 +30,7 @@ def with_layout(array: Array, layout: Layout) -> Array:
 
 
 def restore_layout(array: Array) -> Array:
-    """The same memory, for its owner to overwrite."""
+    """Return the writable memory of an array from with_layout()."""
     return array if array.flags.writeable or array.base is None else np.asarray(array.base)
 
 
@@ -42,7 +42,7 @@ def _read_only(array: Array) -> Array:
 
 
 def _within(array: Array, width: int, step: int) -> Array:
-    """Every so many elements of an array that has so many in a row."""
+    """Copy `array` into every `step`-th element of a poisoned array with rows of `width` elements."""
     wide = np.empty((*array.shape[:-1], width), array.dtype)
     poison(wide)
     view = wide[..., : step * array.shape[-1] : step]

@@ -17,20 +17,20 @@ from ..launchers.mpi_segments import Segment, all_named_memory
 MEMORY = ("bytes", "objects")
 """Memory that the system does not count: bytes of arrays, and Python's small objects."""
 MANY = 40
-"""Calls in a round from which on one small object for each shows, and fewer show all else."""
+"""In rounds of so many calls, one small object left by each call is measurable; other resources show in shorter rounds."""
 GRAIN = 32_000
-"""Bytes of an array that may be left behind, and so leaves a trace in the memory of the process."""
+"""Bytes of an array that is large enough to show in the memory of the process if a call leaves it behind."""
 _OPEN = ("sockets and pipes", "threads", "child processes")
 """The resources that close() can release even if arrays or handles are still in use."""
 _PATIENCE = 0.2
 """Seconds to wait for threads and connections that are ending."""
-_UNDER_WAY = 0.5
-"""Seconds for messages that were sent, and that a slower rank has not yet taken: until then they are this rank's memory."""
+_IN_FLIGHT = 0.5
+"""Seconds for a slower rank to receive messages, whose bytes are this rank's memory until then."""
 
 
 @cache
 def count_resources_at_start() -> Mapping[str, int]:
-    """The releasable resources at the first call in this process: before connect()."""
+    """Count the resources that close() can release, at the first call in this process, which is before connect()."""
     named_resources_at_start()
     found = _held()
     return {name: found[name] for name in _OPEN if name in found}
@@ -38,41 +38,41 @@ def count_resources_at_start() -> Mapping[str, int]:
 
 @cache
 def named_resources_at_start() -> frozenset[Segment]:
-    """Shared memory that was there under a name at the first call in this process: before connect()."""
+    """Return named shared memory at the first call in this process, which is before connect()."""
     return frozenset(all_named_memory())
 
 
 def count_resources(before: Mapping[str, int] | None = None, calls: int = 0) -> dict[str, int]:
-    """Numbers of threads, descriptors and the like, and the bytes that the process has allocated.
+    """Count threads, descriptors and other resources, and the bytes that the process has allocated.
 
-    With more than `before` it looks again for a moment: threads and processes may take time to end. So it does, with `calls`
-    since then, where there is as much more memory as if each of them had left something.
+    before: earlier counts. While there are more than those, count again for a moment, since threads and processes take time to
+    end. calls: the calls since `before`; while memory has grown as if each had left something, count again, too.
     """
-    found, begun = _collected(), time.monotonic()
+    found, began = _count_after_collection(), time.monotonic()
     while before is not None:
         more = {name: found[name] - before[name] for name in before}
         ending = any(by > 0 for name, by in more.items() if name not in MEMORY)
-        full = any(by >= left_by_each_call(name, calls) for name, by in more.items() if name == _told_by(calls))
-        if time.monotonic() - begun > max(ending * _PATIENCE, full * _UNDER_WAY):
+        full = any(by >= left_by_each_call(name, calls) for name, by in more.items() if name == _leak_measure(calls))
+        if time.monotonic() - began > max(ending * _PATIENCE, full * _IN_FLIGHT):
             break
         time.sleep(0.005)
-        found = _collected()
+        found = _count_after_collection()
     return found
 
 
-def _collected() -> dict[str, int]:
-    """Without what Python keeps of small objects for the next ones, as for those of the look before."""
+def _count_after_collection() -> dict[str, int]:
+    """Count after a garbage collection."""
     gc.collect()
     return _held()
 
 
-def _told_by(calls: int) -> str | None:
-    """The kind of memory in which so many calls show a leak of each."""
+def _leak_measure(calls: int) -> str | None:
+    """Return the kind of memory that shows whether each of `calls` calls leaks; None for no calls."""
     return None if not calls else "objects" if calls >= MANY else "bytes"
 
 
 def left_by_each_call(name: str, calls: int) -> int:
-    """How many more there are at least if each of these calls leaves one, or nearly each, for some may be about to end."""
+    """Return the least growth if each of `calls` calls leaves one resource; one less, since one may be about to end."""
     return (GRAIN if name == "bytes" else 1) * (calls - 1)
 
 
@@ -104,9 +104,9 @@ if _mallinfo2 is not None:
 
 
 def _allocated() -> dict[str, int]:
-    """Bytes in use of what malloc gave, to NumPy and torch too; none where the C library does not tell.
+    """Return bytes allocated by malloc, by NumPy and torch too; empty if the C library has no mallinfo2.
 
-    tracemalloc would slow the process down, and has crashed it where other threads were at work.
+    tracemalloc would slow the process down, and has crashed it while other threads ran.
     """
     if _mallinfo2 is None:
         return {}
@@ -121,5 +121,5 @@ def _entries(folder: str) -> int:
 def _has_other_end(descriptor: Path) -> bool:
     try:
         return str(descriptor.readlink()).startswith(("socket:", "pipe:"))
-    except OSError:  # that of the folder itself
+    except OSError:  # the descriptor of the folder itself, closed since
         return False

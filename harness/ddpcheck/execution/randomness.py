@@ -14,8 +14,8 @@ from .rank_state import RankState, Values
 from .result_validation import ContractViolation, offered
 
 
-def draw(here: RankState, op: ops.Draw) -> Values:
-    make = offered(here.facets.make_streams, "make_streams")
+def draw(rank_state: RankState, op: ops.Draw) -> Values:
+    make = offered(rank_state.facets.make_streams, "make_streams")
     streams = make(op.seed)
     others = [make(op.seed + 1), make(op.seed)] if op.beside else []
     counts = (1,) * op.count if op.one_by_one else (op.count // 2, -(-op.count // 2))
@@ -26,7 +26,7 @@ def draw(here: RankState, op: ops.Draw) -> Values:
         if op.common_first:
             _numbers(streams.common(op.common_first), op.common_first, "common()")
         if op.extra:
-            extra = op.extra[here.rank]
+            extra = op.extra[rank_state.rank]
             _numbers(streams.local(extra), extra, "local()")
         common: list[Array] = []
         local: list[Array] = []
@@ -34,7 +34,7 @@ def draw(here: RankState, op: ops.Draw) -> Values:
             for kind, numbers, given in (("common", common, streams.common), ("local", local, streams.local)):
                 got = given(count)
                 numbers.append(_numbers(got, count, f"{kind}()"))
-                here.check_later(found, kind, got.copy(), got)
+                rank_state.check_later(found, kind, got.copy(), got)
             for other in others:
                 other.set_epoch((epoch or 0) + 7)
                 other.local(3)
@@ -53,8 +53,8 @@ def _numbers(got: Any, count: int, what: str) -> Array:
     return got.astype(np.float64)
 
 
-def disturb(here: RankState, op: ops.Disturb) -> Values:
-    disturb_generators(op.rank, here.rank, here.job.world_size)
+def disturb(rank_state: RankState, op: ops.Disturb) -> Values:
+    disturb_generators(op.rank, rank_state.rank, rank_state.job.world_size)
     return {}
 
 

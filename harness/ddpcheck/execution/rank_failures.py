@@ -26,50 +26,52 @@ class ProgramEnded(BaseException):
     """An exception that the rank's program does not catch."""
 
 
-def sleep(here: RankState, op: ops.Sleep) -> Values:
-    if op.rank == here.rank:
+def sleep(rank_state: RankState, op: ops.Sleep) -> Values:
+    if op.rank == rank_state.rank:
         time.sleep(op.seconds)
     return {}
 
 
-def raise_(here: RankState, op: ops.Raise) -> Values:
-    if op.rank == here.rank:
+def raise_(rank_state: RankState, op: ops.Raise) -> Values:
+    if op.rank == rank_state.rank:
         raise RuntimeError(op.message)
     return {}
 
 
-def kill(here: RankState, op: ops.Kill) -> Values:
-    if op.rank == here.rank:
+def kill(rank_state: RankState, op: ops.Kill) -> Values:
+    if op.rank == rank_state.rank:
         os.kill(os.getpid(), signal.SIGKILL)
     return {}
 
 
-def connections_break(here: RankState, op: ops.BreakConnections) -> Values:
-    return {"broken": break_connections() if op.rank == here.rank else 0}
+def connections_break(rank_state: RankState, op: ops.BreakConnections) -> Values:
+    return {"broken": break_connections() if op.rank == rank_state.rank else 0}
 
 
-def leave(here: RankState, op: ops.Leave) -> Values:
-    if op.rank != here.rank:
+def leave(rank_state: RankState, op: ops.Leave) -> Values:
+    if op.rank != rank_state.rank:
         return {}
-    if op.close and here.facets.close is not None:
-        here.facets.close()
+    if op.close and rank_state.facets.close is not None:
+        rank_state.facets.close()
     raise ProgramEnded("the Job ends this rank's program")
 
 
-def close(here: RankState, op: ops.Close) -> Values:
-    here.named_memory = named_memory() - named_resources_at_start()
-    if here.facets.close is not None:
-        here.facets.close()
+def close(rank_state: RankState, op: ops.Close) -> Values:
+    rank_state.named_memory = named_memory() - named_resources_at_start()
+    if rank_state.facets.close is not None:
+        rank_state.facets.close()
     before = count_resources_at_start()
     return {"before": before, "held": count_resources(before)}
 
 
-def left(here: RankState, op: ops.Left) -> Values:
-    if here.scratch is None or not _all_here(Path(here.scratch), here.rank, here.job.world_size):
+def left(rank_state: RankState, op: ops.Left) -> Values:
+    if rank_state.scratch is None or not _all_here(
+        Path(rank_state.scratch), rank_state.rank, rank_state.job.world_size
+    ):
         return {"files": None, "memory": None}
     folder = Path(tempfile.gettempdir())
     files = sorted(each.name for each in folder.iterdir()) if OWN_FOLDER in os.environ else []
-    memory = still_named(here.named_memory)
+    memory = still_named(rank_state.named_memory)
     remove_segments(memory)
     return {"files": files, "memory": sorted(name for name, _ in memory)}
 
@@ -86,17 +88,17 @@ def _all_here(folder: Path, rank: int, world_size: int) -> bool:
     return True
 
 
-def sent(here: RankState, op: ops.Sent) -> Values:
-    counts = here.facets.counts
+def sent(rank_state: RankState, op: ops.Sent) -> Values:
+    counts = rank_state.facets.counts
     return {"sent": sent_by_connection(), "counts": dict(counts()) if counts is not None else None}
 
 
-def short_reads(here: RankState, op: ops.ShortReads) -> Values:
+def short_reads(rank_state: RankState, op: ops.ShortReads) -> Values:
     (shorten_reads if op.on else restore_reads)()
     return {"reads": reads_are_short()}
 
 
-def small_buffers(here: RankState, op: ops.SmallBuffers) -> Values:
+def small_buffers(rank_state: RankState, op: ops.SmallBuffers) -> Values:
     if op.on:
         return {"streams": shrink_buffers()}
     restore_buffers()

@@ -20,8 +20,10 @@ Values: TypeAlias = dict[str, Any]
 
 
 class RankState:
-    """One rank during one Job. `records` are those of the operations entered so far; progress tells the driver of each, and
-    again within one that has much to do.
+    """One rank during one Job.
+
+    records: of the operations entered so far. progress: reports a position to the driver, once for each operation, and again
+    within a long one.
     """
 
     def __init__(
@@ -33,19 +35,19 @@ class RankState:
         self.held = ReplicaState(facets, job, rank)
         self._other: ReplicaState | None = None
         self.handles: dict[int, tuple[Any, Array, Array]] = {}
-        """Of asynchronous operations by position: handle, argument, and the values that the argument had."""
+        """By position of an asynchronous operation: its handle, its argument, and a copy of the argument's values."""
         self.shared: dict[TensorSpec, Array] = {}
-        """Arrays that several operations are given: nobody overwrites them."""
+        """Arrays that are arguments of several operations, so that none may be overwritten."""
         self.named_memory: set[Segment] = set()
-        """Shared memory that was there under a name when the implementation was closed."""
+        """Named shared memory that existed when the implementation was closed."""
         self.aggregated: list[tuple[Mapping[str, Any], str]] = []
-        """Metrics so far, and their values then, as text."""
+        """Returned metrics, and their values at that time, as text."""
         self._handed_out: list[tuple[Values, str, Array, Any]] = []
         self._waited: list[Array] = []
 
     @property
     def position(self) -> int:
-        """Of the operation under way."""
+        """The position of the current operation."""
         return len(self.records) - 1
 
     @property
@@ -53,8 +55,8 @@ class RankState:
         return offered(self.facets.collectives, "collectives")
 
     def switch(self) -> None:
-        """Switch to the other replica; the present one is kept."""
-        self.held.replica()  # built now at the latest: construction may communicate, and comes in one order on all ranks
+        """Switch to the other replica, and keep this one."""
+        self.held.replica()  # build it now at the latest: construction may communicate, so all ranks need one order
         other = self._other or ReplicaState(self.facets, self.job.of_second(), self.rank)
         self._other, self.held = self.held, other
 
@@ -62,11 +64,11 @@ class RankState:
         return group is None or self.rank in group
 
     def check_later(self, values: Values, name: str, now: Array, handed_out: Any) -> None:
-        """At the end of the Job `handed_out` must still have its present value; else `values` will name it."""
+        """At the end of the Job, name `handed_out` in `values` if its value is not `now` any more."""
         self._handed_out.append((values, name, now, handed_out))
 
     def waited(self, argument: Array) -> None:
-        """An argument is the caller's again after wait(): what still reads it then sends nonsense."""
+        """Note an argument that is the caller's again after wait(), to be overwritten before the next operation."""
         self._waited.append(argument)
 
     def overwrite_waited(self) -> None:
@@ -78,7 +80,7 @@ class RankState:
         return any(argument is each for each in self.shared.values())
 
     def forget(self) -> None:
-        """Forget all arrays handed out so far."""
+        """Forget all arrays that were handed out."""
         self.overwrite_waited()
         self._handed_out.clear()
         self.aggregated.clear()

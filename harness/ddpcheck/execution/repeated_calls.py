@@ -15,15 +15,15 @@ OFTEN = 50
 """Calls after which the driver is told that the rank gets on."""
 
 
-def calls(here: RankState, op: ops.Calls) -> Values:
-    world = here.job.world_size
-    values, wanted = op.values(here.rank, world), op.wanted(here.rank, world)
+def calls(rank_state: RankState, op: ops.Calls) -> Values:
+    world = rank_state.job.world_size
+    values, wanted = op.values(rank_state.rank, world), op.wanted(rank_state.rank, world)
     results = None if wanted is None else np.empty_like(wanted)
     array = _array(op, world)
-    call = _call(here, op, array)
+    call = _call(rank_state, op, array)
     for number, value in enumerate(values):
         if number % OFTEN == 0:
-            here.progress(here.position)
+            rank_state.progress(rank_state.position)
         array[...] = value
         try:
             got = call()
@@ -40,16 +40,16 @@ def _array(op: ops.Calls, world: int) -> Array:
     return np.zeros(2 * size, op.dtype)[::2] if op.strided else np.zeros(size, op.dtype)
 
 
-def _call(here: RankState, op: ops.Calls, array: Array) -> Callable[[], Array | None]:
-    comm, world = here.collectives, here.job.world_size
+def _call(rank_state: RankState, op: ops.Calls, array: Array) -> Callable[[], Array | None]:
+    comm, world = rank_state.collectives, rank_state.job.world_size
 
     def checked(got: object, *shape: int) -> Array:
         return checked_array(got, shape or (2,), array.dtype, f"{op.collective}()")
 
     def sent_or_received() -> Array | None:
-        if here.rank == 0:
+        if rank_state.rank == 0:
             comm.send(array, world - 1)
-        elif here.rank == world - 1:
+        elif rank_state.rank == world - 1:
             return checked(comm.recv(array, 0))
         return None
 

@@ -21,20 +21,22 @@ class _Interruption(Exception):
     """Raised and caught by the training program (job.Backward.interrupted)."""
 
 
-def backward(here: RankState, op: ops.Backward) -> Values:
-    replica = here.held.replica()
-    batch = here.held.batch(op.samples[here.rank], op.branches_on(here.rank), op.weights_on(here.rank))
+def backward(rank_state: RankState, op: ops.Backward) -> Values:
+    replica = rank_state.held.replica()
+    batch = rank_state.held.batch(
+        op.samples[rank_state.rank], op.branches_on(rank_state.rank), op.weights_on(rank_state.rank)
+    )
     given = _bytes_of(batch)
     if op.broken:
-        return _broken(here, op, batch)
+        return _broken(rank_state, op, batch)
     values: Values = {}
     loss: Any = None
     if op.second:
-        loss = here.held.extra("backward_of_both")(batch, here.held.batch(op.second[here.rank]))
+        loss = rank_state.held.extra("backward_of_both")(batch, rank_state.held.batch(op.second[rank_state.rank]))
     elif op.sync:
         loss = replica.backward(batch)
     else:
-        interrupted = here.rank in op.interrupted
+        interrupted = rank_state.rank in op.interrupted
         try:
             with replica.no_sync():
                 loss = replica.backward(batch)
@@ -44,7 +46,7 @@ def backward(here: RankState, op: ops.Backward) -> Values:
         except _Interruption:
             pass
     values |= _changed(batch, given)
-    here.held.take_back(batch)
+    rank_state.held.take_back(batch)
     return values | {"loss": checked_number(loss, "backward()")}
 
 
@@ -57,103 +59,103 @@ def _changed(batch: Batch, before: Mapping[str, bytes]) -> Values:
     return {"batch_changed": changed} if changed else {}
 
 
-def _broken(here: RankState, op: ops.Backward, batch: Batch) -> Values:
-    replica, breaks = here.held.replica(), here.rank in op.broken
+def _broken(rank_state: RankState, op: ops.Backward, batch: Batch) -> Values:
+    replica, breaks = rank_state.held.replica(), rank_state.rank in op.broken
     try:
         with nullcontext() if op.sync else replica.no_sync():
-            (here.held.extra("break_backward") if breaks else replica.backward)(batch)
+            (rank_state.held.extra("break_backward") if breaks else replica.backward)(batch)
     except BackwardBroken:
         return {}
     finally:
-        here.held.take_back(batch)
+        rank_state.held.take_back(batch)
     return {"swallowed": True} if breaks else {}
 
 
-def zero_grad(here: RankState, op: ops.ZeroGrad) -> Values:
-    (here.held.extra("zero_gradients") if op.to_zeros else here.held.replica().zero_grad)()
+def zero_grad(rank_state: RankState, op: ops.ZeroGrad) -> Values:
+    (rank_state.held.extra("zero_gradients") if op.to_zeros else rank_state.held.replica().zero_grad)()
     return {}
 
 
-def open_window(here: RankState, op: ops.OpenWindow) -> Values:
-    window = here.held.replica().no_sync()
+def open_window(rank_state: RankState, op: ops.OpenWindow) -> Values:
+    window = rank_state.held.replica().no_sync()
     window.__enter__()
-    here.held.windows.append(window)
+    rank_state.held.windows.append(window)
     return {}
 
 
-def close_window(here: RankState, op: ops.CloseWindow) -> Values:
-    here.held.windows.pop().__exit__(None, None, None)
+def close_window(rank_state: RankState, op: ops.CloseWindow) -> Values:
+    rank_state.held.windows.pop().__exit__(None, None, None)
     return {}
 
 
-def clip(here: RankState, op: ops.Clip) -> Values:
-    return {"norm": checked_number(here.held.replica().clip(op.max_norm), "clip()")}
+def clip(rank_state: RankState, op: ops.Clip) -> Values:
+    return {"norm": checked_number(rank_state.held.replica().clip(op.max_norm), "clip()")}
 
 
-def step(here: RankState, op: ops.Step) -> Values:
-    here.held.replica().step()
+def step(rank_state: RankState, op: ops.Step) -> Values:
+    rank_state.held.replica().step()
     return {}
 
 
-def observe(here: RankState, op: ops.Observe) -> Values:
-    declared, seen = here.held.declared, Values()
+def observe(rank_state: RankState, op: ops.Observe) -> Values:
+    declared, seen = rank_state.held.declared, Values()
     for what in op.what:
-        got = here.held.extra(what)()
+        got = rank_state.held.extra(what)()
         if what == "gradients":
-            seen[what] = _gradients(here, got)
+            seen[what] = _gradients(rank_state, got)
         else:
             names = declared.buffers if what == "buffers" else declared.parameters
             seen[what] = declared.copied(got, f"{what}()", names)
     return seen
 
 
-def _gradients(here: RankState, got: Any) -> dict[str, Any]:
-    declared, switched = here.held.declared, here.held.switched
+def _gradients(rank_state: RankState, got: Any) -> dict[str, Any]:
+    declared, switched = rank_state.held.declared, rank_state.held.switched
     if switched and isinstance(got, Mapping):
         got = dict.fromkeys(switched) | dict(got)  # a frozen layer's may be left out
-    return declared.copied_if_there(got, "gradients()", declared.learned | switched)
+    return declared.copied_optional(got, "gradients()", declared.learned | switched)
 
 
-def set_trainable(here: RankState, op: ops.SetTrainable) -> Values:
-    parameters = here.held.declared.parameters
-    here.held.switched |= {name for name in parameters if name.rpartition(".")[0] in op.layers}
-    here.held.extra("set_trainable")(list(op.layers), op.trainable)
+def set_trainable(rank_state: RankState, op: ops.SetTrainable) -> Values:
+    parameters = rank_state.held.declared.parameters
+    rank_state.held.switched |= {name for name in parameters if name.rpartition(".")[0] in op.layers}
+    rank_state.held.extra("set_trainable")(list(op.layers), op.trainable)
     return {}
 
 
-def join(here: RankState, op: ops.Join) -> Values:
-    replica = here.held.replica()
+def join(rank_state: RankState, op: ops.Join) -> Values:
+    replica = rank_state.held.replica()
     losses = []
-    with here.held.extra("join")():
-        for samples in op.batches[here.rank]:
+    with rank_state.held.extra("join")():
+        for samples in op.batches[rank_state.rank]:
             replica.zero_grad()
-            losses.append(checked_number(replica.backward(here.held.batch(samples)), "backward()"))
+            losses.append(checked_number(replica.backward(rank_state.held.batch(samples)), "backward()"))
             replica.step()
     return {"losses": losses}
 
 
-def remeasure(here: RankState, op: ops.Remeasure) -> Values:
-    here.held.extra("remeasure")(here.held.batch(op.samples[here.rank]))
+def remeasure(rank_state: RankState, op: ops.Remeasure) -> Values:
+    rank_state.held.extra("remeasure")(rank_state.held.batch(op.samples[rank_state.rank]))
     return {}
 
 
-def predict(here: RankState, op: ops.Predict) -> Values:
-    model, samples = here.job.model, op.samples[here.rank]
+def predict(rank_state: RankState, op: ops.Predict) -> Values:
+    model, samples = rank_state.job.model, op.samples[rank_state.rank]
     assert model is not None
     shape = (len(samples), model.output_features)
     if not samples:
         return {"outputs": np.empty(shape, model.dtype)}
-    batch = here.held.batch(samples, op.branches[here.rank] if op.branches else ())
+    batch = rank_state.held.batch(samples, op.branches[rank_state.rank] if op.branches else ())
     given = _bytes_of(batch)
-    got = here.held.replica().predict(batch)
+    got = rank_state.held.replica().predict(batch)
     outputs = np.array(checked_array(got, shape, model.dtype, "predict()"))
     changed = _changed(batch, given)
-    here.held.take_back(batch)
+    rank_state.held.take_back(batch)
     return {"outputs": outputs} | changed
 
 
-def save(here: RankState, op: ops.Save) -> Values:
-    state = here.held.replica().state()
+def save(rank_state: RankState, op: ops.Save) -> Values:
+    state = rank_state.held.replica().state()
     if not isinstance(state, Mapping):
         raise ContractViolation(
             f"state() must return a mapping of names to NumPy arrays, and returned {type(state).__name__}"
@@ -165,23 +167,23 @@ def save(here: RankState, op: ops.Save) -> Values:
     ]
     if other:
         raise ContractViolation(f"state() must return a mapping of names to NumPy arrays, but {', '.join(other[:3])}")
-    saved = here.held.saved[op.name] = {name: np.array(value) for name, value in state.items()}
+    saved = rank_state.held.saved[op.name] = {name: np.array(value) for name, value in state.items()}
     values: Values = {"names": sorted(state)}
     for name, copy in saved.items():
-        here.check_later(values, name, copy, state[name])
+        rank_state.check_later(values, name, copy, state[name])
     return values
 
 
-def resume(here: RankState, op: ops.Resume) -> Values:
-    here.held.resume(op.name)
+def resume(rank_state: RankState, op: ops.Resume) -> Values:
+    rank_state.held.resume(op.name)
     return {}
 
 
-def switch(here: RankState, op: ops.Switch) -> Values:
-    here.switch()
+def switch(rank_state: RankState, op: ops.Switch) -> Values:
+    rank_state.switch()
     return {}
 
 
-def measure_steps(here: RankState, op: ops.MeasureSteps) -> Values:
-    replica = here.held.replica(op.options, op.named)
-    return measured_steps(replica, here.facets.counts, op, here.held.batch(op.samples[here.rank]))
+def measure_steps(rank_state: RankState, op: ops.MeasureSteps) -> Values:
+    replica = rank_state.held.replica(op.options, op.named)
+    return measured_steps(replica, rank_state.facets.counts, op, rank_state.held.batch(op.samples[rank_state.rank]))

@@ -1,4 +1,4 @@
-"""Whether results of an implementation fit the contract."""
+"""Validation of an implementation's results: types, shapes, dtypes and names as the contract states them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class ContractViolation(Exception):
 
 
 def offered(facet: T | None, name: str) -> T:
-    """The facet, which must be there."""
+    """Return the facet. ContractViolation if the implementation does not offer it."""
     if facet is None:
         raise ContractViolation(f"the Job needs Facets.{name}, which this implementation does not offer")
     return facet
 
 
 def checked_array(got: Any, shape: tuple[int, ...], dtype: Any, what: str) -> Array:
-    """The array itself, of this shape and dtype; `what` gave it."""
+    """Return `got` if it is an array of this shape and dtype, else ContractViolation. what: the method that returned it."""
     if not isinstance(got, (np.ndarray, np.generic)):
         raise ContractViolation(f"{what} must return a NumPy array, got {type(got).__name__}")
     if got.shape != shape or got.dtype != dtype:
@@ -44,7 +44,7 @@ def checked_array(got: Any, shape: tuple[int, ...], dtype: Any, what: str) -> Ar
 
 
 def checked_indices(got: Iterable[Any], length: int, what: str) -> Array:
-    """int64 (n,), each of [0, length)."""
+    """Return indices as int64 (n,). ContractViolation if one is no integer in [0, length)."""
     indices = list(got)
     strange = [i for i in indices if not isinstance(i, (int, np.integer)) or not 0 <= i < length]
     if strange:
@@ -60,7 +60,7 @@ def checked_number(got: Any, what: str) -> float:
 
 
 class Declared:
-    """The names of a model's tensors, by role, and arrays by those names."""
+    """The declared tensors of a model: names by role, shapes and dtypes."""
 
     def __init__(self, model: ModelSpec) -> None:
         tensors = model.tensors()
@@ -70,11 +70,11 @@ class Declared:
         self.parameters = self._forms.keys() - self.buffers
 
     def copied(self, got: Any, what: str, names: AbstractSet[str]) -> dict[str, Array]:
-        """Copies of arrays that have these names, and shapes and dtypes as declared; `what` gave them."""
+        """Copy arrays that must have these names, and shapes and dtypes as declared. what: the method that returned them."""
         return {name: np.array(got[name]) for name in self._checked(got, what, names, optional=False)}
 
-    def copied_if_there(self, got: Any, what: str, names: AbstractSet[str]) -> dict[str, Array | None]:
-        """The same, but each may be None."""
+    def copied_optional(self, got: Any, what: str, names: AbstractSet[str]) -> dict[str, Array | None]:
+        """Copy arrays as copied() does; each may be None."""
         checked = self._checked(got, what, names, optional=True)
         return {name: None if got[name] is None else np.array(got[name]) for name in checked}
 

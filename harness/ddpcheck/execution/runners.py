@@ -14,13 +14,13 @@ from .rank_state import RankState, Values
 from .result_validation import ContractViolation
 
 
-def on_ranks(here: RankState, op: ops.OnRanks) -> Values:
-    return RUNNERS[type(op.operation)](here, op.operation) if here.rank in op.ranks else {}
+def on_ranks(rank_state: RankState, op: ops.OnRanks) -> Values:
+    return RUNNERS[type(op.operation)](rank_state, op.operation) if rank_state.rank in op.ranks else {}
 
 
-def attempt(here: RankState, op: ops.Attempt) -> Values:
+def attempt(rank_state: RankState, op: ops.Attempt) -> Values:
     try:
-        RUNNERS[type(op.operation)](here, op.operation)
+        RUNNERS[type(op.operation)](rank_state, op.operation)
     except ContractViolation:
         raise
     except Exception as error:
@@ -28,28 +28,28 @@ def attempt(here: RankState, op: ops.Attempt) -> Values:
     return {"error": ""}
 
 
-def rounds(here: RankState, op: ops.Rounds) -> Values:
+def rounds(rank_state: RankState, op: ops.Rounds) -> Values:
     found, changed = [count_resources()], []
     for number in range(op.rounds):
         ProcessSettings.at_first().restore()
         program = ProcessSettings()
         for operation in op.operations * op.times:
-            here.progress(here.position)
-            RUNNERS[type(operation)](here, operation)
-            here.forget()
+            rank_state.progress(rank_state.position)
+            RUNNERS[type(operation)](rank_state, operation)
+            rank_state.forget()
         changed.append(ProcessSettings().changed(program))
         found.append(count_resources(found[-1], op.times if number else 0))  # the first may leave caches
     return {"changed": changed, "held": found}
 
 
-def make(here: RankState, op: ops.Make) -> Values:
+def make(rank_state: RankState, op: ops.Make) -> Values:
     found: Values = {"changed": [], "before": [], "after": []}
     for _ in range(op.times):
-        here.progress(here.position)
+        rank_state.progress(rank_state.position)
         ProcessSettings.at_first().restore()
-        draw_from_all(here.rank)
+        draw_from_all(rank_state.rank)
         program = ProcessSettings()
-        here.held.renew()
+        rank_state.held.renew()
         now = ProcessSettings()
         found["changed"].append(now.changed(program))
         found["before"].append(program.generators())

@@ -12,11 +12,11 @@ from .randomness import disturb_generators
 from .rank_state import RankState, Values
 from .result_validation import ContractViolation, checked_indices, checked_number, offered
 
-_WHO = "the sampler"
+_SAMPLER = "the sampler"
 
 
-def sample(here: RankState, op: ops.Sample) -> Values:
-    make = offered(here.facets.make_sampler, "make_sampler")
+def sample(rank_state: RankState, op: ops.Sample) -> Values:
+    make = offered(rank_state.facets.make_sampler, "make_sampler")
     sampler = make(op.length, shuffle=op.shuffle, seed=op.seed, drop_last=op.drop_last)
     others = [
         (make(length, shuffle=op.shuffle, seed=seed, drop_last=op.drop_last), later)
@@ -25,10 +25,10 @@ def sample(here: RankState, op: ops.Sample) -> Values:
     length = len(sampler)
     epochs = []
     for number, epoch in enumerate(op.epochs):
-        here.progress(here.position)
+        rank_state.progress(rank_state.position)
         if number and op.disturbed is not None:
-            disturb_generators(op.disturbed, here.rank, here.job.world_size)
-        if peek := op.peeks[here.rank] if op.peeks else 0:
+            disturb_generators(op.disturbed, rank_state.rank, rank_state.job.world_size)
+        if peek := op.peeks[rank_state.rank] if op.peeks else 0:
             if epoch is not None:
                 sampler.set_epoch(epoch)
             list(islice(iter(sampler), peek))
@@ -39,12 +39,12 @@ def sample(here: RankState, op: ops.Sample) -> Values:
         for other, later in others:
             other.set_epoch((epoch or 0) + later)
             list(other)
-        epochs.append(checked_indices(sampler, op.length, _WHO))
+        epochs.append(checked_indices(sampler, op.length, _SAMPLER))
     return {"epochs": epochs, "length": len(sampler), "length_before": length}
 
 
-def resume_sampling(here: RankState, op: ops.ResumeSampling) -> Values:
-    make = offered(here.facets.make_sampler, "make_sampler")
+def resume_sampling(rank_state: RankState, op: ops.ResumeSampling) -> Values:
+    make = offered(rank_state.facets.make_sampler, "make_sampler")
 
     def new() -> Any:
         return make(op.length, shuffle=op.shuffle, seed=op.seed, drop_last=op.drop_last)
@@ -87,16 +87,16 @@ def resume_sampling(here: RankState, op: ops.ResumeSampling) -> Values:
     if op.then is not None:
         whole.set_epoch(op.then)
     orders["then_whole"] = list(whole)
-    checked = {name: checked_indices(order, op.length, _WHO) for name, order in orders.items()}
+    checked = {name: checked_indices(order, op.length, _SAMPLER) for name, order in orders.items()}
     return {
-        "pieces": [checked_indices(piece, op.length, _WHO) for piece in pieces],
+        "pieces": [checked_indices(piece, op.length, _SAMPLER) for piece in pieces],
         "then_length": told_length,
         "state_changed": any(repr(dict(state)) != text for state, text in saved),
     } | checked
 
 
 def _next(reading: Iterator[Any], count: int | None = None) -> list[Any]:
-    """The next `count` indices, or all that are left, without iter(): of a sampler that is its own iterator that begins anew."""
+    """Return the next `count` indices, or all that are left, without iter(), which would restart some samplers."""
     found: list[Any] = []
     while count is None or len(found) < count:
         try:
@@ -106,16 +106,16 @@ def _next(reading: Iterator[Any], count: int | None = None) -> list[Any]:
     return found
 
 
-def aggregate(here: RankState, op: ops.Aggregate) -> Values:
+def aggregate(rank_state: RankState, op: ops.Aggregate) -> Values:
     what = "aggregate_metrics()"
-    given = op.given(here.rank)
-    got = offered(here.facets.aggregate_metrics, "aggregate_metrics")(given, op.counts[here.rank])
+    given = op.given(rank_state.rank)
+    got = offered(rank_state.facets.aggregate_metrics, "aggregate_metrics")(given, op.counts[rank_state.rank])
     if not isinstance(got, Mapping):
         raise ContractViolation(f"{what} must return a mapping of names to numbers, got {type(got).__name__}")
-    changed = any(repr(dict(earlier)) != text for earlier, text in here.aggregated)
-    here.aggregated.append((got, repr(dict(got))))
+    changed = any(repr(dict(earlier)) != text for earlier, text in rank_state.aggregated)
+    rank_state.aggregated.append((got, repr(dict(got))))
     return {
         "metrics": {str(name): checked_number(value, what) for name, value in got.items()},
-        "argument_changed": repr(given) != repr(op.given(here.rank)),
+        "argument_changed": repr(given) != repr(op.given(rank_state.rank)),
         "earlier_changed": changed,
     }

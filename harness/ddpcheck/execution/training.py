@@ -12,45 +12,45 @@ from .rank_state import RankState, Values
 from .result_validation import ContractViolation, checked_indices, checked_number, offered
 
 
-def train(here: RankState, op: ops.Train) -> Values:
-    task = _task(here, op)
-    run = offered(here.facets.train, "train")
+def train(rank_state: RankState, op: ops.Train) -> Values:
+    task = _task(rank_state, op)
+    run = offered(rank_state.facets.train, "train")
     given = {"inputs": task.inputs, "targets": task.targets, **task.initial}
     before = {name: array.tobytes() for name, array in given.items()}
     if task.folder is None:
-        values = _told(here, op, run(task))
+        values = _told(rank_state, op, run(task))
     else:
-        with watched(task.folder, slow=op.slow_disk and here.rank == 0) as written:
+        with watched(task.folder, slow=op.slow_disk and rank_state.rank == 0) as written:
             made = run(task)
-        values = _told(here, op, made) | {"written": written}
+        values = _told(rank_state, op, made) | {"written": written}
     return values | {"arguments_changed": [name for name, array in given.items() if array.tobytes() != before[name]]}
 
 
-def _task(here: RankState, op: ops.Train) -> TrainingTask:
-    job = here.job
+def _task(rank_state: RankState, op: ops.Train) -> TrainingTask:
+    job = rank_state.job
     assert job.model is not None
     assert job.data is not None
-    earlier = [other for other in job.operations[: here.position] if isinstance(other, ops.Train)]
+    earlier = [other for other in job.operations[: rank_state.position] if isinstance(other, ops.Train)]
     goes_on = op.resume and any(other.folder == op.folder for other in earlier)
-    initial = job.initial_of_resumed(here.rank) if goes_on else job.initial(here.rank)
+    initial = job.initial_of_resumed(rank_state.rank) if goes_on else job.initial(rank_state.rank)
     return TrainingTask(
         job.model, initial, job.optimizer, *job.data.arrays(job.model),
         op.epochs, op.batch_size, op.shuffle, op.seed, op.max_norm,
-        op.micro_batches, op.schedule, op.keep_best, _folder(here, op), op.resume, op.stop_after, op.patience,
+        op.micro_batches, op.schedule, op.keep_best, _folder(rank_state, op), op.resume, op.stop_after, op.patience,
     )  # fmt: skip
 
 
-def _folder(here: RankState, op: ops.Train) -> str | None:
+def _folder(rank_state: RankState, op: ops.Train) -> str | None:
     if op.folder is None:
         return None
-    if here.scratch is None:
+    if rank_state.scratch is None:
         raise RuntimeError("this Job needs a folder for its files: give Execution a scratch")
-    Path(here.scratch).mkdir(parents=True, exist_ok=True)
-    name = f"{op.folder}-of-rank-{here.rank}" if op.rank_0_only and here.rank else op.folder
-    return str(Path(here.scratch, name))
+    Path(rank_state.scratch).mkdir(parents=True, exist_ok=True)
+    name = f"{op.folder}-of-rank-{rank_state.rank}" if op.rank_0_only and rank_state.rank else op.folder
+    return str(Path(rank_state.scratch, name))
 
 
-def _told(here: RankState, op: ops.Train, run: Any) -> Values:
+def _told(rank_state: RankState, op: ops.Train, run: Any) -> Values:
     """The report of a run."""
     if not isinstance(run, TrainingRun):
         raise ContractViolation(f"train() must return a ddpcheck.TrainingRun, got {type(run).__name__}")
@@ -63,8 +63,8 @@ def _told(here: RankState, op: ops.Train, run: Any) -> Values:
         )
     if op.keep_best and run.best is None:
         raise ContractViolation("train() returned no best weights, though the task has keep_best")
-    assert here.job.data is not None
-    samples, declared = here.job.data.samples, here.held.declared
+    assert rank_state.job.data is not None
+    samples, declared = rank_state.job.data.samples, rank_state.held.declared
     names = declared.parameters
     best, rates = run.best, run.learning_rates
     return {

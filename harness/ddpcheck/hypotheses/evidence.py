@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..causes import Cause, updates
+from ..causes import Cause, gradients, updates
 from ..job import AllGather, Broadcast
 from ..oracle.expected import ExpectedArray, ExpectedOperation
 from ..oracle.origins import Accumulated, Averaged, Loading, Losses, Norm, Origin, PassedOver, Tracked, Update
@@ -15,9 +15,8 @@ from .collectives.layouts import layout_ignored
 from .collectives.messages import WrongMessage
 from .gradients.accumulated import contributions_of
 from .gradients.clips import clipped_otherwise
-from .losses import of_losses
-from .norms import of_norm
-from .register import OF_A_COLLECTIVE, OF_A_MESSAGE, OF_AN_UPDATE
+from .gradients.contributions import Contributions, named
+from .register import OF_A_COLLECTIVE, OF_A_GRADIENT, OF_A_MESSAGE, OF_A_NORM, OF_AN_UPDATE, OF_LOSSES
 from .updates.loading import of_loaded
 from .updates.moving_averages import of_average
 from .updates.statistics import of_statistics
@@ -65,8 +64,10 @@ def evidence_of_message(of: WrongMessage) -> Evidence:
 def numbers_of(moment: ExpectedOperation) -> Alternatives:
     """Hypotheses about a wrong loss or norm, each with the numbers of all ranks."""
     if isinstance(moment.made_of, Losses):
-        return of_losses(moment.made_of)
-    return of_norm(moment.made_of) if isinstance(moment.made_of, Norm) else ()
+        return tuple(each for hypothesis in OF_LOSSES for each in hypothesis(moment.made_of))
+    if isinstance(moment.made_of, Norm):
+        return tuple(each for hypothesis in OF_A_NORM for each in hypothesis(moment.made_of))
+    return ()
 
 
 def of_origin(origin: Origin, expected: Array, rank: int) -> Evidence:
@@ -94,7 +95,30 @@ def _of_gradient(origin: Accumulated, expected: Array, rank: int) -> Evidence:
     if origin.clipped is not None and origin.name in origin.clipped.before:
         known = tuple((cause, array[rank]) for cause, array in clipped_otherwise(origin.clipped, origin.name))
         return Evidence(len(origin.history.counts), alternatives=known)
-    return contributions_of(origin).evidence(expected, rank)
+    return evidence_of_gradient(contributions_of(origin), expected, rank)
+
+
+def evidence_of_gradient(made: Contributions, expected: Array, rank: int) -> Evidence:
+    """Hypotheses about a gradient of these contributions."""
+    known = tuple(each for hypothesis in OF_A_GRADIENT for each in hypothesis(made, expected, rank))
+    own, size = made.own[rank], len(made.own)
+    if made.inside:
+        return Evidence(1, own, known)
+    unused = made.unused
+    doubt = (
+        *(gradients.UNUSED_RANKS_LEFT_OUT(ranks=named(unused)),) * (0 < len(unused) == size - 1),
+        *_kept(made, expected),
+        *(made.terms.doubt(made.own) if made.terms else ()),
+    )
+    left = (gradients.STATE_LEFT_BEHIND(),) * (made.before is not None)
+    less = (gradients.DIVIDED_BY_MICRO_BATCHES(count=made.backwards),) * (made.backwards == size)
+    return Evidence(size, own, known, doubt=doubt, less=less, otherwise=left, parts=made.own)
+
+
+def _kept(made: Contributions, expected: Array) -> tuple[Cause, ...]:
+    """Another cause of a factor of 2 at two ranks, if the previous backward had an equal gradient."""
+    same = len(made.own) == 2 and made.earlier is not None and np.allclose(made.earlier.mean(axis=0), expected)
+    return (gradients.ACCUMULATED_SURVIVES_ZERO_GRAD(),) * bool(same)
 
 
 def _of_update(update: Update, expected: Array, rank: int) -> Evidence:

@@ -13,35 +13,39 @@ from ..oracle.network import evaluate
 from ..oracle.origins import Losses
 from ..oracle.passes import Pass
 from ..seeded_values import Array
-from .arrays import Alternatives
+from .arrays.evidence import WhatIf
 from .gradients.auxiliary_terms import losses_lacking_terms
 from .gradients.sample_weights import losses_weighed_wrong
 
 
-def of_losses(origin: Losses) -> Alternatives:
-    """The losses of all ranks by each mistake."""
-    forward, losses, case = origin.forward, origin.losses, origin.case
-    tensors = case.described.values()
-    initial = () if origin.trained else losses_of_initial_values(forward, case.given(), tensors)
-    unloaded = losses_of_unloaded_values(forward, case.job.initial_of_resumed(0), tensors) if origin.resumed else ()
-    return (
-        *losses_lacking_terms(forward, losses),
-        *losses_gone_wrong(losses, forward.shards.counts),
-        *losses_weighed_wrong(forward, losses),
-        *initial,
-        *unloaded,
-    )
+def without_terms(origin: Losses) -> WhatIf:
+    """Auxiliary terms count wrongly."""
+    yield from losses_lacking_terms(origin.forward, origin.losses)
 
 
-def losses_gone_wrong(losses: Array, counts: Array) -> Alternatives:
-    """losses: every rank's own, shape (ranks,)."""
-    everybody = np.full_like(losses, losses.mean())
-    summed = np.full_like(losses, losses.sum())
-    return (
-        (causes.LOSS_AVERAGED(), everybody),
-        (causes.LOSS_SUMMED(), summed),
-        (causes.LOSS_SUMMED_OVER_SAMPLES(), losses * counts),
-    )
+def combined_over_ranks(origin: Losses) -> WhatIf:
+    """The losses of all ranks are averaged or summed, or each rank's is a sum over samples."""
+    losses = origin.losses
+    yield causes.LOSS_AVERAGED(), np.full_like(losses, losses.mean())
+    yield causes.LOSS_SUMMED(), np.full_like(losses, losses.sum())
+    yield causes.LOSS_SUMMED_OVER_SAMPLES(), losses * origin.forward.shards.counts
+
+
+def by_other_sample_weights(origin: Losses) -> WhatIf:
+    yield from losses_weighed_wrong(origin.forward, origin.losses)
+
+
+def by_initial_values(origin: Losses) -> WhatIf:
+    """Construction left ranks with other values than rank 0's, and no step came since."""
+    if not origin.trained:
+        yield from losses_of_initial_values(origin.forward, origin.case.given(), origin.case.described.values())
+
+
+def by_unloaded_values(origin: Losses) -> WhatIf:
+    """A state that was loaded is not used."""
+    if origin.resumed:
+        initial = origin.case.job.initial_of_resumed(0)
+        yield from losses_of_unloaded_values(origin.forward, initial, origin.case.described.values())
 
 
 def losses_of_initial_values(

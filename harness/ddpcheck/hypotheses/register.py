@@ -2,6 +2,10 @@
 
 A hypothesis is a small function from evidence to causes. Those about an array or a number also give the value that each cause
 would lead to, on every rank.
+
+Two kinds are not in these tables. A whole training run is compared with emulated runs by other rules, which
+training/whole_runs.py, resumes.py and some_steps.py list. Where one function decides on the cause, laws ask it directly: see
+samplers.py, randomness.py, traffic.py, lifecycle.py, process_state.py, errors.py, endings.py and programs.py.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ..causes.cause import Given
+from . import losses, norms
 from .arrays import (
     alternatives,
     factors,
@@ -23,6 +28,10 @@ from .arrays import (
 )
 from .arrays.evidence import WrongArray
 from .collectives import blocks, messages, moved_data, other_operations, reductions
+from .gradients import micro_batches, parameters, weights
+from .gradients import ranks as ranks_of_gradients
+from .metrics import counts, means
+from .scores import formulas, padding, perturbations, ranks, rows, special_scores, terms
 from .updates import updates
 
 Questions = tuple[Callable[[WrongArray], Iterator[Given]], ...]
@@ -129,3 +138,88 @@ OF_A_MESSAGE = (
     messages.overtaken,
 )
 """Of an array that one rank has sent to another."""
+
+OF_A_MISSING_MEAN = (
+    counts.count_wraps,
+    means.metric_missing,
+)
+"""Of a metric that a rank does not get."""
+
+OF_A_MEAN = (
+    counts.count_wraps,
+    means.of_earlier_calls,
+    means.nan_of_ranks_without_samples,
+    counts.counts_averaged_as_integers,
+    means.zero_ignored,
+    counts.count_overflows,
+    means.not_weighted,
+    means.ranks_without_samples_counted,
+    means.divided_by_count_of_earlier_call,
+    means.mean_truncated,
+    counts.divided_by_other_count,
+    counts.half_precision_overflows,
+    means.rank_missing,
+    means.negative_mean_cut,
+    means.single_samples_left_out,
+    means.mean_rounded,
+    means.by_size,
+)
+"""Of a wrong mean of metrics."""
+
+OF_A_SCORE = (
+    terms.of_a_narrow_count,
+    ranks.of_earlier,
+    rows.of_repetition,
+    rows.of_labels,
+    ranks.of_ranks,
+    formulas.of_formula,
+    terms.of_terms,
+    ranks.of_some_ranks,
+    rows.of_some_samples,
+    rows.of_offsets,
+    padding.of_zeros,
+    perturbations.of_mixed,
+)
+"""Of a wrong score, each with the scores that it gives."""
+
+OF_A_SPECIAL_SCORE = {
+    "large values": special_scores.of_large_values,
+    "NaN": special_scores.of_nan,
+    "a number for NaN": special_scores.of_number_for_nan,
+    "another number": special_scores.of_other_number,
+}
+"""Of a score by its size alone; the last where no other hypothesis fits."""
+
+OF_A_GRADIENT = (
+    weights.terms_count_wrongly,
+    weights.sample_weights_count_wrongly,
+    ranks_of_gradients.old_gradient_of_unused_rank,
+    ranks_of_gradients.parts_of_others_missing,
+    micro_batches.of_backward_before,
+    micro_batches.survives_zero_grad,
+    micro_batches.some_micro_batches,
+    ranks_of_gradients.other_weights_of_ranks,
+    ranks_of_gradients.of_other_rank,
+    ranks_of_gradients.other_reductions,
+    parameters.of_sharing_layers,
+    parameters.of_wrong_layer,
+    parameters.of_other_parameter,
+    parameters.of_other_piece,
+    ranks_of_gradients.old_gradient,
+    ranks_of_gradients.ranks_left_out,
+    ranks_of_gradients.added_to_own,
+    ranks_of_gradients.loss_scaled_by_world_size,
+)
+"""Of a gradient that no clip has changed."""
+
+OF_LOSSES = (
+    losses.without_terms,
+    losses.combined_over_ranks,
+    losses.by_other_sample_weights,
+    losses.by_initial_values,
+    losses.by_unloaded_values,
+)
+"""Of the losses of a backward."""
+
+OF_A_NORM = (norms.of_norm,)
+"""Of the global norm that a clip returns."""

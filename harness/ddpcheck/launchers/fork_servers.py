@@ -7,6 +7,7 @@ the ranks of another Session, forked from other fork servers, may be running.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import select
@@ -15,7 +16,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,7 +24,8 @@ from types import TracebackType
 from typing import IO, Self
 
 from .fork_server import FORKED, HEADER, NUMBER, STATUS
-from .process_handles import is_stopped
+from .process_handles import is_stopped, queued
+from .starvation import Patience
 
 RANK_PROGRAM = (sys.executable, "-m", "ddpcheck.worker")
 """The start of a rank's command that a fork server can replace."""
@@ -34,6 +35,7 @@ _UNLIKE = 2
 
 _ANSWER_WITHIN = 60.0
 """Seconds for a fork server to import its modules and to fork. A stopped one is not waited for."""
+_DESCRIPTORS = 2  # a process's own, and the pipe for its exit status
 _LOOK_EVERY = 1.0
 _LEAVE_WITHIN = 5.0
 _TELL_WITHIN = 5.0
@@ -78,15 +80,25 @@ class ForkServers:
         asked = [self._fork_server(rank % _UNLIKE, env, modules) for rank, env in enumerate(environments)]
         for server, env in zip(asked, environments, strict=True):
             server.ask(command[len(RANK_PROGRAM) - 1 :], env, output)
-        limit = time.monotonic() + _ANSWER_WITHIN
-        answers = [server.answer(limit) for server in asked]
-        forked = [child for child in answers if child is not None]
-        if len(forked) < len(asked):
-            for child in forked:
-                child.kill()
-                child.wait()
-            return None
-        return forked
+        patience = Patience(_ANSWER_WITHIN)
+        forked: list[Forked] = []
+        refused: OSError | None = None
+        for server in asked:
+            try:
+                child = server.answer(patience)
+            except OSError as error:
+                refused = error
+                continue
+            if child is not None:
+                forked.append(child)
+        if len(forked) == len(asked):
+            return forked
+        for child in forked:
+            child.kill()
+            child.wait()
+        if refused is not None:
+            raise refused
+        return None
 
     def _fork_server(self, number: int, environment: Mapping[str, str], modules: Sequence[str]) -> _ForkServer:
         known = {
@@ -155,21 +167,35 @@ class _ForkServer:
             socket.send_fds(self.requests, [HEADER.pack(len(content))], [output.fileno()])
             self.requests.sendall(content)
 
-    def answer(self, limit: float) -> Forked | None:
-        """Fork a rank. None if the fork server ended, does not answer in time, or cannot fork safely."""
-        if not self._answers(limit):
+    def answer(self, patience: Patience) -> Forked | None:
+        """Fork a rank. None if the fork server ended, does not answer in time, or cannot fork safely.
+
+        OSError if this process may not open the rank's descriptors.
+        """
+        if not self._answers(patience):
             return None
         try:
-            said, files, _, _ = socket.recv_fds(self.requests, len(FORKED) + NUMBER.size, 2, socket.MSG_CMSG_CLOEXEC)
+            said, files, _, _ = socket.recv_fds(
+                self.requests, len(FORKED) + NUMBER.size, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+            )
         except OSError:
             return None
-        return Forked(*NUMBER.unpack(said[len(FORKED) :]), *files) if said.startswith(FORKED) else None
+        if not said.startswith(FORKED):
+            return None
+        (pid,) = NUMBER.unpack(said[len(FORKED) :])
+        if len(files) < _DESCRIPTORS:  # the kernel has dropped those for which there was no room
+            for file in files:
+                os.close(file)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return Forked(pid, *files)
 
-    def _answers(self, limit: float) -> bool:
+    def _answers(self, patience: Patience) -> bool:
         """Wait for an answer, or the end of the process. It is killed if neither comes."""
-        while not select.select([self.requests], [], [], max(0.0, min(_LOOK_EVERY, limit - time.monotonic())))[0]:
+        while not select.select([self.requests], [], [], min(_LOOK_EVERY, patience.left))[0]:
             stopped = is_stopped(self.process.pid)
-            if not stopped and time.monotonic() < limit:
+            if not stopped and not patience.is_over(lambda: [queued(self.process.pid)]):
                 continue
             why = "is stopped" if stopped else f"did not answer within {_ANSWER_WITHIN:g} s"
             end = "was killed; ranks start without it, which takes longer"

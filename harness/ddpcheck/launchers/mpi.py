@@ -1,8 +1,8 @@
-"""mpiexec of MPICH or Open MPI: found beside the interpreter or on PATH, told apart, given the flags that each needs.
+"""mpiexec of MPICH, Open MPI or Intel MPI, found beside the interpreter or on PATH, with the flags that each needs.
 
-Open MPI refuses to run as root, with more ranks than cores, and binds ranks to cores, unless told otherwise; MPICH
-needs no flags. A program built for one MPI and started by the other's mpiexec runs as N worlds of one rank: the harness
-notices that when the ranks connect, since what the launcher says and what the implementation says do not agree.
+Open MPI needs flags to run as root, to run more ranks than cores, and to leave ranks unbound; MPICH needs none. A program built
+for one MPI and started by the mpiexec of another runs as N worlds of one rank. The harness notices that when the ranks
+connect: the implementation's world size is not the launcher's.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _SIGNS: tuple[tuple[str, Flavour], ...] = (
 
 @dataclass(frozen=True)
 class Mpi:
-    """One mpiexec: where it is, whose it is, and its version line."""
+    """An installed mpiexec: its path, its MPI implementation, and the version line that it prints."""
 
     path: str
     flavour: Flavour
     version: str
 
     def command(self, ranks: int) -> list[str]:
-        """The start of a command line that runs `ranks` ranks on this host, also as root or with more ranks than cores."""
+        """Return the start of a command line for `ranks` ranks on this host, also as root or with more ranks than cores."""
         flags: list[str] = []
         if self.flavour == "openmpi":
             flags = ["--oversubscribe", "--bind-to", "none"]
@@ -65,7 +65,7 @@ _OVER_TCP = {
 
 
 _ON_LOOPBACK = {
-    # all ranks are on this host: what they open for others is for it alone. UCX and libfabric of MPICH and Intel MPI; Open MPI
+    # all ranks are on this host, so no socket needs to listen beyond it: UCX, libfabric (MPICH, Intel MPI), Open MPI
     "UCX_NET_DEVICES": "lo",
     "FI_TCP_IFACE": "lo",
     "OMPI_MCA_btl_tcp_if_include": "lo",
@@ -74,7 +74,7 @@ _ON_LOOPBACK = {
 
 @functools.cache
 def find_mpi() -> Mpi | None:
-    """The mpiexec of this environment: beside the interpreter first, then on PATH; None if there is none."""
+    """Return the mpiexec beside the interpreter, or else on PATH; None if there is none."""
     beside = Path(sys.executable).parent / "mpiexec"
     path = str(beside) if beside.is_file() else shutil.which("mpiexec")
     if path is None:
@@ -97,7 +97,7 @@ def _version(text: str) -> str:
 class Mpiexec:
     """mpiexec of MPICH, Open MPI or Intel MPI, with the flags that each needs.
 
-    No MASTER_PORT is chosen, since ranks meet over MPI.
+    MASTER_ADDR and MASTER_PORT are set too, for implementations that use their own sockets.
     """
 
     name: str = "mpiexec"
@@ -122,7 +122,7 @@ class Mpiexec:
         mpi = find_mpi()
         if mpi is None:
             raise OSError(str(self.unavailable()))
-        # Open MPI keeps a folder per run; it lies where it goes even if mpiexec cannot clean up
+        # Open MPI keeps a folder per run, which is removed here even if mpiexec cannot clean up
         scratch = tempfile.TemporaryDirectory(prefix="ddpcheck-mpi-") if mpi.flavour == "openmpi" else None
         more = {"PRTE_MCA_prte_tmpdir_base": scratch.name} if scratch else {}
         if mpi.flavour == "openmpi" and world_size > len(os.sched_getaffinity(0)):

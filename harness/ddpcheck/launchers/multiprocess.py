@@ -1,12 +1,12 @@
-"""Ranks that a parent process starts by Python's multiprocessing, as torch.multiprocessing.spawn or a forking script does it.
+"""Ranks started by one parent process with Python's multiprocessing, as torch.multiprocessing.spawn or a forking script does.
 
-The parent imports the adapter's module, and what it requires, before there are ranks (multiprocess_parent.py). So a rank's state
-depends on the method:
+The parent imports the adapter's module and its requirements before it starts ranks (multiprocess_parent.py). A rank's state
+depends on the start method:
 
-fork        It inherits all that the imports made: NumPy's global random state, the hash seed, open files, connections and locks.
-spawn       A new interpreter imports the module again, before RANK is set. Neighbours hash strings by different seeds, those of
-            `Processes`, unless PYTHONHASHSEED is set.
-forkserver  Forked from a process that has imported nothing of the adapter: one hash seed for all, the rest as with spawn.
+fork        A rank inherits the state after the imports: NumPy's random state, the hash seed, open files, connections, locks.
+spawn       A new interpreter imports the module again, before RANK is set. Neighbouring ranks have different hash seeds, those
+            of `Processes`, unless PYTHONHASHSEED is set.
+forkserver  A rank is forked from a process without the adapter's module: one hash seed for all ranks, the rest as with spawn.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import IO, Literal, Self
 
 from .base import Launched, Output, clean_environment
 from .multiprocess_parent import ENDED, KILL
@@ -30,8 +30,8 @@ from .processes import HASH_SEEDS, Children, describe_exit
 
 Method = Literal["fork", "spawn", "forkserver"]
 _LEAVE_WITHIN = 3.0
-_ROOM_FOR_SOCKET = 55
-"""Characters: with what comes behind them, the address of a Unix socket must be shorter than 108, or 104."""
+_MAX_FOLDER = 55
+"""Most characters of the folder: the path of a Unix socket in it must be shorter than 108 (Linux) or 104 (macOS)."""
 
 
 @dataclass(frozen=True)
@@ -61,55 +61,33 @@ class Multiprocessing:
         *,
         inherit_output: bool = False,
     ) -> Launched:
-        port, master = rendezvous_address(variables)
-        seeds = [os.environ["PYTHONHASHSEED"]] if "PYTHONHASHSEED" in os.environ else list(HASH_SEEDS)
-        shared = {
-            "WORLD_SIZE": str(world_size),
-            "LOCAL_WORLD_SIZE": str(world_size),
-            **master,
-            "PYTHONHASHSEED": seeds[0],
-        }
-        output = Output.open()
-        scratch = _folder_of_server() if self.start_method == "forkserver" else None
-        target = None if inherit_output else output.file
-        here, there = socket.socketpair()
-        try:
-            with there:
-                settings = (self.start_method, str(world_size), str(there.fileno()), ",".join(seeds))
-                process = subprocess.Popen(
-                    [
-                        sys.executable,
-                        "-m",
-                        f"{__package__}.multiprocess_parent",
-                        *settings,
-                        scratch.name if scratch else "",
-                        *command,
-                    ],
-                    env=clean_environment({**shared, **self.variables, **variables}),
-                    stdin=subprocess.DEVNULL,
-                    stdout=target,
-                    stderr=target,
-                    pass_fds=[there.fileno()],
-                    start_new_session=True,  # Ctrl-C is the driver's to handle
-                )
-        except BaseException:
-            here.close()
-            output.file.close()
-            port.release()
+        with ExitStack() as opened:  # closed if the parent cannot be started
+            port, master = rendezvous_address(variables)
+            opened.callback(port.release)
+            output = Output.open()
+            opened.callback(output.file.close)
+            scratch = _socket_folder() if self.start_method == "forkserver" else None
             if scratch is not None:
-                scratch.cleanup()
-            raise
-        here.setblocking(False)
-        parent = _Parent(self.start_method, process, here)
+                opened.callback(scratch.cleanup)
+            seeds = [os.environ["PYTHONHASHSEED"]] if "PYTHONHASHSEED" in os.environ else list(HASH_SEEDS)
+            sizes = {name: str(world_size) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE")}
+            shared = {**sizes, **master, "PYTHONHASHSEED": seeds[0]}
+            parent = _Parent.start(
+                self.start_method,
+                (str(world_size), ",".join(seeds), scratch.name if scratch else "", *command),
+                clean_environment({**shared, **self.variables, **variables}),
+                None if inherit_output else output.file,
+            )
+            opened.pop_all()
         return _Family(
             [_Rank(parent, rank) for rank in range(world_size)], output, port, parent=parent, scratch=scratch
         )
 
 
-def _folder_of_server() -> tempfile.TemporaryDirectory[str]:
-    """Where the fork server's socket lies, which stays if the parent is killed."""
+def _socket_folder() -> tempfile.TemporaryDirectory[str]:
+    """Make the folder of the fork server's socket, which the parent cannot remove if it is killed."""
     usual = tempfile.gettempdir()
-    return tempfile.TemporaryDirectory(prefix="ddp-", dir=usual if len(usual) < _ROOM_FOR_SOCKET else "/tmp")
+    return tempfile.TemporaryDirectory(prefix="ddp-", dir=usual if len(usual) < _MAX_FOLDER else "/tmp")
 
 
 def spawn() -> Multiprocessing:
@@ -131,22 +109,47 @@ def forkserver() -> Multiprocessing:
 class _Parent:
     """The parent process that starts the ranks and reports how they end."""
 
-    method: str
     process: subprocess.Popen[bytes]
-    told: socket.socket
+    messages: socket.socket
     codes: dict[int, int] = field(default_factory=dict)
     _unread: bytes = b""
 
+    @classmethod
+    def start(
+        cls, method: str, arguments: Sequence[str], environment: Mapping[str, str], output: IO[bytes] | None
+    ) -> Self:
+        """Start the parent. output: None for this process's own."""
+        driver_end, parent_end = socket.socketpair()
+        try:
+            with parent_end:
+                process = subprocess.Popen(
+                    [
+                        *(sys.executable, "-m", f"{__package__}.multiprocess_parent"),
+                        *(method, str(parent_end.fileno()), *arguments),
+                    ],
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    pass_fds=[parent_end.fileno()],
+                    start_new_session=True,  # the driver handles Ctrl-C
+                )
+        except BaseException:
+            driver_end.close()
+            raise
+        driver_end.setblocking(False)
+        return cls(process, driver_end)
+
     def code_of(self, rank: int) -> int | None:
-        """How the rank ended; as the parent did, if that went before it could tell."""
-        ended = self.ended()  # before reading: its last message has then arrived
+        """Return the rank's exit status, None while it runs. If the parent ended before it could report it, the parent's."""
+        ended = self.ended()  # before reading, so that the last message is read too
         self._listen()
         if ended is not None:
             return self.codes.get(rank, ended or 1)
         return self.codes.get(rank)
 
     def ended(self) -> int | None:
-        """The exit status. The process stays a zombie until kill(), so its group id cannot be reused."""
+        """Return the parent's exit status. It stays a zombie until kill(), so its group id cannot be reused."""
         if self.process.returncode is not None:
             return self.process.returncode
         found = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -156,7 +159,7 @@ class _Parent:
 
     def _listen(self) -> None:
         with suppress(OSError):  # nothing new, or closed
-            while text := self.told.recv(4096):
+            while text := self.messages.recv(4096):
                 self._unread += text
         while len(self._unread) >= ENDED.size:
             rank, code = ENDED.unpack(self._unread[: ENDED.size])
@@ -168,15 +171,15 @@ class _Parent:
         if self.process.returncode is not None:
             return
         with suppress(OSError):
-            self.told.send(KILL)
-        if self.ended():  # it was killed, say; it still holds the number of its group
+            self.messages.send(KILL)
+        if self.ended():  # as when it was killed: its group id is still valid
             self._end_group()
         try:
             self.process.wait(_LEAVE_WITHIN)
         except subprocess.TimeoutExpired:
             self._end_group()
             self.process.wait()
-        self.told.close()
+        self.messages.close()
 
     def _end_group(self) -> None:
         with suppress(ProcessLookupError):
@@ -185,14 +188,14 @@ class _Parent:
 
 @dataclass
 class _Rank:
-    """One rank, as its parent reports it."""
+    """One rank, by the reports of its parent."""
 
     parent: _Parent
     rank: int
 
     @property
     def pid(self) -> int:
-        return self.parent.process.pid  # in whose group it is
+        return self.parent.process.pid  # the leader of the rank's process group
 
     def poll(self) -> int | None:
         return self.parent.code_of(self.rank)

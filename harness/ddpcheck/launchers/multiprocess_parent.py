@@ -1,10 +1,9 @@
-"""The process that starts ranks by Python's multiprocessing, and watches them for the driver (multiprocess.py):
+"""The process that starts ranks with Python's multiprocessing, and reports their ends to the driver (multiprocess.py):
 
-    python -m ddpcheck.launchers.multiprocess_parent METHOD WORLD_SIZE SOCKET HASH_SEEDS SCRATCH COMMAND...
+    python -m ddpcheck.launchers.multiprocess_parent METHOD SOCKET WORLD_SIZE HASH_SEEDS SCRATCH COMMAND...
 
-It does what the main module of a training script does: it imports the adapter and what that requires, before there are
-ranks. Forked ranks go on with what they inherit; spawned ones, and those of a fork server, import the adapter again, and none
-of them knows its rank until then.
+Like the main module of a training script, it imports the adapter and its requirements before it starts ranks. Forked ranks
+inherit the imported modules; spawned ones, and those of a fork server, import the adapter again, before they know their rank.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.process import BaseProcess
 
-from ..ranks.rank_interpreter import search_here_last
+from ..ranks.rank_interpreter import search_working_folder_last
 from .process_handles import end_with_parent, open_process
 
 ENDED = struct.Struct("ii")
@@ -34,27 +33,27 @@ ENDED = struct.Struct("ii")
 KILL = b"k"
 _WORKER = "ddpcheck.worker"
 _TAKE_AN_ADAPTER = (_WORKER, "ddpcheck.training")
-_LOOK_EVERY = 20  # ms, where no handle tells that a process has ended
+_CHECK_MILLISECONDS = 20  # on systems without a handle that tells the end of a process
 _LEAVE_WITHIN = 2.0
-_OWN: list[int] = []  # files of this process that a forked rank is to close
+_OWN: list[int] = []  # descriptors that a forked rank closes
 
 
 def main() -> None:
-    method, world_size, file, seeds, scratch, *command = sys.argv[1:]
+    method, file, world_size, seeds, scratch, *command = sys.argv[1:]
     driver = socket.socket(fileno=int(file))
     driver.set_inheritable(False)
-    search_here_last()
+    search_working_folder_last()
     _OWN.append(driver.fileno())
     import_adapter(command)
     ranks = _start(method, int(world_size), seeds.split(","), scratch, command)
     _watch(ranks, driver)
     if scratch:
         shutil.rmtree(scratch, ignore_errors=True)  # the driver may be gone
-    os._exit(0)  # threads that the adapter left at import are not waited for
+    os._exit(0)  # do not wait for threads that the adapter started at import
 
 
 def import_adapter(command: Sequence[str]) -> None:
-    """Import the program and the adapter that it is for. If one cannot be imported, the rank that needs it will say so."""
+    """Import the program and its adapter. If one cannot be imported, each rank reports the error itself."""
     with suppress(Exception):
         if _module(command) in _TAKE_AN_ADAPTER:
             from ..running.adapter_lookup import resolve
@@ -70,7 +69,7 @@ def _start(method: str, world_size: int, seeds: Sequence[str], scratch: str, com
         tempfile.tempdir = scratch
     ranks: list[BaseProcess] = []
     for rank in range(world_size):
-        if method == "spawn":  # an interpreter that begins
+        if method == "spawn":  # each rank is a new interpreter
             os.environ["PYTHONHASHSEED"] = seeds[rank % len(seeds)]
         starter = 0 if method == "forkserver" else os.getpid()
         made = context.Process(target=rank_main, args=(rank, command, starter))  # type: ignore[attr-defined]
@@ -82,11 +81,11 @@ def _start(method: str, world_size: int, seeds: Sequence[str], scratch: str, com
 
 
 def rank_main(rank: int, command: list[str], starter: int) -> None:
-    """One rank, in its process."""
+    """Run one rank, in its own process."""
     _end_with(starter)
     while _OWN:
         os.close(_OWN.pop())
-    import_adapter(command)  # nothing is left to do in a forked rank
+    import_adapter(command)  # already imported in a forked rank
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
     module = _module(command)
     if module is None:
@@ -99,7 +98,7 @@ def rank_main(rank: int, command: list[str], starter: int) -> None:
 
 
 def _module(command: Sequence[str]) -> str | None:
-    """The module of `python -m MODULE ...`, by this interpreter; None for another command."""
+    """Return MODULE of a command `python -m MODULE ...` of this interpreter; None for another command."""
     return command[2] if [*command[:2]] == [sys.executable, "-m"] and len(command) > 3 else None
 
 
@@ -118,11 +117,11 @@ def _end_with(starter: int) -> None:
 
 
 def _watch(ranks: Sequence[BaseProcess], driver: socket.socket) -> None:
-    """Tell the driver how each rank ended, until all have, or the driver wants them to, or is gone."""
+    """Report the end of each rank to the driver, until all have ended, or the driver sends KILL or is gone."""
     poller = select.poll()
     poller.register(driver, select.POLLIN)
     handles = {rank: open_process(process.pid or 0) for rank, process in enumerate(ranks)}
-    timeout = _LOOK_EVERY if None in handles.values() else None
+    timeout = _CHECK_MILLISECONDS if None in handles.values() else None
     for handle in handles.values():
         if handle is not None:
             poller.register(handle, select.POLLIN)
@@ -133,7 +132,7 @@ def _watch(ranks: Sequence[BaseProcess], driver: socket.socket) -> None:
             return
         for rank, handle in list(handles.items()):
             if handle in ready or (handle is None and ranks[rank].exitcode is not None):
-                ranks[rank].join(1.0)  # a fork server says it a moment later
+                ranks[rank].join(1.0)  # a fork server reports it slightly later
                 code = ranks[rank].exitcode
                 with suppress(OSError):
                     driver.sendall(ENDED.pack(rank, -signal.SIGKILL if code is None else code))

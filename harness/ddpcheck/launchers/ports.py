@@ -1,7 +1,7 @@
 """Free ports for MASTER_PORT: outside the ephemeral range, and reserved among ddpcheck drivers.
 
-Nor does a driver take one twice: a world that was killed may have left a file, a segment or a socket of its port's name, which
-only who promises `restarts_in_place` has to bear.
+A driver takes no port twice: a killed world may have left a file, a segment or a socket named after its port, which only
+implementations that promise `restarts_in_place` must tolerate.
 
 A port of the ephemeral range may be taken by any outgoing connection before rank 0 binds it. Between drivers on one host an
 abstract Unix socket is the lock: the kernel frees it with the process, however that ends.
@@ -22,7 +22,7 @@ _offsets = count()
 
 
 class NoFreePort(OSError):
-    """first, last: the ports that were tried."""
+    """All ports from `first` to `last` are taken."""
 
     def __init__(self, first: int, last: int) -> None:
         super().__init__(f"all ports from {first} to {last} on 127.0.0.1 are taken")
@@ -41,6 +41,8 @@ def has_loopback() -> bool:
 
 @dataclass
 class Port:
+    """A reserved port. lock: the socket that reserves it among drivers."""
+
     number: int
     lock: socket.socket | None
 
@@ -51,16 +53,16 @@ class Port:
 
 
 def rendezvous_address(variables: Mapping[str, str]) -> tuple[Port, dict[str, str]]:
-    """The port given by MASTER_PORT, or a free one, and the variables that tell ranks of this host to meet there."""
+    """Reserve the port of MASTER_PORT, or a free one; return it with MASTER_ADDR and MASTER_PORT for ranks of this host."""
     wanted = variables.get("MASTER_PORT")
     port = reserve_port(None if wanted is None else int(wanted))
     return port, {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port.number)}
 
 
 def reserve_port(number: int | None = None) -> Port:
-    """A port that is free now and that no other driver will choose before release(). OSError if none is free.
+    """Reserve a port that is free now, and that no other driver chooses before release(). NoFreePort if none is free.
 
-    number: this one, free or not.
+    number: reserve this one, free or not.
     """
     if number is not None:
         return Port(number, _lock(number))

@@ -1,8 +1,7 @@
 """Plain processes with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
 
-Even ranks hash strings by another seed than odd ones, PYTHONHASHSEED=20 and 235, unless that variable is set already: what goes
-through a set comes out in different orders on neighbours, and in the same in every run. (mpiexec and torchrun leave the seed to
-each interpreter, which draws one.)
+Even and odd ranks have different hash seeds, PYTHONHASHSEED=20 and 235, unless that variable is set: sets of strings have
+different orders on neighbouring ranks, and the same orders in every run. (mpiexec and torchrun leave the seed random.)
 
 With `fork_servers`, ranks of a Session are forked from pre-warmed processes, so restarts are fast (fork_servers.py).
 """
@@ -23,17 +22,18 @@ if TYPE_CHECKING:  # a rank that starts needs none
     from .fork_servers import ForkServers
 
 HASH_SEEDS = ("20", "235")
-"""A set of two usual names, {"weight", "bias"} or {"loss", "accuracy"}, has one order by the one and the other by the other."""
+"""Seeds by which sets of two usual names, {"weight", "bias"} and {"loss", "accuracy"}, have opposite orders."""
 
 _POLL = 0.02
-_SAY_WITHIN = 2.0
+_FAILURE_GRACE = 2.0
+"""Seconds for the other ranks to report why they cannot go on, after one has failed."""
 
 
 @dataclass(frozen=True)
 class Processes:
     """Child processes on this host, with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set.
 
-    preload: modules that are imported before a fork, if there are fork servers: what takes long to import, and starts no thread.
+    preload: modules that fork servers import before they fork: slow to import, and without threads.
     """
 
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Processes:
             | clean_environment(shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
             for rank in range(world_size)
         ]
-        import subprocess  # here and below: for the driver, not for each rank that imports its adapter
+        import subprocess  # imported here, since ranks import this module too
 
         output = Output.open()
         launched = Children([], output, port)
@@ -92,9 +92,9 @@ class Processes:
                     stdin=subprocess.DEVNULL,
                     stdout=target,
                     stderr=target,
-                    start_new_session=True,  # Ctrl-C is the driver's to handle
+                    start_new_session=True,  # the driver handles Ctrl-C
                 )
-                launched.children.append(child)  # one by one: those that did start are killed if another cannot
+                launched.children.append(child)  # at once, so that it is killed if a later one cannot start
         except BaseException:
             launched.kill()
             raise
@@ -106,7 +106,7 @@ class _Child(Protocol):
 
     @property
     def pid(self) -> int:
-        """Of the group, too, in which it is with all that it starts."""
+        """The process id, which is also the id of the process group with all its children."""
         ...
 
     def poll(self) -> int | None: ...
@@ -123,10 +123,10 @@ class Children:
     children: list[_Child]
     written: Output
     port: Port
-    failed: int | None = None  # the first rank that was seen to have failed
+    failed: int | None = None  # the first rank that failed
 
     def poll(self) -> str | None:
-        codes = self._look()
+        codes = self._update()
         ended = next((rank for rank, code in enumerate(codes) if code is not None), None)
         first = ended if self.failed is None else self.failed
         if first is not None:
@@ -136,15 +136,17 @@ class Children:
 
     def wait(self) -> int:
         limit = float("inf")
-        while None in (codes := self._look()) and time.monotonic() < limit:
+        while None in (codes := self._update()) and time.monotonic() < limit:
             if self.failed is not None:
-                limit = min(limit, time.monotonic() + _SAY_WITHIN)
+                limit = min(limit, time.monotonic() + _FAILURE_GRACE)
             time.sleep(_POLL)
         return 0 if self.failed is None else codes[self.failed] or 0
 
-    def _look(self) -> list[int | None]:
-        """All exit statuses. Of ranks that failed since the last look, one that was killed goes before those that failed
-        because of it: a signal's number is negative.
+    def _update(self) -> list[int | None]:
+        """Return all exit statuses, and record the first failure.
+
+        Of ranks that failed since the last call, one that a signal killed (a negative status) counts as the first: the others
+        failed because of it.
         """
         codes = [child.poll() for child in self.children]
         if self.failed is None:
@@ -163,7 +165,7 @@ class Children:
         for child in self.children:
             ended = child.poll() is not None
             if not ended:
-                child.kill()  # it may lead no group yet
+                child.kill()  # it may not lead a group yet
             end_group(child.pid, ended=ended)
         for child in self.children:
             child.wait()
@@ -172,7 +174,7 @@ class Children:
 
 
 def describe_exit(code: int) -> str:
-    """An exit status in words."""
+    """Describe an exit status in words."""
     if code < 0:
         import signal
 

@@ -1,10 +1,11 @@
-"""Ranks on their way into a Session: first each must reach the harness, then come out of the adapter's connect().
+"""The start of a Session: each rank connects to the driver, then returns from the adapter's connect().
 
-Errors are reported for all ranks together, with the ranks' output.
+Errors of all ranks are reported together, with the ranks' output.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import select
 import time
@@ -15,6 +16,9 @@ from typing import Any
 from ..causes import Cause, machine
 from ..causes.lifecycle import WORLD_OF_ITS_OWN
 from ..launchers.base import Launched
+from ..launchers.process_handles import processes_under, queued
+from ..launchers.starvation import Patience, Snapshot, snapshot, starved
+from ..refused_resources import cause_of_death
 from ..storage import codec
 from ..trace import IMPORTING, Outcome, RankTrace
 from .channel import Channel, ChannelClosed, Listener
@@ -25,10 +29,10 @@ _HELLO = {"purpose": str, "rank": int, "world_size": int, "engine": str, "pid": 
 
 
 class StartFailed(Exception):
-    """The ranks did not start: `problems` has one line each, `words` the ranks' own, each rank's apart.
+    """The ranks did not start. problems: one line each. words: the ranks' errors and output.
 
-    ranks: what became of those that failed in connect(), by rank. causes: why, as far as it can be told. unreached: a
-    process ended before it reached the harness.
+    ranks: the traces of ranks that failed in connect(). causes: the likeliest first, if any is known. unreached: a process
+    ended before it connected to the driver.
     """
 
     def __init__(
@@ -63,16 +67,17 @@ class StartFailed(Exception):
 
 _OF_THE_MACHINE = {machine.SYSTEM_REFUSES_RESOURCE.id, machine.NO_LOOPBACK.id, machine.NO_FREE_PORT.id}
 
-_PATIENCE = 30.0
-"""Seconds between two looks at ranks in connect(): who stands where he stood is stuck, unless one is importing a module."""
-
-
-_STOPPED = 2.0
-"""Seconds between two looks whether one is stopped by a signal: nobody waits for such a one."""
+_STUCK_SECONDS = 30.0
+"""Ranks in connect() that have the same stacks after so long are stuck, unless one is importing a module."""
+_STOPPED_SECONDS = 2.0
+"""Seconds between checks for ranks that are stopped by a signal, which the driver does not wait for."""
 
 
 def attach_ranks(launched: Launched, world_size: int, listener: Listener, within: float) -> list[RankLink]:
-    """Accept both connections of every rank within so many seconds; none stays open if not all come."""
+    """Accept both connections of every rank within `within` seconds, or more if this driver's processes get no processor.
+
+    StartFailed if some are missing; all are closed then.
+    """
     channels: list[Channel] = []
     try:
         return _accept_all(launched, world_size, listener, within, channels)
@@ -85,7 +90,7 @@ def attach_ranks(launched: Launched, world_size: int, listener: Listener, within
 def _accept_all(
     launched: Launched, world_size: int, listener: Listener, within: float, channels: list[Channel]
 ) -> list[RankLink]:
-    limit = time.monotonic() + within
+    patience = Patience(within)
     found: dict[tuple[int, str], tuple[Channel, _Hello]] = {}
     while len(found) < 2 * world_size:
         channel = None
@@ -104,7 +109,7 @@ def _accept_all(
         ended = _ended_early(launched, world_size, reached)
         if ended is not None:
             raise StartFailed([f"{ended} before it reached the harness"], launched.output(), unreached=True)
-        if time.monotonic() > limit:
+        if patience.is_over(lambda: map(queued, processes_under(os.getpid()))):
             absent = ", ".join(str(rank) for rank in range(world_size) if rank not in reached)
             raise StartFailed([f"rank {absent} did not reach the harness within {within:g} s"], launched.output())
     return [
@@ -114,17 +119,17 @@ def _accept_all(
 
 
 def _ended_early(launched: Launched, world_size: int, reached: set[int]) -> str | None:
-    """How a process ended that never connected; a connected rank reports its own error."""
+    """Return how a process ended that never connected; None if there is none. A connected rank reports its own error."""
     ended = launched.poll()
     if ended is None:
         return None
-    told = {rank: launched.status_of(rank) for rank in range(world_size)}
-    lost = [status for rank, status in told.items() if status and rank not in reached]
-    return lost[0] if lost else None if any(told.values()) else ended
+    statuses = {rank: launched.status_of(rank) for rank in range(world_size)}
+    lost = [status for rank, status in statuses.items() if status and rank not in reached]
+    return lost[0] if lost else None if any(statuses.values()) else ended
 
 
 def _hello_of(channel: Channel) -> _Hello | None:
-    """The greeting of a rank; None if the message is not a valid greeting."""
+    """Return the greeting of a rank; None if the message is not a valid greeting."""
     try:
         hello = codec.decode(channel.greeting)
     except (ValueError, TypeError, RecursionError):
@@ -143,81 +148,123 @@ def _check_hello(hello: _Hello, found: Mapping[tuple[int, str], object], world_s
         raise StartFailed([f"two processes say that they are rank {hello['rank']}"])
 
 
-def accept_ranks(links: Sequence[RankLink], launched: Launched, limit: float, grace: float) -> dict[str, str]:
-    """Wait until connect() has returned on every rank, at most until `limit`, and `grace` seconds once one has failed.
+def wait_for_connect(links: Sequence[RankLink], launched: Launched, limit: float, grace: float) -> dict[str, str]:
+    """Wait until connect() has returned on every rank: until `limit`, and `grace` seconds once a rank has failed.
 
-    Returns the promises that some rank lacks, with why.
-
-    StartFailed with all problems of all ranks. Who waits for another rank is told much before somebody with a slow disk is.
+    Returns the promises that some rank does not keep, each with the reason. StartFailed with all problems of all ranks. A
+    stuck rank is detected long before `limit`, which is made for slow disks. Ranks that get no processor have more time.
     """
-    since = time.monotonic()
-    look, stood = since + _PATIENCE, None
-    problems: list[str] = []
-    details: list[str] = []
-    causes: list[Cause] = []
-    fates: dict[int, RankTrace] = {}
-    lacks: dict[str, str] = {}
-    pending = {link.jobs.fileno(): link for link in links}
-    poller = select.poll()
-    for file in pending:
-        poller.register(file, select.POLLIN)
-    while pending:
-        ready = poller.poll(max(0.0, min(look, limit, time.monotonic() + _STOPPED) - time.monotonic()) * 1000)
-        if not ready:
-            if time.monotonic() >= limit or any(link.is_stopped() for link in pending.values()):
+    return _ConnectWait(links, launched, limit, grace).run()
+
+
+class _ConnectWait:
+    def __init__(self, links: Sequence[RankLink], launched: Launched, limit: float, grace: float) -> None:
+        self._launched, self._links, self._grace = launched, links, grace
+        self._began = time.monotonic()
+        self._patience = Patience(max(0.0, limit - self._began))
+        self._limit: float | None = None  # the end of the grace, once a rank has failed
+        self._queues = self._queued()
+        self._next_check = self._began + _STUCK_SECONDS
+        self._stacks: list[str] | None = None  # of the check before
+        self._problems: list[str] = []
+        self._details: list[str] = []
+        self._causes: list[Cause] = []
+        self._failed: dict[int, RankTrace] = {}
+        self._lacks: dict[str, str] = {}
+        self._pending = {link.jobs.fileno(): link for link in links}
+        self._poller = select.poll()
+        for file in self._pending:
+            self._poller.register(file, select.POLLIN)
+
+    def run(self) -> dict[str, str]:
+        while self._pending:
+            now = time.monotonic()
+            limit = now + self._patience.left if self._limit is None else self._limit
+            until = min(self._next_check, limit, now + _STOPPED_SECONDS)
+            ready = self._poller.poll(max(0.0, until - now) * 1000)
+            if not ready and self._is_over():
                 break
-            if time.monotonic() < look:
-                continue
-            stand = [fate.stack for fate in asked(pending.values(), None).values()]
-            if stand == stood and not any(IMPORTING in stack for stack in stand):
-                break
-            stood = stand
-            look = time.monotonic() + _PATIENCE
-        for file, _ in ready:
-            link = pending[file]
-            try:
-                link.jobs.fill()
-                frame = link.jobs.pop()
-                if frame is None:
-                    continue
-                link.remember()
-                answer = codec.decode(frame)
-                problems += [f"rank {link.rank}: {text}" for text in answer["problems"]]
-                causes += map(Cause.from_plain, answer["causes"])
-                lacks |= answer["lacks"]
-                if answer["problems"]:
-                    text = answer["error"] or "; ".join(answer["problems"])
-                    outcome: Outcome = "raised" if answer["error"] else "invalid"
-                    fates[link.rank] = RankTrace(link.rank, outcome, (), text, failed_at=time.monotonic())
-                details += [f"rank {link.rank}:\n{answer['error']}"] if answer["error"] else []
-            except ChannelClosed:
-                fates[link.rank] = link.obituary(None, launched)
-                problems.append(f"{link.ending(launched)} in connect()")
-            poller.unregister(file)
-            del pending[file]
-        if problems:
-            limit = min(limit, time.monotonic() + grace)
-    if pending:
-        stuck = asked(pending.values(), None)
-        fates |= stuck
-        who = ", ".join(map(str, stuck))
-        seconds = time.monotonic() - since
-        problems += [] if problems else [f"rank {who} did not return from connect() within {seconds:.0f} s"]
-        details += [f"rank {rank} stands at:\n{fate.stack}" for rank, fate in stuck.items()]
-    if problems:
-        raise StartFailed(
-            raise_together(problems), *raise_together(details), launched.output(), ranks=fates, causes=causes
-        )
-    return lacks
+            for file, _ in ready:
+                self._read(file)
+            if self._problems and self._limit is None:
+                self._limit = min(limit, time.monotonic() + self._grace)
+        if self._pending:
+            self._report_stuck_ranks()
+        if self._problems:
+            words = (*merge_ranks(self._details), self._launched.output())
+            raise StartFailed(merge_ranks(self._problems), *words, ranks=self._failed, causes=self._causes)
+        return self._lacks
+
+    def _is_over(self) -> bool:
+        """Whether the limit is over, a rank is stopped, or all pending ranks stand where they stood before."""
+        if self._is_past_limit() or any(link.is_stopped() for link in self._pending.values()):
+            return True
+        if time.monotonic() < self._next_check:
+            return False
+        stacks = [rank.stack for rank in asked(self._pending.values(), None).values()]
+        before, self._queues = self._queues, self._queued()
+        importing = any(IMPORTING in stack for stack in stacks)
+        if stacks == self._stacks and not importing and not starved(before, self._queues):
+            return True
+        self._stacks = stacks
+        self._next_check = time.monotonic() + _STUCK_SECONDS
+        return False
+
+    def _is_past_limit(self) -> bool:
+        if self._limit is not None:
+            return time.monotonic() >= self._limit
+        return self._patience.is_over(lambda: [link.queued() for link in self._links])
+
+    def _queued(self) -> Snapshot:
+        return snapshot(link.queued() for link in self._links)
+
+    def _read(self, file: int) -> None:
+        """Read the bytes of a rank that have arrived: its answer, or its end."""
+        link = self._pending[file]
+        try:
+            link.jobs.fill()
+            frame = link.jobs.pop()
+            if frame is None:
+                return
+            link.remember()
+            self._record(link.rank, codec.decode(frame))
+        except ChannelClosed:
+            self._failed[link.rank] = link.obituary(None, self._launched)
+            self._problems.append(f"{link.ending(self._launched)} in connect()")
+            if not self._causes:
+                self._causes += cause_of_death()
+        self._poller.unregister(file)
+        del self._pending[file]
+
+    def _record(self, rank: int, answer: dict[str, Any]) -> None:
+        self._problems += [f"rank {rank}: {text}" for text in answer["problems"]]
+        self._causes += map(Cause.from_plain, answer["causes"])
+        self._lacks |= answer["lacks"]
+        if answer["problems"]:
+            text = answer["error"] or "; ".join(answer["problems"])
+            outcome: Outcome = "raised" if answer["error"] else "invalid"
+            self._failed[rank] = RankTrace(rank, outcome, (), text, failed_at=time.monotonic())
+        self._details += [f"rank {rank}:\n{answer['error']}"] if answer["error"] else []
+
+    def _report_stuck_ranks(self) -> None:
+        stuck = asked(self._pending.values(), None)
+        self._failed |= stuck
+        if not self._problems:
+            names = ", ".join(map(str, stuck))
+            seconds = time.monotonic() - self._began
+            self._problems.append(f"rank {names} did not return from connect() within {seconds:.0f} s")
+        self._details += [f"rank {rank} stands at:\n{trace.stack}" for rank, trace in stuck.items()]
 
 
 _OF_A_RANK = re.compile(r"rank (\d+)(.*)", re.DOTALL)
 
 
-def raise_together(texts: Sequence[str]) -> list[str]:
-    """Texts of the form "rank 3: ...", once for all ranks of which the same is told."""
-    who: dict[str, list[int]] = {}
+def merge_ranks(texts: Sequence[str]) -> list[str]:
+    """Merge texts of the form "rank 3: ..." that are equal but for the rank: "rank 1, 3: ..."."""
+    ranks_by_text: dict[str, list[int]] = {}
     for text in texts:
         found = _OF_A_RANK.fullmatch(text)
-        who.setdefault(found[2] if found else text, []).extend([int(found[1])] if found else [])
-    return [f"rank {', '.join(map(str, sorted(ranks)))}{text}" if ranks else text for text, ranks in who.items()]
+        ranks_by_text.setdefault(found[2] if found else text, []).extend([int(found[1])] if found else [])
+    return [
+        f"rank {', '.join(map(str, sorted(ranks)))}{text}" if ranks else text for text, ranks in ranks_by_text.items()
+    ]

@@ -1,8 +1,8 @@
-"""Connections that have not proved yet that they belong to the session: heard side by side, limited in time and number.
+"""Mutual authentication of driver and ranks by the session's secret.
 
-The side that listens sends a nonce. The other answers with a proof, a nonce of its own, and its greeting. The proof is an
-HMAC-SHA256 by the session's secret over both nonces and the greeting, so an answer that somebody has recorded proves nothing.
-Then the side that listens proves that it knows the secret, too.
+The listening side sends a nonce. The connecting side answers with a proof, a nonce of its own, and its greeting. The proof is an
+HMAC-SHA256 with the secret over both nonces and the greeting, so a recorded answer proves nothing. Then the listening side
+proves that it knows the secret, too. Clients without a proof are read at the same time, and limited in time and number.
 """
 
 from __future__ import annotations
@@ -33,25 +33,27 @@ _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 
 
 def proof(secret: str, role: bytes, *parts: bytes) -> bytes:
-    """The proof, which only a client that knows the secret can compute."""
+    """Return the proof, which needs the secret."""
     return hmac.digest(secret.encode(), b"".join((role, *parts)), "sha256")
 
 
 @dataclass(eq=False)
-class _Knock:
+class _Client:
+    """A connection that has not proved itself yet. until: its time limit."""
+
     connection: socket.socket
     nonce: bytes
     until: float
-    heard: bytearray = field(default_factory=bytearray)
+    received: bytearray = field(default_factory=bytearray)
 
     def missing(self) -> int:
-        """How many bytes must come; ValueError if the greeting is too long."""
-        if len(self.heard) < ANSWER.size:
-            return ANSWER.size - len(self.heard)
-        _, _, length = ANSWER.unpack_from(self.heard)
+        """Return the number of missing bytes. ValueError if the greeting is too long."""
+        if len(self.received) < ANSWER.size:
+            return ANSWER.size - len(self.received)
+        _, _, length = ANSWER.unpack_from(self.received)
         if length > _LONGEST_GREETING:
             raise ValueError(f"a greeting cannot have {length} bytes")
-        return int(ANSWER.size + length - len(self.heard))
+        return int(ANSWER.size + length - len(self.received))
 
 
 class AuthenticatedListener:
@@ -61,110 +63,110 @@ class AuthenticatedListener:
         listener.setblocking(False)
         self._listener = listener
         self._secret = secret
-        self._knocks: deque[_Knock] = deque()  # the oldest first
+        self._clients: deque[_Client] = deque()  # the oldest first
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ)
 
     def admit(self, timeout: float) -> tuple[socket.socket, bytes] | None:
-        """A connection that has proved itself, with its greeting. None if one was turned away; TimeoutError if neither."""
+        """Return an authenticated connection with its greeting; None if a client was refused. TimeoutError if neither."""
         limit = time.monotonic() + timeout
         while True:
-            first = min((knock.until for knock in self._knocks), default=limit)
+            first = min((client.until for client in self._clients), default=limit)
             ready = self._selector.select(max(0.0, min(first, limit) - time.monotonic()))
-            turned_away = self._end_late_ones()
+            refused = self._end_late_ones()
             for key, _ in ready:
                 if key.fileobj is self._listener:
-                    turned_away |= not self._open()
+                    refused |= not self._open()
                     continue
-                knock = key.data
-                if knock not in self._knocks:
-                    continue  # it was late, or made room
+                client = key.data
+                if client not in self._clients:
+                    continue  # it was closed since: too late, or one of too many
                 try:
-                    greeting = self._hear(knock)
+                    greeting = self._read(client)
                 except (OSError, ValueError):
-                    self._end(knock)
-                    turned_away = True
+                    self._end(client)
+                    refused = True
                     continue
                 if greeting is not None:
-                    self._forget(knock)
-                    knock.connection.setblocking(True)
-                    return knock.connection, greeting
-            if turned_away:
+                    self._forget(client)
+                    client.connection.setblocking(True)
+                    return client.connection, greeting
+            if refused:
                 return None
             if time.monotonic() >= limit:
                 raise TimeoutError(f"no authenticated rank connected within {timeout:g} s")
 
     def _open(self) -> bool:
-        """Whether a new client may stay for now."""
+        """Accept a new client. False if it, or an older one in its place, was closed."""
         try:
             connection, _ = self._listener.accept()
         except BlockingIOError:
             return True
         except OSError as error:
             if error.errno not in _NO_ROOM:
-                return True  # it hung up while it waited
-            if not self._knocks:
+                return True  # the client has closed before it was accepted
+            if not self._clients:
                 raise
-            self._end(self._knocks[0])
+            self._end(self._clients[0])
             return False
-        if not _may_knock(connection):
+        if not _is_own_user(connection):
             connection.close()
             return False
         connection.setblocking(False)
         if connection.family != socket.AF_UNIX:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        knock = _Knock(connection, secrets.token_bytes(NONCE), time.monotonic() + _SECONDS)
-        self._knocks.append(knock)
-        self._selector.register(connection, selectors.EVENT_READ, knock)
+        client = _Client(connection, secrets.token_bytes(NONCE), time.monotonic() + _SECONDS)
+        self._clients.append(client)
+        self._selector.register(connection, selectors.EVENT_READ, client)
         try:
-            connection.sendall(knock.nonce)
+            connection.sendall(client.nonce)
         except OSError:
-            self._end(knock)
+            self._end(client)
             return False
-        if len(self._knocks) > _MOST:
-            self._end(self._knocks[0])
+        if len(self._clients) > _MOST:
+            self._end(self._clients[0])
             return False
         return True
 
-    def _hear(self, knock: _Knock) -> bytes | None:
-        """The greeting once all of it is there. ValueError if it proves nothing."""
-        piece = knock.connection.recv(knock.missing())
+    def _read(self, client: _Client) -> bytes | None:
+        """Read from a client; return the greeting once it is complete. ValueError if the proof is wrong."""
+        piece = client.connection.recv(client.missing())
         if not piece:
-            raise ValueError("it hung up")
-        knock.heard += piece
-        if knock.missing():
+            raise ValueError("the client closed the connection")
+        client.received += piece
+        if client.missing():
             return None
-        said, nonce, _ = ANSWER.unpack_from(knock.heard)
-        greeting = bytes(knock.heard[ANSWER.size :])
-        if not hmac.compare_digest(said, proof(self._secret, b"rank", knock.nonce, nonce, greeting)):
-            knock.connection.sendall(REFUSED)
+        said, nonce, _ = ANSWER.unpack_from(client.received)
+        greeting = bytes(client.received[ANSWER.size :])
+        if not hmac.compare_digest(said, proof(self._secret, b"rank", client.nonce, nonce, greeting)):
+            client.connection.sendall(REFUSED)
             raise ValueError("wrong secret")
-        knock.connection.sendall(proof(self._secret, b"driver", nonce))
+        client.connection.sendall(proof(self._secret, b"driver", nonce))
         return greeting
 
     def _end_late_ones(self) -> bool:
-        late = [knock for knock in self._knocks if knock.until <= time.monotonic()]
-        for knock in late:
-            self._end(knock)
+        late = [client for client in self._clients if client.until <= time.monotonic()]
+        for client in late:
+            self._end(client)
         return bool(late)
 
-    def _end(self, knock: _Knock) -> None:
-        self._forget(knock)
-        knock.connection.close()
+    def _end(self, client: _Client) -> None:
+        self._forget(client)
+        client.connection.close()
 
-    def _forget(self, knock: _Knock) -> None:
-        self._knocks.remove(knock)
-        self._selector.unregister(knock.connection)
+    def _forget(self, client: _Client) -> None:
+        self._clients.remove(client)
+        self._selector.unregister(client.connection)
 
     def close(self) -> None:
-        for knock in list(self._knocks):
-            self._end(knock)
+        for client in list(self._clients):
+            self._end(client)
         self._selector.close()
         self._listener.close()
 
 
-def _may_knock(connection: socket.socket) -> bool:
-    """Whether the process at the other end belongs to this user, or to the system's: the kernel tells for a Unix socket."""
+def _is_own_user(connection: socket.socket) -> bool:
+    """Whether the client's process is of this user or of root. The kernel knows for Unix sockets only; True for others."""
     if connection.family != socket.AF_UNIX or sys.platform != "linux":
         return True
     _, user, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))

@@ -1,7 +1,7 @@
 """The harness's own control channel between driver and ranks: framed, authenticated, and never the implementation's.
 
 An address is `unix:NAME` (an abstract Unix socket, Linux: it has no file, so nothing can be left behind) or `tcp:HOST:PORT`.
-Processes of other users are turned away from a Unix socket. Both sides prove that they know the session's secret before
+Processes of other users are refused on a Unix socket. Both sides prove that they know the session's secret before
 anything else is read (authentication.py). A frame is a 64-bit length and that many bytes.
 """
 
@@ -17,7 +17,7 @@ import time
 from .authentication import ANSWER, NONCE, PROOF, REFUSED, AuthenticatedListener, proof
 
 CONTROL, SECRET, SECRET_FILE = "DDPCHECK_CONTROL", "DDPCHECK_SECRET", "DDPCHECK_SECRET_FILE"
-"""The variables that tell a rank where the driver listens, and the secret or the file that holds it."""
+"""Environment variables of a rank: the driver's address, and the secret or the file that holds it."""
 
 _LENGTH = struct.Struct("!Q")
 _LARGEST = 1 << 40
@@ -63,13 +63,13 @@ class Channel:
             raise ChannelClosed(str(error)) from error
 
     def receive(self) -> bytes | bytearray:
-        """One frame. ChannelClosed at the end of the stream; TimeoutError by settimeout."""
+        """Receive one frame. ChannelClosed at the end of the stream; TimeoutError after settimeout()."""
         while (frame := self.pop()) is None:
             self.fill()
         return frame
 
     def fill(self) -> None:
-        """Read what there is, at least one byte."""
+        """Read the bytes that have arrived; wait for at least one."""
         try:
             if self._large is not None:
                 count = _RECV_INTO(self._connection, memoryview(self._large)[self._filled :])
@@ -84,7 +84,7 @@ class Channel:
             raise ChannelClosed("end of stream")
 
     def pop(self) -> bytes | bytearray | None:
-        """One frame that is already here, or None."""
+        """Return a frame that is completely read, or None."""
         if self._large is not None:
             if self._filled < len(self._large):
                 return None
@@ -112,10 +112,10 @@ class Channel:
 
 
 class Listener:
-    """Where ranks attach. `address` goes to them with the secret."""
+    """The driver's listening socket. Ranks are given its `address` and `secret`."""
 
     def __init__(self, host: str | None = None, port: int = 0, secret: str | None = None) -> None:
-        """Listen locally, or (host given) on TCP; port 0 lets the system choose, so that none is guessed."""
+        """Listen on a Unix socket, or on TCP if `host` is given; port 0 lets the system choose a free one."""
         self.secret = secret or secrets.token_hex(32)
         if host is None and sys.platform == "linux":
             name = f"ddpcheck-{secrets.token_hex(16)}"
@@ -130,36 +130,36 @@ class Listener:
             self._socket.bind((bound, port))
             self.address = f"tcp:{bound}:{self._socket.getsockname()[1]}"
         self._socket.listen(1024)
-        self._door = AuthenticatedListener(self._socket, self.secret)
+        self._authenticated = AuthenticatedListener(self._socket, self.secret)
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
     def accept(self, timeout: float) -> Channel | None:
-        """A connection that has proved itself; None if one was turned away. TimeoutError if neither happened.
+        """Return an authenticated connection; None if a client was refused. TimeoutError if neither happens in time.
 
-        Those that stay silent, however many, keep nobody waiting.
+        Silent clients delay no rank.
         """
-        admitted = self._door.admit(timeout)
+        admitted = self._authenticated.admit(timeout)
         return None if admitted is None else Channel(*admitted)
 
     def close(self) -> None:
-        self._door.close()
+        self._authenticated.close()
 
 
 def connect(address: str, secret: str, greeting: bytes = b"", timeout: float = 30.0) -> Channel:
-    """Attach to a Listener. ConnectionError if it is not there or does not know the secret; ValueError on a bad
-    address.
-    """
+    """Connect to a Listener. ConnectionError if it is gone or does not know the secret; ValueError on a malformed address."""
     limit, delay = time.monotonic() + timeout, 0.01
     while True:
-        connection = _called(address, max(0.001, limit - time.monotonic()))
+        connection = _open(address, max(0.001, limit - time.monotonic()))
         try:
-            known = _introduced(connection, secret, greeting)
-        except (ConnectionError, ChannelClosed) as error:  # it may have had to make room for another one
+            known = _authenticate(connection, secret, greeting)
+        except (ConnectionError, ChannelClosed) as error:  # the driver may have closed it as one of too many
             connection.close()
             if time.monotonic() + delay > limit:
-                raise ConnectionError(f"the driver at {address} hangs up before it answers: {error}") from error
+                raise ConnectionError(
+                    f"the driver at {address} closes the connection before it answers: {error}"
+                ) from error
             time.sleep(delay)
             delay = min(2 * delay, 0.5)
             continue
@@ -173,7 +173,7 @@ def connect(address: str, secret: str, greeting: bytes = b"", timeout: float = 3
         raise ConnectionError(f"the driver at {address} does not accept this secret; copy both afresh")
 
 
-def _called(address: str, timeout: float) -> socket.socket:
+def _open(address: str, timeout: float) -> socket.socket:
     scheme, _, rest = address.partition(":")
     if scheme == "unix":
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -192,16 +192,16 @@ def _called(address: str, timeout: float) -> socket.socket:
     raise ValueError(f"control address {address!r} must be unix:NAME or tcp:HOST:PORT")
 
 
-def _introduced(connection: socket.socket, secret: str, greeting: bytes) -> bool:
-    """Whether both sides know the secret. ChannelClosed if the other side hangs up before it has answered."""
-    nonce = _exactly(connection, NONCE)
+def _authenticate(connection: socket.socket, secret: str, greeting: bytes) -> bool:
+    """Whether both sides know the secret. ChannelClosed if the driver closes before its answer."""
+    nonce = _receive_exactly(connection, NONCE)
     own = secrets.token_bytes(NONCE)
     connection.sendall(ANSWER.pack(proof(secret, b"rank", nonce, own, greeting), own, len(greeting)) + greeting)
-    answer = _exactly(connection, PROOF)
+    answer = _receive_exactly(connection, PROOF)
     return answer != REFUSED and hmac.compare_digest(answer, proof(secret, b"driver", own))
 
 
-def _exactly(connection: socket.socket, size: int) -> bytes:
+def _receive_exactly(connection: socket.socket, size: int) -> bytes:
     parts = bytearray()
     while len(parts) < size:
         chunk = connection.recv(size - len(parts))

@@ -1,7 +1,7 @@
-"""Programs that do not belong to the world, and call whoever listens: a port scanner, an old worker, an attacker.
+"""Clients that do not belong to the world and connect to every listening rank: a port scanner, an old worker, an attacker.
 
-One sends nothing and stays. One sends a line of HTTP and bytes. The others send a pickle that makes a file when it is
-loaded: bare, and behind a length in the usual forms.
+One sends nothing and stays. One sends a line of HTTP and bytes. The others send a pickle that creates a file when it is
+loaded: bare, and behind a length in the usual formats.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ class _Opens:
 
 
 class ForeignClients:
-    """They call each address once, and once more if they forget. After leave() `ran` says whether somebody loaded what they
-    sent.
-    """
+    """Connect to each address once, and once more after forget(). `ran`, set by leave(): a rank loaded the pickle."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -53,13 +51,13 @@ class ForeignClients:
         self.leave()
 
     def forget(self) -> None:
-        """The addresses that were called."""
+        """Forget the addresses that were called."""
         self._called.clear()
 
-    def look_around(self, pids: dict[int, int], *, call: bool) -> None:
-        """Find out where the ranks (pid by rank) listen, and call those that were not called yet."""
+    def find_listening_ranks(self, pids: dict[int, int], *, call: bool) -> None:
+        """Record the addresses where ranks (pid by rank) listen, and call new ones if `call`."""
         for rank, pid in pids.items():
-            for host, port in listening(pid):
+            for host, port in listening_addresses(pid):
                 self.listening.setdefault(rank, set()).add(f"{host}:{port}")
                 if call and (host, port) not in self._called:
                     self._called.add((host, port))
@@ -67,10 +65,10 @@ class ForeignClients:
 
     def _call(self, host: str, port: int) -> None:
         attack = pickle.dumps(_Opens(self._file), 0)
-        said = [struct.pack(length, len(attack)) + attack if length else attack for length in _LENGTHS]
-        said = [text.ljust(_ROOM, b"\0") for text in said]
-        for text in (*said, b"GET / HTTP/1.0\r\n\r\n" + b"\xff" * 100, b""):
-            with suppress(OSError):  # it may have left, or hang up
+        messages = [struct.pack(length, len(attack)) + attack if length else attack for length in _LENGTHS]
+        messages = [text.ljust(_ROOM, b"\0") for text in messages]
+        for text in (*messages, b"GET / HTTP/1.0\r\n\r\n" + b"\xff" * 100, b""):
+            with suppress(OSError):  # the rank may have closed the socket
                 connection = socket.create_connection((host, port), _CONNECT_WITHIN)
                 self._open.callback(connection.close)
                 self.calls += 1
@@ -79,13 +77,13 @@ class ForeignClients:
                     connection.shutdown(socket.SHUT_WR)
 
     def leave(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         self.ran = self.ran or self._file.exists()
         self._open.close()
 
 
-def listening(pid: int) -> Iterator[tuple[str, int]]:
-    """Address and port of every TCP socket on which the process listens; nothing where /proc does not tell."""
+def listening_addresses(pid: int) -> Iterator[tuple[str, int]]:
+    """Yield address and port of every TCP socket on which the process listens, as far as /proc shows them."""
     try:
         files = [_target(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()]
         tables = [Path(f"/proc/{pid}/net/{name}").read_text() for name in ("tcp", "tcp6")]
@@ -101,7 +99,7 @@ def listening(pid: int) -> Iterator[tuple[str, int]]:
 
 
 def _target(entry: Path) -> str:
-    """The target of the link; empty if the file was closed meanwhile."""
+    """Return the target of a link in /proc/PID/fd; empty if the file has been closed."""
     try:
         return str(entry.readlink())
     except OSError:
@@ -109,7 +107,7 @@ def _target(entry: Path) -> str:
 
 
 def _address(text: str) -> str:
-    """The kernel shows addresses as native 32-bit words."""
+    """Convert an address of /proc/PID/net/tcp: hexadecimal, in 32-bit words of the host's byte order."""
     words = [int(text[start : start + 8], 16) for start in range(0, len(text), 8)]
     return socket.inet_ntop(
         socket.AF_INET6 if len(words) > 1 else socket.AF_INET, struct.pack(f"={len(words)}I", *words)

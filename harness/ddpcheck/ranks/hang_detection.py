@@ -4,108 +4,112 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ..job import Close, Job, Kill
 from ..launchers.base import Launched
+from ..launchers.starvation import Snapshot, snapshot, starved
 from ..storage import codec
 from ..trace import IMPORTING, RankTrace, rank_from_plain
 from . import low_priority_poll
 from .channel import ChannelClosed
 from .rank_link import RankLink, asked
 
-_LOOKS = 10
+_CHECKS = 10
 """The number of progress checks within a deadline."""
 
-_TO_IMPORT = 60.0
+_IMPORT_SECONDS = 60.0
 """Seconds for imports at first use: a large framework on a busy machine."""
-
-_STARVED = 0.8
-"""The part of the time looked at for which a rank was ready and got no processor, from which on it is the machine that
-is slow. Four ranks that wait busily for each other on two processors, and for ever, get one for half of the time.
-"""
 
 
 def gather_reports(
     job: Job, links: Sequence[RankLink], launched: Launched, deadline: float, grace: float
 ) -> dict[int, RankTrace]:
-    """One RankTrace for each rank, within `deadline` seconds of the last one's entering an operation (who is slow is not
-    stuck; who imports a module is slow, and so is who gets no processor), and `grace` seconds once one has failed.
+    """Return one RankTrace for each rank: its results, its failure, or its stack if it hangs.
 
-    Ranks that have not answered by then are asked where they stand. Where the Job kills a rank and the others close, they
-    have the whole deadline: close() may take its time.
+    A rank hangs if no rank enters an operation for `deadline` seconds, unless one imports a module or gets no processor; and
+    `grace` seconds after another rank has failed. If the Job kills a rank and the others close, they have the whole
+    deadline: close() may wait.
     """
-    answers: dict[int, RankTrace] = {}
-    poller = select.poll()
-    for link in links:
-        frame = link.jobs.pop()
-        if frame is not None:
-            answers[link.rank] = _answer(link, frame)
-        else:
-            poller.register(link.jobs.fileno(), select.POLLIN)
-    by_file = {link.jobs.fileno(): link for link in links}
-    limit = time.monotonic() + deadline
-    imports_until = limit + _TO_IMPORT
-    killed = {each.rank for each in job.operations if isinstance(each, Kill)}
-    expected = killed if any(isinstance(each, Close) for each in job.operations) else set()
-    failed = any(answer.outcome != "done" and rank not in expected for rank, answer in answers.items())
-    if failed:
-        limit = min(limit, time.monotonic() + grace)
-    stood = [link.progress() for link in links if link.rank not in answers]
-    snapshot: _Snapshot | None = None  # taken once nobody is ready: most Jobs are done by then
-    while len(answers) < len(links):
-        left = max(0.0, limit - time.monotonic())
-        ready = low_priority_poll.poll(poller, min(left, deadline / _LOOKS) * 1000)
-        if not ready:
-            stand = [link.progress() for link in links if link.rank not in answers]
-            if not failed and stand != stood:
-                stood, limit, snapshot = stand, time.monotonic() + deadline, None
-            elif not left:
-                before, snapshot = snapshot, _queued(links)
-                if not failed and time.monotonic() < imports_until and _starved(before, snapshot):
-                    limit = time.monotonic() + deadline
-                    continue
-                stuck = asked([link for link in links if link.rank not in answers], job)
-                if (
-                    failed
-                    or time.monotonic() > imports_until
-                    or not any(IMPORTING in rank.stack for rank in stuck.values())
-                ):
-                    return answers | stuck
-                limit = time.monotonic() + deadline
-            snapshot = snapshot or _queued(links)
-            continue
-        for file, _ in ready:
-            link = by_file[file]
-            answer = _read(link, job, launched)
-            if answer is None:
-                continue
-            answers[link.rank] = answer
-            poller.unregister(file)
-            if answer.outcome != "done" and link.rank not in expected and not failed:
-                failed = True
-                limit = min(limit, time.monotonic() + grace)
-    return answers
+    return _Gathering(job, links, launched, deadline, grace).run()
 
 
-_Snapshot = tuple[float, Sequence[Mapping[int, float]]]
-"""When it was taken, and for how long each thread of each rank had waited for a processor until then."""
+class _Gathering:
+    def __init__(self, job: Job, links: Sequence[RankLink], launched: Launched, deadline: float, grace: float) -> None:
+        self._job, self._links, self._launched = job, links, launched
+        self._deadline, self._grace = deadline, grace
+        self._answers: dict[int, RankTrace] = {}
+        self._poller = select.poll()
+        for link in links:
+            frame = link.jobs.pop()
+            if frame is not None:
+                self._answers[link.rank] = _answer(link, frame)
+            else:
+                self._poller.register(link.jobs.fileno(), select.POLLIN)
+        self._limit = time.monotonic() + deadline
+        self._imports_until = self._limit + _IMPORT_SECONDS
+        killed = {each.rank for each in job.operations if isinstance(each, Kill)}
+        self._may_die = killed if any(isinstance(each, Close) for each in job.operations) else set()
+        self._failed = False
+        for rank, answer in self._answers.items():
+            self._note_failure(rank, answer)
+        self._progress = self._pending_progress()
+        self._snapshot: Snapshot | None = (
+            None  # taken once no rank has answered for a while: most Jobs are done by then
+        )
 
+    def run(self) -> dict[int, RankTrace]:
+        by_file = {link.jobs.fileno(): link for link in self._links}
+        while len(self._answers) < len(self._links):
+            left = max(0.0, self._limit - time.monotonic())
+            ready = low_priority_poll.poll(self._poller, min(left, self._deadline / _CHECKS) * 1000)
+            if not ready and (stuck := self._check_progress(over=not left)):
+                return self._answers | stuck
+            for file, _ in ready:
+                link = by_file[file]
+                answer = _read(link, self._job, self._launched)
+                if answer is not None:
+                    self._answers[link.rank] = answer
+                    self._poller.unregister(file)
+                    self._note_failure(link.rank, answer)
+        return self._answers
 
-def _queued(links: Sequence[RankLink]) -> _Snapshot:
-    return time.monotonic(), [link.queued() for link in links]
+    def _pending(self) -> list[RankLink]:
+        return [link for link in self._links if link.rank not in self._answers]
 
+    def _queued(self) -> Snapshot:
+        return snapshot(link.queued() for link in self._links)
 
-def _starved(before: _Snapshot | None, now: _Snapshot) -> bool:
-    """Whether some rank was ready to run all the time, but got no processor."""
-    if before is None:
-        return False
-    more = (late[task] - early.get(task, 0.0) for early, late in zip(before[1], now[1], strict=True) for task in late)
-    return max(more, default=0.0) > _STARVED * (now[0] - before[0])
+    def _pending_progress(self) -> list[tuple[int, int] | None]:
+        return [link.progress() for link in self._pending()]
+
+    def _note_failure(self, rank: int, answer: RankTrace) -> None:
+        """Shorten the time for the other ranks if this one has failed."""
+        if answer.outcome != "done" and rank not in self._may_die and not self._failed:
+            self._failed = True
+            self._limit = min(self._limit, time.monotonic() + self._grace)
+
+    def _check_progress(self, *, over: bool) -> dict[int, RankTrace]:
+        """Return the traces of hanging ranks; none if they make progress, or the time is not `over`."""
+        progress = self._pending_progress()
+        if not self._failed and progress != self._progress:
+            self._progress, self._limit, self._snapshot = progress, time.monotonic() + self._deadline, None
+        elif over:
+            before, self._snapshot = self._snapshot, self._queued()
+            importing_allowed = not self._failed and time.monotonic() <= self._imports_until
+            if importing_allowed and before and starved(before, self._snapshot):
+                self._limit = time.monotonic() + self._deadline
+                return {}
+            stuck = asked(self._pending(), self._job)
+            if not importing_allowed or not any(IMPORTING in rank.stack for rank in stuck.values()):
+                return stuck
+            self._limit = time.monotonic() + self._deadline
+        self._snapshot = self._snapshot or self._queued()
+        return {}
 
 
 def _read(link: RankLink, job: Job, launched: Launched) -> RankTrace | None:
-    """A rank's answer if it has arrived completely; a RankTrace of its death if the rank has ended."""
+    """Return a rank's answer if it has arrived completely, and a RankTrace of its death if the rank has ended."""
     try:
         link.jobs.fill()
         frame = link.jobs.pop()
@@ -115,9 +119,7 @@ def _read(link: RankLink, job: Job, launched: Launched) -> RankTrace | None:
 
 
 def _answer(link: RankLink, frame: bytes | bytearray) -> RankTrace:
-    """A rank whose connection carries something else is lost: its implementation may have written to a number that it took for a
-    file of its own.
-    """
+    """Decode an answer. A rank that sent something else is lost: its implementation may have written to a wrong descriptor."""
     try:
         return rank_from_plain(codec.decode(frame))
     except (ValueError, TypeError, KeyError, RecursionError):

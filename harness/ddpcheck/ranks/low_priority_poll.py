@@ -10,13 +10,12 @@ from contextlib import suppress
 if sys.platform == "linux":
 
     def poll(poller: select.poll, milliseconds: float) -> list[tuple[int, int]]:
-        """poller.poll(), after which this thread goes on as soon as a processor is free.
+        """Return poller.poll(); the driver's thread resumes once a processor is free.
 
-        By Linux's usual policy one that wakes up takes the processor of somebody who has run for longer: here of a rank, and
-        the others wait until that one is back. A batch thread is not given another's, and is one for this wait only:
-        what it starts would inherit that.
+        With SCHED_OTHER a thread that wakes up preempts a rank that has run for longer, and all other ranks then wait for that
+        rank. A SCHED_BATCH thread preempts nobody. The policy is set for this wait only: child processes inherit it.
         """
-        if os.sched_getscheduler(0) != os.SCHED_OTHER:  # somebody has chosen for it
+        if os.sched_getscheduler(0) != os.SCHED_OTHER:  # the user has chosen another policy
             return poller.poll(milliseconds)
         try:
             _choose(os.SCHED_BATCH)
@@ -25,11 +24,11 @@ if sys.platform == "linux":
             _choose(os.SCHED_OTHER)
 
     def _choose(policy: int) -> None:
-        with suppress(OSError):  # a sandbox may forbid it: then it takes somewhat longer
+        with suppress(OSError):  # a sandbox may forbid it: then a Job takes slightly longer
             os.sched_setscheduler(0, policy, os.sched_param(0))
 
 else:
 
     def poll(poller: select.poll, milliseconds: float) -> list[tuple[int, int]]:
-        """poller.poll()."""
+        """Return poller.poll()."""
         return poller.poll(milliseconds)

@@ -15,20 +15,22 @@ _ENTER = (
 
 
 SAFE_PATH, OURS = "PYTHONSAFEPATH", "ddpcheck"
-"""The variable that keeps the working folder from the front of the import path, and the value by which ranks know whose it is."""
+"""The variable that keeps the working folder from the front of the import path, and its value if the driver has set it."""
 
 
-def search_here_last() -> None:
-    """Append the working folder to the import path, if the driver has kept it from the front."""
+def search_working_folder_last() -> None:
+    """Append the working folder to the import path, if the driver keeps it from the front."""
     if os.environ.get(SAFE_PATH) == OURS and os.getcwd() not in sys.path:  # noqa: PTH109  # what sys.path holds are strings
         sys.path.append(os.getcwd())  # noqa: PTH109
 
 
 @dataclass(frozen=True)
 class Interpreter:
-    """reference: the adapter, as the ranks find it (adapter_lookup.py). path: the folders on their PYTHONPATH, and nothing of the
-    driver's. folder: where they run, which is not on their path unless `path` has it. python: the interpreter; it
-    needs NumPy, and one of `path` must hold ddpcheck unless it is installed there.
+    """The interpreter of the ranks.
+
+    reference: the adapter, as the ranks find it (adapter_lookup.py). path: their PYTHONPATH, without the driver's; it must
+    hold ddpcheck unless that is installed. folder: their working folder, which is not on their import path unless `path`
+    has it. python: the interpreter, which needs NumPy.
     """
 
     reference: str
@@ -38,7 +40,7 @@ class Interpreter:
 
     def command(self) -> list[str]:
         """The command that starts one rank."""
-        # -P: neither the driver's folder nor this one goes before `path`
+        # -P: `path` comes before the driver's folder and this one
         return [self.python, "-P", "-c", _ENTER, str(self.folder), self.reference]
 
     def variables(self) -> dict[str, str]:

@@ -1,6 +1,4 @@
-"""The driver's end of one rank: its two connections, and the memory files that tell where a stuck or dead rank
-stood.
-"""
+"""The driver's link to one rank: two connections, and memory files that show the progress of a stuck or dead rank."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ _ANSWER_WITHIN = 1.0
 
 
 class RankLink:
-    """One rank, as the driver sees it."""
+    """The driver's link to one rank."""
 
     def __init__(self, rank: int, jobs: Channel, sentinel: Channel, hello: dict[str, Any]) -> None:
         self.rank = rank
@@ -42,7 +40,7 @@ class RankLink:
 
     @property
     def files(self) -> set[Inode]:
-        """The memory files, as the system numbers them: those that the rank has forked hold them, too."""
+        """Device and inode of the rank's memory files, which its forked children hold open too."""
         found = [os.fstat(file) for file in self._files]
         return {(file.st_dev, file.st_ino) for file in found}
 
@@ -52,16 +50,12 @@ class RankLink:
             self._segments |= segments_of(self.pid)
 
     def ask(self) -> None:
-        """Ask the rank where it stands; report() gives the answer. Asking all first makes their answers
-        simultaneous.
-        """
+        """Ask the rank for its stack; report() returns it. Ask all ranks first, so that their answers are simultaneous."""
         with suppress(ChannelClosed):
             self._sentinel.send(b"?")
 
     def report(self, job: Job | None) -> RankTrace:
-        """Where a stuck rank stands. Without an answer (it holds the interpreter's lock, or is stopped)
-        faulthandler tells.
-        """
+        """Return the stack of a stuck rank; by faulthandler if the rank does not answer, as inside a C call."""
         self._sentinel.settimeout(_ANSWER_WITHIN)
         with suppress(TimeoutError, ChannelClosed):
             return rank_from_plain(codec.decode(self._sentinel.receive()))
@@ -69,25 +63,25 @@ class RankLink:
         if self._files:
             with suppress(OSError):
                 os.kill(self.pid, signal.SIGUSR1)
-            time.sleep(0.1)  # faulthandler writes within the signal handler; there is nothing to wait on
+            time.sleep(0.1)  # faulthandler writes in its signal handler, and no event tells that it is done
             stack += "\n" + self._stack()
         return RankTrace(self.rank, "hung", self._entered(job), stack=stack.rstrip())
 
     def ending(self, launched: Launched) -> str:
-        """How the rank's process ended; its connection may break a moment before its exit status is there."""
+        """Describe the end of the rank's process. Its connection may break shortly before its exit status is known."""
         limit = time.monotonic() + 0.5
         while not (status := launched.status_of(self.rank)) and time.monotonic() < limit:
             time.sleep(0.005)
         return status or f"rank {self.rank} ended"
 
     def obituary(self, job: Job | None, launched: Launched) -> RankTrace:
-        """A description of a rank whose connection broke."""
+        """Return the trace of a rank whose connection broke."""
         seen = time.monotonic()
         text = "\n".join(part for part in (launched.output(), self._stack(), self.ending(launched)) if part)
         return RankTrace(self.rank, "died", self._entered(job), text, failed_at=seen, elsewhere=not self._files)
 
     def kill(self) -> None:
-        """End the rank by force if it is on this host; a rank elsewhere ends itself when its connections break."""
+        """Kill the rank if it is on this host. A rank on another host ends itself when its connections break."""
         if self._process is not None:
             self.remember()
             end_process(self._process)
@@ -104,9 +98,7 @@ class RankLink:
             self._process = None
 
     def progress(self) -> tuple[int, int] | None:
-        """The position of the operation that the rank has entered last, of the Job that it is at, and how many operations it
-        has entered so far; None if it is on another host.
-        """
+        """Return the Job position of the operation entered last, and the count of operations entered; None on another host."""
         if not self._files:
             return None
         position, entered = _PROGRESS.unpack(os.pread(self._files[0], _PROGRESS.size, 0))
@@ -117,9 +109,7 @@ class RankLink:
         return bool(self._files) and is_stopped(self.pid)
 
     def queued(self) -> dict[int, float]:
-        """For how many seconds each thread of the rank could have run, but no processor was free; none if it is on another host
-        or the system does not tell.
-        """
+        """Return the seconds that each thread of the rank waited for a processor; empty if the system does not tell."""
         return queued(self.pid) if self._files else {}
 
     def _entered(self, job: Job | None) -> tuple[Record, ...]:
@@ -133,7 +123,7 @@ class RankLink:
 
 
 def asked(links: Iterable[RankLink], job: Job | None) -> dict[int, RankTrace]:
-    """Where ranks stand, all at one moment."""
+    """Return the stacks of ranks, all taken at one moment."""
     each = list(links)
     for link in each:
         link.ask()
@@ -141,7 +131,7 @@ def asked(links: Iterable[RankLink], job: Job | None) -> dict[int, RankTrace]:
 
 
 def _open_files(pid: int, numbers: list[int]) -> list[int]:
-    """The rank's unnamed memory files; they stay readable after its death."""
+    """Open the rank's unnamed memory files, which stay readable after its death."""
     try:
         return [os.open(f"/proc/{pid}/fd/{number}", os.O_RDONLY | os.O_CLOEXEC) for number in numbers]
     except OSError:

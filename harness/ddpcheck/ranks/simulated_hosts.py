@@ -8,8 +8,9 @@ from ..contract.rank_context import local_names, rank_context
 
 
 def set_simulated_hosts(variables: MutableMapping[str, str], sizes: Sequence[int]) -> None:
-    """Set what the rank is told of its host, in the names of its launcher and in torchrun's: the next `sizes[h]` ranks are on
-    host h.
+    """Set a rank's local rank, local world size and host, in the variables of its launcher and of torchrun.
+
+    sizes: the number of ranks of each host; rank 0 is on the first.
     """
     rank = rank_context(variables).rank
     host = next(host for host in range(len(sizes)) if rank < sum(sizes[: host + 1]))

@@ -19,7 +19,7 @@ from ..launchers.fork_servers import RANK_PROGRAM
 from ..launchers.leftovers import Inode, clock_ticks, kill_leftover_processes
 from ..launchers.ports import NoFreePort, has_loopback
 from ..refused_resources import refusal_cause
-from .attaching import StartFailed, accept_ranks, attach_ranks
+from .attaching import StartFailed, attach_ranks, wait_for_connect
 from .channel import CONTROL, SECRET, ChannelClosed, Listener
 from .rank_interpreter import OURS, SAFE_PATH, Interpreter
 from .rank_link import RankLink
@@ -27,7 +27,7 @@ from .start_conditions import StartConditions
 
 
 class LaunchedRanks:
-    """Ranks that start together, and of which nothing is left after stop(). lacks: promises that they do not make, with why."""
+    """Ranks that start together, of which nothing is left after stop(). lacks: promises that they do not keep, with reasons."""
 
     def __init__(self, launcher: Launcher, world_size: int) -> None:
         self.links: list[RankLink] = []
@@ -54,33 +54,25 @@ class LaunchedRanks:
         connect_seconds: float,
         grace: float,
     ) -> float:
-        """Start the ranks; the seconds that connect() took. StartFailed with all problems of all ranks.
+        """Start the ranks; return the seconds that connect() took. StartFailed with all problems of all ranks.
 
-        conditions: further variables of the ranks' environment. seconds: until all are there; connect_seconds: for how long
-        those that a StartConditions let in may be in connect(). grace: for the others, once one has failed.
+        conditions: further environment variables of the ranks. seconds: limit until all ranks have connected to the driver;
+        connect_seconds: limit of connect() if `hard` lets the ranks in. grace: seconds for the others once one has failed.
         """
         listener = self._listener()
         self._secret = listener.secret
         self._files = scratch_of(listener.secret)
         try:
             command = home.command() if home else [*RANK_PROGRAM, reference]
-            variables = {
-                CONTROL: listener.address,
-                SECRET: listener.secret,
-                **(home.variables() if home else _path_for_ranks()),
-                # one thread of BLAS and OpenMP for each rank, or the ranks fight for the cores
-                **{f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")},
-                **conditions,
-                **(hard.variables() if hard is not None else {}),
-            }
-            self._launched = self._begun(command, variables)
+            variables = dict(conditions) | (hard.variables() if hard is not None else {})
+            self._launched = self._launch(command, _rank_variables(listener, home) | variables)
             limit = time.monotonic() + seconds
             self.links = attach_ranks(self._launched, self._world_size, listener, seconds)
             if hard is not None:
                 hard.let_in(self.links, socket.gethostname())
                 limit = min(limit, time.monotonic() + connect_seconds)
             since = time.monotonic()
-            self.lacks = accept_ranks(self.links, self._launched, limit, grace)
+            self.lacks = wait_for_connect(self.links, self._launched, limit, grace)
             return time.monotonic() - since
         except BaseException:
             self.stop()
@@ -88,8 +80,8 @@ class LaunchedRanks:
         finally:
             listener.close()
 
-    def _begun(self, command: list[str], variables: dict[str, str]) -> Launched:
-        """StartFailed where the machine denies what any ranks need."""
+    def _launch(self, command: list[str], variables: dict[str, str]) -> Launched:
+        """Call the launcher. StartFailed if the machine denies a resource that all ranks need."""
         ranks = f"{self._world_size} ranks"
         if not hasattr(self._launcher, "listener") and not has_loopback():
             raise StartFailed([f"127.0.0.1 cannot be reached, where the {ranks} would meet"], causes=[NO_LOOPBACK()])
@@ -108,7 +100,7 @@ class LaunchedRanks:
         return make() if make is not None else Listener()
 
     def send(self, frame: bytes) -> None:
-        """To every rank; one that is gone shows when its answer is read."""
+        """Send a frame to every rank. The end of a rank is noticed when its answer is read."""
         for link in self.links:
             with suppress(ChannelClosed):
                 link.jobs.send(frame)
@@ -129,8 +121,8 @@ class LaunchedRanks:
                 link.kill()
 
     def stop(self) -> None:
-        """Make sure that no process and no file is left. Safe to call twice."""
-        with self._ending:  # links that are closed are not for another thread to kill
+        """Kill all processes of the ranks and remove their files. Safe to call twice."""
+        with self._ending:  # another thread must not kill links that are closed
             links, self.links = self.links, []
         for link in links:
             link.kill()
@@ -138,7 +130,7 @@ class LaunchedRanks:
         launched, self._launched = self._launched, None
         if launched is not None:
             launched.kill()
-            # those that a user has started have inherited the environment of more than the ranks
+            # ranks started by a user may share their environment with other programs
             mark = "" if hasattr(self._launcher, "listener") else f"{SECRET}={self._secret}"
             kill_leftover_processes(self._since, mark, files)
         for link in links:
@@ -153,9 +145,20 @@ class LaunchedRanks:
         return [link.pid for link in self.links if link.host == here]
 
 
-def _path_for_ranks() -> dict[str, str]:
-    """What this process can import, the ranks can import too. They search the working folder last, as this process does: a
-    json.py there does not stand in for Python's own.
+def _rank_variables(listener: Listener, home: Interpreter | None) -> dict[str, str]:
+    return {
+        CONTROL: listener.address,
+        SECRET: listener.secret,
+        **(home.variables() if home else _import_path()),
+        # one thread of BLAS and OpenMP for each rank, or the ranks compete for the cores
+        **{f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")},
+    }
+
+
+def _import_path() -> dict[str, str]:
+    """Return variables by which the ranks can import all that this process can.
+
+    They search the working folder last, as this process does: a json.py there does not replace Python's own.
     """
     package, folder = Path(__file__).resolve().parents[1], Path.cwd()
     entries = [Path(entry).resolve() for entry in sys.path if entry and Path(entry).is_dir()]

@@ -24,6 +24,7 @@ from ..checks import Check, Observation, select
 from ..contract import RendezvousRule
 from ..contract.adapter import Adapter
 from ..contract.narrowing import left_out
+from ..job import Job
 from ..launchers.base import Launcher
 from ..launchers.fork_servers import ForkServers
 from ..levels import LEVELS, Level, features_beyond
@@ -61,6 +62,36 @@ class Settings:
     level: Level = Level.STANDARD
 
 
+@dataclass(frozen=True)
+class _Result:
+    """The outcome of a check's function."""
+
+    status: Status
+    reason: str = ""
+    diagnosis: Diagnosis | None = None
+    job: Job | None = None
+    observation: str = ""
+
+
+def _call(check: Check, session: Session) -> _Result:
+    """Call a check's function. Only StartFailed is raised."""
+    try:
+        text = check.function(session) or ""
+    except Finding as finding:
+        return _Result("hung" if finding.hung else "failed", "", finding.diagnosis, finding.job)
+    except StartFailed:
+        raise
+    except CannotTell as error:
+        return _Result("skipped", str(error))
+    except Refused as error:
+        return _Result("unknown", str(error), error.diagnosis)
+    except Exception as error:
+        reason, causes = traceback.format_exc(), refusal_cause(error)
+        headline = f"ddpcheck itself was refused a resource: {error}"
+        return _Result("unknown", reason, Diagnosis(headline, causes, details=(reason,)) if causes else None)
+    return _Result("passed", observation=str(text)) if isinstance(text, Observation) else _Result("passed", text)
+
+
 def run_check(session: Session, check: Check, expected: ExpectedFailures | Mapping[str, str] | None = None) -> Verdict:
     """Run one check and return its Verdict. Only StartFailed is raised: it is not a failure of the check."""
     if not isinstance(expected, ExpectedFailures):
@@ -69,31 +100,13 @@ def run_check(session: Session, check: Check, expected: ExpectedFailures | Mappi
     session.asked.clear()
     if check is not RANKS_START:
         if session.starts == 0:
-            session.start()  # which promises are made, the ranks may know better
+            session.start()  # started ranks may withdraw promises
         if reason := session.withdraws(check.needs):
             return Verdict(session.adapter.name, session.world_size, check.name, check.family, "skipped", reason=reason)
-    status: Status = "passed"
-    reason, observation, finding = "", "", None
-    diagnosis: Diagnosis | None = None
-    try:
-        told = check.function(session) or ""
-        reason, observation = ("", str(told)) if isinstance(told, Observation) else (told, "")
-    except Finding as found:
-        finding = found
-        status = "hung" if found.hung else "failed"
-    except StartFailed:
-        raise
-    except CannotTell as why:
-        status, reason = "skipped", str(why)
-    except Refused as why:
-        status, reason, diagnosis = "unknown", str(why), why.diagnosis
-    except Exception as error:
-        status, reason = "unknown", traceback.format_exc()
-        if causes := refusal_cause(error):
-            diagnosis = Diagnosis(f"ddpcheck itself was refused a resource: {error}", causes, details=(reason,))
+    result = _call(check, session)
+    status, reason = result.status, result.reason
     jobs = session.jobs_run - jobs
-    if status == "passed" and not jobs and check is not RANKS_START:
-        # a law that was tried on nothing holds of nothing
+    if status == "passed" and not jobs and check is not RANKS_START:  # without a Job nothing is proved
         status, reason = "skipped", "no Job ran: none of its Jobs fits the promises"
     verdict = Verdict(
         session.adapter.name,
@@ -104,10 +117,10 @@ def run_check(session: Session, check: Check, expected: ExpectedFailures | Mappi
         round(time.monotonic() - began, 4),
         jobs,
         reason,
-        finding.diagnosis if finding else diagnosis,
-        finding.job if finding else None,
+        result.diagnosis,
+        result.job,
         _not_covered(session) if status == "passed" else (),
-        observation,
+        result.observation,
     )
     return expected.applied(verdict)
 
@@ -203,9 +216,9 @@ def run_items(
     expected: ExpectedFailures,
     begin: Callable[[Item], None] = lambda item: None,
 ) -> Generator[Verdict, None, None]:
-    """A Verdict for each item, as it comes; `begin` is told what runs next. Ranks start only where something will run.
+    """Yield a Verdict for each item; `begin` is called with each item before it runs. Ranks start only if a check will run.
 
-    In the order of the items, unless several sessions may be at work at once.
+    Verdicts come in the order of the items, unless several sessions may run at once.
     """
     groups: dict[tuple[str, int], list[Item]] = {}
     for item in items:
@@ -252,7 +265,7 @@ def run_items(
 
 
 def _lanes(groups: Mapping[tuple[str, int], list[Item]], at_once: int) -> list[list[list[Item]]]:
-    """Groups that may only run one after the other stand together."""
+    """Put groups that must run one after the other into one lane."""
     lanes: dict[tuple[str, int], list[list[Item]]] = {}
     for (reference, world_size), group in groups.items():
         shares = group[0].adapter.capabilities.has(RendezvousRule.SHARES_HOST)

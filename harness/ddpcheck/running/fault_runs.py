@@ -78,12 +78,12 @@ class FaultOutcome:
 
 
 def names_cause(diagnosis: Diagnosis, cause: str) -> bool:
-    """Whether a failure tells the cause of this id; each does if the id is empty."""
+    """Whether a diagnosis names the cause of this id; true if the id is empty."""
     return not cause or any(each.id == cause for each in diagnosis.causes)
 
 
 def installed_faults(name: str = "faults") -> tuple[KnownFault, ...]:
-    """The faults that installed distributions offer under this name, in order. ValueError if there are none."""
+    """Return the faults that installed distributions register under this name. ValueError if there are none."""
     found = [fault for entry in entry_points(group=GROUP, name=name) for fault in entry.load()()]
     if not found:
         raise ValueError(f"no faults are installed (entry point {name!r} of {GROUP!r}); install ddpcheck with pip")
@@ -93,17 +93,15 @@ def installed_faults(name: str = "faults") -> tuple[KnownFault, ...]:
 def run_fault(
     fault: KnownFault, settings: Settings, *, every: bool = False, fork_servers: ForkServers | None = None
 ) -> FaultOutcome:
-    """Run the checks on a fault until one fails, then those that it names; `every`: all that apply. Of one that only the deep
-    profile shows, those that it names, in that profile.
+    """Run checks on a fault until one fails, then those that must catch it (`caught_by`).
 
-    StartFailed is a Verdict like any other.
+    every: run all checks that apply. A `deep` fault runs its `caught_by` only, in the deep profile. A failed start is a Verdict.
     """
     began = time.monotonic()
     if fault.deep:
         settings = replace(settings, profile=profile_named("deep"))
-    items = [
-        item for item in plan(reference_of(fault.adapter), (fault.world_size,), installed_checks()) if not item.skip
-    ]
+    planned = plan(reference_of(fault.adapter), (fault.world_size,), installed_checks())
+    items = [item for item in planned if not item.skip]
     first, seconds = None, 0.0
     verdicts: list[Verdict] = []
     with CheckRunner(
@@ -122,9 +120,9 @@ def run_fault(
             if first is None and not verdict.ok:
                 first, seconds = verdict, time.monotonic() - began
     failed = tuple(verdict.check for verdict in verdicts if verdict.status in ("failed", "hung"))
-    started = first is None or first.check != RANKS_START.name  # else no other check could run
+    started = first is None or first.check != RANKS_START.name  # if not, no other check could run
     missed = tuple(name for name in fault.caught_by if started and name not in failed)
-    told = (cause.id for verdict in verdicts if verdict.diagnosis is not None for cause in verdict.diagnosis.causes)
+    named = (cause.id for verdict in verdicts if verdict.diagnosis is not None for cause in verdict.diagnosis.causes)
     return FaultOutcome(
         fault.name,
         fault.seen_in,
@@ -134,13 +132,14 @@ def run_fault(
         round(seconds, 2),
         failed,
         missed,
-        causes=tuple(dict.fromkeys(told)),
+        causes=tuple(dict.fromkeys(named)),
     )
 
 
 def select_faults(faults: Iterable[KnownFault], patterns: Iterable[str]) -> tuple[KnownFault, ...]:
-    """Those of which a pattern is the family, or a part of it between dots, or is in the name; all if there are none. ValueError
-    on no match.
+    """Return the faults that match a pattern: a family, a part of it between dots, or a part of the name; all without patterns.
+
+    ValueError if no fault matches.
     """
     every, wanted = tuple(faults), tuple(patterns)
     found = tuple(

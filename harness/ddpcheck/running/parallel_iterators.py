@@ -1,4 +1,4 @@
-"""Several generators at once, each in its own thread; their items come in the order in which they are made."""
+"""Iterate over several iterables at once, each in its own thread; items come in the order in which they are made."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class _End:
-    """A thread has no more to do, or this kept it from going on."""
+class _ThreadEnd:
+    """The end of a thread, by an error or because no iterable is left."""
 
     error: BaseException | None = None
 
@@ -21,11 +21,10 @@ class _End:
 def advance_in_threads(
     works: Sequence[Iterable[T]], at_once: int, interrupt: Callable[[], None]
 ) -> Generator[T, None, None]:
-    """What all `works` yield, `at_once` of them under way; they begin in their order.
+    """Yield the items of all `works`, `at_once` of them at the same time; they begin in their order.
 
-    The first exception of any of them is raised here, once the others have ended. interrupt: called when they are to
-    end early, for that or because this generator is closed; each then ends with what it is at, by KeyboardInterrupt if
-    need be.
+    The first exception is raised once all threads have ended. interrupt: called at the end, so that works that still run
+    end soon, for example by KeyboardInterrupt.
     """
     if at_once <= 1 or len(works) <= 1:
         for work in works:
@@ -33,7 +32,7 @@ def advance_in_threads(
         return
     waiting = iter(works)
     choosing = threading.Lock()
-    made: queue.SimpleQueue[T | _End] = queue.SimpleQueue()
+    made: queue.SimpleQueue[T | _ThreadEnd] = queue.SimpleQueue()
     stopped = threading.Event()
 
     def next_work() -> Iterable[T] | None:
@@ -48,16 +47,16 @@ def advance_in_threads(
                     if stopped.is_set():
                         break
         except BaseException as error:
-            made.put(_End(error))
+            made.put(_ThreadEnd(error))
         else:
-            made.put(_End())
+            made.put(_ThreadEnd())
 
     threads = [threading.Thread(target=run, name=f"side-by-side-{i}") for i in range(min(at_once, len(works)))]
     for thread in threads:
         thread.start()
     try:
         for _ in threads:
-            while not isinstance(value := made.get(), _End):
+            while not isinstance(value := made.get(), _ThreadEnd):
                 yield value
             if value.error is not None:
                 raise value.error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, NotRequired, TypedDict
 
 from .. import operations
-from ..audit.evidence import RunSeen, StepSeen
+from ..audit.evidence import RandomStreams, RunSeen, StepSeen
 from ..causes import Certainty
 from ..job import Job
 from ..verdict import Status
@@ -52,6 +52,7 @@ class EvidenceForm(TypedDict):
     real: RunSeen
     mirrors: dict[str, RunSeen]
     compared: list[StepSeen]
+    random_streams: NotRequired[RandomStreams]
 
 
 class ResultsForm(TypedDict):

@@ -1,8 +1,8 @@
-"""Gradients in flat arrays, the buckets: each is one message to all-reduce, and full long before backward has ended.
+"""Buckets: flat arrays of gradients, each of which is all-reduced in one message, most of them before backward ends.
 
-Backward completes gradients in the reverse order of the parameters, and writes each where it lies in its bucket. Behind the
-elements stands one flag for each parameter: 1 where this rank has a gradient, 0 where it has none. The mean over the ranks is
-taken of flags and elements alike, which tells every rank which gradients no rank had, without a second message.
+Backward completes gradients in the reverse order of the parameters, and writes each into its bucket. Behind the elements is one
+flag for each parameter: 1 if this rank has a gradient, else 0. Flags are averaged with the elements, so every rank learns
+without a second message which gradients no rank had.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ddpcheck.seeded_values import Array
 from .flat import views
 
 Empty = Callable[[tuple[int, ...], str], Array]
-"""Makes an array of this shape and dtype, in memory that the transport likes."""
+"""A function that makes an array of a shape and dtype, in memory where the transport is fastest."""
 
 
 class _Memory:
-    """One flat array: gradients by name, then the flags in the same order."""
+    """A flat array: gradients by name, then the flags in the same order."""
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]], elements: int, dtype: str, empty: Empty) -> None:
         self.flat = empty((elements + len(shapes),), dtype)
@@ -31,9 +31,9 @@ class _Memory:
 class Bucket:
     """Gradients of some parameters of one dtype, in the order in which backward completes them.
 
-    A gradient is local, gathered by this rank since the last reduction, or reduced, equal on all ranks. Reducing makes
-    reduced ones of the local ones and adds them to those that are there, so each contribution is reduced once. Either kind
-    has a memory; as long as zero_grad() comes between two reductions, one memory serves as both in turn.
+    A gradient is local (accumulated by this rank since the last reduction) or reduced (equal on all ranks). A reduction turns
+    local gradients into reduced ones, and adds them to earlier reduced ones, so each contribution is reduced once. Each kind
+    has its memory; if zero_grad() comes between two reductions, one memory is used for both.
     """
 
     def __init__(self, parameters: Mapping[str, Array], empty: Empty) -> None:
@@ -50,11 +50,11 @@ class Bucket:
     # ------------------------------------------------------------------------------------------------ local gradients
 
     def place(self, name: str) -> Array | None:
-        """Where backward may write the gradient itself; None if there is one already, to which it must be added."""
+        """Return memory for a gradient that backward writes; None if there is one already, which add() adds to."""
         return None if name in self._has_local else (self._local or self._memory()).views[name]
 
     def add(self, name: str, gradient: Array, weight: float) -> None:
-        """Count a gradient of this rank `weight` times. It may lie in its place already."""
+        """Add a gradient of this rank, times `weight`. It may be in the memory of place() already."""
         place = (self._local or self._memory()).views[name]
         if name in self._has_local:
             place += gradient if weight == 1 else np.multiply(gradient, weight, dtype=gradient.dtype)
@@ -66,20 +66,20 @@ class Bucket:
             place *= weight
 
     def scale_local(self, factor: float) -> None:
-        """Multiply the gradients that were not reduced yet."""
+        """Multiply the local gradients."""
         for name in self._has_local:
             assert self._local is not None
             self._local.views[name] *= factor
 
     def _memory(self) -> _Memory:
-        """That of the local gradients, made now."""
+        """Make the memory of the local gradients."""
         self._local = _Memory(self._shapes, self._elements, self._dtype, self._empty)
         return self._local
 
-    # ---------------------------------------------------------------------------------------------------- reduced ones
+    # ---------------------------------------------------------------------------------------------------- reduced gradients
 
     def reduce(self, mean: Callable[[Array], object]) -> None:
-        """Local gradients become their mean over the ranks; `mean` takes that of a flat array, in place.
+        """Average the local gradients over the ranks, by `mean`, which averages a flat array in place.
 
         A parameter that only some ranks used counts as zero on the others; one that no rank used has no gradient.
         """
@@ -112,15 +112,15 @@ class Bucket:
 
     def zero_gradients(self) -> None:
         """Set all gradients to zero; they count as reduced."""
-        there = self._has_local | self._has_reduced
+        present = self._has_local | self._has_reduced
         self.zero_grad()
         self._reduced = self._reduced or _Memory(self._shapes, self._elements, self._dtype, self._empty)
-        for name in there:
+        for name in present:
             self._reduced.views[name].fill(0)
-        self._has_reduced = there
+        self._has_reduced = present
 
     def gradients(self) -> Mapping[str, Array | None]:
-        """Reduced plus local: views where there is one kind, None where there is neither."""
+        """Return reduced plus local gradients: views if there is one kind, None if there is neither."""
         if self._reduced is not None and not self._has_local and len(self._has_reduced) == len(self.names):
             return self._reduced.views
         return {name: self._gradient(name) for name in self.names}
@@ -131,7 +131,7 @@ class Bucket:
         return local if reduced is None else reduced if local is None else reduced + local
 
     def scale(self, factor: float) -> None:
-        """Multiply all gradients."""
+        """Multiply local and reduced gradients."""
         for memory, names in ((self._local, self._has_local), (self._reduced, self._has_reduced)):
             if memory is not None:
                 for name in names:
@@ -139,9 +139,9 @@ class Bucket:
 
 
 def lay_out(parameters: Mapping[str, Array], capacity: int, empty: Empty) -> tuple[Bucket, ...]:
-    """Buckets of at most `capacity` bytes for these parameters, which are in the order in which backward completes them.
+    """Assign parameters, in the order in which backward completes them, to buckets of at most `capacity` bytes.
 
-    A parameter that is larger has a bucket of its own. Buckets are in the order in which they are full.
+    A larger parameter has a bucket of its own. Buckets are returned in the order in which backward fills them.
     """
     full: list[dict[str, Array]] = []
     filling: dict[np.dtype[np.generic], dict[str, Array]] = {}

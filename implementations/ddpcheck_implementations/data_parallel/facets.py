@@ -1,4 +1,4 @@
-"""All facets of a data-parallel engine, for one communicator. A rank imports only the facets that it uses."""
+"""The facets of the NumPy references, over one communicator. A rank imports only the facets that it uses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .scores import compute_score
 from .settings import DEFAULTS, EngineSettings
 from .streams import RandomStreams
 
-if TYPE_CHECKING:  # a quarter of the time that a rank takes to start
+if TYPE_CHECKING:  # importing these takes a quarter of a rank's start
     from ddpcheck.contract.trainer import TrainingRun, TrainingTask
     from ddpcheck.job import OptimizerSpec
     from ddpcheck.models.spec import ModelSpec
@@ -33,9 +33,9 @@ def numpy_facets(
     settings: EngineSettings = DEFAULTS,
     counts: Callable[[], Mapping[str, int]] | None = None,
 ) -> Facets:
-    """The result of an adapter's connect() for a communicator with NumPy arrays in and out.
+    """Return the facets over a communicator with NumPy arrays in and out, as an adapter's connect() does.
 
-    trainer: None for the usual one. settings: those of replicas for which a user sets no others.
+    trainer: a class in place of Trainer. settings: the defaults of replicas. counts: the traffic counters of the communicator.
     """
 
     def make_sampler(length: int, *, shuffle: bool, seed: int, drop_last: bool) -> DistributedSampler:
@@ -49,7 +49,7 @@ def numpy_facets(
 
         if isinstance(model, str):
             raise ValueError(f"there is no model named {model!r} here: pass a ModelSpec")
-        chosen = settings.changed(options) if options else settings
+        chosen = settings.with_options(options) if options else settings
         network = Network(model, initial)
         return DataParallel(network, make_optimizer(optimizer, network.parameters), collectives, world_size, chosen)
 

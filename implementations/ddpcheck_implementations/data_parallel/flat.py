@@ -1,4 +1,4 @@
-"""Named arrays as one flat array for each dtype, so that a model costs one message and not one per parameter."""
+"""Named arrays packed into one flat array for each dtype, so that a model is one message, not one per parameter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ddpcheck.seeded_values import Array
 
 
 class FlatBuffer:
-    """The layout is that of the arrays it is made with, in their order: the same on all ranks for the same model."""
+    """The layout of named arrays, in their order: the same on all ranks for the same model."""
 
     def __init__(self, arrays: Mapping[str, Array]) -> None:
         self._names: dict[np.dtype[np.generic], list[str]] = {}
@@ -20,11 +20,11 @@ class FlatBuffer:
         self._shapes = {name: array.shape for name, array in arrays.items()}
 
     def pack(self, arrays: Mapping[str, Array]) -> list[Array]:
-        """New flat arrays, one for each dtype."""
+        """Copy arrays into new flat arrays, one for each dtype."""
         return [np.concatenate([arrays[name].ravel() for name in names]) for names in self._names.values()]
 
     def unpack(self, flats: Iterable[Array]) -> dict[str, Array]:
-        """Views into the flat arrays by name."""
+        """Return views into the flat arrays, by name."""
         found: dict[str, Array] = {}
         for names, flat in zip(self._names.values(), flats, strict=True):
             found |= views(flat, {name: self._shapes[name] for name in names})
@@ -32,7 +32,7 @@ class FlatBuffer:
 
 
 def views(flat: Array, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
-    """Arrays of these shapes, one behind the other from the start of `flat`."""
+    """Return views of these shapes, one behind the other from the start of `flat`."""
     made: dict[str, Array] = {}
     end = 0
     for name, shape in shapes.items():

@@ -1,4 +1,4 @@
-"""All-reduces that go on while backward computes, on a thread of their own, and when that pays."""
+"""Overlap of all-reduces with backward: the communication thread, and the choice whether overlap pays."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Work = Callable[[], object]
 
 
 class CommunicationThread:
-    """Runs the functions that it is given one after the other, in the order of the calls, so that ranks cannot cross.
+    """A thread that runs the submitted functions of one backward in order, so that all ranks communicate in the same order.
 
-    A thread for one backward: it starts with the first work, and ends with the `with` block, which waits for it. So nothing
-    else uses the communicator meanwhile, and nothing is left behind.
+    It starts with the first function, and the `with` block waits for it. So no other code uses the communicator meanwhile,
+    and no thread is left behind.
 
-    The first error ends it: later functions are not begun, as ranks would no longer agree on them, and the block raises the
-    error. If the block itself raises, work that has not begun is dropped.
+    After the first error no function is begun, since ranks would no longer agree on the next one; the block raises the
+    error. If the block itself raises, functions that have not begun are dropped.
     """
 
     def __init__(self) -> None:
@@ -57,14 +57,14 @@ class CommunicationThread:
             self._error = error
 
 
-class Choice:
-    """Whether the next backward overlaps. With "auto" both ways are tried in turn, and the faster one is kept.
+class OverlapChoice:
+    """The choice whether the next backward overlaps. "auto" tries both in turn, and keeps the faster one.
 
-    Every rank chooses for itself: it changes neither the all-reduces nor their order, so ranks need not agree.
+    Every rank chooses for itself: overlap changes neither the all-reduces nor their order.
     """
 
     TRIALS = 3
-    """Of each way. The first backward of all counts for neither: caches, pages and connections are cold."""
+    """Trials of each way. The first backward is not counted: caches, pages and connections are cold."""
 
     def __init__(self, overlap: Overlap) -> None:
         self._fixed = None if overlap == "auto" else overlap == "on"
@@ -74,8 +74,8 @@ class Choice:
     def overlaps(self) -> bool:
         return self._count % 2 == 0 if self._fixed is None else self._fixed
 
-    def took(self, seconds: float) -> None:
-        """How long the backward took that was done this way, communication included."""
+    def record(self, seconds: float) -> None:
+        """Record the seconds of the last backward, communication included."""
         if self._fixed is not None:
             return
         if self._count:

@@ -1,4 +1,4 @@
-"""The promises of this engine over any communicator; the NumPy references add those of their own communication."""
+"""Promises of the NumPy references over any communicator; each reference adds those of its own."""
 
 from __future__ import annotations
 

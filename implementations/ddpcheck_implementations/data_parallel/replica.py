@@ -1,16 +1,14 @@
-"""One rank's copy of the model, kept equal to the others.
+"""A data-parallel replica: one rank's copy of the model, kept equal to those of the other ranks.
 
-At construction all ranks take over rank 0's parameters and buffers. After each backward the gradients are summed over
-the ranks and divided by the world size, so that every rank takes the same optimizer step and the copies stay equal to
-the last bit, with no further communication. Buffers (batch norm's statistics) have no gradient: rank 0's go to all
-ranks before each training forward.
+Construction broadcasts rank 0's parameters and buffers. After each backward the gradients are averaged over the ranks, so
+every rank takes the same optimizer step, and replicas stay equal to the last bit. Buffers (batch norm's statistics) have no
+gradient: rank 0's are broadcast before each training forward.
 
-Where samples have weights, the ranks' sums of them are added up first, and a rank's gradients count by its share, as they
-do in the weighted mean over all ranks' samples.
+If samples have weights, the ranks' sums of weights are added up first, and a rank's gradients count by its share, as in the
+weighted mean over the samples of all ranks.
 
-Gradients live in buckets (buckets.py), as views of flat arrays into which backward writes them. A model of more than one
-bucket may have each reduced as soon as it is full, while backward goes on (overlap.py). The all-reduces and their order are
-the same either way, and so are all bits.
+Gradients are views of buckets (buckets.py), into which backward writes them. With more than one bucket, each may be reduced as
+soon as it is full, while backward continues (overlap.py). The all-reduces, their order and all bits are the same either way.
 """
 
 from __future__ import annotations
@@ -31,14 +29,14 @@ from ddpcheck.seeded_values import Array
 from ..numpy_network import Network, OnGradient, Optimizer
 from .buckets import Bucket, Empty, lay_out
 from .flat import FlatBuffer
-from .overlap import Choice, CommunicationThread
+from .overlap import CommunicationThread, OverlapChoice
 from .settings import DEFAULTS, EngineSettings
 
 _OPTIMIZER = "optimizer."
 
 
 class DataParallel:
-    """A ddpcheck Replica over a network, an optimizer of that network's parameters, and a communicator."""
+    """The replica facet, made of a network, an optimizer of its parameters, and a communicator."""
 
     def __init__(
         self,
@@ -57,7 +55,7 @@ class DataParallel:
         self._in_place = hasattr(collectives, "all_reduce_in_place")
         self._flat_buffers = FlatBuffer(network.buffers)
         self._no_sync_depth = 0
-        self._spans: list[tuple[int, float, float]] = []  # of which bucket, or -1: backward
+        self._spans: list[tuple[int, float, float]] = []  # bucket (-1: backward), begin and end
         self._lay_out()
         self._broadcast(FlatBuffer(network.tensors), network.tensors)
 
@@ -65,14 +63,16 @@ class DataParallel:
         learned = {name: self._network.parameters[name] for name in reversed(self._network.learned)}
         self._buckets = lay_out(learned, self._settings.bucket_bytes, self._empty)
         self._bucket_of = {name: bucket for bucket in self._buckets for name in bucket.names}
-        self._choice = Choice(self._settings.overlap if len(self._buckets) > 1 and self._world_size > 1 else "off")
+        self._choice = OverlapChoice(
+            self._settings.overlap if len(self._buckets) > 1 and self._world_size > 1 else "off"
+        )
 
     # ------------------------------------------------------------------------------------------------------ training
 
     def backward(self, batch: Batch, weight: float = 1.0) -> float:
         """Forward and backward on the local batch, then synchronise() unless inside no_sync().
 
-        Its gradients count `weight` times; the loss that is returned is that of the batch all the same.
+        Gradients are multiplied by `weight`; the returned loss is not.
         """
         synchronised = not self._no_sync_depth
         if synchronised and self._network.buffers:
@@ -88,20 +88,20 @@ class DataParallel:
             if synchronised:
                 self.synchronise()
         if synchronised:
-            self._choice.took(time.monotonic() - self._spans[0][1])
+            self._choice.record(time.monotonic() - self._spans[0][1])
         return loss
 
     def _weigh(self, weights: Array) -> float:
-        """How often this rank's gradients count in a mean of the ranks': by its share of all weights, times their number.
+        """Return this rank's factor in the mean over ranks: its share of all sample weights, times the world size.
 
-        Gradients accumulated inside no_sync() count so often, too.
+        Gradients accumulated inside no_sync() are multiplied by it, too.
         """
         own = float(weights.sum(dtype=np.float64))
         total = float(self._collectives.all_reduce(np.array([own]))[0])
-        often = own * self._world_size / (total or 1.0)
+        factor = own * self._world_size / (total or 1.0)
         for bucket in self._buckets:
-            bucket.scale_local(often)
-        return often
+            bucket.scale_local(factor)
+        return factor
 
     def _compute(self, batch: Batch, on_gradient: OnGradient) -> float:
         begin = time.monotonic()
@@ -122,10 +122,10 @@ class DataParallel:
             thread.submit(partial(self._reduce, bucket))
 
     def synchronise(self) -> None:
-        """Replace the local gradients by their mean over the ranks. Every rank must call it the same number of times.
+        """Average the local gradients over the ranks. All ranks must call it equally often.
 
-        A parameter that some ranks did not use counts as zero there. One that no rank used stays None on all, so that
-        momentum and weight decay leave it alone on all.
+        A parameter that only some ranks used counts as zero on the others. One that no rank used stays None on all ranks, so
+        that momentum and weight decay do not change it.
         """
         for bucket in self._buckets:
             self._reduce(bucket)
@@ -176,7 +176,7 @@ class DataParallel:
 
     @property
     def learning_rate(self) -> float:
-        """That of the next step; a schedule sets it anew before each."""
+        """The learning rate of the next step; a schedule sets it before each step."""
         return self._optimizer.lr
 
     @learning_rate.setter
@@ -184,7 +184,7 @@ class DataParallel:
         self._optimizer.lr = rate
 
     def set_trainable(self, layers: Sequence[str], trainable: bool) -> None:
-        """These layers learn from now on, or do not. All ranks call it, so that the next messages hold the same names."""
+        """Freeze or unfreeze layers. All ranks must call it, so that their next buckets hold the same parameters."""
         self._network.set_trainable(layers, trainable)
         self._lay_out()
 
@@ -192,7 +192,7 @@ class DataParallel:
         self._optimizer.step(self._gradients())
 
     def _gradients(self) -> dict[str, Array | None]:
-        """Reduced plus local ones, which there are only in no_sync(), and after it until the next synchronisation."""
+        """Return reduced plus local gradients; local ones exist in no_sync(), and after it until the next synchronisation."""
         found: dict[str, Array | None] = {}
         for bucket in self._buckets:
             found |= bucket.gradients()
@@ -209,7 +209,7 @@ class DataParallel:
         return {name: None if gradient is None else gradient.copy() for name, gradient in self._gradients().items()}
 
     def timeline(self) -> list[Span]:
-        """Of the last backward: "backward" is forward and backward without communication, "all_reduce i" the bucket i."""
+        """Return the spans of the last backward: "backward" (computation, with forward) and "all_reduce i" of bucket i."""
         named = [Span("backward" if i < 0 else f"all_reduce {i}", begin, end) for i, begin, end in self._spans]
         return sorted(named, key=lambda span: span.begin)
 
@@ -220,16 +220,16 @@ class DataParallel:
         return {name: buffer.copy() for name, buffer in self._network.buffers.items()}
 
     def predict(self, batch: Batch) -> Array:
-        """Outputs in evaluation mode. It does not communicate, so one rank may evaluate alone."""
+        """Return outputs in evaluation mode, without communication: one rank may evaluate alone."""
         return self._network.predict(batch.inputs, batch.branches)
 
     def state(self) -> dict[str, Array]:
-        """Parameters and buffers by name, the optimizer's state as "optimizer.<what>.<parameter>"."""
+        """Return parameters and buffers by name, and the optimizer's state as "optimizer.<kind>.<parameter>"."""
         optimizer = {_OPTIMIZER + key: value for key, value in self._optimizer.state().items()}
         return self.parameters() | self.buffers() | optimizer
 
     def load_state(self, state: Mapping[str, Array]) -> None:
-        """Go on from a state(). It does not communicate: give every rank the same one, as rank 0 saved it."""
+        """Restore a state() without communication: pass every rank the same state. ValueError if it does not fit the model."""
         tensors = self._network.tensors
         wrong = [name for name in tensors if name not in state or state[name].shape != tensors[name].shape]
         rest = {name: value for name, value in state.items() if name not in tensors}

@@ -1,4 +1,4 @@
-"""Which samples are this rank's: all ranks draw one permutation, of which rank r of W takes every W-th from r on."""
+"""The sampler facet: all ranks draw one permutation, and rank r of W takes every W-th element from r on."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ WORD = (1 << 64) - 1
 class DistributedSampler:
     """Equal numbers of samples on all ranks, reshuffled each epoch.
 
-    Where the world size does not divide the length, samples are repeated from the start of the order until it does
-    (several times over if there are fewer samples than ranks); with drop_last the tail is left out instead.
+    If the world size does not divide the length, the order is padded with samples from its start (repeatedly if there are fewer
+    samples than ranks); with drop_last its tail is left out instead.
     """
 
     def __init__(
@@ -34,11 +34,11 @@ class DistributedSampler:
         self._shuffle, self._seed = shuffle, seed
         self._each = length // world_size if drop_last else -(-length // world_size)
         self._epoch = 0
-        self._given = 0  # indices of the iteration under way
-        self._begin = 0  # where the next iteration begins
+        self._given = 0  # position of the current iteration
+        self._begin = 0  # start of the next iteration
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch's order. Without it every epoch has the order of epoch 0."""
+        """Set the epoch, which determines the order. ValueError if it is negative."""
         if epoch < 0:
             raise ValueError(f"there is no epoch {epoch}: count from 0")
         if epoch != self._epoch:
@@ -46,16 +46,16 @@ class DistributedSampler:
         self._epoch = epoch
 
     def state(self) -> dict[str, int]:
-        """Epoch and position of the last iteration, for load_state() on a new sampler of the same arguments."""
+        """Return epoch and position of the last iteration, for load_state() of a sampler with the same arguments."""
         return {"epoch": self._epoch, "given": self._given}
 
     def load_state(self, state: Mapping[str, int]) -> None:
-        """The next iteration gives the rest of the epoch; those after it are whole."""
+        """Restore a state(): the next iteration yields the rest of the epoch, later ones whole epochs."""
         self._epoch, self._begin = int(state["epoch"]), int(state["given"])
         self._given = self._begin
 
     def __iter__(self) -> Iterator[int]:
-        """The position is that of the iterator that was begun last."""
+        """Iterate over this rank's indices. state() has the position of the iterator made last."""
         begin, self._begin = self._begin, 0
         self._given = begin
         return self._from(begin)

@@ -1,4 +1,4 @@
-"""The options of make_replica."""
+"""Settings of the NumPy references' replicas, which are the options of make_replica."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Overlap = Literal["on", "off", "auto"]
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """bucket_cap_mb: MiB of gradients in one message; a larger parameter has one of its own. Messages of 4 MiB cost less for
-    each byte than those of 25 MiB on all transports here, as they stay in the cache, and leave more to overlap.
+    """Settings of a replica.
 
-    overlap: whether buckets are reduced, on a thread, while backward still computes: "on", "off", or "auto", which tries both
-    over the first steps.
+    bucket_cap_mb: MiB of gradients in one message; a larger parameter has its own. Messages of 4 MiB cost less per byte than
+    those of 25 MiB on all transports here, since they stay in the cache, and allow more overlap.
+    overlap: reduce buckets on a thread while backward computes: "on", "off", or "auto", which tries both in the first steps.
     """
 
     bucket_cap_mb: float = 4.0
@@ -33,8 +33,8 @@ class EngineSettings:
     def bucket_bytes(self) -> int:
         return int(self.bucket_cap_mb * (1 << 20))
 
-    def changed(self, options: Mapping[str, Any]) -> EngineSettings:
-        """With a user's options. ValueError if one is unknown, or cannot be."""
+    def with_options(self, options: Mapping[str, Any]) -> EngineSettings:
+        """Return these settings with a user's options. ValueError if an option is unknown or has an invalid value."""
         known = [field.name for field in fields(self)]
         unknown = sorted(set(options) - set(known))
         if unknown:

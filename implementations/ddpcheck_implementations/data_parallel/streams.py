@@ -1,4 +1,4 @@
-"""Random numbers: each (seed, epoch, rank) has a stream of its own, and each (seed, epoch) one that all ranks share."""
+"""Random streams: one for each (seed, epoch, rank), and a common one of all ranks for each (seed, epoch)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .sampler import WORD
 
 
 class RandomStreams:
-    """The common stream has key 0 of the epoch, rank r has key r + 1: sums such as seed + rank + epoch would meet again."""
+    """The streams of a rank. Keys are (epoch, 0) for the common one and (epoch, rank + 1): a sum of the three would collide."""
 
     def __init__(self, rank: int, seed: int) -> None:
         self._rank, self._seed = rank, seed

@@ -1,7 +1,7 @@
-"""A whole training run, written once over the other facets: sampler, replica, metrics and collectives.
+"""The trainer facet: a whole training run over the other facets (sampler, replica, metrics, collectives).
 
-All ranks decide alike, by numbers that are equal on all of them: the number of steps by the length of the
-sampler, the learning rate by the step, the best epoch by the loss of all ranks, a resumed run's start by rank 0's checkpoint.
+All ranks decide by numbers that are equal on all of them: the number of steps by the length of the sampler, the learning rate
+by the step, the best epoch by the loss of all ranks, the start of a resumed run by rank 0's checkpoint.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Window = Sequence[Sequence[int]]
 
 @dataclass(frozen=True)
 class Engine:
-    """The parts of a run on one rank."""
+    """The facets that a training run needs on one rank."""
 
     rank: int
     world_size: int
@@ -35,7 +35,7 @@ class Engine:
 
 
 class Trainer:
-    """One run of a task on one rank. `progress` is the part that a checkpoint keeps."""
+    """A training run on one rank. `progress` is saved in checkpoints."""
 
     def __init__(self, engine: Engine, task: TrainingTask) -> None:
         self.engine, self.task = engine, task
@@ -45,7 +45,7 @@ class Trainer:
         self.rates: list[float] = []
 
     def run(self) -> TrainingRun:
-        """All epochs that are left: each has its windows, its loss and, with a folder, its checkpoint."""
+        """Run the remaining epochs. Each saves a checkpoint if the task has a folder."""
         if self.task.resume:
             self.resume()
         losses, indices = [], []
@@ -68,12 +68,12 @@ class Trainer:
     # ----------------------------------------------------------------------------------------------------- one epoch
 
     def order(self, epoch: int) -> Sequence[int]:
-        """This rank's samples. A resumed run comes to the same ones, as they depend on seed and epoch only."""
+        """Return this rank's samples of an epoch. They depend on seed and epoch only, so a resumed run has the same."""
         self.sampler.set_epoch(epoch)
         return list(self.sampler)
 
     def windows(self, order: Sequence[int]) -> Iterator[Window]:
-        """Windows of `micro_batches` batches; the last window and its last batch have the rest."""
+        """Yield windows of `micro_batches` batches; the last window and its last batch may be smaller."""
         size = self.task.batch_size
         batches = [order[start : start + size] for start in range(0, self.length, size)]
         for start in range(0, len(batches), self.task.micro_batches):
@@ -81,16 +81,16 @@ class Trainer:
 
     @property
     def length(self) -> int:
-        """Samples of an epoch on this rank, to begin with; every rank must count the same steps."""
+        """The number of samples per epoch, equal on all ranks, so that all have the same number of steps."""
         return len(self.sampler)
 
     @property
     def steps(self) -> int:
-        """Optimizer steps of all epochs."""
+        """The number of optimizer steps of all epochs."""
         return self.task.epochs * -(-self.length // (self.task.batch_size * self.task.micro_batches))
 
     def update(self, window: Window) -> float:
-        """One optimizer step. Returns the sum of the losses of the window's samples."""
+        """Take one optimizer step. Returns the sum of the losses of the window's samples."""
         self.replica.zero_grad()
         losses = self.gather(window)
         if self.task.max_norm is not None:
@@ -99,7 +99,7 @@ class Trainer:
         return self.summed(losses, window)
 
     def gather(self, window: Window) -> list[float]:
-        """Accumulate the window's gradient, and synchronise it once, with the last micro-batch. Returns their losses."""
+        """Accumulate the window's gradient; synchronise once, in the last micro-batch. Returns the micro-batches' losses."""
         losses = []
         for number, rows in enumerate(window, start=1):
             with nullcontext() if number == len(window) else self.replica.no_sync():
@@ -107,7 +107,7 @@ class Trainer:
         return losses
 
     def weight(self, rows: Sequence[int], window: Window) -> float:
-        """Micro-batches weigh by their samples, so that the window's gradient is that of one large batch."""
+        """Return a micro-batch's share of the window's samples, so that the window's gradient is that of one large batch."""
         return len(rows) / max(1, sum(map(len, window)))
 
     def backward(self, rows: Sequence[int], weight: float) -> float:
@@ -115,7 +115,7 @@ class Trainer:
         return self.replica.backward(Batch(self.task.inputs[chosen], self.task.targets[chosen]), weight)
 
     def summed(self, losses: Sequence[float], window: Window) -> float:
-        """The sum over the window's samples, from the micro-batches' means."""
+        """Return the sum of losses over the window's samples, from the micro-batches' means."""
         return sum(loss * len(rows) for loss, rows in zip(losses, window, strict=True))
 
     def step(self) -> None:
@@ -125,28 +125,28 @@ class Trainer:
         self.progress = replace(self.progress, step=self.progress.step + 1)
 
     def learning_rate(self) -> float:
-        """By the number of steps so far, which all ranks have alike: not by the samples that this rank has seen."""
+        """Return the rate of the next step, by the number of steps so far, which is equal on all ranks."""
         rate = self.task.optimizer.lr
         return rate * (self.steps - self.progress.step) / self.steps if self.task.schedule == "linear" else rate
 
     def mean(self, total: float, samples: int) -> float:
-        """The mean loss over the samples of all ranks, from the sum over this rank's."""
+        """Return the mean loss over the samples of all ranks, from the sum over this rank's samples."""
         mean = {"loss": total / samples if samples else 0.0}
         return self.engine.aggregate(mean, samples).get("loss", 0.0)
 
     def enough(self, losses: Sequence[float]) -> bool:
-        """Whether the lowest loss lies `patience` epochs back: by the losses of all ranks, or they would not end together."""
+        """Whether the lowest loss of all ranks is `patience` epochs old, so that all ranks stop at the same epoch."""
         return self.task.patience is not None and len(losses) - 1 - losses.index(min(losses)) >= self.task.patience
 
     # -------------------------------------------------------------------------------------------------- best weights
 
     def keep_best(self, loss: float) -> None:
-        """Keep the parameters if no earlier epoch had so low a loss: that of all ranks, or they would keep others."""
+        """Keep the parameters if the loss of all ranks is the lowest so far."""
         if self.task.keep_best and loss < self.progress.lowest:
             self.progress = replace(self.progress, lowest=loss, best=self.replica.parameters())
 
     def best(self) -> Mapping[str, Array] | None:
-        """If every loss was NaN, or infinite, no epoch is better than the last."""
+        """Return the parameters of the best epoch; the last ones if every loss was NaN or infinite."""
         if not self.task.keep_best:
             return None
         return self.progress.best or self.replica.parameters()
@@ -154,7 +154,7 @@ class Trainer:
     # --------------------------------------------------------------------------------------------------- checkpoints
 
     def save(self) -> None:
-        """Rank 0 writes for all, as all have the same; the others need neither the folder nor the file."""
+        """Write the checkpoint on rank 0. State is equal on all ranks, so the others need no access to the folder."""
         if self.engine.rank == 0:
             assert self.task.folder is not None
             write(Path(self.task.folder), self.checkpoint())
@@ -163,7 +163,7 @@ class Trainer:
         return replace(self.progress, state=self.replica.state())
 
     def resume(self) -> None:
-        """Go on from the checkpoint that rank 0 finds, if it finds one. No other rank looks for itself."""
+        """Restore the checkpoint that rank 0 finds, if any. Other ranks do not read the folder."""
         assert self.task.folder is not None
         found = read(Path(self.task.folder)) if self.engine.rank == 0 else None
         found = share(self.engine.collectives, found)

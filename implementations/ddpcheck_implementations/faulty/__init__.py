@@ -1,9 +1,8 @@
-"""Adapters that are wrong on purpose: each with one fault.
+"""Adapters that are wrong on purpose, each with one fault.
 
-`faults()` lists them, each with the checks that must catch it, and the threads that it was
-seen in, or none if it was invented; `unusual()` lists
-adapters that are correct, and work otherwise than most, which no check may mind. A decorator makes the adapter
-itself: `ddpcheck check ddpcheck_implementations.faulty.replicas.gradient:GradSumNotMean` runs it.
+`faults()` lists them, each with the checks that must catch it and the threads where it was seen. `unusual()` lists adapters
+that are correct but unusual, which every check must pass. A decorator makes the adapter: `ddpcheck check
+ddpcheck_implementations.faulty.replicas.gradient:GradSumNotMean` runs one.
 """
 
 from __future__ import annotations

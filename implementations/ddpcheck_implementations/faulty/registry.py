@@ -1,4 +1,4 @@
-"""The registry: adapters that are wrong on purpose, and adapters that are right in an unusual way."""
+"""The registry of adapters that are wrong on purpose, and of adapters that are correct but unusual."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NumPy + MPI: the data-parallel engine of the NumPy references over mpi4py.
+"""Data-parallel training with NumPy, whose collectives are those of MPI through mpi4py.
 
 mpirun -n 4 python -m ddpcheck.training numpy_mpi        four ranks
 python -m ddpcheck.training numpy_mpi                    the same program as a single process
@@ -15,14 +15,14 @@ from ..data_parallel import PROMISES, EngineSettings, numpy_facets
 
 
 def connect(context: RankContext) -> Facets:
-    """MPI provides rank and size; the harness compares them with the launcher's."""
+    """Return the facets over MPI.COMM_WORLD, whose rank and world size the harness compares with the launcher's."""
     del context
     from mpi4py import MPI
 
     from .communicator import MpiCommunicator
 
     comm = MpiCommunicator(MPI.COMM_WORLD)
-    # where MPI allows no other thread to call it, nothing overlaps
+    # overlap needs a second thread that calls MPI
     settings = EngineSettings(overlap="auto" if MPI.Query_thread() >= MPI.THREAD_SERIALIZED else "off")
     return numpy_facets(comm, comm.rank, comm.world_size, comm.close, settings=settings, counts=comm.counts)
 

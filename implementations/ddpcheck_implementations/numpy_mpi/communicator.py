@@ -1,9 +1,10 @@
-"""Collectives of the contract over an mpi4py communicator.
+"""The collectives facet over an mpi4py communicator.
 
-MPI does the work. Left to do here: contiguous copies of strided arrays, a mean (MPI has none), minimum and
-maximum that propagate NaN (MPI's own lose it, depending on the rank that holds it), and communicators for groups of ranks.
-A large all-reduce is cut into pieces: MPI works with temporaries as large as the message, and those of a piece stay in the
-cache, and in the process, where those of the whole are new pages each time. Its mean is not MPI's (ring.py).
+This module adds to MPI: contiguous copies of strided arrays, the mean, minimum and maximum that propagate NaN (MPI_MIN and
+MPI_MAX lose NaN, depending on the rank that holds it), and communicators of groups.
+
+A large all-reduce is cut into pieces. MPI allocates temporaries as large as the message: those of a piece stay in the cache and
+in the process's memory, those of a large array are new pages each time. A large mean is computed by ring.py.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ Group = Sequence[int]
 
 _IN_PLACE, _SUM = MPI.IN_PLACE, MPI.SUM
 PIECE_BYTES = 4 << 20
-"""One call of MPI for each: smaller ones cost more calls, and temporaries of 32 MiB go back to the system each time."""
+"""Bytes of one MPI call: smaller pieces need more calls, and malloc returns temporaries of 32 MiB to the system each time."""
 
 
 def _propagating(function: np.ufunc) -> MPI.Op:
-    """An MPI operation out of a NumPy one."""
+    """Make an MPI reduction of a NumPy function that propagates NaN."""
 
     def combine(a: Any, b: Any, datatype: MPI.Datatype) -> None:
         mine, theirs = np.frombuffer(a, datatype.typestr), np.frombuffer(b, datatype.typestr)
@@ -36,7 +37,7 @@ def _propagating(function: np.ufunc) -> MPI.Op:
 
 
 class MpiCommunicator:
-    """The collectives facet; ddpcheck.contract.adapter.Collectives documents each method."""
+    """The collectives facet: methods as in ddpcheck.contract.adapter.Collectives."""
 
     def __init__(self, comm: Any) -> None:
         self._comm = comm
@@ -59,20 +60,20 @@ class MpiCommunicator:
 
     def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group | None = None) -> MpiHandle:
         result = np.array(array, order="C")
-        comm, operation = self._of(group), self._operation(op)
+        comm, operation = self._communicator(group), self._operation(op)
         self._collectives += 1
         requests = [comm.Iallreduce(_IN_PLACE, piece, operation) for piece in _pieces(result)]
         return MpiHandle(requests, result, comm.Get_size() if op == "mean" else None)
 
     def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Group | None = None) -> None:
         """ValueError if the array is not C-contiguous."""
-        comm = self._comm if group is None else self._of(group)
+        comm = self._comm if group is None else self._communicator(group)
         self._collectives += 1
-        if op == "sum" and array.nbytes <= PIECE_BYTES:  # the most frequent call, with nothing around it
+        if op == "sum" and array.nbytes <= PIECE_BYTES:  # the most frequent call goes straight to MPI
             comm.Allreduce(_IN_PLACE, array, _SUM)
             return
         large = array.nbytes > PIECE_BYTES
-        if large and not array.flags.c_contiguous:  # its pieces would be those of a copy; of smaller ones MPI says so
+        if large and not array.flags.c_contiguous:  # its pieces would be views of a copy; MPI checks smaller arrays
             raise ValueError("all_reduce_in_place needs an array that is C-contiguous: pass a copy")
         operation = self._operation(op)
         if large and op == "mean":
@@ -81,36 +82,36 @@ class MpiCommunicator:
         for piece in _pieces(array):
             comm.Allreduce(_IN_PLACE, piece, operation)
         if op == "mean":
-            _mean(array, comm.Get_size())
+            _divide(array, comm.Get_size())
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
         return np.empty(shape, dtype)
 
     def broadcast(self, array: Array, root: int = 0, *, group: Group | None = None) -> Array:
         result = np.array(array, order="C")
-        comm = self._of(group)
+        comm = self._communicator(group)
         self._collectives += 1
         comm.Bcast(result, root if group is None else tuple(group).index(root))
         return result
 
     def all_gather(self, array: Array, *, group: Group | None = None) -> Array:
-        comm = self._of(group)
+        comm = self._communicator(group)
         result = np.empty((comm.Get_size(), *array.shape), array.dtype)
         self._collectives += 1
         comm.Allgather(np.ascontiguousarray(array), result)
         return result
 
     def reduce_scatter(self, array: Array, op: str = "sum", *, group: Group | None = None) -> Array:
-        comm = self._of(group)
+        comm = self._communicator(group)
         size = comm.Get_size()
         result = np.empty((array.shape[0] // size, *array.shape[1:]), array.dtype)
         self._collectives += 1
         comm.Reduce_scatter_block(np.ascontiguousarray(array), result, self._operation(op))
-        return _mean(result, size) if op == "mean" else result
+        return _divide(result, size) if op == "mean" else result
 
     def barrier(self, *, group: Group | None = None) -> None:
         self._collectives += 1
-        self._of(group).Barrier()
+        self._communicator(group).Barrier()
 
     def send(self, array: Array, dest: int) -> None:
         self._comm.Send(np.ascontiguousarray(array), dest)
@@ -121,27 +122,27 @@ class MpiCommunicator:
         return result
 
     def counts(self) -> dict[str, int]:
-        """Collectives begun. What MPI sends for them it does not tell, so this is no promise of counts_traffic."""
+        """Return the number of collectives begun. MPI does not report bytes, so counts_traffic is not promised."""
         return {"collectives": self._collectives}
 
     def close(self) -> None:
-        """Leave MPI in order: a rank that just exits makes mpiexec report an abnormal end."""
+        """Free communicators and finalize MPI; otherwise mpiexec reports an abnormal end."""
         for comm in self._groups.values():
             comm.Free()
         if not MPI.Is_finalized():
             MPI.Finalize()
 
-    def _of(self, group: Group | None) -> Any:
-        """The communicator of a group, made once, by its members only."""
+    def _communicator(self, group: Group | None) -> Any:
+        """Return the communicator of a group, which its members create at their first call."""
         if group is None:
             return self._comm
         members = tuple(group)
         if members not in self._groups:
-            everyone = self._comm.Get_group()
-            chosen = everyone.Incl(members)
+            world = self._comm.Get_group()
+            chosen = world.Incl(members)
             self._groups[members] = self._comm.Create_group(chosen)
             chosen.Free()
-            everyone.Free()
+            world.Free()
         return self._groups[members]
 
     def _operation(self, op: str) -> MPI.Op:
@@ -152,7 +153,7 @@ class MpiCommunicator:
 
 
 class MpiHandle:
-    """MPI_Iallreduces under way."""
+    """Handle of one or more pending MPI_Iallreduce calls."""
 
     def __init__(self, requests: Sequence[Any], result: Array, divisor: int | None) -> None:
         self._requests = requests
@@ -162,19 +163,19 @@ class MpiHandle:
     def wait(self) -> Array:
         for request in self._requests:
             request.Wait()
-        divisor, self._divisor = self._divisor, None  # once, however often it is waited for
-        return self._result if divisor is None else _mean(self._result, divisor)
+        divisor, self._divisor = self._divisor, None  # divide once, however often wait() is called
+        return self._result if divisor is None else _divide(self._result, divisor)
 
 
 def _pieces(array: Array) -> Sequence[Array]:
-    """Views of a C-contiguous array, which together are all of it."""
+    """Cut a C-contiguous array into views of at most PIECE_BYTES."""
     if array.nbytes <= PIECE_BYTES:
         return (array,)
     flat, length = array.reshape(-1), PIECE_BYTES // array.itemsize
     return [flat[start : start + length] for start in range(0, flat.size, length)]
 
 
-def _mean(total: Array, size: int) -> Array:
-    """In place, so that a 0-d array stays one."""
+def _divide(total: Array, size: int) -> Array:
+    """Divide in place, so that a 0-d array stays an array."""
     total /= size
     return total

@@ -1,9 +1,9 @@
-"""The mean of a large array: a ring over MPI, in which each rank divides its own chunk while that is in the cache.
+"""The mean of a large array by a ring over MPI; each rank divides its chunk while that is in the cache.
 
-MPI has no mean. To divide what its all-reduce has summed is a pass over memory of its own, and takes a third of the time again.
-So sums are made here: in W - 1 steps of a reduce-scatter every rank gets its chunk of them, divides it, and in W - 1 steps of
-an all-gather all get all chunks, as in numpy_sockets/ring.py. For N bytes per rank and W ranks, with a latency `a`, and `b` and
-`r` to send and to add a byte:
+MPI has no mean, and dividing after MPI_Allreduce is a second pass over memory, which takes a third of the time again. Here a
+reduce-scatter gives each rank its chunk of the sums in W - 1 steps; the rank divides it, and an all-gather distributes all
+chunks in W - 1 steps, as in numpy_sockets/algorithms/ring.py. Costs for N bytes per rank and W ranks, with latency `a`, and `b`
+and `r` seconds to send and to add one byte:
 
     mean    2 (W - 1) a N/P + 2 (W - 1)/W N b + (W - 1)/W N r      in pieces of P bytes
 """
@@ -17,13 +17,13 @@ import numpy as np
 from ddpcheck.seeded_values import Array
 
 _PIECE_BYTES = 2 << 20
-"""A chunk, and what arrives to be added to it, stay in a core's own cache."""
+"""A chunk and the received chunk that is added to it stay in a core's cache."""
 _TAG = 1
-"""The tag of these messages; those that this rank's user sends have another."""
+"""The tag of these messages; MpiCommunicator.send uses another."""
 
 
 def mean(comm: Any, flat: Array) -> None:
-    """Of a flat array over the ranks of an mpi4py communicator, in place; the same bits on all of them."""
+    """Average a flat array over the ranks of an mpi4py communicator, in place; all ranks get the same bits."""
     rank, size = comm.Get_rank(), comm.Get_size()
     if size == 1:
         return

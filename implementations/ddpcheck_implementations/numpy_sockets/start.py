@@ -10,8 +10,10 @@ from ddpcheck.contract.rank_context import RankContext
 
 from .algorithms.choice import validate_algorithm
 from .communicator import Communicator
+from .connections.lookout import Lookout
 from .connections.peer import Peer, Traffic
 from .rendezvous.host_memory import Hosts, share_memory
+from .rendezvous.lookouts import introduce
 from .rendezvous.protocol import RendezvousConfig, connect_all_ranks
 from .rendezvous.unix_sockets import reconnect_over_unix
 from .shared_memory.collectives import HostMemory
@@ -47,25 +49,30 @@ def start(
     deadline = time.monotonic() + start_timeout
     config = RendezvousConfig(rank, world_size, context.master_addr, context.master_port, run, start_timeout)
     connections = connect_all_ranks(config)
+    here = [connection.getsockname()[0] for connection in connections.values()]
+    addresses = {other: connection.getpeername()[0] for other, connection in connections.items()}
     if transport == "unix" and connections:
         connections = reconnect_over_unix(rank, connections, deadline)
-    traffic = Traffic()
+    traffic, lookout = Traffic(), Lookout(rank)
     oversubscribed = not enough_processors(context.local_world_size)
     peers = {
-        other: Peer(connection, rank, other, timeout, traffic, oversubscribed=oversubscribed)
+        other: Peer(connection, rank, other, timeout, traffic, lookout, oversubscribed=oversubscribed)
         for other, connection in sorted(connections.items())
     }
     for peer in peers.values():
         peer.other_peers = [other for other in peers.values() if other is not peer]
     try:
+        if peers:
+            introduce(lookout, here[0], peers, addresses)
         memory: HostMemory | None = None
         shared: Hosts = ()
         if peers and transport in ("auto", "shm"):
             memory, shared = share_memory(rank, peers, traffic, must=transport == "shm", emulated=emulated)
-        return Communicator(rank, world_size, peers, traffic, memory=memory, hosts=shared, algorithm=algorithm)
+        return Communicator(rank, world_size, peers, traffic, lookout, memory=memory, hosts=shared, algorithm=algorithm)
     except BaseException:
         for peer in peers.values():
             peer.close()
+        lookout.close()
         raise
 
 

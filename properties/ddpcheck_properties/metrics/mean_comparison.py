@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from ddpcheck import expect
 from ddpcheck.causes import metrics as causes
-from ddpcheck.hypotheses.metrics.means import mean_causes
+from ddpcheck.hypotheses.causes_of import causes_of_mean
+from ddpcheck.hypotheses.metrics.evidence import WrongMean
 from ddpcheck.hypotheses.metrics.names import why_other_names
 from ddpcheck.job import Aggregate, Job, Operation
 from ddpcheck.numerics import gamma
@@ -134,7 +135,7 @@ def _compare(made: Aggregate, position: int, trace: Trace, earlier: Sequence[Ope
     wanted = {"metric": mean_of([made])}
     found = [_as(wanted, metrics, made) for metrics in trace.values(position, "metrics")]
     fitting = {
-        rank: list(mean_causes(made, got.get("metric"), rank, before))
+        rank: list(causes_of_mean(WrongMean(made, got.get("metric"), rank, tuple(before))))
         for rank, got in enumerate(found)
         if got != wanted
     }

@@ -7,7 +7,8 @@ import math
 from ddpcheck import expect
 from ddpcheck.causes import scores as causes
 from ddpcheck.causes.metrics import RANKS_ADD_IN_OTHER_ORDER
-from ddpcheck.hypotheses.scores.wrong_scores import score_causes
+from ddpcheck.hypotheses.causes_of import causes_of_score
+from ddpcheck.hypotheses.scores.evidence import WrongScore
 from ddpcheck.job import Job, Score
 from ddpcheck.oracle.scores import allowed, counted, score_of
 from ddpcheck.trace import Trace
@@ -64,8 +65,8 @@ def _compare(made: Score, before: list[Score], found: list[float]) -> None:
         wrong = [rank for rank, got in enumerate(found) if not abs(got - want) <= bound]
     if not wrong:
         return
-    fitting = [list(score_causes(made, before, rank, found[rank], want, bound)) for rank in wrong]
-    # explanations of all ranks' scores come first; one rank's score may match by chance
+    fitting = [list(causes_of_score(WrongScore(made, tuple(before), rank, found[rank], want, bound))) for rank in wrong]
+    # explanations of all ranks' scores come before those of one rank, which may be chance
     of_all = [cause for cause in dict.fromkeys(fitting[0]) if all(cause in each for each in fitting)]
     note = "" if math.isnan(want) else f" (rounding allows {bound:.1g})"
     raise Finding(

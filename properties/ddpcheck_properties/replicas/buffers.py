@@ -29,7 +29,7 @@ _EQUAL = tuple(range(3))
 @law("replica_sync", needs.replica, needs.replica.model_features("batch_norm"), needs.ranks(2, most=3))
 def check_training_forward_begins_with_rank_0s_buffers(session: Session) -> Observation | None:
     """Every synchronised training forward begins with rank 0's buffers, including replaced ones, where
-    `synchronises_buffers` is promised.
+    `replica_sync=EACH_FORWARD` is promised.
 
     After a backward on equal samples the ranks' running statistics are then equal. Without the promise, a difference is an
     observation.

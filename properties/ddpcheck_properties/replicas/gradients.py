@@ -16,6 +16,7 @@ from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, Determinism, needs
 from ddpcheck.hypotheses.arrays import Evidence
+from ddpcheck.hypotheses.evidence import evidence_of_gradient
 from ddpcheck.hypotheses.gradients.contributions import Contributions
 from ddpcheck.hypotheses.gradients.no_sync import only_in_no_sync
 from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Step, ZeroGrad
@@ -266,7 +267,7 @@ def _left(finding: Finding, shown: Mapping[str, Any], sums: Mapping[str, Array])
 
 def _evidence(made_of: Contributions, job: Job, expected: Array, rank: int) -> Evidence:
     less = (gradients.DIVIDED_BY_MICRO_BATCHES(count=2),) * (len(made_of.own) == 2)
-    return replace(made_of.evidence(expected, rank), less=less, otherwise=only_in_no_sync(job))
+    return replace(evidence_of_gradient(made_of, expected, rank), less=less, otherwise=only_in_no_sync(job))
 
 
 def _penalty(job: Job, name: str) -> Array | float:

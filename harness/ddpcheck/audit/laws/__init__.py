@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import accumulation, data, gradients, randomness, replicas, results, resuming, steps, world
+from . import accumulation, constant_gradients, data, gradients, randomness, replicas, results, resuming, steps, world
 from .law import Law, LawVerdict, Status
 
 __all__ = ["LAWS", "Law", "LawVerdict", "Status"]
@@ -22,6 +22,12 @@ LAWS: tuple[Law, ...] = (
         "gradients",
         "Gradients are finite and depend on the data.",
         gradients.gradients_depend_on_the_data,
+    ),
+    Law(
+        "units_are_not_copies",
+        "gradients",
+        "Units of a layer are not copies of one another.",
+        constant_gradients.units_are_not_copies,
     ),
     Law("ranks_read_different_shards", "data", "Each rank reads a shard of its own.", data.ranks_read_different_shards),
     Law("every_sample_is_used", "data", "Each sample is used.", data.every_sample_is_used),
@@ -94,10 +100,10 @@ LAWS: tuple[Law, ...] = (
         accumulation.only_the_last_micro_batch_communicates,
     ),
     Law(
-        "ranks_draw_numbers_of_their_own",
+        "random_streams_are_as_asked",
         "randomness",
-        "Each rank draws random numbers of its own.",
-        randomness.ranks_draw_numbers_of_their_own,
+        "The ranks' random draws are different, or equal, as asked.",
+        randomness.random_streams_are_as_asked,
     ),
     Law(
         "replicas_stay_equal",

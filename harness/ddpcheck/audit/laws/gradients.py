@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ...causes import Cause, audit
 from ..evidence import Evidence, StepSeen
 from ..journal import Event
+from .constant_gradients import constant_gradients
 from .law import LawVerdict, broken, held, not_judged
 from .replicas import buffers_equal_until, equal_until
 
@@ -66,7 +67,7 @@ def gradients_are_synchronised(evidence: Evidence) -> LawVerdict:
         return not_judged(evidence.sharded)
     seen = 0
     for together in evidence.aligned("step"):
-        seen += 1
+        seen += any(together[0]["grads"]) or not evidence.real.of(0, "gathered")
         numbers = _differing(together)
         if not numbers:
             continue
@@ -137,6 +138,9 @@ def gradients_equal_those_of_one_process(evidence: Evidence) -> LawVerdict:
         if low:
             lowest = "bfloat16" if "bfloat16" in low else "float16"
             note += f"; products are in {lowest}: differences below {_UNSEEN[lowest]} are not seen"
+        if evidence.sent_precision:
+            sent = evidence.sent_precision
+            note += f"; gradients are sent in {sent}: differences below {_UNSEEN[sent]} are not seen"
         if left_out:
             note += f"; step {left_out[0].step} not judged: {left_out[0].not_comparable}"
         return held(note)
@@ -186,9 +190,15 @@ def _explained(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) 
         cause = audit.GRADIENTS_SCALED(factor=factor, weights=_shown(first.v), line=line)
         return broken(headline, cause, details=details)
     hooks = evidence.real.of(0, "comm_hook")
+    if hooks and first.w and first.w_off <= 1 and not _equal_weights(first.w):
+        wanted = _shown(first.w[0])
+        return broken(
+            headline, audit.LOSS_NORMALISED_PER_RANK(wanted=wanted, got=_mean(ranks), line=line), details=details
+        )
     if hooks:
+        whole = f"steps before {first.step} agree; " if first is not usable[0] else ""
         return not_judged(
-            f"the communication hook {hooks[0]['name']} at {hooks[0]['line']} changes gradients on purpose"
+            f"{whole}the communication hook {hooks[0]['name']} at {hooks[0]['line']} changes gradients on purpose"
         )
     if first.v_off:
         wrong = max(first.v_off, key=lambda each: first.v_off[each])
@@ -244,6 +254,16 @@ def _all_near(weights: Sequence[Sequence[float]], value: float) -> bool:
     return bool(weights) and all(_near(w, value) for each in weights for w in each)
 
 
+def _equal_weights(weights: Sequence[Sequence[float]]) -> bool:
+    """Whether one process weighs all ranks alike, in each backward of the window."""
+    return all(_near(w, each[0]) for each in weights for w in each)
+
+
+def _mean(ranks: int) -> str:
+    """The weights of a mean over ranks, which a communication hook stands for."""
+    return _shown((1 / ranks,) * ranks)
+
+
 def _shown(weights: Sequence[float]) -> str:
     return ", ".join(f"{weight:.4g}" for weight in weights)
 
@@ -272,7 +292,8 @@ def gradients_depend_on_the_data(evidence: Evidence) -> LawVerdict:
         if all(event["zero"] for event in own):
             cause = audit.GRADIENTS_ALL_ZERO(line=_backward_line(evidence, own[0]["step"]))
             return broken(f"every gradient is zero in {len(own)} steps", cause)
-    return held()
+    found = constant_gradients(evidence)
+    return held() if found is None else broken(*found)
 
 
 def clipping_comes_last(evidence: Evidence) -> LawVerdict:

@@ -1,4 +1,4 @@
-"""The law of random draws: each rank draws numbers of its own for its own samples."""
+"""The law of random draws: each rank draws numbers of its own for its own samples, or all the same if the audit is asked so."""
 
 from __future__ import annotations
 
@@ -13,29 +13,59 @@ _ELEMENTS = 8
 """A draw with fewer elements may be one for the whole step, which ranks have to make alike."""
 
 
-def ranks_draw_numbers_of_their_own(evidence: Evidence) -> LawVerdict:
+def random_streams_are_as_asked(evidence: Evidence) -> LawVerdict:
     if evidence.ranks == 1:
         return not_judged("there is one rank")
+    if evidence.random_streams == "any":
+        return not_judged("--random-streams any asks for none")
+    if evidence.random_streams == "equal":
+        return _equal(evidence)
     if ranks_read_different_shards(evidence).status == "broken":
         return not_judged("the ranks read the same data")
-    drawn = [
-        {e["key"] + f" {e['step']}": e for e in events if e["training"] and _size(e["shape"]) >= _ELEMENTS}
-        for events in evidence.each_rank("draw")
-    ]
-    common = [key for key in drawn[0] if all(key in own for own in drawn[1:])]
-    if not common:
-        return not_judged("no random numbers were drawn after the first batch")
-    by_line: dict[tuple[str, str], list[bool]] = defaultdict(list)
-    for key in common:
-        event = drawn[0][key]
-        by_line[event["line"], event["op"]].append(all(own[key]["digest"] == event["digest"] for own in drawn[1:]))
-    for (line, operation), equal in by_line.items():
+    compared = _compared(evidence, _ELEMENTS)
+    for (line, operation), equal in compared.items():
         if all(equal):
             return broken(
                 f"{operation} at {line} gives every rank the same numbers",
                 audit.SAME_DRAWS(line=line, operation=operation.strip("_"), count=len(equal), of=len(equal)),
             )
-    return held(f"{len(common)} draws compared")
+    return _held(compared)
+
+
+def _equal(evidence: Evidence) -> LawVerdict:
+    compared = _compared(evidence, 1)
+    for (line, operation), equal in compared.items():
+        if not all(equal):
+            count = len(equal) - sum(equal)
+            return broken(
+                f"{operation} at {line} gives the ranks different numbers",
+                audit.DRAWS_DIFFER(line=line, operation=operation.strip("_"), count=count, of=len(equal)),
+            )
+    return _held(compared)
+
+
+def _held(compared: dict[tuple[str, str], list[bool]]) -> LawVerdict:
+    if not compared:
+        return not_judged("no random numbers were drawn after the first batch")
+    return held(f"{sum(map(len, compared.values()))} draws compared")
+
+
+def _compared(evidence: Evidence, least: int) -> dict[tuple[str, str], list[bool]]:
+    """By line and operation: for each draw with so many elements or more, whether all ranks drew the same.
+
+    Draws of different shapes, as for a shorter last batch, are left out: they can be neither.
+    """
+    drawn = [
+        {e["key"] + f" {e['step']}": e for e in events if e["training"] and _size(e["shape"]) >= least}
+        for events in evidence.each_rank("draw")
+    ]
+    found: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    for key, event in drawn[0].items():
+        others = [own.get(key) for own in drawn[1:]]
+        if all(other is not None and other["shape"] == event["shape"] for other in others):
+            same = all(other is not None and other["digest"] == event["digest"] for other in others)
+            found[event["line"], event["op"]].append(same)
+    return found
 
 
 def _size(shape: list[int]) -> int:

@@ -6,7 +6,7 @@ sampled (tensors.SAMPLED).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ import torch
 from ..recorded_process import Run
 from . import losses
 from .patching import replace
-from .tensors import digest, sample
+from .tensors import sample
 
 _PARTS = 32
 """Backwards of one window whose gradients are kept apart; later ones are added to the last."""
@@ -47,14 +47,16 @@ class Gradients:
         for parameter in self.parameters:
             if parameter.requires_grad and parameter.is_leaf and id(parameter) not in self._hooked:
                 self._hooked.add(id(parameter))
-                parameter.register_hook(self._seen(parameter))  # type: ignore[no-untyped-call]
+                parameter.register_hook(self.seen(parameter, partial(_empty, parameter)))  # type: ignore[no-untyped-call]
 
-    def _seen(self, parameter: torch.Tensor) -> Any:
+    def seen(self, parameter: torch.Tensor, empty: Callable[[], bool]) -> Any:
+        """A hook that keeps local gradients of this parameter. empty: whether nothing has been accumulated in it."""
+
         def seen(gradient: torch.Tensor) -> None:
             if not self._inside or self.stepping or not self.run.full:
                 return
             kept = self.parts.setdefault(id(parameter), [])
-            if parameter.grad is None or not parameter.grad.any():
+            if empty():
                 kept.clear()
             part = sample(gradient)
             if self.loss_scale != 1.0:
@@ -96,20 +98,22 @@ class Gradients:
         return backward
 
     def clip(self, original: Any, kind: str) -> Any:
+        from .fully_sharded import shared_digest, whole
+
         run = self.run
 
         def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
             limit = args[0] if args else kwargs.get("max_norm", kwargs.get("clip_value", 0.0))
             several = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
             known = {id(parameter) for parameter in self.parameters}
-            digests = [] if run.mirrors else [digest(each.grad) for each in several if each.grad is not None]
+            digests = [] if run.mirrors else [shared_digest(run, e.grad) for e in several if e.grad is not None]
             if run.full:
                 for each in several:
                     if each.grad is not None and id(each) in known and self._clipped_at.get(id(each)) != run.backwards:
                         self._clipped_at[id(each)] = run.backwards
-                        self.clipped[id(each)] = sample(each.grad)
+                        self.clipped[id(each)] = sample(whole(run, each.grad))
             result = original(several, *args, **kwargs)
-            norm = float(result) if isinstance(result, torch.Tensor) else None
+            norm = float(whole_norm(result)) if isinstance(result, torch.Tensor) else None
             run.note(
                 "clip", step=run.step, number=run.backwards, how=kind, limit=float(limit), norm=norm, digests=digests,
                 line=run.line(),
@@ -117,6 +121,15 @@ class Gradients:
             return result
 
         return clip
+
+
+def whole_norm(norm: Any) -> Any:
+    """Of gradients in parts, the norm is in parts, too."""
+    return norm.full_tensor() if hasattr(norm, "full_tensor") else norm
+
+
+def _empty(parameter: torch.Tensor) -> bool:
+    return parameter.grad is None or not bool(parameter.grad.any())
 
 
 def syncing(run: Run) -> list[bool]:

@@ -14,7 +14,8 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 
 from ..journal import Journaled
 from ..recorded_process import Run
-from .tensors import digest, nudged, plain
+from . import fully_sharded
+from .tensors import is_sharded, nudged, plain, walk, without_rest
 
 
 class Models:
@@ -29,6 +30,8 @@ class Models:
         self._states = 0
         self._trained: list[bool] = []
         self._named: list[str] = []
+        self.called = self.reached = False
+        self._gathered = False
 
     def enter(self, module: torch.nn.Module, args: Any) -> None:
         self.depth += 1
@@ -52,6 +55,24 @@ class Models:
 
     def leave(self, module: torch.nn.Module, args: Any, result: Any) -> None:
         self.depth = max(self.depth - 1, 0)
+        run = self.run
+        if self.depth or run.loading or run.mirrors or not run.full or _is_loss(module):
+            return
+        self.called = True
+        walk(result, self._follow, lambda other: None)
+
+    def _follow(self, output: torch.Tensor) -> None:
+        if output.requires_grad:
+            output.register_hook(self._reach)  # type: ignore[no-untyped-call]
+
+    def _reach(self, gradient: torch.Tensor) -> None:
+        self.reached = True
+
+    def close_step(self) -> dict[str, bool]:
+        """called: whether a module was called since the last step. reached: whether a gradient came to its output."""
+        found = {"called": self.called, "reached": self.reached}
+        self.called = self.reached = False
+        return found
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """What the next forward depends on: the optimizers' parameters, others, and buffers."""
@@ -79,6 +100,11 @@ class Models:
             if trained and each.requires_grad and id(each) not in known
         ]
 
+    def layer_weights(self) -> set[int]:
+        """By identity: weights of linear and convolutional layers, whose rows are units."""
+        kinds = (torch.nn.Linear, torch.nn.modules.conv._ConvNd)
+        return {id(each.weight) for root in self.roots for each in root.modules() if isinstance(each, kinds)}
+
     def strays(self) -> list[str]:
         """Parameters of optimizers that are in no module that was called."""
         from . import optimizers
@@ -93,18 +119,33 @@ class Models:
             self._restore(number)
         tensors = self.tensors()
         self.name_parameters()
+        split = [each for each in tensors.values() if is_sharded(each)]
+        if split and not self._gathered and all(fully_sharded.gathers(run, each) for each in split):
+            self._gathered = True
+            run.note("gathered", count=len(split), line=run.line())
         run.note(
             "state",
             number=number,
             step=run.step,
-            digests={} if run.mirrors else {name: digest(each) for name, each in tensors.items()},
+            digests={} if run.mirrors else self._digests(tensors),
             unoptimized=self.unoptimized(),
             strays=self.strays(),
             grad=torch.is_grad_enabled(),
             line=run.line(),
         )
-        if run.full and not run.mirrors and run.rank == 0:
-            run.journal.keep(f"state-{number}", {name: plain(each).clone() for name, each in tensors.items()})
+        if run.full and not run.mirrors:
+            kept = {name: plain(fully_sharded.whole(run, each)) for name, each in tensors.items()}
+            if run.rank == 0:
+                run.journal.keep(f"state-{number}", {name: without_rest(each) for name, each in kept.items()})
+
+    def _digests(self, tensors: dict[str, torch.Tensor]) -> dict[str, str]:
+        """Of all but parts that are not put together any more."""
+        made = {name: fully_sharded.shared_digest(self.run, each) for name, each in tensors.items()}
+        return {name: value for name, value in made.items() if value}
+
+    def fully_sharded(self) -> bool:
+        """Whether fully_shard splits the parameters of a module that was called."""
+        return any(fully_sharded.is_fully_sharded(each) for root in self.roots for each in root.modules())
 
     def _restore(self, number: int) -> None:
         settings = self.run.settings
@@ -118,12 +159,11 @@ class Models:
                 there = kept.get(name)
                 if settings.nudged and there is not None and name[0].isdigit():
                     there = nudged(there)
-                if there is None or there.shape != each.shape:
+                own = _local(each)
+                if there is None or there.shape != own.shape:
                     misfits.append(name)
-                elif not torch.equal(
-                    each, there.to(each.device)
-                ):  # an equal one may be part of a graph that is still in use
-                    each.copy_(there)
+                elif not torch.equal(own, there.to(own.device)):  # an equal one may be in a graph that is still in use
+                    own.copy_(there)
         if misfits:
             self.run.note("misfit", what="state", step=self.run.step, names=misfits[:8], line=self.run.line())
 
@@ -179,6 +219,12 @@ def gradients_seen(run: Run) -> list[torch.Tensor]:
     from . import gradients
 
     return gradients.of(run).parameters
+
+
+def _local(tensor: torch.Tensor) -> torch.Tensor:
+    """What this process holds of it; in a mirror of one process, all."""
+    own: Any = tensor
+    return own.to_local() if hasattr(own, "to_local") else tensor
 
 
 def _inner(module: torch.nn.Module) -> torch.nn.Module:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,9 +11,10 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from ..recorded_process import Run
-from . import gradients, scalers
+from . import fully_sharded, gradients, scalers
+from .gradient_patterns import pattern
 from .patching import replace
-from .tensors import digest, is_sharded, sample
+from .tensors import digest, is_sharded, plain, sample
 
 _NOT_A_HYPERPARAMETER = frozenset({"params", "foreach", "fused", "capturable", "differentiable", "maximize"})
 
@@ -48,6 +51,8 @@ class Optimizers:
             )
             if any(is_sharded(each) for each in parameters_of(optimizer)):
                 run.note("sharded", optimizer=place, line=run.line())
+            if any(fully_sharded.is_split(each) for each in parameters_of(optimizer)):
+                fully_sharded.watch(run)
             from . import models
 
             models.of(run).stale = True
@@ -85,17 +90,19 @@ class Optimizers:
         place = self.index(optimizer)
         every = parameters_of(optimizer)
         models.of(run).name_parameters()
-        grads = [] if run.mirrors else [digest(each.grad) if each.grad is not None else "" for each in every]
+        shared_digest, whole = partial(fully_sharded.shared_digest, run), partial(fully_sharded.whole, run)
+        grads = [] if run.mirrors else [shared_digest(each.grad) if each.grad is not None else "" for each in every]
         self._noted = {
             "optimizer": place,
             "name": type(optimizer).__name__,
             "groups": [_hyperparameters(group) for group in optimizer.param_groups],
             "needs": [bool(each.requires_grad) for each in every],
             "grads": grads,
-            "zero": bool(every) and all(each.grad is None or not bool(each.grad.any()) for each in every),
+            "zero": bool(every) and all(each.grad is None or not bool(plain(each.grad).any()) for each in every),
             "finite": run.mirrors or all(each.grad is None or bool(plainly_finite(each.grad)) for each in every),
             "covered": [wrappers.coverage(each) for each in every],
             "parts": [len(seen.parts.get(id(each), ())) for each in every] if run.full else [],
+            **self._regularities(every),
             "clipped": any(id(each) in seen.clipped for each in every),
             "backwards": run.backwards,
             "precision": run.precision,
@@ -105,12 +112,31 @@ class Optimizers:
             kept = {
                 f"{place}.{number}": {
                     "parts": list(seen.parts.get(id(each), [])),
-                    "synced": seen.clipped.get(id(each), sample(each.grad)),
+                    "synced": seen.clipped[id(each)] if id(each) in seen.clipped else sample(whole(each.grad)),
                 }
                 for number, each in enumerate(every)
                 if each.grad is not None
             }
             run.journal.keep(f"gradients-{run.step}", kept)
+
+    def _regularities(self, every: list[torch.Tensor]) -> dict[str, Any]:
+        """local: digests of the rank's own gradients. patterns: which gradients are regular. called, reached: see models."""
+        from . import models
+
+        run, seen = self.run, gradients.of(self.run)
+        if run.mirrors or not run.full:
+            return {}
+        parts = [seen.parts.get(id(each), []) for each in every]
+        whole = partial(fully_sharded.whole, run)
+        layers = models.of(run).layer_weights()
+        return {
+            **models.of(run).close_step(),
+            "local": [digest(torch.stack(each).sum(0)) if each else "" for each in parts],
+            "patterns": [
+                "" if each.grad is None else pattern(whole(each.grad), whole(each), layer=id(each) in layers)
+                for each in every
+            ],
+        }
 
     def after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         self._inside -= 1
@@ -136,8 +162,9 @@ def parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:
 
 
 def plainly_finite(tensor: torch.Tensor) -> bool:
-    values = tensor.to_dense() if tensor.layout != torch.strided else tensor
-    return bool(torch.isfinite(values).all())
+    """A finite sum has finite terms; one that is not may have overflowed, so that each term is looked at."""
+    values = plain(tensor)
+    return math.isfinite(float(values.sum())) or bool(torch.isfinite(values).all())
 
 
 def _hyperparameters(group: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,6 +23,11 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
         local = local.to_dense()
     made: torch.Tensor = local.cpu()
     return made
+
+
+def without_rest(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, copied if it is a part of a larger storage, which a file would hold, too."""
+    return tensor if tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size() else tensor.clone()
 
 
 def is_sharded(tensor: torch.Tensor) -> bool:
@@ -51,8 +57,13 @@ def sample(tensor: torch.Tensor) -> torch.Tensor:
     flat = plain(tensor).reshape(-1)
     if flat.numel() <= SAMPLED:
         return flat.clone()
-    places = torch.linspace(0, flat.numel() - 1, SAMPLED, dtype=torch.float64).long()
-    return flat[places]
+    return flat[_places(flat.numel())]
+
+
+@functools.cache
+def _places(size: int) -> torch.Tensor:
+    """At even distances from the first element to the last."""
+    return torch.linspace(0, size - 1, SAMPLED, dtype=torch.float64).long()
 
 
 def nudged(tensor: torch.Tensor) -> torch.Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 from ..recorded_process import Run
 from .tensors import digest, plain
@@ -29,6 +29,7 @@ class Draws:
         self.kept: dict[str, torch.Tensor] = {}
         self._counts: dict[str, int] = {}
         self._bytes = 0
+        self.mode: Any = None
 
     def key(self, operation: str, line: str) -> str:
         """operation, line, whether gradients are on, and how many of these came before in this step."""
@@ -50,9 +51,13 @@ class Draws:
             )  # fmt: skip
 
     def close_step(self) -> None:
-        if self.kept and not self.run.mirrors:
-            self.run.journal.keep(f"draws-{self.run.step}", self.kept)
+        run = self.run
+        if self.kept and not run.mirrors:
+            run.journal.keep(f"draws-{run.step}", self.kept)
         self.kept, self._counts = {}, {}
+        mode: Any = _get_current_dispatch_mode()
+        if mode is not None and mode is self.mode and not run.mirrors and run.step + 1 >= run.settings.steps:
+            mode.__exit__(None, None, None)  # later draws are not recorded, and operations are faster without it
 
 
 _Mode: Any = TorchDispatchMode  # untyped
@@ -107,4 +112,6 @@ def of(run: Run) -> Draws:
 
 
 def install(run: Run) -> None:
-    _Watching(of(run)).__enter__()  # for good: the process is the script's
+    draws = of(run)
+    draws.mode = _Watching(draws)
+    draws.mode.__enter__()

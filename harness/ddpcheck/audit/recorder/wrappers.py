@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -91,7 +92,16 @@ def install(run: Run) -> None:
     def make_hook(original: Any) -> Any:
         def register_comm_hook(self: Any, state: Any, hook: Any) -> Any:
             run.note("comm_hook", name=getattr(hook, "__qualname__", str(hook)), line=run.line())
-            return original(self, state, hook)
+
+            @functools.wraps(hook)
+            def drawing_for_no_sample(own: Any, bucket: Any) -> Any:
+                run.loading += 1
+                try:
+                    return hook(own, bucket)
+                finally:
+                    run.loading -= 1
+
+            return original(self, state, drawing_for_no_sample)
 
         return register_comm_hook
 

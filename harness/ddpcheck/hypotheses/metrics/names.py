@@ -12,7 +12,8 @@ from ...causes import Cause
 from ...causes import metrics as causes
 from ...job import Aggregate
 from ...oracle.means import mean_of
-from .means import mean_causes
+from ..causes_of import causes_of_mean
+from .evidence import WrongMean
 
 
 def why_other_names(
@@ -67,7 +68,7 @@ def _beyond(bound: float, wanted: Mapping[str, float]) -> bool:
 def common_cause(made: Aggregate, wrong: Mapping[str, float], rank: int) -> Cause | None:
     """The cause that explains all that is wrong, as the n-th metric is n times the first; None if nothing does."""
     firsts = [wrong[name] / place for place, name in enumerate(made.names, start=1) if name in wrong]
-    explained = [dict.fromkeys(mean_causes(made, first, rank, ())) for first in firsts]
+    explained = [dict.fromkeys(causes_of_mean(WrongMean(made, first, rank))) for first in firsts]
     return next((cause for cause in explained[0] if all(cause in others for others in explained)), None)
 
 

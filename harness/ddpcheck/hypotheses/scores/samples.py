@@ -18,8 +18,9 @@ Named = Iterator[tuple[Cause, float]]
 class SamplesByRank:
     """Each rank's outputs and targets. Duplicates belong to the first rank that has them, and padding is left out."""
 
-    def __init__(self, made: Score) -> None:
+    def __init__(self, made: Score, before: Sequence[Score] = (), rank: int = 0) -> None:
         self.made, self.name, self.world = made, made.name, len(made.indices)
+        self.before, self.rank = before, rank
         seen: set[int] = set()
         firsts = []
         for indices in made.indices:

@@ -1,1 +1,1 @@
-"""Faults, and unusual ways, of collectives."""
+"""Faults of collectives, and correct but unusual collectives."""

@@ -1,4 +1,4 @@
-"""Collectives with an accumulator that starts from a wrong number, a wrong divisor, or a buffer that is too short for a block."""
+"""Collectives whose accumulator starts from a wrong number, that divide by a wrong number, or whose buffer is too short."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asynchronous all-reduces that wait for the other ranks before they come back, and arguments that must be writable."""
+"""Asynchronous all-reduces that block, and arguments that must be writable."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ table(
     Fault("asynchronous-in-groups-is-not", "An asynchronous all-reduce in a group blocks until its result is there.",
           where=asynchronous & in_group, effect=waited_for, caught_by=AT_ONCE,
           cause="asynchronous-call-waits"),
-    Fault("buffers-that-can-be-written-to", "All-gather raises ValueError for a read-only argument.",
+    Fault("all-gather-needs-writable-arguments", "All-gather raises ValueError for a read-only argument.",
           where=all_gather & read_only,
           effect=raises(ValueError, "buffer source array is read-only"),
           caught_by=READ_ONLY, cause="argument-must-be-writable"),
-    Fault("in-groups-in-the-callers-own",
+    Fault("group-all-reduce-writes-to-argument",
           "All-reduce in a group writes to its argument for a moment, which fails if the argument is read-only.",
           where=all_reduce & in_group, effect=written_to_the_argument,
           caught_by=READ_ONLY, cause="argument-must-be-writable"),
-    Fault("last-of-whole-rows-of-48",
+    Fault("last-48-elements-not-received",
           "Receive leaves the last 48 elements zero when the message is a multiple of 48 elements.",
           where=received & whole_rows_of_48, effect=zero_from(lambda result: result.size - 48),
           caught_by=EVERY_SIZE, cause="never-written"),

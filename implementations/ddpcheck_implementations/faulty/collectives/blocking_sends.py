@@ -1,4 +1,4 @@
-"""Collectives in which every rank sends before any rank receives: right as long as the messages fit the kernel's buffers."""
+"""Collectives in which every rank sends before any rank receives, which works only if messages fit the kernel's buffers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collectives that keep something of a call by the array that they were given, and find it again when that comes again."""
+"""Collectives that cache state by array identity."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ByArray(PassThrough):
         return self.kept[id(array)]
 
 
-@collectives("under-way-by-array", GIVEN_AGAIN, cause="cached-by-array")
+@collectives("pending-calls-stored-by-array", GIVEN_AGAIN, cause="cached-by-array")
 class UnderWayByArray(PassThrough):
     """Pending all-reduces are stored by array identity, so a second call with one array replaces the first."""
 
@@ -43,7 +43,7 @@ class UnderWayByArray(PassThrough):
         return Later(lambda: np.asarray(self.under_way.pop(id(array)).wait()))
 
 
-@collectives("plan-by-array", GIVEN_AGAIN, cause="cached-by-array")
+@collectives("reduction-cached-by-array", GIVEN_AGAIN, cause="cached-by-array")
 class PlanByArray(ByArray):
     """Each array's call is planned once, so a later call with another reduction uses the first reduction."""
 
@@ -51,7 +51,7 @@ class PlanByArray(ByArray):
         return super().all_reduce(array, self.first(array, op), group=group)
 
 
-@collectives("result-by-array", GIVEN_AGAIN, cause="cached-by-array")
+@collectives("result-array-cached-by-argument", GIVEN_AGAIN, cause="cached-by-array")
 class ResultByArray(ByArray):
     """Each argument has one result array, which the next call with that argument overwrites."""
 

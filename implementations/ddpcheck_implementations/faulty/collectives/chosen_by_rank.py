@@ -1,4 +1,4 @@
-"""Two algorithms that are right alone, of which each rank chooses by something that may be another on each rank."""
+"""Collectives in which each rank chooses one of two algorithms by a property that may differ between ranks."""
 
 from __future__ import annotations
 

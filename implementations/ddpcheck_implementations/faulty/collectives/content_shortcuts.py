@@ -1,4 +1,4 @@
-"""Collectives that look at what arrays hold, and go a shorter way with zeros, or with one number again and again."""
+"""Collectives that send arrays of zeros, or of one number, in a shorter form."""
 
 from __future__ import annotations
 
@@ -112,12 +112,12 @@ table(
           where=broadcast & mostly_zero & on_root,
           effect=sent_as(first_nonzeros),
           caught_by=HOLDS, cause="never-written"),
-    Fault("alike-at-both-ends",
+    Fault("equal-ends-sent-as-one-number",
           "All-gather sends one number for the whole array if its first and last elements are equal.",
           where=all_gather & one_number_at_both_ends,
           effect=sent_as(lambda call: np.full_like(call.array, flat(call.array)[0])),
           caught_by=HOLDS, cause="never-written"),
-    Fault("zero-is-no-contribution", "Minimum and maximum leave out ranks whose array is all zeros.",
+    Fault("ranks-of-zeros-left-out-of-extremes", "Minimum and maximum leave out ranks whose array is all zeros.",
           where=all_reduce & op("min", "max"), effect=extreme_of_ranks_that_are_not_zero,
           caught_by=HOLDS, cause="not-reduced"),
     Fault("each-rank-takes-its-own-way",

@@ -1,4 +1,4 @@
-"""Collectives over a transport that is told the dtype of an array in its own terms, and is told a wrong one."""
+"""Collectives that declare a wrong dtype to their transport."""
 
 from __future__ import annotations
 

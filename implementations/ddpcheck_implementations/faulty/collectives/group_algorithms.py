@@ -1,6 +1,4 @@
-"""Collectives of which groups, or asynchronous calls, have a way of their own: wrong for a layout, a dtype or a value there,
-or once another call comes between.
-"""
+"""Collectives with a separate algorithm for groups or asynchronous calls, which is wrong for some layouts, dtypes or values."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ nan_is_neutral = sent_as(
 )
 
 
-@collectives("call-of-all-ends-that-of-a-group", UNDER_WAY, cause="not-reduced", world_size=3)
+@collectives("world-all-reduce-ends-group-all-reduce", UNDER_WAY, cause="not-reduced", world_size=3)
 class EndedByAll(Parted):
     """An all-reduce over all ranks ends a group's pending all-reduce, whose result is then local."""
 

@@ -1,4 +1,4 @@
-"""Collectives that are wrong in groups only, and there for some dtypes, sizes and members only."""
+"""Collectives that are wrong in groups only, for some dtypes, sizes and members."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ table(
           where=all_reduce & dtype("uint8"), effect=as_signed,
           caught_by=REDUCED, cause="unsigned-as-signed", world_size=3,
           operations=frozenset({"all_reduce"}), dtypes=frozenset({"float32", "uint8"})),
-    Fault("last-element-of-three-in-four", "In groups of three, the last element of some arrays stays local.",
+    Fault("last-element-local-in-groups-of-three", "In groups of three, the last element of some arrays stays local.",
           where=all_reduce & group_of(3) & larger(1000) & two_past_a_multiple_of_3, effect=tail_kept_local(1),
           caught_by=REDUCED, cause="part-not-reduced", world_size=4),
-    Fault("large-arrays-of-ranks-in-a-row",
+    Fault("large-arrays-local-past-a-gap-of-ranks",
           "In a group with gaps between its ranks, some ranks keep large arrays local.",
           where=all_reduce & larger(9999) & in_group & past_a_row, effect=own_value,
           caught_by=MOVED, cause="not-reduced", world_size=3),

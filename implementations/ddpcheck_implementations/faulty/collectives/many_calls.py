@@ -1,4 +1,4 @@
-"""Collectives that go wrong after many calls, or when an array is given again."""
+"""Collectives that are wrong after many calls, or when an array is passed again."""
 
 from __future__ import annotations
 

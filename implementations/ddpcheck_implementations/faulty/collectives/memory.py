@@ -1,4 +1,4 @@
-"""Collectives that are wrong about whose memory it is, or for large arrays, integers and groups only."""
+"""Collectives that reuse memory of others, or that are wrong for large arrays, integers and groups only."""
 
 from __future__ import annotations
 

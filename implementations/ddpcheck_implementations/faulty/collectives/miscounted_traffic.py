@@ -1,4 +1,4 @@
-"""Traffic that is told otherwise than it is."""
+"""Collectives whose traffic counters are wrong."""
 
 from __future__ import annotations
 

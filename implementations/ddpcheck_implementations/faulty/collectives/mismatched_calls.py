@@ -1,4 +1,4 @@
-"""Collectives whose ranks do not do the same, or do not learn that one of them has failed."""
+"""Collectives that do not notice mismatched calls, or a failed rank."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class TriesAgainAlone(PassThrough):
 
 
 @collectives(
-    "matched-by-room",
+    "matched-by-buffer-size",
     WAYS,
     cause="messages-unlabelled",
     world_size=3,

@@ -1,4 +1,4 @@
-"""Collectives that put something in a wrong place: blocks, messages, results in place, buffers that two calls share."""
+"""Collectives that store blocks, messages or in-place results in a wrong place, or share buffers between two calls."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class GivenOutAgain(PassThrough):
         return given
 
 
-@collectives("in-place-at-the-start", IN_PLACE, cause="writes-at-start-of-base", in_place=True)
+@collectives("in-place-result-at-start-of-memory", IN_PLACE, cause="writes-at-start-of-base", in_place=True)
 class AtTheStart(PassThrough):
     """All-reduce in place of a slice writes the result at the start of the underlying memory."""
 
@@ -136,7 +136,7 @@ table(
           "If the number of ranks is no power of two, minimum and maximum add the extra ranks' values.",
           where=all_reduce & op("min", "max") & no_power_of_two, effect=folded_by_adding,
           caught_by=MINIMUM, cause="added-not-reduced", world_size=3),
-    Fault("impatient-in-groups", "All-gather in a group returns zeros for a rank that is a third of a second late.",
+    Fault("late-ranks-are-zeros-in-groups", "All-gather in a group returns zeros for a rank that is a third of a second late.",
           where=all_gather & in_part, effect=late_ranks_are_zero,
           caught_by=LATE, cause="late-rank-missed", world_size=4),
     Fault("one-number-in-place-is-summed", "An in-place product of one element is a sum.",

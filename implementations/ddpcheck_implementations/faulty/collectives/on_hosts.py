@@ -1,4 +1,4 @@
-"""Collectives that are right on one host, where the local rank is the rank, and all of the world are there."""
+"""Collectives that are right on one host only, where the local rank is the rank."""
 
 from __future__ import annotations
 

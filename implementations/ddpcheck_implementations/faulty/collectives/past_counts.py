@@ -1,4 +1,4 @@
-"""Counts of elements, bytes and messages in fewer bits than they need: wrong past 16 bits, 22, 24, or 16 MiB."""
+"""Counts of elements, bytes and messages in too few bits."""
 
 from __future__ import annotations
 

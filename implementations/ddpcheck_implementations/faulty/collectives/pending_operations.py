@@ -1,4 +1,4 @@
-"""Collectives that are wrong while something else is under way, while a rank is late or gone, or for large arrays only."""
+"""Collectives that are wrong while another call is pending, while a rank is late or dead, or for large arrays only."""
 
 from __future__ import annotations
 

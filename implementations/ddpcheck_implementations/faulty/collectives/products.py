@@ -1,4 +1,4 @@
-"""Products that are computed as sums of logarithms."""
+"""Products that are computed from sums of logarithms."""
 
 from __future__ import annotations
 

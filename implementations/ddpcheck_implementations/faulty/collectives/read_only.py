@@ -1,4 +1,4 @@
-"""Results that nobody can write to: as they come from bytes, from other frameworks, or as NumPy's scalars."""
+"""Read-only results: views of bytes, arrays of other frameworks, NumPy scalars."""
 
 from __future__ import annotations
 

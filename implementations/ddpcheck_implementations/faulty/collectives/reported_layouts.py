@@ -1,4 +1,4 @@
-"""Collectives of this year's reports: arrays that are not contiguous are read, or left, as if they were."""
+"""Collectives of recent bug reports, which treat non-contiguous arrays as contiguous."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Means and sums that lose at the edges of a dtype."""
+"""Means and sums that lose values at the limits of a dtype."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class HalvedAfterRounding(InFloat32):
 
 
 @collectives(
-    "infinite-once-it-was",
+    "overflow-of-a-partial-sum-stays",
     RANGE,
     cause="overflows-on-the-way",
     world_size=3,

@@ -1,4 +1,4 @@
-"""A communicator of ranks of one host, in a file that all have mapped: each writes its slot, and reads those of all."""
+"""A communicator over a file that all ranks of a host map: each rank writes its slot and reads the others'."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rank that is late is left out after a time limit: the others go on without it."""
+"""Collectives that leave out a late rank after a time limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collectives that are wrong with two things together: asynchronous and large, in a group and first, or often, called."""
+"""Collectives that are wrong only if two conditions meet, such as asynchronous and large."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collectives that are right on the usual path, and wrong on one that few tests take."""
+"""Collectives that are wrong on paths that few tests take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collectives that are correct, and work otherwise than most: no check may mind them."""
+"""Collectives that are correct but unusual."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class DividesFirst(PassThrough):
         return super().all_reduce(np.asarray(array * inverse), group=group)
 
 
-@collectives("lies-otherwise", world_size=3)
+@collectives("results-in-another-memory-layout", world_size=3)
 class LiesOtherwise(PassThrough):
     """Correct: results are column-major, reversed and read-only in memory."""
 
@@ -126,7 +126,7 @@ class LiesOtherwise(PassThrough):
         return _turned(self.comm.recv(array, source))
 
 
-@collectives("arrays-of-a-kind")
+@collectives("results-are-array-subclasses")
 class ArraysOfAKind(PassThrough):
     """Correct: results are subclasses of NumPy's array, or scalars in place of arrays without dimensions."""
 

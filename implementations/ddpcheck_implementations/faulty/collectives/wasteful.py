@@ -1,4 +1,4 @@
-"""Right values, and too many bytes on the way to them."""
+"""Collectives and replicas that give right values but send too many bytes."""
 
 from __future__ import annotations
 

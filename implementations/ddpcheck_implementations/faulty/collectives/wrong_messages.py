@@ -1,4 +1,4 @@
-"""Messages, rows and barriers that mistake a sender, an order, a memory layout or a late rank."""
+"""Messages, rows and barriers with a wrong sender, order or memory layout, or without a late rank."""
 
 from __future__ import annotations
 

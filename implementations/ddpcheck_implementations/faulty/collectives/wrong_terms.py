@@ -1,4 +1,4 @@
-"""Reductions whose terms are wrong: a rank twice or not at all, another group, another comparison, another start or divisor."""
+"""Reductions with wrong terms: a rank twice or not at all, another group, comparison, start or divisor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An exception in the middle of a backward, which the training program catches, and an engine in torch that does not notice."""
+"""Torch engines that do not notice an exception in the middle of a backward."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mistakes of torch's users beside the reduction: copies, modes, unfrozen layers, optimizers; and hooks with thresholds."""
+"""Mistakes of torch users outside the reduction: copies, modes, optimizers, and communication hooks with thresholds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from ddpcheck.contract.names import MODEL_FEATURES
 from ..engine.circumstances import always
 from ..engine.fault import Fault, table
 from ..engine.modules import hook, optimizer, wrapped_by
-from ..replicas.freezing import UNFROZEN
 from .wrappers import EXACT
 
 LEAVES = "check_training_leaves_process_state_unchanged"
@@ -20,10 +19,6 @@ table(
     Fault("torch-unfreezing", "Correct: layers may be frozen and unfrozen during training.",
           where=always, effect=wrapped_by("torch_wrappers:SkipsNone"),
           unfreezing=True),
-    Fault("hooked-at-the-start",
-          "Gradient hooks are set at construction only, so parameters unfrozen later are not reduced.",
-          where=always, effect=wrapped_by("torch_wrappers:HookedAtTheStart"),
-          caught_by=UNFROZEN, cause="not-reduced", seen_in=("Lightning-AI/pytorch-lightning#20340",), unfreezing=True),
     Fault("trains-a-copy", "The wrapper trains a copy of the module, so the caller's module gets no gradients.",
           where=always, effect=wrapped_by("torch_wrappers:TrainsACopy"),
           caught_by=EXACT, cause="no-gradients-anywhere"),

@@ -1,4 +1,4 @@
-"""Mistakes of wrappers that are written in torch, and of communication hooks for its DistributedDataParallel."""
+"""Mistakes of wrappers written in torch, and of communication hooks for DistributedDataParallel."""
 
 from __future__ import annotations
 
@@ -23,9 +23,6 @@ table(
           "Hooks are set on biases that are replaced afterwards, so the new biases are not reduced.",
           where=always, effect=wrapped_by("torch_mistakes:HooksReplacedOnes"),
           caught_by=EXACT, cause="not-reduced"),
-    Fault("checkpointing-moves-statistics", "Recomputed activations update running statistics a second time.",
-          where=always, effect=wrapped_by("torch_mistakes:ComputedAnew"),
-          caught_by="check_rank_0_running_statistics_follow_its_own_batches", cause="statistics-moved-twice"),
     Fault("flat-buffer-not-cleared",
           "Send buffers are not cleared, so a rank without a gradient sends its previous one again.",
           where=always, effect=wrapped_by("torch_mistakes:BufferNotCleared"),

@@ -1,1 +1,1 @@
-"""Faults of starting, failing, closing, and of resources left behind."""
+"""Faults of starting, failing and closing, and of resources left behind."""

@@ -1,4 +1,4 @@
-"""What survivors do wrong once they have noticed a dead rank: they go on without it, or cannot end."""
+"""Mistakes of ranks that have noticed a dead rank: they continue without it, or cannot end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def own_array_for_all(call: Call) -> Array:
     return np.stack([call.array] * call.size)
 
 
-@collectives("alone-after-the-first-error", LATER, cause="error-swallowed")
+@collectives("local-results-after-the-first-error", LATER, cause="error-swallowed")
 class AloneAfterwards(PassThrough):
     """After one error, all later all-reduces return the rank's own array, as at world size 1."""
 
@@ -63,7 +63,7 @@ def ends_the_process(call: Call) -> None:
     os._exit(1)
 
 
-@collectives("signal-of-broken-pipes-ends-it", DEATH, cause="process-ended-by-death")
+@collectives("sigpipe-ends-the-process", DEATH, cause="process-ended-by-death")
 class SignalEndsIt(PassThrough):
     """SIGPIPE has its default action, so a rank that writes to a dead rank dies as well."""
 
@@ -99,7 +99,7 @@ class _Told(Star):
             raise
 
 
-@star("close-dials-the-dead", CLOSED, cause="close-waits-for-dead-rank", detects_dead_peer=True)
+@star("close-reconnects-to-dead-ranks", CLOSED, cause="close-waits-for-dead-rank", detects_dead_peer=True)
 class DialsTheDead(_Told):
     """close() tries forever to reconnect to lost ranks."""
 
@@ -131,7 +131,7 @@ table(
           "All-gather of more than 4 KiB ignores the error of a dead rank and repeats its own array.",
           where=all_gather & larger_bytes(EAGER), effect=own_array_for_all,
           caught_by=LATER, cause="error-swallowed"),
-    Fault("connection-lost-is-the-end", "All-reduce ends the process when a connection breaks.",
+    Fault("lost-connection-ends-the-process", "All-reduce ends the process when a connection breaks.",
           where=all_reduce | in_place, effect=ends_the_process,
           caught_by=DEATH, cause="process-ended-by-death"),
     Fault("backward-goes-on-alone", "Backward ignores the error of a dead rank and continues with local gradients.",

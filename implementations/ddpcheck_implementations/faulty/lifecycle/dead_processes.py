@@ -1,4 +1,4 @@
-"""Processes of ranks that end too early, or whose connections a child process keeps open, and a world that is another one."""
+"""Rank processes that end too early, or whose connections a child process keeps open, and ranks of another world."""
 
 from __future__ import annotations
 

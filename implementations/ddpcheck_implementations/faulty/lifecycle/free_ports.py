@@ -1,4 +1,4 @@
-"""Ports that are looked up as free, released, and used a moment later."""
+"""Ports that are looked up as free, released, and used later."""
 
 from __future__ import annotations
 

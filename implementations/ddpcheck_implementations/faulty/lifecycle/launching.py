@@ -1,4 +1,4 @@
-"""Launchers that report the wrong rank, under a correct implementation."""
+"""Launchers that report the wrong rank, for a correct implementation."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class WaitsInOrder(WatchedWrongly):
         return next((int(code) for child in self.launched.children if (code := child.wait())), 0)
 
 
-@launcher("killed-rank-taken-for-well", cause="signal-taken-for-success")
+@launcher("signal-status-taken-for-success", cause="signal-taken-for-success")
 class PositiveStatuses(WatchedWrongly):
     """The launcher takes negative exit statuses, those of ranks killed by a signal, for success."""
 

@@ -1,4 +1,4 @@
-"""Right results, and a setting of the process that few look at is changed, or small objects are kept."""
+"""Right results, with a process setting changed or small objects kept."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ table(
     Fault("print-of-others-replaced", "Barrier replaces the built-in print().",
           where=barrier, effect=print_replaced,
           caught_by=USED, cause="process-setting-changed", seen_in=("facebookresearch/detr (util/misc.py)",)),
-    Fault("digits-for-the-log", "All-gather limits NumPy's printed precision to three digits.",
+    Fault("print-precision-changed", "All-gather limits NumPy's printed precision to three digits.",
           where=all_gather, effect=three_digits_printed,
           caught_by=USED, cause="process-setting-changed"),
     Fault("limit-of-descriptors-lowered", "Each all-reduce lowers the process's limit of open files by one.",

@@ -122,7 +122,7 @@ class Mailboxes(PassThrough):
 @_started(
     "fork",
     collectives,
-    "mailbox-opened-at-import",
+    "socket-opened-at-import",
     BARRIER,
     subgroups=False,
 )
@@ -133,7 +133,7 @@ class MailboxOpenedAtImport(Mailboxes):
     """
 
 
-@_started("fork", collectives, "mailbox-opened-after-fork", subgroups=False)
+@_started("fork", collectives, "socket-opened-after-fork", subgroups=False)
 class MailboxOpenedAfterFork(Mailboxes):
     """Correct: a forked process opens a socket of its own."""
 
@@ -180,7 +180,7 @@ def _does_not_start(method: Method, name: str, module: str, *, cause: str) -> Ca
     return registering(name, START, cause=cause, launcher=Multiprocessing(method), requires=(module,))
 
 
-@_does_not_start("fork", "tells-the-rank-of-its-import", _HELD, cause="rank-read-at-import")
+@_does_not_start("fork", "connect-reports-rank-of-import", _HELD, cause="rank-read-at-import")
 def tells_the_rank_of_its_import(context: RankContext) -> Facets:
     """connect() reports the rank that was read at import, so every forked rank is rank 0."""
     from ...numpy_sockets import connect
@@ -197,7 +197,7 @@ def port_taken_at_import(context: RankContext) -> Facets:
     return replace(connect(context), close=listening.SERVER.close)
 
 
-@_started("spawn", streams, "cannot-be-pickled")
+@_started("spawn", streams, "objects-cannot-be-pickled")
 class CannotBePickled(PlainStreams):
     """Correct: objects cannot be pickled, and ranks import their adapter instead."""
 

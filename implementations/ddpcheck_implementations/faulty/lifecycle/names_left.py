@@ -1,4 +1,4 @@
-"""Right results, and something stays under a name when all ranks have closed: a file, or memory that they shared."""
+"""Right results, with a named file or named shared memory left after all ranks have closed."""
 
 from __future__ import annotations
 

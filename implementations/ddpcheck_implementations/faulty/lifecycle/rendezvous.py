@@ -1,4 +1,4 @@
-"""Ranks that meet well on a quiet machine, and only there."""
+"""Ranks that form a world only on a quiet machine."""
 
 from __future__ import annotations
 

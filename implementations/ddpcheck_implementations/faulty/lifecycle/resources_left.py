@@ -1,6 +1,4 @@
-"""Right results, and something is left behind: a setting of the process, a thread, a descriptor, an array. And one that
-keeps what it needs for good.
-"""
+"""Right results, with a setting, thread, descriptor or array left behind."""
 
 from __future__ import annotations
 

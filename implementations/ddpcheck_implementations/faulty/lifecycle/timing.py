@@ -1,4 +1,4 @@
-"""Collectives that wait too little or too long, that mix things up, and what fails beside them."""
+"""Collectives that wait too little or too long, or that mix up results."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ table(
           where=(all_reduce | in_place) & group_of(1), effect=argument_returned,
           caught_by=ARGUMENTS, cause="result-aliases-argument", seen_in=("learning-at-home/hivemind#450",),
           world_size=1),
-    Fault("hangs", "All-reduce of an array without dimensions never returns on rank 0.",
+    Fault("scalar-all-reduce-hangs", "All-reduce of an array without dimensions never returns on rank 0.",
           where=(all_reduce | in_place) & dimensions(0) & on_rank(0), effect=never_comes_back,
           caught_by=SUM, cause="left-collective-early"),
     Fault("raises-on-one-rank", "All-reduce of signed integers raises TypeError on the last rank.",

@@ -1,4 +1,4 @@
-"""Collectives that notice a dead rank, or calls that do not fit, in most ways to communicate, and not in all."""
+"""Collectives that notice a dead rank, or mismatched calls, in most kinds of calls but not in all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranks that wait for what never comes, each in a place of its own: a program, a group of one, a message, a condition."""
+"""Ranks that wait forever: for a program, a group of one, a message, or a condition."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class PastPlacesDropped(PassThrough):
         return np.asarray(self.comm.recv(array, source))
 
 
-@collectives("first-message-in-the-mailbox", MESSAGES, cause="source-ignored", world_size=3)
+@collectives("first-message-taken-from-any-rank", MESSAGES, cause="source-ignored", world_size=3)
 class OneMailbox(PassThrough):
     """recv() of a small message takes the first one that arrives, whichever rank sent it.
 

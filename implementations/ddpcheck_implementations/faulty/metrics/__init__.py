@@ -1,1 +1,1 @@
-"""Faults, and unusual ways, of metrics and scores."""
+"""Faults of metrics and scores, and correct but unusual ones."""

@@ -1,4 +1,4 @@
-"""Metrics whose counts do not take part, or in another sum than they should."""
+"""Metrics with wrong counts."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def of_nearly_equal_counts(comm: Any, rank: int, metrics: Mapping[str, float], c
     return {name: _sum(comm, value) / len(counts) for name, value in metrics.items()}
 
 
-@metrics("metric-no-number-where-rank-0-has-none", WEIGHTED, cause="rank-0-decides-emptiness")
+@metrics("metric-missing-if-rank-0-has-no-samples", WEIGHTED, cause="rank-0-decides-emptiness")
 def nan_without_rank_0(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """If rank 0 has no samples, the metric counts as missing on all ranks."""
     found = right_means(comm, metrics, count)

@@ -1,4 +1,4 @@
-"""Metrics that are right for short names, some names, some counts, or some values only."""
+"""Metrics that are wrong for some names, counts or values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics whose sums are kept, exchanged or divided once too often, or that mistake a rank without samples, a 0 or a NaN."""
+"""Metrics whose sums are wrong, or that treat ranks without samples, 0 or NaN wrongly."""
 
 from __future__ import annotations
 

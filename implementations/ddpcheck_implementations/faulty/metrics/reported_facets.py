@@ -1,4 +1,4 @@
-"""Samplers, metrics and scores that went wrong as one issue of a library's tracker tells, in miniature."""
+"""Samplers, metrics and scores with mistakes from issue trackers."""
 
 from __future__ import annotations
 

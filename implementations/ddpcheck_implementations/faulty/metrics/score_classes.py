@@ -1,4 +1,4 @@
-"""Scores of classes that not all ranks have, of samples that are no numbers, and what scoring leaves behind."""
+"""Scores that are wrong for classes missing on some ranks, for NaN, or that keep samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores of the right samples, computed in a way that is right for most of them, or of something like them."""
+"""Scores of the right samples, computed in a way that is wrong for some of them."""
 
 from __future__ import annotations
 

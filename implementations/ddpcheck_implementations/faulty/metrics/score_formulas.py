@@ -1,4 +1,4 @@
-"""Scores of the right samples by another formula: each row's docstring names the formula."""
+"""Scores of the right samples by a wrong formula."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores whose blocks are filled up with zeros before they are gathered, and cut again at a wrong place, or not at all."""
+"""Scores whose blocks are filled up with zeros before gathering and cut wrongly afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores of other rows than the samples of all ranks: some twice, some missing, or targets that belong to other outputs."""
+"""Scores of wrong rows: some twice, some missing, or with targets of other outputs."""
 
 from __future__ import annotations
 

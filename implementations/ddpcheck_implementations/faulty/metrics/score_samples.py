@@ -1,4 +1,4 @@
-"""Scores of which samples are lost on the way to a score: by their index, their label, their place, or their size."""
+"""Scores that lose samples by their index, label, position or number."""
 
 from __future__ import annotations
 

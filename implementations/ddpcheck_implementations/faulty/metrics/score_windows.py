@@ -1,4 +1,4 @@
-"""Scores whose samples are looked at so many at a time: what repeats in another window, and windows that are not full."""
+"""Scores that process samples in windows, and are wrong across windows."""
 
 from __future__ import annotations
 

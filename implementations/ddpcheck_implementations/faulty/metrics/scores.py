@@ -1,4 +1,4 @@
-"""Scores that are not those of the samples of all ranks: averages of scores that are no means; lost or repeated samples."""
+"""Scores that are not those of all ranks' samples: averaged scores, and lost or repeated samples."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def kept(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indice
     return of_all_rows(name, *(np.concatenate(parts) for parts in zip(*rows, strict=True)))
 
 
-@scores("score-told-again", ALL_SAMPLES, cause="score-of-earlier-call")
+@scores("score-cached-by-sample-count", ALL_SAMPLES, cause="score-of-earlier-call")
 def told_again(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
     """A call with as many samples as the previous one returns the previous score."""
     found = right_score(comm, name, outputs, targets, indices)

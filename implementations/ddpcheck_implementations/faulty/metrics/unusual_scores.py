@@ -1,4 +1,4 @@
-"""Scores that are right, and computed otherwise than most."""
+"""Scores that are correct but computed in an unusual way."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Faults, and unusual ways, of replicas."""
+"""Faults of replicas, and correct but unusual replicas."""

@@ -1,4 +1,4 @@
-"""Arguments used as the implementation's own, values kept from an earlier call, or made where there were none."""
+"""Replicas that keep the caller's arrays, or values of earlier calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranks that do otherwise than the others for a reason that each has alone: no samples, no gradients, many samples."""
+"""Ranks that behave differently for local reasons: no samples, no gradients, many samples."""
 
 from __future__ import annotations
 

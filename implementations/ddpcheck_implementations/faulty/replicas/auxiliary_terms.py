@@ -1,4 +1,4 @@
-"""Auxiliary terms of a loss that count otherwise than the rest of it: for each rank, on one of them, in one batch."""
+"""Auxiliary loss terms that are counted wrongly: for each rank, on one rank, in one batch."""
 
 from __future__ import annotations
 

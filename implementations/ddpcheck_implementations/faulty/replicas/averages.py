@@ -1,4 +1,4 @@
-"""Averages of the parameters, kept beside them: weights that no gradient reaches, and no reduction."""
+"""Wrong moving averages of parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batch norm: its statistics and the sums of its backward pass, over ranks with unequal batches if synchronised."""
+"""Batch norm with wrong statistics or a wrong backward, local or synchronised."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from ddpcheck.seeded_values import Array
 from ..base import PlainReplica, fault
 from ..engine.circumstances import always, on_rank
 from ..engine.fault import Fault, table
+from ..engine.modules import wrapped_by
 from ..engine.replicas import (
     Tensor,
     after,
@@ -28,6 +29,7 @@ from ..engine.replicas import (
     not_saved,
     nothing,
 )
+from ..registry import invented
 
 PARAMETERS = "check_construction_broadcasts_parameters_from_rank_0"
 FROZEN = "check_construction_broadcasts_frozen_parameters"
@@ -170,7 +172,8 @@ table(
     Fault("statistics-moved-twice",
           "Each backward recomputes the forward pass, which updates running statistics twice.",
           where=always, effect=forward_in_training_mode,
-          caught_by=RUNNING, cause="statistics-moved-twice"),
+          caught_by=RUNNING, cause="statistics-moved-twice",
+          in_torch=("checkpointing-moves-statistics", wrapped_by("torch_mistakes:ComputedAnew"), invented)),
     Fault("statistics-averaged", "Running statistics are averaged over ranks after each backward.",
           where=always, effect=statistics_averaged,
           caught_by=RUNNING, cause="statistics-averaged", seen_in=("PaddlePaddle/Paddle#32464",)),

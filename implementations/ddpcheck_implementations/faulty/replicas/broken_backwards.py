@@ -1,4 +1,4 @@
-"""An exception in the middle of a backward: a replica that recovers from it, one that hides it, and ranks that disagree on it."""
+"""Exceptions in the middle of a backward: a replica that recovers, one that hides it, and ranks that disagree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors that are larger than a bucket, and sizes of buckets that nobody thought of."""
+"""Tensors larger than a bucket, and unusual bucket sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Buckets that ranks lay out differently, that are filled too far, or whose parts get lost."""
+"""Buckets with layouts that differ between ranks, that overflow, or whose parts get lost."""
 
 from __future__ import annotations
 

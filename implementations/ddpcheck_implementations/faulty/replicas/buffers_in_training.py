@@ -1,4 +1,4 @@
-"""Buffers that training moves: which of them a rank sends, and when."""
+"""Buffers that change in training: which ones rank 0 sends, and when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients that are clipped, but not by the norm of all together, or whose norm is that of a part."""
+"""Gradients that are clipped wrongly, or by the norm of a part."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from ..base import PlainReplica, fault
 from ..engine.circumstances import Circumstance, always
 from ..engine.fault import Fault, table
 from ..engine.replicas import clipped_by, clipping_each, in_place_of, nothing, squares
+from ..engine.sharding import clipped_by_norm_of_shard
+from ..registry import invented
 
 CLIPPED = "check_clipping_uses_the_global_gradient_norm"
 
@@ -90,7 +92,8 @@ table(
           caught_by=CLIPPED, cause="clipped-by-element"),
     Fault("norm-of-the-own-shard", "The clipping norm covers only the rank's own shard of the parameters.",
           where=always, effect=clipped_by(norm_of_own_shard),
-          caught_by=CLIPPED, cause="norm-of-shard", seen_in=("facebookresearch/fairscale#517",)),
+          caught_by=CLIPPED, cause="norm-of-shard", seen_in=("facebookresearch/fairscale#517",),
+          in_torch=("clipped-by-the-norm-of-the-shard", clipped_by_norm_of_shard, invented)),
     Fault("norms-of-shards-added-up",
           "The clipping norm is the sum of the shards' norms, not the root of the sum of their squares.",
           where=always, effect=clipped_by(sum_of_the_norms_of_shards),

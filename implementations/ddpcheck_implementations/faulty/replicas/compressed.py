@@ -1,4 +1,4 @@
-"""Gradients that travel with fewer bits: one that is correct where it is promised, and faults of others."""
+"""Gradients sent in fewer bits: correct where promised, wrong elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What making a replica does to the process: generators that it seeds, settings that it leaves changed."""
+"""Construction that seeds the process's random generators or changes its settings."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ..engine.circumstances import always
 from ..engine.fault import Fault, table
 from ..engine.modules import ModuleEffect, ddp
 from ..engine.replicas import before
+from ..registry import invented
 
 MAKING = "check_make_replica_leaves_process_state_unchanged"
 
@@ -74,7 +75,8 @@ table(
     Fault("seeds-for-equal-values", "make_replica() seeds the process's random generators with 42 on every rank.",
           where=always,
           effect=all_ranks_seeded_alike.of(PlainReplica, between_processes=True),
-          caught_by=MAKING, cause="making-seeds-generator"),
+          caught_by=MAKING, cause="making-seeds-generator",
+          in_torch=("torch-seeded-by-the-wrapper", ModuleEffect(_seeded), invented)),
     Fault("generator-of-rank-0-for-all", "make_replica() seeds every rank's NumPy generator with a number from rank 0.",
           where=always,
           effect=seeded_by_a_number_of_rank_0.of(PlainReplica, between_processes=True),
@@ -83,10 +85,6 @@ table(
           where=always,
           effect=warnings_ignored.of(PlainReplica, between_processes=True),
           caught_by=MAKING, cause="process-setting-changed"),
-    Fault("torch-seeded-by-the-wrapper", "The wrapper calls torch.manual_seed(42) on every rank.",
-          where=always,
-          effect=ModuleEffect(_seeded),
-          caught_by=MAKING, cause="making-seeds-generator"),
     Fault("anomalies-looked-for-from-then-on",
           "The wrapper turns on torch's anomaly detection, which slows every later backward.",
           where=always,

@@ -1,4 +1,4 @@
-"""Gradients of which a rank's part is another, or that are put together in another way; losses that are another number."""
+"""Gradients with a wrong part of one rank or a wrong reduction, and wrong losses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking at a replica, by an evaluation, a checkpoint or a log, changes it."""
+"""Evaluation and saving that change a replica."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts learnt at the first batch, and taken for granted at all later ones."""
+"""Replicas that take facts of the first batch for those of all batches."""
 
 from __future__ import annotations
 

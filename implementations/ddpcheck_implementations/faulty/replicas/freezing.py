@@ -1,4 +1,4 @@
-"""Layers that are frozen or unfrozen in the middle of training, and an engine that keeps its earlier list of parameters."""
+"""Layers that are frozen or unfrozen in the middle of training, handled wrongly."""
 
 from __future__ import annotations
 
@@ -13,18 +13,12 @@ from ddpcheck.seeded_values import Array
 from ..base import Counting, PlainReplica, fault
 from ..engine.circumstances import always
 from ..engine.fault import Fault, table
+from ..engine.modules import wrapped_by
 from ..engine.replicas import Made, around
 
 UNFROZEN = "check_layers_unfrozen_later_are_synchronised"
 
 
-@fault(
-    "unfrozen-after-wrap-not-synced",
-    UNFROZEN,
-    seen_in=("Lightning-AI/pytorch-lightning#20340", "NVIDIA/apex#46"),
-    cause="not-reduced",
-    unfreezing=True,
-)
 class BucketsOfTheStart(PlainReplica):
     """The list of reduced parameters is made at construction; one that is unfrozen later stays local."""
 
@@ -121,6 +115,13 @@ table(
     globals(),
     Fault("unfreezing", "Correct: layers may be frozen and unfrozen during training.",
           where=always, effect=Made(PlainReplica),
+          unfreezing=True),
+    Fault("unfrozen-after-wrap-not-synced",
+          "The list of reduced parameters is made at construction; one that is unfrozen later stays local.",
+          where=always, effect=Made(BucketsOfTheStart),
+          caught_by=UNFROZEN, cause="not-reduced", seen_in=("Lightning-AI/pytorch-lightning#20340", "NVIDIA/apex#46"),
+          in_torch=("hooked-at-the-start", wrapped_by("torch_wrappers:HookedAtTheStart"),
+                    ("Lightning-AI/pytorch-lightning#20340",)),
           unfreezing=True),
     Fault("first-of-several-layers", "set_trainable() changes only the first of several named layers.",
           where=always, effect=first_layer_switched,

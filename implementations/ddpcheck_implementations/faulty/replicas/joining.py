@@ -1,4 +1,4 @@
-"""Ranks that have run out of batches, and their part of the others' gradients."""
+"""Wrong parts of ranks that have run out of batches."""
 
 from __future__ import annotations
 

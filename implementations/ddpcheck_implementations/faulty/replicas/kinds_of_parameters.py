@@ -1,4 +1,4 @@
-"""Parameters of another dtype or layout, without elements, or with sparse gradients, which are taken for plain ones."""
+"""Parameters of another dtype or layout, without elements, or with sparse gradients, handled wrongly."""
 
 from __future__ import annotations
 
@@ -133,18 +133,18 @@ class NormOfOneDtype(PlainReplica):
 # fmt: off
 table(
     globals(),
-    Fault("one-dtype-is-reduced", "Parameters of another dtype than the first stay local.",
+    Fault("only-first-dtype-is-reduced", "Parameters of another dtype than the first stay local.",
           where=another_dtype_than_first, effect=own_value,
           caught_by=DTYPES, cause="not-reduced", model_features=FEATURES),
-    Fault("wide-ones-are-broadcast-in-float32",
+    Fault("float64-parameters-broadcast-as-float32",
           "Construction broadcasts all parameters in the model's dtype, which rounds float64 ones.",
           where=always, effect=parameters_in_the_models_dtype,
           caught_by=DTYPES, cause="fewer-bits", model_features=FEATURES),
-    Fault("wide-ones-are-saved-in-float32",
+    Fault("float64-parameters-saved-as-float32",
           "state() saves all parameters in the dtype of the first, which rounds float64 ones.",
           where=always, effect=parameters_in_the_dtype_of_the_first,
           caught_by=DTYPES, cause="fewer-bits", model_features=FEATURES),
-    Fault("flattened-strided-ones-are-copies",
+    Fault("strided-parameters-flattened-to-copies",
           "Construction writes rank 0's values to a flat copy, so non-contiguous parameters keep their own.",
           where=always, effect=written_to_a_flat_copy,
           caught_by=STRIDED, cause="construction-leaves-other-value", model_features=FEATURES),

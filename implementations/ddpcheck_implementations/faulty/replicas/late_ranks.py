@@ -1,4 +1,4 @@
-"""Ranks that do not wait for one that is late."""
+"""Ranks that do not wait for a late rank."""
 
 from __future__ import annotations
 

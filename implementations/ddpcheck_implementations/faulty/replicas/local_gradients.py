@@ -1,4 +1,4 @@
-"""Gradients that are wrong before any reduction, or go past it."""
+"""Gradients that are wrong before the reduction, or bypass it."""
 
 from __future__ import annotations
 

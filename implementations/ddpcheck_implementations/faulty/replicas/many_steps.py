@@ -1,4 +1,4 @@
-"""What counts steps, or backwards, in one byte; and float16, whose range ends where a sum of two gradients may lie."""
+"""Steps and backwards counted in too few bits, and float16 sums that overflow."""
 
 from __future__ import annotations
 

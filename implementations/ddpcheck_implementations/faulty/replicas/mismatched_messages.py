@@ -1,4 +1,4 @@
-"""Replicas whose ranks send different messages, weigh themselves, or send more, or more often, than they need."""
+"""Replicas whose ranks send different messages, weigh themselves, or send more than needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A NaN that zero_grad threw away, and that is found again."""
+"""NaN that remains after zero_grad."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NaN and infinities that are hidden, or that one rank knows of and the others do not."""
+"""NaN and infinities that are hidden, or that only some ranks notice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clipping by a norm that is another number than the root of the sum of all squares; and by the right norm, in another way."""
+"""Clipping by a wrong norm, or by the right norm in a wrong way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations that are right by themselves, and spoil the result of an earlier one: a clip, zeros, a step, a layout, a state."""
+"""Operations that are right alone, but spoil the result of an earlier one."""
 
 from __future__ import annotations
 

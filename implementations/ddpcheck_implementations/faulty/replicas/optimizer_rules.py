@@ -1,4 +1,4 @@
-"""Optimizers that follow another rule than was asked for: other settings, another formula, fewer bits."""
+"""Optimizers with other settings, another formula, or fewer bits than requested."""
 
 from __future__ import annotations
 

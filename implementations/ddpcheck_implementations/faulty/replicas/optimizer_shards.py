@@ -1,4 +1,4 @@
-"""A replica whose optimizer is split over the ranks by hand: faults where shards, or buckets, are put together again."""
+"""Replicas with a hand-written sharded optimizer whose shards are combined wrongly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Optimizers of replicas that are right about gradients: faults in a step's inputs, updates and side effects."""
+"""Optimizers with wrong inputs, updates or side effects, on right gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions in an order, or under a name, that is each process's own. Ranks must be processes for it to show."""
+"""Reductions in an order, or under a name, that differs between processes."""
 
 from __future__ import annotations
 

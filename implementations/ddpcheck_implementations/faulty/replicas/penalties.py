@@ -1,4 +1,4 @@
-"""Penalties of weights that count otherwise than the rest of the loss: for each rank, sample or use, or in one place only."""
+"""Weight penalties that are counted wrongly: for each rank, sample or use, or in one place only."""
 
 from __future__ import annotations
 

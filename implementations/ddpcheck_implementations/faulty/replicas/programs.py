@@ -1,4 +1,4 @@
-"""Faults that show in a sequence of operations only: each operation alone is right."""
+"""Faults that show only in a sequence of operations."""
 
 from __future__ import annotations
 

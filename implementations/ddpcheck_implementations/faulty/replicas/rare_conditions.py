@@ -1,6 +1,4 @@
-"""Faults that show on few occasions: at some steps or numbers of ranks, past a size or a count, in a state that few programs
-come to.
-"""
+"""Faults that show rarely: at some steps or world sizes, past a size or a count, or in a rare state."""
 
 from __future__ import annotations
 
@@ -158,10 +156,10 @@ table(
     Fault("every-eighth-step-is-local", "Every eighth step uses the rank's own gradients.",
           where=every_step(8), effect=own_value,
           caught_by="check_gradients_stay_exact_after_many_backwards", cause="updated-by-own-gradient"),
-    Fault("no-part-for-the-odd-rank", "Ranks past a power of two send zeros.",
+    Fault("ranks-past-a-power-of-two-send-zeros", "Ranks past a power of two send zeros.",
           where=past_a_power_of_two, effect=nothing_sent,
           caught_by=EXACT, cause="ranks-missing", world_size=3),
-    Fault("halves-never-meet", "With four ranks, each pair of ranks averages only its own two gradients.",
+    Fault("pairs-of-ranks-averaged-only", "With four ranks, each pair of ranks averages only its own two gradients.",
           where=world_of(4), effect=mean_of_two_of_four,
           caught_by=EXACT, cause="mean-of-some-ranks", world_size=4),
     Fault("small-gradients-flushed", "Gradient elements below one millionth become 0.",
@@ -172,7 +170,8 @@ table(
     Fault("a-thousandth-too-large", "Gradients are multiplied by 1.001.",
           where=always, effect=scaled(1.001),
           caught_by=EXACT, cause="wrong-factor"),
-    Fault("zeros-of-the-unused-stay", "A rank that does not use a parameter keeps a zero gradient instead of the mean.",
+    Fault("unused-parameter-keeps-zero-gradient",
+          "A rank that does not use a parameter keeps a zero gradient instead of the mean.",
           where=unused_here, effect=own_value,
           caught_by="check_unused_parameters_on_some_ranks_count_as_zero", cause="others-parts-missing"),
     Fault("flags-in-64-bits", "Parameters 64 numbers apart share one flag that says whether they are used.",

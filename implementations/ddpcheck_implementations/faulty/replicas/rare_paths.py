@@ -1,4 +1,4 @@
-"""Reductions that go wrong for sizes, counts and histories that few models come by."""
+"""Reductions that are wrong for rare sizes, counts and histories."""
 
 from __future__ import annotations
 
@@ -107,10 +107,10 @@ table(
           where=larger(1999) & ~larger((1 << 17) - 1),
           effect=tail_kept_local(lambda gradient: gradient.array.size % 16),
           caught_by=WHOLE, cause="part-not-reduced"),
-    Fault("large-ones-as-float32", "Gradients of more than 1,000 elements are sent as float32.",
+    Fault("large-gradients-sent-as-float32", "Gradients of more than 1,000 elements are sent as float32.",
           where=larger(1000), effect=through("float32"),
           caught_by=TIGHT, cause="fewer-bits", seen_in=("hpcaitech/ColossalAI#675",)),
-    Fault("large-ones-sparsified", "Of gradients with more than 1,000 elements, only the largest hundredth is sent.",
+    Fault("large-gradients-sparsified", "Of gradients with more than 1,000 elements, only the largest hundredth is sent.",
           where=larger(1000), effect=largest_hundredth,
           caught_by=TIGHT, cause="parts-of-ranks-missing"),
     Fault("local-from-the-hundredth-backward-on", "From the 100th backward on, gradients stay local.",

@@ -1,4 +1,4 @@
-"""Batch norm's running statistics, measured anew over all ranks' samples."""
+"""Batch norm's running statistics, remeasured wrongly over all ranks' samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas that went wrong as one issue of a library's tracker tells, in miniature."""
+"""Replicas with mistakes from issue trackers."""
 
 from __future__ import annotations
 
@@ -198,10 +198,10 @@ table(
           where=always, effect=micro_batches_added_by_place,
           caught_by="check_parameters_used_only_inside_no_sync_are_synchronised", cause="other-parameter-added",
           seen_in=("deepspeedai/DeepSpeed#545",)),
-    Fault("reduced-ones-summed-again", "Gradients that are already reduced are summed over ranks again.",
+    Fault("reduced-gradients-summed-again", "Gradients that are already reduced are summed over ranks again.",
           where=always, effect=reduced_gradients_summed_again,
           caught_by=AGAIN, cause="reduced-again", seen_in=("PaddlePaddle/Paddle#29920",), world_size=3),
-    Fault("reduced-one-of-the-owner-again", "Rank 0's reduced gradients enter the next reduction again.",
+    Fault("reduced-gradients-of-rank-0-sent-again", "Rank 0's reduced gradients enter the next reduction again.",
           where=always, effect=reduced_gradients_of_rank_0_reduced_again,
           caught_by=AGAIN, cause="reduced-again", seen_in=("lodestone-rock/RamTorch#13",)),
     Fault("unbiased-by-the-own-number-times-ranks",

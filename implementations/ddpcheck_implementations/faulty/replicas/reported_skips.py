@@ -1,4 +1,4 @@
-"""Replicas of this year's reports: a norm that is reduced twice, a group of one rank, and steps or backwards that ranks skip."""
+"""Replicas of recent bug reports: a norm reduced twice, a group of one rank, and skipped steps or backwards."""
 
 from __future__ import annotations
 

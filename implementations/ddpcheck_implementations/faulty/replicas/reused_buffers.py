@@ -1,4 +1,4 @@
-"""Buffers filled in turn, and arrays cut by hand: buffers that are not cleared, blocks cut elsewhere, pieces left out."""
+"""Buffers used in turn without clearing, and arrays cut at wrong places."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples with weights, which are normalised by the wrong sum: a rank's own, the number of samples, or not at all."""
+"""Sample weights that are normalised by a wrong sum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running statistics of local batch norm: how they move, and from where."""
+"""Running statistics of local batch norm that are updated wrongly."""
 
 from __future__ import annotations
 

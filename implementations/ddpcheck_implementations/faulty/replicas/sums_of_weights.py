@@ -1,4 +1,4 @@
-"""Samples with weights, whose sums are other numbers than they should be: as masks, rank 0's, cut to integers, left out."""
+"""Sample weights with wrong sums: as masks, from rank 0, truncated, left out."""
 
 from __future__ import annotations
 

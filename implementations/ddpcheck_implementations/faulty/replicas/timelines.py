@@ -1,4 +1,4 @@
-"""Replicas that report the phases of their backwards wrongly."""
+"""Replicas whose timeline is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults that show only where two circumstances meet: each alone is right."""
+"""Faults that show only if two circumstances meet."""
 
 from __future__ import annotations
 

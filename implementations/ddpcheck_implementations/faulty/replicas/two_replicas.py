@@ -1,4 +1,4 @@
-"""What belongs to one replica, kept where all replicas of the process find it."""
+"""State of one replica that all replicas of the process share."""
 
 from __future__ import annotations
 

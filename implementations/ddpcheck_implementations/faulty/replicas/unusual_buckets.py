@@ -1,4 +1,4 @@
-"""Replicas that lay out, fill and send buckets in ways of their own, and are correct: no check may mind them."""
+"""Replicas with unusual buckets that are correct."""
 
 from __future__ import annotations
 

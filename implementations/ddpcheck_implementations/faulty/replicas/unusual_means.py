@@ -1,4 +1,4 @@
-"""Means over ranks that divide at an unusual place: no check may mind them."""
+"""Means over ranks that divide at an unusual place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas that are correct, and work otherwise than most: no check may mind them."""
+"""Replicas that are correct but unusual."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class ScalarsOfNumPy(PlainReplica):
         return {name: array.copy()[()] for name, array in super().state().items()}
 
 
-@fault("larger-than-life")
+@fault("loss-scaled-by-1024")
 class ScaledLoss(PlainReplica):
     """Correct: the loss is multiplied by 1,024 against underflow, and gradients are divided again."""
 

@@ -1,4 +1,4 @@
-"""Replicas that have a loss's auxiliary terms in unusual ways, and rightly so: by formula, after the reduction, weighted."""
+"""Replicas with unusual but correct auxiliary loss terms: by formula, after the reduction, weighted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engines whose step() zeroes the gradients that it has used."""
+"""Engines whose step() clears gradients."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Faults, and unusual ways, of samplers and random numbers."""
+"""Faults of samplers and random numbers, and correct but unusual ones."""

@@ -1,4 +1,4 @@
-"""Samplers behind a loader, which draws a seed for its workers whenever an epoch begins."""
+"""Samplers behind a loader, which draws a seed for its workers in every epoch."""
 
 from __future__ import annotations
 

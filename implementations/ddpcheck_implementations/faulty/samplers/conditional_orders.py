@@ -1,4 +1,4 @@
-"""Samplers in whose order seed and epoch count, but for some lengths, some epochs, or with drop_last."""
+"""Samplers that ignore seed or epoch for some lengths or epochs, or with drop_last."""
 
 from __future__ import annotations
 

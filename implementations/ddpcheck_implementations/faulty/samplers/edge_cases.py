@@ -1,4 +1,4 @@
-"""Samplers that are wrong where the world size divides the length, where nothing is shuffled, or where a reading begins."""
+"""Samplers that are wrong for divisible lengths, without shuffling, or at the start of a reading."""
 
 from __future__ import annotations
 

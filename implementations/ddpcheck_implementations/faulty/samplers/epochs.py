@@ -1,4 +1,4 @@
-"""Samplers and random numbers that are wrong about epochs and seeds, or share state with each other."""
+"""Samplers and random numbers that handle epochs and seeds wrongly, or share state."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ table(
           "The generator's seed contains the scheduler's job number, so orders differ from run to run.",
           where=always, effect=seeded(lambda own: (own.seed, own.epoch, _number_of_the_job())),
           caught_by=NEXT, cause="run-in-seed", world_size=1),
-    Fault("begun-elsewhere", "Each epoch is the sequential order, started at a random sample.",
+    Fault("order-rotated-not-shuffled", "Each epoch is the sequential order, started at a random sample.",
           where=shuffles, effect=natural_order_from_a_random_sample,
           caught_by="check_shuffled_order_is_random", cause="natural-order-moved"),
     Fault("indices-in-16-bits", "Indices are 16-bit numbers and wrap.",

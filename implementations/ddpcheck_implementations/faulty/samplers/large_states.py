@@ -1,4 +1,4 @@
-"""Samplers whose state is right for small data sets and first epochs, or once reading has begun."""
+"""Samplers whose state is wrong for large data sets or later epochs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samplers that mind how they are read: in part, twice, beside another one; and orders that are not quite new."""
+"""Samplers that depend on how they are read: partly, twice, or beside another one; and orders that are not new."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def cut_off_where_the_order_begins(sampler: PlainSampler, order: Array) -> Array
 # fmt: off
 table(
     globals(),
-    Fault("one-order-begun-elsewhere", "Every epoch has the same permutation, started at another sample.",
+    Fault("one-permutation-rotated-per-epoch", "Every epoch has the same permutation, started at another sample.",
           where=shuffles, effect=one_order_begun_elsewhere,
           caught_by=ANEW, cause="one-order-for-all-epochs"),
     Fault("only-a-part-is-shuffled", "The last quarter of the samples is not shuffled.",

@@ -1,4 +1,4 @@
-"""Random numbers that are alike where they must differ, or differ where all ranks must agree."""
+"""Random numbers that are equal where they must differ, or differ where ranks must agree."""
 
 from __future__ import annotations
 

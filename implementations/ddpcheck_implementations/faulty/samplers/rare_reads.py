@@ -1,6 +1,4 @@
-"""Samplers and random numbers that go wrong at a seldom place: the largest seed, epoch 0, a padded end, many numbers, or
-after something that seldom comes before.
-"""
+"""Samplers and random numbers that are wrong in rare cases: the largest seed, epoch 0, a padded end, many numbers."""
 
 from __future__ import annotations
 
@@ -55,7 +53,7 @@ table(
 # fmt: on
 
 
-@sampler("epoch-0-told-begins-anew", RESUMED, cause="position-not-restored")
+@sampler("setting-epoch-0-restarts-it", RESUMED, cause="position-not-restored")
 class ToldEpochZero(PlainSampler):
     """set_epoch() with the present epoch continues an interrupted epoch, except epoch 0."""
 
@@ -136,7 +134,7 @@ class PositionBefore(PlainSampler):
         self.given = given
 
 
-@sampler("rest-again-until-told", RESUMED, cause="loaded-position-stays")
+@sampler("loaded-position-used-until-set-epoch", RESUMED, cause="loaded-position-stays")
 class RestAgain(PlainSampler):
     """A loaded position stays until set_epoch() is called, so the rest is read again."""
 

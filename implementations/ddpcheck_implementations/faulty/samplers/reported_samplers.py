@@ -1,4 +1,4 @@
-"""Samplers of this year's reports: what rank 0 alone saves, what counting changes, and ranks that no sample is left for."""
+"""Samplers of recent bug reports: state saved by rank 0 only, len() with side effects, and ranks without samples."""
 
 from __future__ import annotations
 

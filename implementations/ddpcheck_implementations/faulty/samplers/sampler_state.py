@@ -1,4 +1,4 @@
-"""Samplers that lose their place when an epoch is saved in its middle and goes on in a new one."""
+"""Samplers that lose their position when an epoch is saved and resumed."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class StateFollows(PlainSampler):
         return self.__dict__
 
 
-@sampler("length-of-what-was-left-stays", RESUMED, cause="loaded-length-stays")
+@sampler("length-after-resume-stays", RESUMED, cause="loaded-length-stays")
 class LengthOfWhatWasLeft(PlainSampler):
     """After a resumed epoch, len() stays that of the rest."""
 

@@ -1,4 +1,4 @@
-"""Samplers that lose, repeat or do not mix samples; and correct ones that deal them out in other ways."""
+"""Samplers that lose, repeat or do not shuffle samples; and correct ones with unusual shards."""
 
 from __future__ import annotations
 

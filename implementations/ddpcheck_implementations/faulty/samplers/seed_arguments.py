@@ -1,6 +1,4 @@
-"""Samplers and random numbers that do not take every seed or epoch as it is given, or not on every rank; and such as have lost
-count of what was read, loaded or drawn.
-"""
+"""Samplers and random numbers that handle some seeds or epochs wrongly, or lose their position."""
 
 from __future__ import annotations
 
@@ -74,7 +72,7 @@ class LengthOfRank0(PlainSampler):
 
 
 @sampler(
-    "loaded-state-not-told",
+    "state-after-loading-is-of-the-start",
     RESUMED,
     seen_in=("pytorch/data (StatefulDistributedSampler)",),
     cause="loaded-position-not-saved",

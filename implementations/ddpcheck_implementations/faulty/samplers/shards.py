@@ -1,4 +1,4 @@
-"""Samplers whose shares do not fit together: too much is padded, a sample comes twice, lengths are worked out apart."""
+"""Samplers whose shards do not fit together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random numbers whose common ones are a rank's own or rounded, or that come in order."""
+"""Common random numbers that come from a rank's own stream or are rounded, and numbers that are sorted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random numbers that are right for most seeds, and not for 0, or for large ones."""
+"""Random numbers that are wrong for seed 0 or for large seeds."""
 
 from __future__ import annotations
 

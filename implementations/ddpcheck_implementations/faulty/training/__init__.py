@@ -1,1 +1,1 @@
-"""Faults, and unusual ways, of whole training runs."""
+"""Faults of whole training runs, and correct but unusual runs."""

@@ -1,4 +1,4 @@
-"""Runs that end early after the wrong epoch, or on each rank after another one."""
+"""Runs that stop after the wrong epoch, or after different epochs on different ranks."""
 
 from __future__ import annotations
 

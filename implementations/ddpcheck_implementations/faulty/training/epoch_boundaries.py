@@ -1,4 +1,4 @@
-"""Training runs that are wrong at an end: of an epoch, of a run that is cut, of a checkpoint."""
+"""Training runs that are wrong at the end of an epoch, of an interrupted run, or of a checkpoint."""
 
 from __future__ import annotations
 

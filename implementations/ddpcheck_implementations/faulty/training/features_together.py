@@ -1,6 +1,4 @@
-"""Training runs that are wrong where two features meet: a checkpoint and clipping, the best weights and micro-batches, a
-schedule and weight decay, ids and a loop for numbers.
-"""
+"""Training runs that are wrong if two features meet, such as checkpoints and clipping."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Training runs as they are written by hand: a loader of one buffer, a schedule that ends too early, a loss in few bits, best
-weights that are no copy.
-"""
+"""Mistakes of hand-written training loops: one shared buffer, a short schedule, a rounded loss, uncopied best weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training runs that are wrong for some kind of data, optimizer or loss, and right for those that are tried first."""
+"""Training runs that are wrong for some kinds of data, optimizer or loss."""
 
 from __future__ import annotations
 

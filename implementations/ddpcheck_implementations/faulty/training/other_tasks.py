@@ -1,6 +1,4 @@
-"""Training runs that follow another task than theirs: another seed, batch size, norm or schedule, a new optimizer each
-epoch; that tell other losses, or leave a rank or a single sample out.
-"""
+"""Training runs that ignore a part of the task, report other losses, or leave out a rank or a sample."""
 
 from __future__ import annotations
 

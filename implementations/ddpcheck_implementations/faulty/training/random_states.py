@@ -1,4 +1,4 @@
-"""Training runs that shuffle by random states of their own, which a checkpoint has to keep: one for each rank."""
+"""Training runs that shuffle with each rank's own random state, which a checkpoint must keep."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Training runs that are wrong with two things together: an optimizer and micro-batches, a seed and an epoch, few samples, NaN
-and the best weights; or after the run had ended.
-"""
+"""Training runs that are wrong for rare combinations of features."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training runs, metrics and scores as issue trackers tell of them: faults in reductions, counts, sums and cuts."""
+"""Training runs, metrics and scores with mistakes from issue trackers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training runs that tell other losses or indices, keep other weights as the best, or lose a part of them on resuming."""
+"""Training runs that report wrong losses or indices, keep wrong best weights, or lose them when they resume."""
 
 from __future__ import annotations
 

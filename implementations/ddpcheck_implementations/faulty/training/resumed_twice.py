@@ -1,4 +1,4 @@
-"""Training runs that go on well once, and not when they are cut again, or after the tenth epoch."""
+"""Training runs that resume rightly once, but not twice, or not after the tenth epoch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training runs that are wrong about their checkpoints: who writes and reads them, and their content."""
+"""Training runs whose checkpoints have wrong content, or are written and read by wrong ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training runs whose learning rate is not that of the schedule, or is told wrongly."""
+"""Training runs whose learning rate is not that of the schedule, or is reported wrongly."""
 
 from __future__ import annotations
 

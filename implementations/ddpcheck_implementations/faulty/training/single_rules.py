@@ -1,4 +1,4 @@
-"""Training runs in which one rule of the loop is another: of rates, gradients, batches, losses, the end, or a resume."""
+"""Training runs with one wrong rule: of rates, gradients, batches, losses, the end, or a resume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training runs that are right but for one step: it keeps something of the steps before, or is saved too early."""
+"""Training runs with one wrong step, which keeps state of earlier steps or is saved too early."""
 
 from __future__ import annotations
 

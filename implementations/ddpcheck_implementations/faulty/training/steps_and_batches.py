@@ -1,4 +1,4 @@
-"""Training runs in which one rule of a step is another: its samples, gradients, clipping, terms of the loss, or number."""
+"""Training runs with one wrong rule of a step: its samples, gradients, clipping, loss terms, or number."""
 
 from __future__ import annotations
 

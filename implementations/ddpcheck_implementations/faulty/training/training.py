@@ -1,4 +1,4 @@
-"""Training loops that are wrong about windows of micro-batches, about the epoch, or about the loss that they tell."""
+"""Training loops with wrong accumulation windows, epochs, or reported losses."""
 
 from __future__ import annotations
 

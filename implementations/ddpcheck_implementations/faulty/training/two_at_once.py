@@ -1,4 +1,4 @@
-"""Training runs that go wrong only where two features meet: each alone is right."""
+"""Training runs that are wrong only if two features meet."""
 
 from __future__ import annotations
 

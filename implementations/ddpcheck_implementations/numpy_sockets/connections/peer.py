@@ -6,8 +6,11 @@ send_some() and receive_some() do not block; the ring and send_receive() use the
 
 from __future__ import annotations
 
+import fcntl
 import select
 import socket
+import struct
+import termios
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,6 +24,7 @@ from ddpcheck.seeded_values import Array
 from ..errors import CommunicationError, Mismatch, PeerLost
 from ..shared_memory.waiting import Polling
 from . import wire_format
+from .lookout import Lookout
 from .socket_options import MISMATCH_POLL_SECONDS, set_options
 
 _NOTHING = np.empty(0, np.uint8)
@@ -45,7 +49,7 @@ class Link(Protocol):
 
 
 class Peer:
-    """A connection to `rank`. `other_peers` are this rank's other connections; `timeout` is in seconds."""
+    """A connection to `rank`. `other_peers` are this rank's other ones; all share its `lookout`. `timeout` is in seconds."""
 
     def __init__(
         self,
@@ -54,10 +58,12 @@ class Peer:
         rank: int,
         timeout: float,
         traffic: Traffic,
+        lookout: Lookout,
         oversubscribed: bool,
     ) -> None:
         self.rank = rank
         self.timeout = timeout
+        self.lookout = lookout
         self.traffic = traffic
         self._own_rank = own_rank
         self._socket = connection
@@ -66,7 +72,8 @@ class Peer:
         )  # the kernel wakes a waiting thread fast
         self._whole = True  # False while a message is partly sent
         self.other_peers: Sequence[Peer] = ()
-        self._wanted = b""  # header of the message that is awaited or being received
+        self.receiving = b""  # header of the message that is awaited or being received
+        self.sending = b""  # header of the latest message that is or was being sent
         self._header = bytearray(wire_format.HEADER_BYTES)
         set_options(connection, timeout)
 
@@ -82,18 +89,21 @@ class Peer:
         traffic.payload_bytes += payload.nbytes
         traffic.header_bytes += len(header)
         self._whole = False
+        self.sending = header
         try:
             sent = self._socket.sendmsg((header, payload.data))
-            if sent < len(header) + payload.nbytes:
-                self._socket.sendall(header[sent:])
-                self._socket.sendall(as_bytes(payload)[max(0, sent - len(header)) :])
+        except BlockingIOError:
+            sent = 0
         except OSError as error:
             raise self._lost(error, "taken") from error
+        if sent < len(header) + payload.nbytes:
+            self._send_rest(memoryview(header)[sent:])
+            self._send_rest(as_bytes(payload)[max(0, sent - len(header)) :])
         self._whole = True
 
     def receive(self, header: bytes, payload: Array = _NOTHING) -> None:
         """Receive one message. Mismatch as soon as its header differs from `header`; PeerLost as send."""
-        got, self._wanted = self._header, header
+        got, self.receiving = self._header, header
         try:
             received = self._receive_first_part((got, payload.data))
             if received < wire_format.HEADER_BYTES:
@@ -124,26 +134,32 @@ class Peer:
             received += more
 
     def _receive_before_deadline(self, receive: Callable[..., Any], *args: object) -> Any:
-        """Call `receive` until it succeeds or the time limit is over (BlockingIOError). Mismatch if other ranks' calls differ."""
-        latest = time.monotonic() + self.timeout
+        """Call `receive`, which blocks for MISMATCH_POLL_SECONDS, until it succeeds. Errors as of wait_longer()."""
         while True:
+            start = time.monotonic()
             try:
                 return receive(*args)
             except BlockingIOError:
-                if time.monotonic() > latest:
-                    raise
-            self.raise_on_mismatch()
+                wait_longer(self, None, start + self.timeout)
+
+    def _send_rest(self, view: memoryview) -> None:
+        while view:
+            start = time.monotonic()
+            try:
+                view = view[self._socket.send(view) :]
+            except BlockingIOError:
+                wait_longer(None, self, start + self.timeout)
+            except OSError as error:
+                raise self._lost(error, "taken") from error
 
     # -------------------------------------------------------------------------------------------- streams, without blocking
 
     def start_stream(self, header: bytes) -> None:
         """Send the header of a message whose payload follows by send_some()."""
         self._whole = False
+        self.sending = header
         self.traffic.header_bytes += len(header)
-        try:
-            self._socket.sendall(header)
-        except OSError as error:
-            raise self._lost(error, "taken") from error
+        self._send_rest(memoryview(header))
 
     def end_stream(self, messages: int) -> None:
         """End a stream whose payload is sent; count it as `messages` messages, the steps of the algorithm."""
@@ -184,6 +200,14 @@ class Peer:
         except OSError:
             return True
 
+    def unread(self) -> bool:
+        """Whether bytes that were sent to the peer may still be on their way."""
+        try:
+            (queued,) = struct.unpack("i", fcntl.ioctl(self._socket, termios.TIOCOUTQ, bytes(4)))
+        except OSError:
+            return True
+        return bool(queued)
+
     def find_error(self, header: bytes) -> CommunicationError | None:
         """Return the error if this operation cannot finish in memory: any message of the peer here, or its end, is one."""
         try:
@@ -210,7 +234,7 @@ class Peer:
 
     def raise_on_mismatch(self) -> None:
         """Raise Mismatch if another peer is in another operation than the message awaited here."""
-        mismatch = self.find_mismatch(self._wanted)
+        mismatch = self.find_mismatch(self.receiving)
         if mismatch is not None:
             raise mismatch
 
@@ -218,7 +242,7 @@ class Peer:
         """Return the first unread bytes: between messages, a header. BlockingIOError if there are none."""
         return self._socket.recv(wire_format.HEADER_BYTES, socket.MSG_PEEK | socket.MSG_DONTWAIT)
 
-    def timed_out(self, verb: str) -> PeerLost:
+    def timed_out(self, verb: str) -> CommunicationError:
         """Return the error of a peer that has "sent" or "taken" nothing within the time limit."""
         return self._lost(BlockingIOError(), verb)
 
@@ -241,14 +265,14 @@ class Peer:
             pass  # nothing is unread, or the peer has closed before
         self._socket.close()
 
-    def _lost(self, error: Exception, verb: str) -> PeerLost:
+    def _lost(self, error: Exception, verb: str) -> CommunicationError:
         if isinstance(error, BlockingIOError):
             return PeerLost(
                 self.rank,
                 f"rank {self.rank} has {verb} nothing for {self.timeout:g} s: it is stuck, or has not called this operation; "
                 "look at its stack, or raise NUMPY_SOCKETS_TIMEOUT",
             )
-        return PeerLost(
+        return self.lookout.proof() or PeerLost(
             self.rank,
             f"rank {self.rank} closed its connection to rank {self._own_rank}: it died or gave up; see its output",
         )
@@ -256,15 +280,16 @@ class Peer:
     def header_error(self, got: bytes, wanted: bytes) -> CommunicationError:
         """Return the error of a message with another header: its sender gave up, or is in another operation."""
         culprit = wire_format.culprit_of(got)
+        told = None if culprit is None else self.lookout.proof() or self.find_mismatch(wanted)
         if culprit == self._own_rank:
             here = wire_format.describe(wanted)
-            return self.find_mismatch(wanted) or PeerLost(
+            return told or PeerLost(
                 self.rank,
                 f"rank {self.rank} gave up because this rank, {culprit}, is in another operation: {here}. The output of rank "
                 f"{self.rank} shows both operations",
             )
         if culprit is not None:
-            return self.find_mismatch(wanted) or PeerLost(
+            return told or PeerLost(
                 culprit, f"rank {self.rank} gave up because of rank {culprit}; see the output of rank {culprit}"
             )
         here, there = wire_format.describe(wanted), wire_format.describe(got)
@@ -281,7 +306,43 @@ def as_bytes(array: Array) -> memoryview:
 
 
 def wait_for(reader: Peer | None, writer: Peer | None) -> None:
-    """Return when `reader` has bytes or `writer` takes some. PeerLost if neither does within the time limit."""
+    """Return when `reader` has bytes or `writer` takes some. Errors as of wait_longer()."""
+    ready, slowest = _poll(reader, writer), reader or writer
+    assert slowest is not None
+    for _ in slowest.polling():
+        if ready.poll(0):
+            return
+    start = time.monotonic()
+    if not ready.poll(1000 * min(slowest.timeout, MISMATCH_POLL_SECONDS)):
+        wait_longer(reader, writer, start + slowest.timeout)
+
+
+def wait_longer(reader: Peer | None, writer: Peer | None, latest: float) -> None:
+    """Return when `reader` has bytes or `writer` takes some.
+
+    PeerLost if neither does by `latest`. Mismatch if ranks have called different operations, or wait in a circle.
+    """
+    slowest = reader or writer
+    assert slowest is not None
+    ready, awake, lookout = _poll(reader, writer), _poll(reader, writer), slowest.lookout
+    lookout.wake(awake)
+    sources, sinks = ([peer.rank] if peer else [] for peer in (reader, writer))
+    header = reader.receiving if reader else slowest.sending
+    lookout.begin(header, lambda: not ready.poll(0), sources, sinks)
+    try:
+        while not ready.poll(0):
+            left = latest - time.monotonic()
+            if left < 0:
+                raise slowest.timed_out("sent" if reader else "taken")
+            if reader is not None:
+                reader.raise_on_mismatch()
+            lookout.look()
+            awake.poll(1000 * min(left, MISMATCH_POLL_SECONDS))
+    finally:
+        lookout.end()
+
+
+def _poll(reader: Peer | None, writer: Peer | None) -> select.poll:
     poll = select.poll()
     if reader is not None and reader is writer:
         poll.register(reader, select.POLLIN | select.POLLOUT)
@@ -290,14 +351,4 @@ def wait_for(reader: Peer | None, writer: Peer | None) -> None:
             poll.register(reader, select.POLLIN)
         if writer is not None:
             poll.register(writer, select.POLLOUT)
-    slowest = reader or writer
-    assert slowest is not None
-    for _ in slowest.polling():
-        if poll.poll(0):
-            return
-    latest = time.monotonic() + slowest.timeout
-    while not poll.poll(1000 * min(slowest.timeout, MISMATCH_POLL_SECONDS)):
-        if time.monotonic() > latest:
-            raise slowest.timed_out("sent" if reader else "taken")
-        if reader is not None:
-            reader.raise_on_mismatch()
+    return poll

@@ -6,19 +6,20 @@ import socket
 import struct
 
 MISMATCH_POLL_SECONDS = 0.5
-"""A waiting rank looks for mismatched calls of other ranks each time so many seconds have passed (Peer.find_mismatch)."""
+"""A waiting rank looks for mismatched calls of other ranks each time so many seconds have passed (peer.py, lookout.py)."""
 IN_FLIGHT_BYTES = 384 * 1024
 """Send buffer within a host. More bytes would leave the cache before they are read: all-reduces of 25 MiB took 1.5 times as long
 from 576 KiB on, and with the kernel's default. Between hosts the kernel's default stays."""
 
 
 def set_options(connection: socket.socket, timeout: float) -> None:
-    """Limit blocking sends to `timeout` seconds and receives to MISMATCH_POLL_SECONDS at most, and send small messages at once.
+    """Limit blocking calls to `timeout` seconds, and MISMATCH_POLL_SECONDS at most, and send small messages at once.
 
     The limits are the kernel's, so that a small message costs one system call each way.
     """
     connection.settimeout(None)
-    for option, limit in ((socket.SO_RCVTIMEO, min(timeout, MISMATCH_POLL_SECONDS)), (socket.SO_SNDTIMEO, timeout)):
+    limit = min(timeout, MISMATCH_POLL_SECONDS)
+    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
         connection.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(limit), int(limit % 1 * 1e6)))
     if connection.family != socket.AF_UNIX:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -102,8 +102,8 @@ def unpack_word(word: int, group: int) -> bytes:
     return _HEADER.pack(_MAGIC, operation, dtype, detail, group, (word >> OPERATION_BITS) - 1, count)
 
 
-def describe(header: bytes) -> str:
-    """Describe a header in an error message."""
+def describe(header: bytes, *, receives: bool = False) -> str:
+    """Describe a header in an error message; as its receiver calls the operation if it `receives`."""
     magic, operation, dtype, detail, group, sequence, count = _HEADER.unpack(header)
     if magic != _MAGIC or operation >= len(_OPERATIONS) or dtype >= len(DTYPES):
         return f"bytes that are no header ({header[:8].hex()}...)"
@@ -113,6 +113,7 @@ def describe(header: bytes) -> str:
     elif name == "broadcast":
         name += f"(root {detail})"
     if group == NO_GROUP:
+        name = "recv" if receives and name == "send" else name
         return f"{name} of {count} x {DTYPES[dtype]}, message {sequence} of this pair"
     ranks = (
         f"ranks {', '.join(map(str, _groups[group]))}" if group in _groups else "a group that this rank does not know"

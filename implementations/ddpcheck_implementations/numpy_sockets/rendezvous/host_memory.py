@@ -16,13 +16,13 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from ..connections import wire_format
 from ..connections.peer import Peer, Traffic
 from ..errors import RendezvousError
 from ..shared_memory.collectives import HostMemory
 from ..shared_memory.mapping import MappedRegions, Region, RegionPool, map_region
 from ..shared_memory.messages import MessageBoard, board_bytes, processor_keeps_store_order
 from ..shared_memory.waiting import WakeUpPipe, WakeUpSender, enough_processors
+from .exchange import exchange
 
 _TOKEN_BYTES = 16
 _HOST, _PROCESSORS, _TOKEN, _DESCRIPTORS = slice(0, 2), 0, slice(2, 4), slice(4, 7)
@@ -45,7 +45,7 @@ def share_memory(
         opened.callback(pipe.close)
         region, reason = _new_region(len(peers) + 1)
         card = _card(emulated, region, pipe)
-        cards = _exchange(peers, card, 0)
+        cards = exchange(peers, card, 0)
         near = {other: peers[other] for other, theirs in cards.items() if (theirs[_HOST] == card[_HOST]).all()}
         boards: dict[int, memoryview] = {}
         wakers: dict[int, WakeUpSender] = {}
@@ -57,7 +57,7 @@ def share_memory(
             except (OSError, ValueError) as error:
                 reason = f"rank {rank} cannot map the memory of all others: {error}"
         agreement = np.array([not reason], np.int64)
-        agreed = _exchange(peers, agreement, 1) | {rank: agreement}
+        agreed = exchange(peers, agreement, 1) | {rank: agreement}
         if region is not None:
             region.close()
         reason = reason or next((f"rank {other} cannot" for other in near if not agreed[other][0]), "")
@@ -114,17 +114,6 @@ def _new_region(ranks: int) -> tuple[Region | None, str]:
         return Region(board_bytes(ranks)), ""
     except OSError as error:
         return None, f"there is no memory to share: {error}"
-
-
-def _exchange(peers: Mapping[int, Peer], numbers: Array, round_: int) -> dict[int, Array]:
-    """Send numbers to every peer, and return those of each."""
-    header = wire_format.pack("meet", numbers, sequence=round_)
-    for peer in peers.values():
-        peer.send(header, numbers)
-    received = {other: np.empty_like(numbers) for other in peers}
-    for other, peer in peers.items():
-        peer.receive(header, received[other])
-    return received
 
 
 def _host_id(emulated: int) -> bytes:

@@ -3,8 +3,7 @@
 Every rank has a board: memory that it alone writes, and that the others map. On it are
 
     tickets for each other rank r, 64 bytes: word n % SLOTS has the slot of the n-th message to r
-    acks    for each other rank r, 64 bytes: the number of r's messages that this rank is done with, whether it sleeps, and
-            then the word of r that it waits for, the value it waits for, and the header of its operation
+    acks    for each other rank r, 64 bytes: the number of r's messages that this rank is done with, and whether it sleeps
     slots   SLOTS blocks, each behind the header (wire_format.py) of its operation
     buffer  two halves for express reductions (express.py)
 
@@ -15,8 +14,8 @@ A ticket must not be visible before the block that it announces. x86 processors 
 Others do not, and NumPy has no memory barrier, so ranks use sockets there (processor_keeps_store_order()).
 
 A waiting rank polls as long as nobody else needs its processor, then sleeps until the other rank wakes it. Meanwhile it
-watches its socket to that rank, which ends, fails or gives up there. Two ranks that sleep until the other one acts would do so
-for ever: each reports the other's operation.
+watches its socket to that rank, which ends, fails or gives up there. Ranks that wait in a circle find out as those over sockets
+do (lookout.py).
 """
 
 from __future__ import annotations
@@ -32,6 +31,7 @@ from ddpcheck.seeded_values import Array
 
 from ..connections import wire_format
 from ..connections.peer import Peer, Traffic
+from ..connections.socket_options import MISMATCH_POLL_SECONDS
 from ..errors import CommunicationError
 from .plans import BUFFER_BYTES, DoubleBuffer
 from .waiting import Polling, WakeUpPipe, WakeUpSender
@@ -43,8 +43,6 @@ BLOCK_BYTES = 512 * 1024
 _LINE = 64
 _TICKET = 8  # a ticket is the number of its message times this, plus its slot
 ASLEEP = 1  # word 0 counts acks; word 1 is set while this rank sleeps
-_AWAITED, _VALUE, _HEADER = 2, 3, slice(4, 8)  # the words behind: awaited word of the other rank, awaited value, header
-_TICKETS, _ACKS, _WORDS = 0, 16, 32  # kinds of an awaited word, to which its place is added
 _SPINS = 1000  # some 50 microseconds
 _RECHECK_SECONDS = 0.02
 """A sleeping rank checks its word again after so long: a load may overtake a store, so a wake-up may be missing."""
@@ -234,45 +232,36 @@ class MessageBoard:
         self, channel: BoardChannel, words: memoryview, place: int, least: int, header: bytes, verb: str
     ) -> None:
         """As _wait, asleep until the other rank wakes this one."""
-        peer = channel.peer
+        peer, lookout = channel.peer, channel.peer.lookout
         poll = select.poll()
         poll.register(self._wake_up, select.POLLIN)
         poll.register(peer, select.POLLIN)
-        kind = _TICKETS if words is channel.announced else _ACKS if words is channel.taken else _WORDS
-        channel.done[_AWAITED] = kind + place
-        channel.done[_VALUE] = least
-        channel.done[_HEADER] = memoryview(header).cast("Q")
         channel.done[ASLEEP] = 1
-        start, woken, before = time.monotonic(), True, b""
+        ends = ((), (peer.rank,)) if verb == "taken" else ((peer.rank,), ())
+        start, woken, long = time.monotonic(), True, False
         try:
             while words[place] < least:
                 error = peer.find_error(header) or self._find_later_operation(channel, words, header)
                 if error is None and not woken:
                     error = peer.find_mismatch(header)
-                    asleep = self._waits_for_this_rank(channel)
-                    if error is None and asleep and asleep == before != header:
-                        error = peer.header_error(asleep, header)
-                    before = asleep
                 if words[place] >= least:  # the word came before the peer ended or went on
                     return
                 if error is not None:
                     raise error
-                if time.monotonic() - start > peer.timeout:
+                waited = time.monotonic() - start
+                if waited > peer.timeout:
                     raise peer.timed_out(verb)
+                if long:
+                    lookout.look()
+                elif waited > MISMATCH_POLL_SECONDS:
+                    long = True
+                    lookout.begin(header, lambda: words[place] < least, *ends)
+                    lookout.wake(poll)
                 woken = bool(poll.poll(_RECHECK_SECONDS * 1000))
                 self._wake_up.drain()
         finally:
             channel.done[ASLEEP] = 0
-
-    def _waits_for_this_rank(self, channel: BoardChannel) -> bytes:
-        """Return the header of the operation in which the other rank sleeps until this one acts; empty if it does not.
-
-        This rank does not act while it waits as well: if it sees this twice, both would sleep for ever.
-        """
-        awaited, least = channel.taken[_AWAITED], channel.taken[_VALUE]
-        kind, place = awaited & ~15, awaited & 15
-        own = channel.tickets if kind == _TICKETS else channel.done if kind == _ACKS else self._words
-        return bytes(channel.taken[_HEADER].cast("B")) if channel.taken[ASLEEP] and own[place] < least else b""
+            lookout.end()
 
     def _find_later_operation(
         self, channel: BoardChannel, words: memoryview, header: bytes

@@ -1,1 +1,1 @@
-"""What faults of ranks that are forked or spawned make when it is imported, before there are ranks."""
+"""Modules that make objects at import, before there are ranks."""

@@ -1,4 +1,4 @@
-"""A server at a port of the rank's own, or of rank 0's where the rank is not known yet, which a second process finds taken."""
+"""A server that listens from import on, at the rank's port, or at rank 0's if the rank is not known yet."""
 
 from __future__ import annotations
 
