@@ -106,6 +106,12 @@ _SHARES = (
     "The ranking was last changed after the singles and the first 16 pairs of seed 2026 had been seen. Before, 20 singles were",
     "told alone, and 7 of these pairs first; since then 21 and 10. Later ones had not been seen: 4 of 4 pairs are right, and 2",
     "of 5 triples.",
+    "",
+    "The ranking was changed once more after 8 pairs of another draw had been seen, of which 5 were told first before",
+    "and 7 since. Then the draw of seed 4711 was judged, which `--keep` had written to tests/planted/draws/ before: the",
+    "first 8 of its 30 combinations have run, 6 pairs and 2 triples. 4 pairs and 1 triple are told first, with the",
+    "ranking before the change and after it; in 1 triple no failure names one of the causes. Since then an own initial",
+    "value also explains another value at construction, which makes 5 pairs of these 6.",
 )
 
 

@@ -160,7 +160,7 @@ IMPLIES: dict[str, frozenset[str]] = {
     replicas.LAST_BITS_DIFFER.id: _ids(values.LAST_BITS_WRONG),
     replicas.BACKWARD_MOVES_PARAMETERS.id: _ids(programs.WRONG_FORWARD_VALUES, programs.WRONG_PREDICTION_VALUES),
     randomness.GLOBAL_GENERATOR_DECIDES.id: _ids(process_state.GENERATOR_CHANGED, process_state.MAKING_SEEDS),
-    replicas.OWN_INITIAL_VALUE.id: _ids(*_INITIAL),
+    replicas.OWN_INITIAL_VALUE.id: _ids(programs.CONSTRUCTION_VALUE, *_INITIAL),
     programs.CONSTRUCTION_VALUE.id: _ids(*_INITIAL),
     gradients.LOSS_OF_OWN_INITIAL.id: _ids(values.PERMUTED, values.ZERO),
     values.ROUNDED_AS.id: _ids(*_NARROW),
