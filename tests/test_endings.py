@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import select
 import signal
@@ -113,6 +114,20 @@ def test_ranks_that_train_end_with_their_command(tmp_path: Path, words: tuple[st
         os.close(handle)
     assert ended == [True, True]
     assert running.returncode == (-number if number == signal.SIGKILL else 128 + number)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torchrun is part of PyTorch")
+@pytest.mark.skipif(sys.platform != "linux", reason="signals are sent on Linux")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_the_folder_of_an_agent_goes_with_its_command(tmp_path: Path, name: str) -> None:
+    """The adapter's ranks send the signal, when the agent and its folder are there."""
+    (tmp_path / "mine.py").write_text(ENDS_ITS_DRIVER.format(signal=name))
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    words = ("check", "mine.py:adapter", "-w", "2", "--launcher", "torchrun")
+    ended = ddpcheck(tmp_path, *words, env=os.environ | {"TMPDIR": str(temporary)})
+    assert ended.returncode == 128 + getattr(signal, name), ended.stderr
+    assert [path.name for path in temporary.iterdir() if path.name.startswith("ddpcheck")] == []
 
 
 def _ranks_below(running: subprocess.Popen[bytes]) -> list[int]:
