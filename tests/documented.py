@@ -89,10 +89,10 @@ def place_for(page: Path) -> Iterator[Path]:
         code = page.parent / "code"
         shutil.copytree(code, place, ignore=shutil.ignore_patterns("__pycache__")) if code.is_dir() else place.mkdir()
         (folder / "bin").mkdir()
-        program = folder / "bin" / "ddpcheck"
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ddpcheck "$@"\n')
-        program.chmod(0o755)
-        (folder / "bin" / "python").symlink_to(sys.executable)
+        for command, module in (("ddpcheck", "-m ddpcheck"), ("python", "")):
+            program = folder / "bin" / command
+            program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
+            program.chmod(0o755)
         yield place
 
 

@@ -13,10 +13,10 @@ import socket_ranks
 from socket_ranks import LIMIT, on_ranks, outcomes_of
 
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
-from ddpcheck_implementations.numpy_sockets.connections import lookout as lookouts
+from ddpcheck_implementations.numpy_sockets.connections import deadlock_detector as detector_module
 from ddpcheck_implementations.numpy_sockets.connections import wire_format
-from ddpcheck_implementations.numpy_sockets.connections.lookout import Lookout
-from ddpcheck_implementations.numpy_sockets.connections.waits import Wait, go_on_never, pack, unpack
+from ddpcheck_implementations.numpy_sockets.connections.deadlock_detector import DeadlockDetector
+from ddpcheck_implementations.numpy_sockets.connections.waits import Wait, is_deadlock, pack, unpack
 from ddpcheck_implementations.numpy_sockets.errors import Mismatch
 
 NEVER = 10_000.0
@@ -90,14 +90,14 @@ def test_a_circle_of_some_ranks_ends_the_wait_of_those_that_wait_for_it(transpor
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Ranks that were asked whether they wait, in order."""
     found: list[int] = []
-    say = Lookout._say
+    say = DeadlockDetector._send
 
-    def heard(self: Lookout, kind: int, other: int, *rest: Any) -> None:
+    def heard(self: DeadlockDetector, kind: int, other: int, *rest: Any) -> None:
         say(self, kind, other, *rest)
-        if kind == lookouts._ASK:
+        if kind == detector_module._ASK:
             found.append(other)
 
-    monkeypatch.setattr(Lookout, "_say", heard)
+    monkeypatch.setattr(DeadlockDetector, "_send", heard)
     return found
 
 
@@ -148,7 +148,7 @@ def waits(*ends: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]) -> di
     ],
 )
 def test_only_closed_circles_of_answers_with_nothing_under_way_are_one(said: dict[int, Wait], stuck: bool) -> None:
-    assert go_on_never(said) == stuck
+    assert is_deadlock(said) == stuck
 
 
 def test_what_is_said_of_waits_is_read_again_and_nothing_else_is() -> None:
@@ -160,34 +160,34 @@ def test_what_is_said_of_waits_is_read_again_and_nothing_else_is() -> None:
 
 
 class Ranks:
-    """Lookouts of ranks in one thread, which look when they are told to."""
+    """Detectors of ranks in one thread, which look when they are told to."""
 
     def __init__(self, count: int) -> None:
         ports = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
         for port in ports:
             port.bind(("127.0.0.1", 0))
         places = {rank: (port.getsockname(), bytes([rank + 1]) * 16) for rank, port in enumerate(ports)}
-        self.lookouts = [Lookout(rank) for rank in range(count)]
-        for rank, lookout in enumerate(self.lookouts):
+        self.detectors = [DeadlockDetector(rank) for rank in range(count)]
+        for rank, detector in enumerate(self.detectors):
             others = {other: place for other, place in places.items() if other != rank}
-            lookout.open(ports[rank], places[rank][1], others, {})
+            detector.open(ports[rank], places[rank][1], others, {})
 
     def wait(self, rank: int, source: int, still: Callable[[], bool] = lambda: True) -> None:
-        self.lookouts[rank].end()
-        self.lookouts[rank].begin(_HEADER, still, (source,))
+        self.detectors[rank].end_wait()
+        self.detectors[rank].start_wait(_HEADER, still, (source,))
 
     def look(self, *order: int) -> bool:
         """Whether one of them has found a circle."""
         for rank in order:
             try:
-                self.lookouts[rank].look()
+                self.detectors[rank].poll()
             except Mismatch:
                 return True
         return False
 
     def close(self) -> None:
-        for lookout in self.lookouts:
-            lookout.close()
+        for detector in self.detectors:
+            detector.close()
 
 
 @pytest.fixture
@@ -224,15 +224,15 @@ def test_a_rank_whose_message_has_come_says_nothing_more(pair: Ranks) -> None:
 
 
 def test_datagrams_of_strangers_are_not_heard(pair: Ranks) -> None:
-    place = pair.lookouts[1]._others[0][0]
+    place = pair.detectors[1]._others[0][0]
     proof = pack(waits(((1,), (), ()), ((0,), (), ())).values())
     pair.wait(0, 1)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
         for token in (bytes([2]) * 16, b"x" * 16, b""):
-            stranger.sendto(lookouts._START.pack(token, lookouts._PROOF, 1, 0) + proof, place)
+            stranger.sendto(detector_module._START.pack(token, detector_module._PROOF, 1, 0) + proof, place)
         stranger.sendto(b"short", place)
         assert not pair.look(0)
         stranger.sendto(
-            lookouts._START.pack(bytes([1]) * 16, lookouts._PROOF, 1, 0) + proof, place
+            detector_module._START.pack(bytes([1]) * 16, detector_module._PROOF, 1, 0) + proof, place
         )  # rank 0's own token
         assert pair.look(0)

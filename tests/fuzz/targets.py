@@ -30,7 +30,7 @@ from ddpcheck_benchmarks.hosts.link import Fabric
 from ddpcheck_benchmarks.projection import measurements
 from ddpcheck_benchmarks.sizes import sizes
 from ddpcheck_implementations.numpy_sockets.connections import wire_format
-from ddpcheck_implementations.numpy_sockets.connections.lookout import Lookout
+from ddpcheck_implementations.numpy_sockets.connections.deadlock_detector import DeadlockDetector
 from ddpcheck_implementations.numpy_sockets.connections.peer import Peer, Traffic
 from ddpcheck_implementations.numpy_sockets.errors import CommunicationError, RendezvousError
 from ddpcheck_implementations.numpy_sockets.rendezvous import protocol
@@ -100,20 +100,20 @@ def _message(data: bytes) -> None:
     with here, there:
         there.sendall(data[:_LONGEST])
         there.close()
-        Peer(here, 0, 1, 1.0, Traffic(), Lookout(0), oversubscribed=True).receive(header, array)
+        Peer(here, 0, 1, 1.0, Traffic(), DeadlockDetector(0), oversubscribed=True).receive(header, array)
 
 
 def _datagram(data: bytes) -> None:
     """What comes to the port of a rank that waits, behind the right token."""
-    lookout = Lookout(0)
+    detector = DeadlockDetector(0)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as port:
         port.bind(("127.0.0.1", 0))
         place = port.getsockname()
-        lookout.open(port, b"t" * 16, {1: (place, b"t" * 16)}, {})
-        lookout.begin(wire_format.pack_abort(0), lambda: True, (1,))
-        lookout.look()
+        detector.open(port, b"t" * 16, {1: (place, b"t" * 16)}, {})
+        detector.start_wait(wire_format.pack_abort(0), lambda: True, (1,))
+        detector.poll()
         port.sendto(b"t" * 16 + data[:_LONGEST_DATAGRAM], place)
-        lookout.look()
+        detector.poll()
 
 
 def _table(data: bytes) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from ddpcheck.seeded_values import Array
 
 from .connections import wire_format
-from .connections.lookout import Lookout
+from .connections.deadlock_detector import DeadlockDetector
 from .connections.peer import Link, Peer, Traffic
 from .group import Group, group_collectives
 from .operation_order import OperationOrder, PendingResult
@@ -40,7 +40,7 @@ class Communicator:
         world_size: int,
         peers: Mapping[int, Peer],
         traffic: Traffic,
-        lookout: Lookout,
+        detector: DeadlockDetector,
         *,
         memory: HostMemory | None = None,
         hosts: Hosts = (),
@@ -50,7 +50,7 @@ class Communicator:
         self.world_size = world_size
         self.traffic = traffic
         self._peers = peers
-        self._lookout = lookout
+        self._detector = detector
         self._order = OperationOrder(rank, peers)
         self._algorithm = algorithm
         self._memory, self._hosts = memory, hosts
@@ -188,7 +188,7 @@ class Communicator:
         self._order.background.stop()
         for peer in self._peers.values():
             peer.close()
-        self._lookout.close()
+        self._detector.close()
         self._world.express = None  # breaks a reference cycle that holds the memory
         memory, self._memory = self._memory, None
         if memory is not None:

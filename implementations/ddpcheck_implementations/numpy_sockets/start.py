@@ -10,10 +10,10 @@ from ddpcheck.contract.rank_context import RankContext
 
 from .algorithms.choice import validate_algorithm
 from .communicator import Communicator
-from .connections.lookout import Lookout
+from .connections.deadlock_detector import DeadlockDetector
 from .connections.peer import Peer, Traffic
+from .rendezvous.deadlock_ports import connect_detectors
 from .rendezvous.host_memory import Hosts, share_memory
-from .rendezvous.lookouts import introduce
 from .rendezvous.protocol import RendezvousConfig, connect_all_ranks
 from .rendezvous.unix_sockets import reconnect_over_unix
 from .shared_memory.collectives import HostMemory
@@ -53,26 +53,28 @@ def start(
     addresses = {other: connection.getpeername()[0] for other, connection in connections.items()}
     if transport == "unix" and connections:
         connections = reconnect_over_unix(rank, connections, deadline)
-    traffic, lookout = Traffic(), Lookout(rank)
+    traffic, detector = Traffic(), DeadlockDetector(rank)
     oversubscribed = not enough_processors(context.local_world_size)
     peers = {
-        other: Peer(connection, rank, other, timeout, traffic, lookout, oversubscribed=oversubscribed)
+        other: Peer(connection, rank, other, timeout, traffic, detector, oversubscribed=oversubscribed)
         for other, connection in sorted(connections.items())
     }
     for peer in peers.values():
         peer.other_peers = [other for other in peers.values() if other is not peer]
     try:
         if peers:
-            introduce(lookout, here[0], peers, addresses)
+            connect_detectors(detector, here[0], peers, addresses)
         memory: HostMemory | None = None
         shared: Hosts = ()
         if peers and transport in ("auto", "shm"):
             memory, shared = share_memory(rank, peers, traffic, must=transport == "shm", emulated=emulated)
-        return Communicator(rank, world_size, peers, traffic, lookout, memory=memory, hosts=shared, algorithm=algorithm)
+        return Communicator(
+            rank, world_size, peers, traffic, detector, memory=memory, hosts=shared, algorithm=algorithm
+        )
     except BaseException:
         for peer in peers.values():
             peer.close()
-        lookout.close()
+        detector.close()
         raise
 
 

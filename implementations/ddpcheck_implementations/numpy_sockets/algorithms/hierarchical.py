@@ -52,7 +52,7 @@ class HierarchicalCollectives(SocketCollectives):
         forced: str,
     ) -> None:
         super().__init__(ranks, own, peers, "")
-        self._choose = choose_algorithm("hosts", len(ranks), forced)
+        self._choose_level = choose_algorithm("hosts", len(ranks), forced)
         by_host = [members for members in ([rank for rank in host if rank in ranks] for host in hosts) if members]
         local = next(members for members in by_host if own in members)
         lanes, place = min(map(len, by_host)), local.index(own)
@@ -62,7 +62,7 @@ class HierarchicalCollectives(SocketCollectives):
 
     def all_reduce(self, header: bytes, source: Array, target: Array, reduction: np.ufunc, divisor: int) -> None:
         """Reduce `source` into `target`, which may be the same array."""
-        if self._choose(source.nbytes) == "flat":
+        if self._choose_level(source.nbytes) == "flat":
             super().all_reduce(header, source, target, reduction, divisor)
             return
         for piece in pieces(0, source.size, _PIECE_BYTES // source.itemsize):

@@ -24,7 +24,7 @@ from ddpcheck.seeded_values import Array
 from ..errors import CommunicationError, Mismatch, PeerLost
 from ..shared_memory.waiting import Polling
 from . import wire_format
-from .lookout import Lookout
+from .deadlock_detector import DeadlockDetector
 from .socket_options import MISMATCH_POLL_SECONDS, set_options
 
 _NOTHING = np.empty(0, np.uint8)
@@ -49,7 +49,7 @@ class Link(Protocol):
 
 
 class Peer:
-    """A connection to `rank`. `other_peers` are this rank's other ones; all share its `lookout`. `timeout` is in seconds."""
+    """A connection to `rank`. `other_peers` are this rank's other ones; all share its `detector`. `timeout` is in seconds."""
 
     def __init__(
         self,
@@ -58,12 +58,12 @@ class Peer:
         rank: int,
         timeout: float,
         traffic: Traffic,
-        lookout: Lookout,
+        detector: DeadlockDetector,
         oversubscribed: bool,
     ) -> None:
         self.rank = rank
         self.timeout = timeout
-        self.lookout = lookout
+        self.detector = detector
         self.traffic = traffic
         self._own_rank = own_rank
         self._socket = connection
@@ -272,7 +272,7 @@ class Peer:
                 f"rank {self.rank} has {verb} nothing for {self.timeout:g} s: it is stuck, or has not called this operation; "
                 "look at its stack, or raise NUMPY_SOCKETS_TIMEOUT",
             )
-        return self.lookout.proof() or PeerLost(
+        return self.detector.reported_deadlock() or PeerLost(
             self.rank,
             f"rank {self.rank} closed its connection to rank {self._own_rank}: it died or gave up; see its output",
         )
@@ -280,7 +280,7 @@ class Peer:
     def header_error(self, got: bytes, wanted: bytes) -> CommunicationError:
         """Return the error of a message with another header: its sender gave up, or is in another operation."""
         culprit = wire_format.culprit_of(got)
-        told = None if culprit is None else self.lookout.proof() or self.find_mismatch(wanted)
+        told = None if culprit is None else self.detector.reported_deadlock() or self.find_mismatch(wanted)
         if culprit == self._own_rank:
             here = wire_format.describe(wanted)
             return told or PeerLost(
@@ -324,11 +324,11 @@ def wait_longer(reader: Peer | None, writer: Peer | None, latest: float) -> None
     """
     slowest = reader or writer
     assert slowest is not None
-    ready, awake, lookout = _poll(reader, writer), _poll(reader, writer), slowest.lookout
-    lookout.wake(awake)
+    ready, awake, detector = _poll(reader, writer), _poll(reader, writer), slowest.detector
+    detector.register(awake)
     sources, sinks = ([peer.rank] if peer else [] for peer in (reader, writer))
     header = reader.receiving if reader else slowest.sending
-    lookout.begin(header, lambda: not ready.poll(0), sources, sinks)
+    detector.start_wait(header, lambda: not ready.poll(0), sources, sinks)
     try:
         while not ready.poll(0):
             left = latest - time.monotonic()
@@ -336,10 +336,10 @@ def wait_longer(reader: Peer | None, writer: Peer | None, latest: float) -> None
                 raise slowest.timed_out("sent" if reader else "taken")
             if reader is not None:
                 reader.raise_on_mismatch()
-            lookout.look()
+            detector.poll()
             awake.poll(1000 * min(left, MISMATCH_POLL_SECONDS))
     finally:
-        lookout.end()
+        detector.end_wait()
 
 
 def _poll(reader: Peer | None, writer: Peer | None) -> select.poll:

@@ -6,7 +6,7 @@ import socket
 import struct
 
 MISMATCH_POLL_SECONDS = 0.5
-"""A waiting rank looks for mismatched calls of other ranks each time so many seconds have passed (peer.py, lookout.py)."""
+"""Seconds between two checks of a waiting rank for mismatched calls and deadlocks (peer.py, deadlock_detector.py)."""
 IN_FLIGHT_BYTES = 384 * 1024
 """Send buffer within a host. More bytes would leave the cache before they are read: all-reduces of 25 MiB took 1.5 times as long
 from 576 KiB on, and with the kernel's default. Between hosts the kernel's default stays."""

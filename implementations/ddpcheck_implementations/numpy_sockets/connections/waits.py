@@ -1,10 +1,10 @@
-"""What ranks that wait say of themselves, and when it proves that they wait in a circle.
+"""The waits of ranks as a wait-for graph, and the proof that a set of ranks is deadlocked.
 
-A rank says for whom it waits, in which of its waits, and to whom bytes are still on their way. Each of some ranks is asked twice,
-the second time when all have answered. If all are still in the same wait, there was a moment between the two at which all
-waited. Whatever any of them had sent has arrived by the first answer, and was not enough, or the wait would have ended by the
-second. So if they wait for no rank besides, none of them can go on: the proof needs no time limit, and a slow rank, which does
-not answer, is never part of it.
+A rank reports the ranks that it waits for, the serial number of its wait, and the ranks to which its bytes are under way. Each
+rank of a set is asked twice, the second time after all have answered. If all are in the same wait both times, all of them waited
+at one moment between the two. Their messages had arrived by the first answer and did not end the waits. If they also wait for no
+rank outside the set, none of them can continue. The proof needs no time limit. A slow rank does not answer, so it is never part
+of a deadlock.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ..errors import Mismatch
 from . import wire_format
 
 _WAIT = struct.Struct(f"!IQ{wire_format.HEADER_BYTES}sHHH")  # rank, serial, header, and how many ranks of each kind
-_MOST_TOLD = 8
+_MOST_NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """`rank` waits, for the `serial`-th time, for a message from `sources`, or until `sinks` take one; any of them will do.
+    """The `serial`-th wait of `rank`: for a message from any of `sources`, or until any of `sinks` receives one.
 
-    header: of the operation. unread: ranks to which bytes are on their way.
+    header: the header of the operation. unread: the ranks to which bytes are under way.
     """
 
     rank: int
@@ -45,8 +45,8 @@ class Wait:
         )
 
 
-def go_on_never(waits: Mapping[int, Wait]) -> bool:
-    """Whether ranks that answered so can only wait for each other: if a second answer of each names the same wait, they will."""
+def is_deadlock(waits: Mapping[int, Wait]) -> bool:
+    """Whether ranks in these waits can only wait for each other, and will do so if each is still in the same wait later."""
     return all(
         other in waits and (other not in wait.sources or rank not in waits[other].unread)
         for rank, wait in waits.items()
@@ -54,14 +54,14 @@ def go_on_never(waits: Mapping[int, Wait]) -> bool:
     )
 
 
-def circle(own: int, waits: Mapping[int, Wait]) -> Mismatch:
-    """What rank `own`, one of them, raises. It names the wait of each, its own first."""
+def deadlock_error(own: int, waits: Mapping[int, Wait]) -> Mismatch:
+    """The error that rank `own` raises. It names the wait of each deadlocked rank, its own first."""
     order = sorted(waits, key=lambda rank: (rank != own, rank))
-    told = "; ".join(str(waits[rank]) for rank in order[:_MOST_TOLD])
-    more = f"; so do {len(order) - _MOST_TOLD} ranks more" if len(order) > _MOST_TOLD else ""
+    named = "; ".join(str(waits[rank]) for rank in order[:_MOST_NAMED])
+    more = f"; {len(order) - _MOST_NAMED} more ranks wait" if len(order) > _MOST_NAMED else ""
     return Mismatch(
         waits[own].awaited[0],
-        f"ranks {', '.join(map(str, sorted(waits)))} wait for each other, and no message is on its way: {told}{more}. All ranks "
+        f"ranks {', '.join(map(str, sorted(waits)))} wait for each other, and no message is under way: {named}{more}. All ranks "
         "must call the same operations in the same order, with the same root",
     )
 
@@ -78,7 +78,7 @@ def pack(waits: Collection[Wait]) -> bytes:
 
 
 def unpack(packed: bytes) -> dict[int, Wait]:
-    """Waits by their rank. ValueError if these are none."""
+    """The packed waits by rank. ValueError if the bytes are no packed waits."""
     found: dict[int, Wait] = {}
     place = 0
     try:
@@ -91,7 +91,7 @@ def unpack(packed: bytes) -> dict[int, Wait]:
                 place += 4 * count
             found[rank] = Wait(rank, serial, header, *kinds)
     except struct.error as error:
-        raise ValueError(f"{len(packed)} bytes are no waits: {error}") from error
+        raise ValueError(f"{len(packed)} bytes are no packed waits: {error}") from error
     if not all(wait.awaited for wait in found.values()):
-        raise ValueError("a wait for nobody")
+        raise ValueError("a wait for no rank")
     return found

@@ -15,7 +15,7 @@ Others do not, and NumPy has no memory barrier, so ranks use sockets there (proc
 
 A waiting rank polls as long as nobody else needs its processor, then sleeps until the other rank wakes it. Meanwhile it
 watches its socket to that rank, which ends, fails or gives up there. Ranks that wait in a circle find out as those over sockets
-do (lookout.py).
+do (deadlock_detector.py).
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ class MessageBoard:
         self, channel: BoardChannel, words: memoryview, place: int, least: int, header: bytes, verb: str
     ) -> None:
         """As _wait, asleep until the other rank wakes this one."""
-        peer, lookout = channel.peer, channel.peer.lookout
+        peer, detector = channel.peer, channel.peer.detector
         poll = select.poll()
         poll.register(self._wake_up, select.POLLIN)
         poll.register(peer, select.POLLIN)
@@ -252,16 +252,16 @@ class MessageBoard:
                 if waited > peer.timeout:
                     raise peer.timed_out(verb)
                 if long:
-                    lookout.look()
+                    detector.poll()
                 elif waited > MISMATCH_POLL_SECONDS:
                     long = True
-                    lookout.begin(header, lambda: words[place] < least, *ends)
-                    lookout.wake(poll)
+                    detector.start_wait(header, lambda: words[place] < least, *ends)
+                    detector.register(poll)
                 woken = bool(poll.poll(_RECHECK_SECONDS * 1000))
                 self._wake_up.drain()
         finally:
             channel.done[ASLEEP] = 0
-            lookout.end()
+            detector.end_wait()
 
     def _find_later_operation(
         self, channel: BoardChannel, words: memoryview, header: bytes
