@@ -55,3 +55,12 @@ def test_named_checks_and_files_exist() -> None:
     assert named - {"check_adapter", "check_name"} <= names
     links = re.findall(r"\]\(([\w/.]+)\)", README)
     assert all((ROOT / link).is_file() for link in links), links
+
+
+def test_the_code_map_names_what_exists() -> None:
+    page = (ROOT / "docs/code-map.md").read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:harness|implementations|properties|benchmarks|reports)/[\w/.]*)`", page)
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    harness = page.partition("## Packages of the harness")[2].partition("\n## ")[0]
+    packages = {path.parent.name for path in (ROOT / "harness/ddpcheck").glob("*/__init__.py")}
+    assert set(re.findall(r"`(\w+)/`", harness)) == packages - {"cli"}
