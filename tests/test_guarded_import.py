@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from ddpcheck.cli import main
 from ddpcheck.contract import Capabilities, CollectivePromises, ReplicaPromises
 from ddpcheck.running.adapter_lookup import UnusableAdapter, resolve
+from ddpcheck.running.guarded_import import guarded_import
 
 MINIMAL = f"{Path(__file__).parent / 'minimal_adapter.py'}:adapter"
 
@@ -107,3 +108,13 @@ def test_a_misspelt_promise_names_the_right_one() -> None:
         match=r"CollectivePromises has no promise 'no_sync'; it is a promise of ReplicaPromises\.replica_methods",
     ):
         CollectivePromises(no_sync=True)  # type: ignore[call-arg]  # on purpose
+
+
+def test_a_timer_of_the_caller_goes_on() -> None:
+    before = signal.setitimer(signal.ITIMER_REAL, 250.0)
+    try:
+        with guarded_import("mine", 60.0):
+            assert signal.getitimer(signal.ITIMER_REAL)[0] <= 60.0
+        assert 60.0 < signal.getitimer(signal.ITIMER_REAL)[0] <= 250.0
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *before)

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ IMPORT_SECONDS = 60.0
 """The time limit in seconds for the import of an adapter's module in the driver."""
 _PRINTED = 2000
 """Characters that a module may print while it is imported."""
+_SOON = 0.001
+"""Seconds until a timer of the caller that has expired meanwhile; zero would turn it off."""
 _AGAIN = 0.5
 """Seconds between two attempts to end an import that catches every exception."""
 
@@ -50,12 +53,15 @@ def _limit(seconds: float) -> Iterator[None]:
         )
 
     before = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)
+    start = time.monotonic()
+    delay, interval = signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)
     try:
         yield
     finally:
+        left = max(delay - (time.monotonic() - start), _SOON) if delay else 0.0
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, left, interval)  # the timer of the caller, such as pytest-timeout's
 
 
 @contextmanager
