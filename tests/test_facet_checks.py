@@ -34,10 +34,11 @@ def name_of(found: Registered) -> str:
     return found.name
 
 
-def session_of(found: Registered, effort: int = 2) -> Session:
-    patience = 1.5 if found.family != "collectives.wasteful" else 20.0  # these send much, and never hang
+def session_of(found: Registered, effort: int = 2, *, hangs: bool = True) -> Session:
+    """hangs: whether the adapter may hang; the deadline of others is long, as the machine may be busy."""
+    deadline = 1.5 if hangs and found.family != "collectives.wasteful" else 20.0
     return sessions.session(
-        found.adapter, found.world_size, deadline=patience, grace=0.3, effort=effort, deep=found.deep
+        found.adapter, found.world_size, deadline=deadline, grace=0.3, effort=effort, deep=found.deep
     )
 
 
@@ -64,7 +65,7 @@ def test_each_fault_is_caught_by_every_check_that_it_names(fault: Registered) ->
 
 @pytest.mark.parametrize("number", range(len(UNUSUAL)), ids=lambda number: name_of(UNUSUAL[number]))
 def test_unusual_but_correct_adapters_pass(number: int) -> None:
-    with session_of(UNUSUAL[number], effort=3) as session:
+    with session_of(UNUSUAL[number], effort=3, hangs=False) as session:
         for check in some(applicable(session), number):
             check.function(session)
 
