@@ -26,8 +26,6 @@ from dataclasses import replace
 import numpy as np
 from ddpcheck_implementations.numpy_sockets import adapter as right
 
-FEW = {{"files": (resource.RLIMIT_NOFILE, 1), "memory": (resource.RLIMIT_AS, 1 << 20)}}
-
 def connect(context):
     found = right.connect(context)
 
@@ -42,7 +40,10 @@ def connect(context):
                     resource.setrlimit(resource.RLIMIT_NOFILE, (used + 1, used + 1))
                     kept = [os.dup(0) for _ in range(used + 2)]
                 if "{resource}" == "memory":
-                    np.empty(1 << 60, np.uint8)
+                    with open("/proc/self/statm") as statm:
+                        room = int(statm.read().split()[0]) * resource.getpagesize() + (64 << 20)
+                    resource.setrlimit(resource.RLIMIT_AS, (room, room))
+                    np.empty(1 << 30, np.uint8)
                 if "{resource}" == "disk":
                     with open("/dev/full", "w") as full:
                         full.write("x" * 100000)
@@ -96,10 +97,15 @@ def test_a_warning_of_values_that_are_not_finite_is_no_failure(tmp_path: Path, m
     assert verdict_of(tmp_path, WARNING).status == "passed"
 
 
+def test_a_request_for_absurd_memory_is_the_implementations_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not refused_resource(MemoryError())
+    monkeypatch.setattr(refused_resources, "getrlimit", lambda limit: (1 << 30, 1 << 30))
+    assert "ENOMEM" in refused_resource(MemoryError())
+
+
 def test_only_system_errors_count_as_refusals() -> None:
     started = [
         OSError(errno.ENOSPC, "x"),
-        MemoryError(),
         _raised(OSError(errno.EMFILE, "x"), RuntimeError("wrapped")),
     ]
     for error in started:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import sys
 import tempfile
 import traceback
 from collections.abc import Iterator
+from resource import RLIM_INFINITY, RLIMIT_AS, getrlimit
 
 from .causes import Cause
 from .causes.machine import SYSTEM_REFUSES_RESOURCE
@@ -22,6 +24,8 @@ _RESOURCES = {
 }
 _SHARED_MEMORY = "/dev/shm"
 _LITTLE_BYTES = 1 << 20
+_AMPLE_BYTES = 1 << 30
+"""Far more than a Job of the harness needs at once, where it does not look for free memory first."""
 _PROCESSES = "more processes or threads (EAGAIN)"
 _START_PROCESSES = ("subprocess.py", "popen_fork.py", "threading.py")
 _STARTING = ("_execute_child", "_launch", "start")
@@ -53,12 +57,23 @@ def cause_of_death() -> tuple[Cause, ...]:
 
 def _resource(error: BaseException) -> str:
     if isinstance(error, MemoryError):
-        return _RESOURCES[errno.ENOMEM]
+        return _RESOURCES[errno.ENOMEM] if _memory_is_short() else ""
     if isinstance(error, BlockingIOError) or type(error) is RuntimeError:
         frames = traceback.extract_tb(error.__traceback__)[-2:]
         started = any(frame.filename.endswith(_START_PROCESSES) and frame.name in _STARTING for frame in frames)
         return _PROCESSES if started else ""
     return _RESOURCES.get(error.errno or 0, "") if isinstance(error, OSError) else ""
+
+
+def _memory_is_short() -> bool:
+    """Whether memory is limited or nearly gone. If not, the request itself was absurd, such as a length read from other data."""
+    if getrlimit(RLIMIT_AS)[0] != RLIM_INFINITY:
+        return True
+    try:
+        mmap.mmap(-1, _AMPLE_BYTES).close()
+    except OSError:
+        return True
+    return False
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
