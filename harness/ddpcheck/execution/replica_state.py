@@ -94,7 +94,7 @@ class ReplicaState:
 
     def changed(self) -> list[str]:
         """The names of lent arguments that have changed."""
-        names = [f"the names in the argument of {to}()" for to, before, now in self.mappings if before != list(now)]
+        names = [f"the names in the argument of {to}" for to, before, now in self.mappings if before != list(now)]
         return names + [what for what, before, now in self.lent if before.tobytes() != now.tobytes()]
 
     def extra(self, method: str) -> Any:
