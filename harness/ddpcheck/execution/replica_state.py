@@ -23,7 +23,7 @@ Options = tuple[tuple[str, float | str], ...]
 class ReplicaState:
     """A Job's replica on one rank, built at its first use, with its saved states.
 
-    saved: states by name. lent: arguments of make_replica() and load_state(), by name, with copies; and mappings: the
+    saved: states by name. lent: arguments of make_replica and load_state by call and name, with copies; and mappings: the
     names in it. windows: those of no_sync() that are open. switched: parameters of layers that were frozen or unfrozen.
     """
 
@@ -32,7 +32,7 @@ class ReplicaState:
         self._replica: Replica | None = None
         self._built_with: tuple[Options, str | None] = (), None
         self.saved: dict[str, Mapping[str, Array]] = {}
-        self.lent: list[tuple[str, Array, Array]] = []
+        self.lent: list[tuple[str, str, Array, Array]] = []
         self.mappings: list[tuple[str, list[str], Mapping[str, Array]]] = []
         self.windows: list[AbstractContextManager[Any]] = []
         self.switched: frozenset[str] = frozenset()
@@ -73,12 +73,12 @@ class ReplicaState:
         self._replica = self._built(self._model, self._job.initial_of_resumed(self._rank), ())
         self._built_with = (), None
         state = {key: array.copy() for key, array in self.saved[name].items()}
-        self._lend("load_state()", state)
+        self._lend("load_state", state)
         self._replica.load_state(state)
 
     def _built(self, model: ModelSpec | str, initial: dict[str, Array], options: Options) -> Replica:
         make = offered(self._facets.make_replica, "make_replica")
-        self._lend("make_replica()", initial)
+        self._lend("make_replica", initial)
         try:
             replica: Replica = make(model, initial, self._job.optimizer, dict(options))
         except Exception as error:
@@ -86,16 +86,16 @@ class ReplicaState:
             raise
         return replica
 
-    def _lend(self, to: str, arrays: Mapping[str, Array]) -> None:
+    def _lend(self, call: str, arrays: Mapping[str, Array]) -> None:
         """Remember what these are, to see later whether they still are; not of a large model, which takes memory."""
         if sum(array.nbytes for array in arrays.values()) <= _FEW_BYTES:
-            self.lent += [(f"{name} given to {to}", array.copy(), array) for name, array in arrays.items()]
-            self.mappings.append((to, list(arrays), arrays))
+            self.lent += [(call, name, array.copy(), array) for name, array in arrays.items()]
+            self.mappings.append((call, list(arrays), arrays))
 
-    def changed(self) -> list[str]:
-        """The names of lent arguments that have changed."""
-        names = [f"the names in the argument of {to}" for to, before, now in self.mappings if before != list(now)]
-        return names + [what for what, before, now in self.lent if before.tobytes() != now.tobytes()]
+    def changed(self) -> list[list[str]]:
+        """The lent arguments that have changed: the call and the array's name, or "" if a mapping's names have changed."""
+        names = [[call, ""] for call, before, now in self.mappings if before != list(now)]
+        return names + [[call, name] for call, name, before, now in self.lent if before.tobytes() != now.tobytes()]
 
     def extra(self, method: str) -> Any:
         """A method that replicas may lack (ddpcheck.contract.extras)."""

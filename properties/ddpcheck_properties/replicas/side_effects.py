@@ -173,20 +173,20 @@ def _though_evaluated(as_ever: Judge) -> Judge:
 def arguments_stay(promised: Capabilities, job: Job, trace: Trace) -> None:
     """The loaded state keeps its values; so do the arguments of replicas, if several may exist."""
     expect.completed(trace)
-    to = "" if promised.replica.several_replicas else "load_state()"
+    calls = ("load_state", "make_replica") if promised.replica.several_replicas else ("load_state",)
     for rank in trace.ranks:
-        found = (what for record in rank.records for what in record.values.get("arguments_changed", ()))
-        changed = [what for what in found if what.endswith(to)]
+        found = (each for record in rank.records for each in record.values.get("arguments_changed", ()))
+        changed = [(call, name) for call, name in found if call in calls]
         expect.that(
             not changed,
-            f"{', '.join(changed[:3])} on rank {rank.rank}: changed since, but should stay as it was",
-            (programs.CALLERS_MAPPING_CHANGED if _names(changed) else programs.VIEW_OF_ARGUMENT)(),
+            f"{', '.join(map(_argument, changed[:3]))} on rank {rank.rank}: changed since, but should stay as it was",
+            (programs.VIEW_OF_ARGUMENT if all(name for _, name in changed) else programs.CALLERS_MAPPING_CHANGED)(),
         )
 
 
-def _names(changed: Sequence[str]) -> bool:
-    """Whether a mapping lost or gained names."""
-    return any(what.startswith("the names in") for what in changed)
+def _argument(changed: tuple[str, str]) -> str:
+    call, name = changed
+    return f"{name} given to {call}()" if name else f"the names in the argument of {call}()"
 
 
 def _between(job: Job, *inserted: Operation) -> Job:
