@@ -13,25 +13,22 @@ from typing import Any
 
 import numpy as np
 
+from .socket_methods import SocketMethods
+
 _WHOLE = socket.MSG_WAITALL | socket.MSG_PEEK
-_plain: dict[str, Callable[..., Any]] = {}
+_methods = SocketMethods()
 _turns = itertools.count()
 _cut = 0
 
 
 def shorten_reads() -> None:
     """From now on reads, and sends, of more than one byte are short, in all threads."""
-    if not _plain:
-        for name, function in _SHORT.items():
-            _plain[name] = getattr(socket.socket, name)
-            setattr(socket.socket, name, function)
+    _methods.replace(_SHORT)
 
 
 def restore_reads() -> None:
     """From now on reads and sends are as they were."""
-    while _plain:
-        name, function = _plain.popitem()
-        setattr(socket.socket, name, function)
+    _methods.restore()
 
 
 def reads_are_short() -> int:
@@ -49,29 +46,29 @@ def _fewer(connection: socket.socket, asked: int, flags: int) -> int:
 
 
 def _recv(self: socket.socket, size: int, flags: int = 0, /) -> Any:
-    return _plain_of("recv")(self, _fewer(self, size, flags), flags)
+    return _methods.original("recv")(self, _fewer(self, size, flags), flags)
 
 
 def _recv_into(self: socket.socket, buffer: Any, nbytes: int = 0, flags: int = 0) -> Any:
     asked = nbytes or memoryview(buffer).nbytes
-    return _plain_of("recv_into")(self, buffer, _fewer(self, asked, flags), flags)
+    return _methods.original("recv_into")(self, buffer, _fewer(self, asked, flags), flags)
 
 
 def _recvmsg(self: socket.socket, size: int, ancillary: int = 0, flags: int = 0, /) -> Any:
-    return _plain_of("recvmsg")(self, _fewer(self, size, flags), ancillary, flags)
+    return _methods.original("recvmsg")(self, _fewer(self, size, flags), ancillary, flags)
 
 
 def _recvmsg_into(self: socket.socket, buffers: Iterable[Any], ancillary: int = 0, flags: int = 0, /) -> Any:
-    return _plain_of("recvmsg_into")(self, _first(self, buffers, flags), ancillary, flags)
+    return _methods.original("recvmsg_into")(self, _first(self, buffers, flags), ancillary, flags)
 
 
 def _send(self: socket.socket, data: Any, flags: int = 0, /) -> Any:
-    return _plain_of("send")(self, b"".join(_first(self, [data], flags)), flags)
+    return _methods.original("send")(self, b"".join(_first(self, [data], flags)), flags)
 
 
 def _sendmsg(self: socket.socket, buffers: Iterable[Any], *rest: Any) -> Any:
     flags = rest[1] if len(rest) > 1 else 0
-    return _plain_of("sendmsg")(self, _first(self, buffers, flags), *rest)
+    return _methods.original("sendmsg")(self, _first(self, buffers, flags), *rest)
 
 
 def _first(connection: socket.socket, buffers: Iterable[Any], flags: int) -> list[Any]:
@@ -87,12 +84,7 @@ def _first(connection: socket.socket, buffers: Iterable[Any], flags: int) -> lis
     return first
 
 
-def _plain_of(name: str) -> Callable[..., Any]:
-    """The function under a patch, which another thread may just be taking away."""
-    return _plain.get(name) or getattr(socket.socket, name)
-
-
-_SHORT = {
+_SHORT: dict[str, Callable[..., Any]] = {
     "recv": _recv,
     "recv_into": _recv_into,
     "recvmsg": _recvmsg,

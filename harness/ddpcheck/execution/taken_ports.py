@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-_plain: dict[str, Callable[..., Any]] = {}
+from .socket_methods import SocketMethods
+
+_methods = SocketMethods()
 _held: list[socket.socket] = []
 _ANY = 0
 
 
 def take_released_ports() -> None:
     """From now on a port that the system chose for a socket is taken by another one when that socket is closed."""
-    if not _plain:
-        for name, function in (("bind", _bind), ("close", _close)):
-            _plain[name] = getattr(socket.socket, name)
-            setattr(socket.socket, name, function)
+    _methods.replace({"bind": _bind, "close": _close})
 
 
 def give_ports_back() -> None:
     """From now on released ports are free, those that were taken included."""
-    while _plain:
-        name, function = _plain.popitem()
-        setattr(socket.socket, name, function)
+    _methods.restore()
     while _held:
         _held.pop().close()
     _chosen.clear()
@@ -40,7 +36,7 @@ _chosen: dict[int, tuple[Any, ...]] = {}
 
 
 def _bind(self: socket.socket, address: Any, /) -> None:
-    _plain_of("bind")(self, address)
+    _methods.original("bind")(self, address)
     _chosen.pop(self.fileno(), None)
     if self.type == socket.SOCK_STREAM and isinstance(address, tuple) and len(address) > 1 and address[1] == _ANY:
         _chosen[self.fileno()] = self.getsockname()
@@ -48,21 +44,16 @@ def _bind(self: socket.socket, address: Any, /) -> None:
 
 def _close(self: socket.socket) -> None:
     file = self.fileno()
-    _plain_of("close")(self)
+    _methods.original("close")(self)
     address = _chosen.pop(file, None) if self.fileno() < 0 else None
     if address is None:
         return
     taker = socket.socket(self.family, socket.SOCK_STREAM)
     try:
-        _plain_of("bind")(taker, address)
+        _methods.original("bind")(taker, address)
         taker.listen()
     except OSError:  # connections of the world use it: it was not looked up, but listened on
         with suppress(OSError):
-            _plain_of("close")(taker)
+            _methods.original("close")(taker)
         return
     _held.append(taker)
-
-
-def _plain_of(name: str) -> Callable[..., Any]:
-    """The function under a patch, which another thread may just be taking away."""
-    return _plain.get(name) or getattr(socket.socket, name)
