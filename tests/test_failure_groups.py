@@ -245,6 +245,9 @@ def test_after_three_checks_of_one_cause_the_family_takes_one_job_each() -> None
     for name in "abc":
         assert seen.shortens(check) == ""
         seen.add(failed(name, "gradients", NOT_REDUCED, at=2 + ord(name) % 2))
-    assert seen.shortens(check) == "one Job only, as 3 checks of gradients fail of one cause; --level full takes all"
+    assert (
+        seen.shortens(check)
+        == "one Job only, since 3 checks of gradients fail by one cause; --level full runs all Jobs"
+    )
     assert seen.shortens(replace(check, family="buckets")) == ""
     assert seen.shortens(replace(check, name="a")) == ""

@@ -161,7 +161,7 @@ def test_a_template_that_is_stopped_is_killed_and_said(capfd: pytest.CaptureFixt
         os.kill(parents[0], signal.SIGSTOP)
         again, _ = told("placed", own)
     assert [rank[0] for rank in again] == [os.getpid()] * 2
-    assert f"the process {parents[0]} from which ranks are forked is stopped: it was killed" in capfd.readouterr().err
+    assert f"the fork server {parents[0]} is stopped: it was killed" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("room", [0, 1])

@@ -58,7 +58,7 @@ def test_where_everything_hangs_no_other_world_size_is_tried() -> None:
     for check in (SUMS[0], TRAINS[0], SCORES):
         assert not hangs.leaves_out(SUMS[1], 3)
         hangs.add(check, 2)
-    assert hangs.leaves_out(SUMS[1], 3).startswith("collectives hung at world size 2, as much else did")
+    assert hangs.leaves_out(SUMS[1], 3).startswith("collectives hung at world size 2, as many others did")
     assert not hangs.leaves_out(made("draws", needs.randomness), 3)
 
 

@@ -118,7 +118,7 @@ def test_a_parent_that_is_killed_takes_its_ranks_along(method: Method) -> None:
         parent = session._world.launched.parent.process.pid
         os.kill(parent, signal.SIGKILL)
         assert all(until_gone(pid) for pid in session.pids)
-        with pytest.raises(Finding, match="is gone, the process that started it was killed by SIGKILL"):
+        with pytest.raises(Finding, match="has ended: the process that started it was killed by SIGKILL"):
             expect.completed(session.run(sums()))
         assert session.run(sums()).completed
 

@@ -50,7 +50,7 @@ def test_an_order_that_is_none_of_the_ranks_is_refused() -> None:
 
 def test_hosts_that_do_not_hold_the_ranks_are_refused() -> None:
     for hosts in ((1,), (2, 0)):
-        with pytest.raises(ValueError, match="do not hold 2"):
+        with pytest.raises(ValueError, match="do not add up to 2"):
             Job(2, (), start=Start(hosts=hosts))
 
 

@@ -147,7 +147,7 @@ def test_an_unknown_score_and_jobs_that_do_not_fit_are_errors() -> None:
         Job(1, (score("rmse", ((0, -2),)),))
     with pytest.raises(ValueError, match="of 2 classes, not 3"):
         Job(1, (Score("auc", ((0,),)),))
-    with pytest.raises(ValueError, match="no rank has the poisoned sample 4"):
+    with pytest.raises(ValueError, match="no rank holds the poisoned sample 4"):
         Job(1, (score("rmse", ((0,),), poisoned=4),))
 
 

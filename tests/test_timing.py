@@ -100,7 +100,7 @@ def test_steps_are_timed_in_their_parts(synced: bool) -> None:
     ("operation", "says"),
     [
         (MeasureCollective("all_gather", 3), "3 elements cannot be shared out"),
-        (MeasureCollective("broadcast", 4, in_place=True), "no broadcast in place"),
+        (MeasureCollective("broadcast", 4, in_place=True), "broadcast cannot work in place"),
     ],
 )
 def test_unmeasurable_case_is_reported(operation: MeasureCollective, says: str) -> None:

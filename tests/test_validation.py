@@ -99,7 +99,7 @@ def test_a_rank_of_the_import_and_a_world_of_its_own_have_causes() -> None:
         ({"rank": "0"}, "says that it is rank '0'"),
         (
             {"collectives": None},
-            "Facets.collectives is None; hand it out, or take its group of promises out of Capabilities(...)",
+            "Facets.collectives is None; return it from connect(), or remove its group of promises from Capabilities(...)",
         ),
         ({"collectives": Alone}, "Facets.collectives is the class Alone, but should be an object of it"),
     ],

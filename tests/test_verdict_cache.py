@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from ddpcheck.cli.check import command
 
 MINIMAL = (Path(__file__).parent / "minimal_adapter.py").read_text(encoding="utf-8")
-UNCHANGED = "did not run: they passed before, and nothing has changed since"
+UNCHANGED = "did not run again: they passed before, and nothing has changed since"
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
-"""The contract: the facets of an implementation (adapter, extras, trainer), its promises (promises, members, capabilities),
-and what checks need of it (needs).
+"""The contract: the facets of an implementation (adapter, extras, trainer), its promises (promises, members,
+capabilities), and the needs of checks (needs).
 """
 
 from .capabilities import CONTRACT, FACETS, GROUP_OF, GROUPS, SENTENCES, SET_OF, TYPICAL, Capabilities

@@ -165,7 +165,7 @@ class _ConnectWait:
         self._limit: float | None = None  # the end of the grace, once a rank has failed
         self._queues = self._queued()
         self._next_check = self._began + _STUCK_SECONDS
-        self._stacks: list[str] | None = None  # of the check before
+        self._stacks: list[str] | None = None  # stacks of the previous check
         self._problems: list[str] = []
         self._details: list[str] = []
         self._causes: list[Cause] = []
@@ -196,7 +196,7 @@ class _ConnectWait:
         return self._lacks
 
     def _is_over(self) -> bool:
-        """Whether the limit is over, a rank is stopped, or all pending ranks stand where they stood before."""
+        """Whether the limit is over, a rank is stopped, or no pending rank has moved since the previous check."""
         if self._is_past_limit() or any(link.is_stopped() for link in self._pending.values()):
             return True
         if time.monotonic() < self._next_check:
@@ -219,7 +219,7 @@ class _ConnectWait:
         return snapshot(link.queued() for link in self._links)
 
     def _read(self, file: int) -> None:
-        """Read the bytes of a rank that have arrived: its answer, or its end."""
+        """Read the bytes that have arrived from a rank: its answer, or the end of its connection."""
         link = self._pending[file]
         try:
             link.jobs.fill()
@@ -260,7 +260,7 @@ _OF_A_RANK = re.compile(r"rank (\d+)(.*)", re.DOTALL)
 
 
 def merge_ranks(texts: Sequence[str]) -> list[str]:
-    """Merge texts of the form "rank 3: ..." that are equal but for the rank: "rank 1, 3: ..."."""
+    """Merge texts of the form "rank 3: ..." that differ only in the rank: "rank 1, 3: ..."."""
     ranks_by_text: dict[str, list[int]] = {}
     for text in texts:
         found = _OF_A_RANK.fullmatch(text)

@@ -1,4 +1,4 @@
-"""What the ranks of the real run left, as a mirror run reads it."""
+"""The journals of the real run's ranks, as a mirror run reads them."""
 
 from __future__ import annotations
 
