@@ -4,6 +4,7 @@
     evidence        what laws ask about a wrong array of a replica, a collective or a message
     causes_of       what laws ask about a wrong mean or score
     likely_causes   what `expect` asks about any wrong array
+    tried_in_order  the first causes, or all, of one table of the register
 
 Families: arrays, collectives, gradients, updates, losses, norms, metrics, scores, training, replicas, samplers, randomness,
 programs (the place in a Job), errors and endings (ranks that fail or hang), lifecycle, process_state, traffic.
