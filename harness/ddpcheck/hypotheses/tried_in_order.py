@@ -1,4 +1,4 @@
-"""Asks the hypotheses of one table of the register about evidence."""
+"""Asks the hypotheses of one table of ordered_hypotheses about evidence."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.causes import randomness as causes
-from ddpcheck.hypotheses import register
+from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.randomness.stream_pairs import AlikeStreams, Source
 from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import Draw, Job
@@ -37,14 +37,14 @@ def all_apart(job: Job, trace: Trace) -> None:
         expect.that(
             same <= SHARED,
             f"{_named(second)}: got {same} of {COUNT} random numbers x of {_named(first)}, or 1 - x, but should be others",
-            first_cause(register.OF_ALIKE_STREAMS, alike),
+            first_cause(ordered_hypotheses.OF_ALIKE_STREAMS, alike),
         )
     for first, second, length in _turned(found):
         raise Finding(
             Diagnosis(
                 f"{_named(second)}: got {COUNT} random numbers that follow those of {_named(first)} (their differences, or "
                 f"sums, are alike: {length:.2f}, where independent ones have less than {TURNED}), but should be independent",
-                first_cause(register.OF_DEPENDENT_STREAMS, [found[first], found[second]]),
+                first_cause(ordered_hypotheses.OF_DEPENDENT_STREAMS, [found[first], found[second]]),
             )
         )
 

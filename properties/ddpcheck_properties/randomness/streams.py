@@ -11,7 +11,7 @@ from ddpcheck import expect
 from ddpcheck.causes import randomness as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
-from ddpcheck.hypotheses import register
+from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.randomness.common_numbers import OtherNumbers
 from ddpcheck.hypotheses.tried_in_order import all_causes, first_cause
 from ddpcheck.job import Disturb, Draw, Job, Operation, OptimizerSpec, Sample, Step
@@ -142,7 +142,7 @@ def _common_agree(job: Job, trace: Trace) -> None:
                     bool(np.array_equal(got, should)),
                     f"common numbers of epoch {epoch} on rank {rank}: got {some(got)}, but should be {some(should)} as "
                     "before on rank 0" + f" (it drew {more} numbers of its own first)" * bool(more),
-                    first_cause(register.OF_COMMON_NUMBERS, OtherNumbers(got, should, draw.seed, SEEDS[0])),
+                    first_cause(ordered_hypotheses.OF_COMMON_NUMBERS, OtherNumbers(got, should, draw.seed, SEEDS[0])),
                 )
 
 
@@ -165,7 +165,7 @@ def _come_again(job: Job, trace: Trace) -> None:
                 expect.that(
                     bool(np.array_equal(got, should)),
                     f"{kind} numbers of {what} on rank {rank}: got {some(got)}, but should be {some(should)} as before",
-                    (*all_causes(register.OF_OTHER_NUMBERS, evidence), cause),
+                    (*all_causes(ordered_hypotheses.OF_OTHER_NUMBERS, evidence), cause),
                 )
 
     for rank, ((one, zero, *_), epochs) in enumerate(

@@ -12,7 +12,7 @@ from ddpcheck import expect
 from ddpcheck.causes import samplers as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
-from ddpcheck.hypotheses import register
+from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.samplers.orders import EqualEpochs, EqualSeeds, SameSubset, UntoldOrder
 from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import Job, Sample
@@ -43,7 +43,7 @@ def check_set_epoch_changes_the_order(session: Session) -> None:
         for first, second in alike[:1]:
             evidence = EqualEpochs(alike, EPOCHS, read.seed)
             headline = f"epoch {second}: got the order of epoch {first} on every rank, but should be another one"
-            raise Finding(Diagnosis(headline, first_cause(register.OF_EQUAL_EPOCHS, evidence)))
+            raise Finding(Diagnosis(headline, first_cause(ordered_hypotheses.OF_EQUAL_EPOCHS, evidence)))
 
     # a seed of 0 is a factor that takes all others with it, or taken for none
     _read(session, [reads(session.world_size, epochs=EPOCHS, seeds=(seed,)) for seed in (SEED, 0)], judge)
@@ -58,7 +58,7 @@ def check_samples_change_ranks_between_epochs(session: Session) -> None:
             expect.that(
                 set(first) != set(second),
                 f"epoch 1 on rank {rank}: got the same {len(first)} samples as in epoch 0, but should be others",
-                first_cause(register.OF_THE_SAME_SUBSET, SameSubset(first, second)),
+                first_cause(ordered_hypotheses.OF_THE_SAME_SUBSET, SameSubset(first, second)),
             )
 
     _read(session, [reads(session.world_size, epochs=(0, 1))], judge)
@@ -103,7 +103,7 @@ def check_new_sampler_without_set_epoch_uses_epoch_0(session: Session) -> None:
                 bool(np.array_equal(untold, zero)),
                 f"a new sampler, before set_epoch, on rank {rank}: got {some(untold)}, but should be {some(zero)}, the "
                 "order of epoch 0",
-                first_cause(register.OF_AN_UNTOLD_ORDER, evidence),
+                first_cause(ordered_hypotheses.OF_AN_UNTOLD_ORDER, evidence),
             )
 
     world = session.world_size
@@ -132,7 +132,7 @@ def check_the_seed_changes_the_order(session: Session) -> None:
             expect.that(
                 order != other,
                 f"seed {second}: got the order of seed {first} on every rank, but should be another one",
-                first_cause(register.OF_EQUAL_SEEDS, EqualSeeds(first, second, epoch or 0, order, ignored)),
+                first_cause(ordered_hypotheses.OF_EQUAL_SEEDS, EqualSeeds(first, second, epoch or 0, order, ignored)),
             )
 
     world = session.world_size
@@ -148,7 +148,7 @@ def check_order_without_shuffle_is_sequential(session: Session) -> None:
             expect.that(
                 bool(np.all(np.diff(first) > 0)),
                 f"shuffle=False on rank {rank}: got {some(first)}, but should be an ascending order",
-                first_cause(register.OF_AN_UNSHUFFLED_ORDER, [first.tolist()]),
+                first_cause(ordered_hypotheses.OF_AN_UNSHUFFLED_ORDER, [first.tolist()]),
             )
             for epoch, other in zip(_UNSHUFFLED[1:], others, strict=True):
                 expect.that(
