@@ -25,7 +25,7 @@ from ..explicit_examples import fitting
 from ..replicas.comparison import as_one_process
 from ..samplers.comparison import shared_out
 from .seeds import SEEDS, UNLIKE
-from .stream_pairs import COUNT, SOME, all_apart, all_begin_apart
+from .stream_pairs import COUNT, SOME, all_apart, all_begin_apart, seeds_begin_apart
 from .uniform import LONG, in_no_order, spread
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ def check_random_numbers_differ_by_seed_epoch_and_rank(session: Session) -> None
     draws = (Draw(first, (*epochs, *LATER), COUNT), *(Draw(seed, epochs, COUNT) for seed in others))
     for_each(session, [Job(world, draws)], all_apart)
     for_each(session, [Job(world, (Draw(first, tuple(range(MANY)), SOME),))], all_begin_apart)
+    # two calls of an odd count each, which may take another path than the even ones above
+    for_each(session, [Job(world, tuple(Draw(seed, (0, 1), 2 * SOME) for seed in SEEDS))], seeds_begin_apart)
 
 
 @law("randomness", needs.randomness)
