@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from ddpcheck.audit.assertions import audit
+from ddpcheck.audit.audit_in_tests import audit
 from ddpcheck.audit.engines import MPI, TORCH, engine_of
 from ddpcheck.audit.mpi.arrays import found_in_frames
 from ddpcheck.audit.mpi.batches import Misfit, put_together

@@ -13,10 +13,10 @@ import numpy as np
 from ddpcheck.contract.adapter import Adapter
 from ddpcheck.seeded_values import Array
 
+from .compared_revision import Side
 from .decision import HEAD, confirm, differs, log_ratios, look, looks, seconds_apart
 from .launches import Pairing, Seen, Toss
 from .record import MeasuredSide, Record, Stage
-from .side import Side
 from .summary import change
 from .workload import Benchmark
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Literal, Self, TypeVar
 
-from .members import CallForm, FailureRule, FloatRule, Member, RendezvousRule, ReplicaMethod
 from .misspelt import refuse_unknown
 from .names import (
     ALL_MODEL_FEATURES,
@@ -20,6 +19,7 @@ from .names import (
     REDUCTIONS,
     SCORES,
 )
+from .promise_sets import CallForm, FailureRule, FloatRule, Member, RendezvousRule, ReplicaMethod
 
 T = TypeVar("T")
 

@@ -17,8 +17,8 @@ class AllReduce:
     As every collective with a result it also yields argument_changed, aliases_argument (the result shares memory with
     the rank's own array), read_only (nobody can write to the result) and overwritten_later (it has changed by the Job's end).
 
-    in_place: all_reduce_in_place (extras.InPlace) on an array from empty(). Laid out offset it is the middle of one, and
-    beside_changed tells whether the elements next to it have changed; laid out mixed it is NumPy's own on even ranks.
+    in_place: all_reduce_in_place (optional_methods.InPlace) on an array from empty(). Laid out offset it is the middle of one,
+    and beside_changed tells whether the elements next to it have changed; laid out mixed it is NumPy's own on even ranks.
     """
 
     kind: ClassVar[str] = "all_reduce"

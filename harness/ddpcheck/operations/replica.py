@@ -1,4 +1,4 @@
-"""Operations on a replica: adapter.Replica and ddpcheck.contract.extras document each method."""
+"""Operations on a replica: adapter.Replica and ddpcheck.contract.optional_methods document each method."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Backward:
     outside. Yields swallowed if it did not come out of no_sync().
 
     second: with it, a forward pass on these samples follows the first, and one backward on the sum of both losses
-    (extras.TwoForwards); loss is that sum.
+    (optional_methods.TwoForwards); loss is that sum.
 
     weights: of each of its samples on each rank (adapter.Batch); () means that there are none.
 
-    broken: on these ranks an exception ends it half-way (extras.Breaking), and is caught outside of no_sync(). A ZeroGrad is
-    next. Yields no loss, on no rank; swallowed if the exception did not come out.
+    broken: on these ranks an exception ends it half-way (optional_methods.Breaking), and is caught outside of no_sync(). A
+    ZeroGrad is next. Yields no loss, on no rank; swallowed if the exception did not come out.
     """
 
     kind: ClassVar[str] = "backward"
@@ -48,7 +48,7 @@ class Backward:
 @plain
 @dataclass(frozen=True, slots=True)
 class ZeroGrad:
-    """to_zeros: gradients that are there become zeros (extras.Zeroing), which a step takes; else there are none."""
+    """to_zeros: gradients that are there become zeros (optional_methods.Zeroing), which a step takes; else there are none."""
 
     kind: ClassVar[str] = "zero_grad"
     to_zeros: bool = False
@@ -127,7 +127,7 @@ def of_two_replicas(operations: Iterable[T]) -> Iterator[tuple[int, T]]:
 @plain
 @dataclass(frozen=True, slots=True)
 class Remeasure:
-    """Running statistics anew, of these samples of all ranks (extras.Remeasuring)."""
+    """Running statistics anew, of these samples of all ranks (optional_methods.Remeasuring)."""
 
     kind: ClassVar[str] = "remeasure"
     samples: PerRank
@@ -136,7 +136,7 @@ class Remeasure:
 @plain
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Inside join() (extras.Joining) each rank does zero_grad, backward and step for each of its own batches, of which
+    """Inside join() (optional_methods.Joining) each rank does zero_grad, backward and step for each of its own batches, of which
     ranks may have different numbers.
     """
 
@@ -154,7 +154,7 @@ class Join:
 @plain
 @dataclass(frozen=True, slots=True)
 class SetTrainable:
-    """These Linear layers learn from now on, or no longer do (extras.Unfreezing). Stands after a ZeroGrad."""
+    """These Linear layers learn from now on, or no longer do (optional_methods.Unfreezing). Stands after a ZeroGrad."""
 
     kind: ClassVar[str] = "set_trainable"
     layers: tuple[str, ...]

@@ -20,14 +20,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ..check_levels import LEVELS, Level, features_beyond
 from ..checks import Check, Observation, select
 from ..contract import RendezvousRule
 from ..contract.adapter import Adapter
-from ..contract.narrowing import left_out
+from ..contract.asked_promises import left_out
 from ..job import Job
 from ..launchers.base import Launcher
 from ..launchers.fork_servers import ForkServers
-from ..levels import LEVELS, Level, features_beyond
 from ..ranks.attaching import StartFailed
 from ..refused_resources import refusal_cause
 from ..session import Session

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from ..docstrings import sentence
+from ..docstrings_from_source import sentence
 from ..launchers.base import Launcher
 from .suggestions import require_known
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from ..check_levels import LEVELS
 from ..checks import select
 from ..contract.adapter import Adapter
 from ..launchers.fork_servers import ForkServers
-from ..levels import LEVELS
 from ..running.adapter_lookup import UnusableAdapter
 from ..running.check_runner import CheckRunner, Settings
 from ..running.expected_failures import ExpectedFailures

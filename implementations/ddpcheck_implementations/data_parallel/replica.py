@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ddpcheck.contract.adapter import Batch, Collectives
-from ddpcheck.contract.extras import Span
+from ddpcheck.contract.optional_methods import Span
 from ddpcheck.seeded_values import Array
 
 from ..numpy_network import Network, OnGradient, Optimizer

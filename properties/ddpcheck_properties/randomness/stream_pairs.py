@@ -13,7 +13,7 @@ from itertools import combinations
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import randomness as causes
 from ddpcheck.hypotheses.randomness import Source, why_alike, why_they_follow
 from ddpcheck.job import Draw, Job
@@ -31,7 +31,7 @@ def all_apart(job: Job, trace: Trace) -> None:
     """A judge: the streams of different seeds, epochs and ranks, and the common ones, do not depend on each other."""
     found = _sources(job, trace)
     for (first, second), same in _shared(found).items():
-        expect.that(
+        assertions.that(
             same <= SHARED,
             f"{_named(second)}: got {same} of {COUNT} random numbers x of {_named(first)}, or 1 - x, but should be others",
             why_alike(first, second, COUNT, SHARED, same, *_in_place(found[first], found[second])),
@@ -65,7 +65,7 @@ def all_begin_apart(job: Job, trace: Trace) -> None:
 
 def _sources(job: Job, trace: Trace) -> dict[Source, Array]:
     """The numbers drawn from each stream."""
-    expect.completed(trace)
+    assertions.completed(trace)
     found: dict[Source, Array] = {}
     for position, draw in enumerate(job.operations):
         assert isinstance(draw, Draw)

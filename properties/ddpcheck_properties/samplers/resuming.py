@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import samplers as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
@@ -87,7 +87,7 @@ def interruptions(draw: DrawFn, world_size: int, capabilities: Capabilities) -> 
 
 
 def _as_uninterrupted(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     (read,) = job.operations
     assert isinstance(read, ResumeSampling)
     for rank in range(job.world_size):
@@ -111,7 +111,7 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
                 cause = causes.POSITION_OF_EPOCH_BEFORE()
             else:
                 cause = why_other_rest(piece, whole, at, len(before), other, read.then)
-            expect.that(piece == should, headline, cause)
+            assertions.that(piece == should, headline, cause)
             at_last, at = at, at + len(should)
         again = "another reading" if read.then is None else f"epoch {read.then}"
         headline = (
@@ -120,9 +120,9 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
         )
         # a sampler that advances its own epoch need not reach the same one without set_epoch()
         fits = len(then) == len(other) if read.then is None and read.shuffle else then == other
-        expect.that(fits, headline, why_other_epoch(then, whole, other, read.epoch))
+        assertions.that(fits, headline, why_other_epoch(then, whole, other, read.epoch))
         length = trace.values(0, "then_length")[rank]
-        expect.that(
+        assertions.that(
             length == len(then),
             f"{again} on rank {rank}, after epoch {read.epoch} was resumed: len() is {length}, but should be {len(then)}, as "
             "many as it gives",
@@ -136,14 +136,14 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
             )
             again = straight == whole[at_last:] and straight != other[at_last:]
             lost = causes.SET_EPOCH_LOST_AFTER_LOAD(epoch=read.epoch)
-            expect.that(straight == other, headline, lost if again else causes.LOADED_POSITION_IN_NEXT_EPOCH())
+            assertions.that(straight == other, headline, lost if again else causes.LOADED_POSITION_IN_NEXT_EPOCH())
         rest = whole[len(pieces[0]) :]
         headline = (
             f"epoch {read.epoch} on rank {rank}, read on in the sampler whose state was saved: got {_some(on)}, but should be "
             f"{_some(rest)}"
         )
-        expect.that(on == rest, headline, causes.STATE_MOVES_SAMPLER())
-        expect.that(
+        assertions.that(on == rest, headline, causes.STATE_MOVES_SAMPLER())
+        assertions.that(
             not trace.values(0, "state_changed")[rank],
             f"a state() on rank {rank}, once the sampler that gave it, or was loaded with it, was read on: got another content, "
             "but should be a copy",

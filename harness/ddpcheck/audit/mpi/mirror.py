@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from ..journal import Journaled
+from ..event_journal import JournalReader
 from ..recorded_process import Run
 from .buffers import array_of
 from .marked_batches import Marks
@@ -190,5 +190,5 @@ def world(run: Run, marks: Marks) -> Any:
 
 def _split_sizes(run: Run) -> Any:
     """The sizes of the groups that the real run's rank 0 got, one after the other."""
-    events = Journaled(Path(run.settings.folder) / "real" / "0").events()
+    events = JournalReader(Path(run.settings.folder) / "real" / "0").events()
     return iter([event["size"] for event in events if event["kind"] == "split"])

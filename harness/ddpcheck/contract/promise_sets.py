@@ -117,7 +117,7 @@ class FloatRule(Member):
 
 
 class ReplicaMethod(Member):
-    """Optional methods of replicas. adapter.py and extras.py document them."""
+    """Optional methods of replicas. adapter.py and optional_methods.py document them."""
 
     NO_SYNC = (
         "no_sync",

@@ -1,4 +1,4 @@
-"""One side of the comparison: a tree, and the environment in which its ranks run."""
+"""One side of the comparison: a revision's tree, and the environment in which its ranks run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The promises that a check asks for, and the cases that it leaves out without them: its verdict says so."""
+"""The promises that a check asks for, and the cases that it leaves out without them, which its verdict lists."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Self
 
 from .capabilities import GROUP_OF, GROUPS, Capabilities
-from .members import Member
 from .needs import Need
+from .promise_sets import Member
 from .promises import Promises, promises_of
 
 OPTIONAL_CALLS: dict[str, str] = {
