@@ -11,7 +11,7 @@ import pytest
 from ddpcheck import assertions
 from ddpcheck.causes import Cause, Elements, collectives, operations, ranks, values
 from ddpcheck.hypotheses.arrays import Evidence
-from ddpcheck.hypotheses.likely_causes import likely_causes
+from ddpcheck.hypotheses.causes_of_wrong_arrays import likely_causes
 from ddpcheck.job import AllReduce, Backward, Barrier, DataSpec, Job, ReduceScatter, Sleep, TensorSpec
 from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.trace import RankTrace, Record, Trace, WrongForm

@@ -17,7 +17,7 @@ from ddpcheck.causes import lifecycle
 from ddpcheck.job import AllReduce, Barrier, Broadcast, Kill, TensorSpec
 from ddpcheck.launchers import mpi
 from ddpcheck.launchers.agent import Agent
-from ddpcheck.launchers.base import Launched
+from ddpcheck.launchers.launcher import Launched
 from ddpcheck.launchers.mpi import Mpi, Mpiexec, find_mpi
 from ddpcheck.launchers.ports import reserve_port
 from ddpcheck.launchers.process_handles import processes_under

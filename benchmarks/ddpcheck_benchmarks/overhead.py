@@ -26,7 +26,7 @@ from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.seeded_values import Array
 
 from .interleaved_runs import in_turns
-from .ranks_time import Floats
+from .rank_times import Floats
 from .sizes import named
 from .stats import interval
 from .step_cases import StepCase

@@ -23,9 +23,9 @@ from .contract.adapter import Adapter
 from .contract.asked_promises import watched, withdrawn
 from .contract.needs import Need
 from .job import Job
-from .launchers.base import ForkServerLauncher, Launcher, ParentProcessLauncher, TcpLauncher
 from .launchers.failing_rank_program import Trial, run_trial
 from .launchers.fork_servers import ForkServers
+from .launchers.launcher import ForkServerLauncher, Launcher, ParentProcessLauncher, TcpLauncher
 from .ranks.attaching import StartFailed
 from .ranks.foreign_clients import ForeignClients
 from .ranks.hang_detection import gather_reports

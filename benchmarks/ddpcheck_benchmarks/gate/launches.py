@@ -17,7 +17,7 @@ from ddpcheck.session import Session
 from ddpcheck.verdict import Finding
 
 from .compared_revision import Side, Unusable
-from .workload import Benchmark
+from .gate_benchmarks import Benchmark
 
 Counts = tuple[Mapping[str, float], ...]
 

@@ -12,7 +12,7 @@ from ..seeded_values import Array
 from . import gradient_weights
 from .event_journal import Event, JournalReader
 from .evidence import Evidence, RunSeen, StepSeen
-from .mirror_misfits import ended_before, misfit, misfits
+from .incomparable_steps import ended_before, misfit, misfits
 from .script_runs import Request, ScriptRun
 
 Gradients = dict[str, Array]

@@ -15,13 +15,13 @@ from functools import cached_property
 from pathlib import Path
 
 from ..launchers.agent import Agent
-from ..launchers.base import Launched, parent_of
+from ..launchers.launcher import Launched, parent_of
 from ..launchers.processes import Children, Processes
 from ..trace import IMPORTING
-from .engines import Engine, engine_of
 from .event_journal import Event, JournalReader
 from .evidence import RandomStreams, RunSeen
 from .recorded_process import RunSettings
+from .script_kinds import Engine, engine_of
 
 _POLL = 0.05
 _TO_IMPORT = 120.0

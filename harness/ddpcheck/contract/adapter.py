@@ -25,7 +25,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from ..launchers.base import Launcher
+from ..launchers.launcher import Launcher
 from ..launchers.processes import Processes
 from ..seeded_values import Array
 from . import Capabilities

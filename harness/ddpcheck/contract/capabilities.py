@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 
-from .misspelt import nearest, refuse_unknown
 from .promise_sets import Member
 from .promises import (
     ALL_SCORES,
@@ -30,6 +29,7 @@ from .promises import (
     places,
     promises_of,
 )
+from .unknown_promises import nearest, refuse_unknown
 
 P = TypeVar("P", bound=Promises)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import EnumType, StrEnum
 from typing import TYPE_CHECKING, NoReturn, Self
 
-from .misspelt import nearest
+from .unknown_promises import nearest
 
 
 class _Naming(EnumType):

@@ -5,7 +5,7 @@ would lead to, on every rank.
 
 Two kinds are not in these tables. A whole training run is compared with emulated runs by other rules, which
 training/whole_runs.py, resumes.py and some_steps.py list. Where one function decides on the cause, laws ask it directly: see
-samplers.py, randomness.py, traffic.py, lifecycle.py, process_state.py, errors.py, endings.py and programs.py.
+samplers.py, randomness.py, traffic.py, lifecycle.py, process_state.py, errors.py, failed_ranks.py and programs.py.
 """
 
 from __future__ import annotations

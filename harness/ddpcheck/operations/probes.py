@@ -70,7 +70,7 @@ class Left:
 @dataclass(frozen=True, slots=True)
 class Sent:
     """Read the counters of this rank. Yields sent: {TCP connection: bytes handed to it and packets since it was opened}
-    (sockets.py); counts: the implementation's own counters, None if it has none.
+    (sent_bytes.py); counts: the implementation's own counters, None if it has none.
     """
 
     kind: ClassVar[str] = "sent"

@@ -9,8 +9,8 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from ..docstrings_from_source import sentence
-from ..launchers.base import Launcher
-from .suggestions import require_known
+from ..launchers.launcher import Launcher
+from .unknown_names import require_known
 
 GROUP = "ddpcheck.launchers"
 
@@ -29,7 +29,7 @@ def launcher_named(name: str) -> Launcher:
         raise ValueError(f"launcher {name!r} failed: {type(error).__name__}: {error}") from error
     if not hasattr(made, "start") or not hasattr(made, "unavailable"):
         raise ValueError(
-            f"launcher {name!r} is no ddpcheck.launchers.base.Launcher: it needs start() and unavailable()"
+            f"launcher {name!r} is no ddpcheck.launchers.launcher.Launcher: it needs start() and unavailable()"
         )
     return made
 

@@ -10,7 +10,7 @@ from ..check_levels import Level
 from ..checks import Check, unmet_need
 from ..contract.adapter import Adapter
 from ..docstrings_from_source import sentence
-from ..launchers.base import Launcher
+from ..launchers.launcher import Launcher
 from ..session import Session
 from .adapter_lookup import missing_modules, reference_of, resolve
 from .guarded_import import IMPORT_SECONDS

@@ -19,7 +19,7 @@ from ..running.expected_failures import ExpectedFailures
 from ..running.failure_files import FailureFiles, replay_command
 from ..running.plan import Item, installed_checks, plan
 from ..running.profiles import profile_named
-from ..running.suggestions import require_known
+from ..running.unknown_names import require_known
 from ..verdict import Verdict
 
 _PLACES = pytest.StashKey[dict[tuple[str, int], "CheckTarget"]]()

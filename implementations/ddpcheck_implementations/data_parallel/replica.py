@@ -28,7 +28,7 @@ from ddpcheck.seeded_values import Array
 
 from ..numpy_network import Network, OnGradient, Optimizer
 from .buckets import Bucket, Empty, lay_out
-from .flat import FlatBuffer
+from .flat_arrays import FlatBuffer
 from .overlap import CommunicationThread, OverlapChoice
 from .settings import DEFAULTS, EngineSettings
 

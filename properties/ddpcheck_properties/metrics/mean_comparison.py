@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ddpcheck import assertions
 from ddpcheck.causes import metrics as causes
-from ddpcheck.hypotheses.causes_of import causes_of_mean
+from ddpcheck.hypotheses.causes_of_wrong_numbers import causes_of_mean
 from ddpcheck.hypotheses.metrics.evidence import WrongMean
 from ddpcheck.hypotheses.metrics.names import why_other_names
 from ddpcheck.job import Aggregate, Job, Operation

@@ -7,7 +7,7 @@ import math
 from ddpcheck import assertions
 from ddpcheck.causes import scores as causes
 from ddpcheck.causes.metrics import RANKS_ADD_IN_OTHER_ORDER
-from ddpcheck.hypotheses.causes_of import causes_of_score
+from ddpcheck.hypotheses.causes_of_wrong_numbers import causes_of_score
 from ddpcheck.hypotheses.scores.evidence import WrongScore
 from ddpcheck.job import Job, Score
 from ddpcheck.oracle.scores import allowed, counted, score_of

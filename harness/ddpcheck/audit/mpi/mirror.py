@@ -12,9 +12,9 @@ from mpi4py import MPI
 
 from ..event_journal import JournalReader
 from ..recorded_process import Run
-from .buffers import array_of
+from .buffer_arguments import array_of
 from .marked_batches import Marks
-from .names import BARRIERS, BUFFERED, NOT_BLOCKING, POINT_TO_POINT, SPLITS, blocking
+from .mpi4py_methods import BARRIERS, BUFFERED, NOT_BLOCKING, POINT_TO_POINT, SPLITS, blocking
 from .recorder import op_name
 
 _Intracomm: Any = MPI.Intracomm

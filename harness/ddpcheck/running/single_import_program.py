@@ -1,6 +1,6 @@
 """A program that imports one module and ends: import_trial.py runs it to see whether the import ends.
 
-    python imported_alone.py '{"module": NAME, "file": PATH or null, "seconds": S, "traces": FD, "path": [...]}'
+    python single_import_program.py '{"module": NAME, "file": PATH or null, "seconds": S, "traces": FD, "path": [...]}'
 
 It imports nothing of ddpcheck. After so many seconds it writes the stacks of all threads to the file descriptor, and ends. A
 thread in C writes them, so that code in C that never returns does not keep it from that.
