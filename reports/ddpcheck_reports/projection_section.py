@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .document import Block, Heading, Table, Text
-from .reading import Measured
-from .words import bytes_named, percent, significant
+from .number_formatting import bytes_named, percent, significant
+from .result_files import Measured
 
 _METHOD = (
     "In brackets, 90 % of what the errors of the model leave open; beside it the median and the worst of them, on points that it "

@@ -24,7 +24,7 @@ _WARM_SECONDS = 0.1
 
 
 class Started(Protocol):
-    """Ranks, as ddpcheck.launchers.base.Launched has them."""
+    """Ranks, as ddpcheck.launchers.launcher.Launched has them."""
 
     def poll(self) -> object:
         """None while all runs well."""

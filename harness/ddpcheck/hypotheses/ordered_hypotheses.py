@@ -3,11 +3,12 @@
 A hypothesis is a small function from evidence to causes. Those about an array or a number also give the value that each cause
 would lead to, on every rank.
 
-Laws ask about most kinds by evidence.py, causes_of.py and likely_causes.py, and about the last ones by tried_in_order.py.
+Laws ask about most kinds by evidence.py, causes_of_wrong_numbers.py and causes_of_wrong_arrays.py, and about the others by
+tried_in_order.py.
 
 Two kinds are not in these tables. A whole training run is compared with emulated runs by other rules, which
 training/whole_runs.py, resumes.py and some_steps.py list. Where one function decides on the cause, laws ask it directly: see
-traffic.py, lifecycle.py, process_state.py, errors.py, endings.py and programs.py.
+traffic.py, lifecycle.py, process_state.py, errors.py, failed_ranks.py and programs.py.
 """
 
 from __future__ import annotations

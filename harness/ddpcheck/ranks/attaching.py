@@ -15,7 +15,7 @@ from typing import Any
 
 from ..causes import Cause, machine
 from ..causes.lifecycle import WORLD_OF_ITS_OWN
-from ..launchers.base import Launched
+from ..launchers.launcher import Launched
 from ..launchers.process_handles import processes_under, queued
 from ..launchers.starvation import Patience, Snapshot, snapshot, starved
 from ..refused_resources import cause_of_death

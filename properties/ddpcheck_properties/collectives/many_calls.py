@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, Capabilities, needs
@@ -96,7 +96,7 @@ def _jobs(session: Session, chosen: list[Calls], times: int, *, strided: bool = 
 
 def each_has_its_own(job: Job, trace: Trace) -> None:
     """A judge: every call has its own result."""
-    expect.completed(trace)
+    assertions.completed(trace)
     for position, made in enumerate(job.operations):
         assert isinstance(made, Calls)
         for rank, record in enumerate(trace.ranks):

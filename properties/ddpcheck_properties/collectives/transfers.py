@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ddpcheck.causes import collectives as causes
 from ddpcheck.causes import values
+from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, needs
 from ddpcheck.job import (
@@ -23,7 +24,6 @@ from ddpcheck.job import (
     Sleep,
     TensorSpec,
 )
-from ddpcheck.levels import Level
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 

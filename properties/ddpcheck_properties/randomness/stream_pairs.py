@@ -13,7 +13,7 @@ from itertools import combinations
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import randomness as causes
 from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.randomness.stream_pairs import AlikeStreams, Source
@@ -34,7 +34,7 @@ def all_apart(job: Job, trace: Trace) -> None:
     found = _sources(job, trace)
     for (first, second), same in _shared(found).items():
         alike = AlikeStreams(first, second, COUNT, SHARED, same, *_in_place(found[first], found[second]))
-        expect.that(
+        assertions.that(
             same <= SHARED,
             f"{_named(second)}: got {same} of {COUNT} random numbers x of {_named(first)}, or 1 - x, but should be others",
             first_cause(ordered_hypotheses.OF_ALIKE_STREAMS, alike),
@@ -83,7 +83,7 @@ def _equal(found: dict[Source, Array]) -> list[tuple[Source, Source]]:
 
 def _sources(job: Job, trace: Trace) -> dict[Source, Array]:
     """The numbers drawn from each stream."""
-    expect.completed(trace)
+    assertions.completed(trace)
     found: dict[Source, Array] = {}
     for position, draw in enumerate(job.operations):
         assert isinstance(draw, Draw)

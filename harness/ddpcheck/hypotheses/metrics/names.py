@@ -12,7 +12,7 @@ from ...causes import Cause
 from ...causes import metrics as causes
 from ...job import Aggregate
 from ...oracle.means import mean_of
-from ..causes_of import causes_of_mean
+from ..causes_of_wrong_numbers import causes_of_mean
 from .evidence import WrongMean
 
 

@@ -1,4 +1,4 @@
-"""Causes of a training run that ended elsewhere."""
+"""Causes of wrong final parameters of a training run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run by each side's interpreter, in its environment: describe the adapter there. `python -P probe.py ADAPTER < jobs.json`
+"""Describes the adapter of one side, run by that side's interpreter: `python -P describe_adapter.py ADAPTER < jobs.json`.
 
 Prints one JSON object. Only the harness of that side is imported, which may be older than this file.
 """
