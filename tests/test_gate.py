@@ -99,7 +99,7 @@ def test_wrong_results_come_first(repository: Path) -> None:
         (("mine:absent", "--base", "main"), "has no attribute 'absent'"),
         (("mine:adapter", "--base", "main", "--benchmarks", "all_reduce"), "should have a size"),
         (("mine:adapter", "--base", "main", "--benchmarks", "all_reduce:3B"), "write a size that 4 divides"),
-        (("mine:adapter", "--base", "main", "--benchmarks", "all_reduce:64K"), "is no size: write bytes"),
+        (("mine:adapter", "--base", "main", "--benchmarks", "all_reduce:64K"), "is not a size: write bytes"),
         (("mine:adapter", "--base", "main", "--benchmarks", "stop"), "did you mean step?"),
         (("mine:adapter", "--base", "main", "--benchmarks", "broadcast:4B:in_place"), "in place"),
         (("mine:adapter", "--base", "main", "--setup", "exit 3"), "'exit 3' failed with exit status 3"),

@@ -121,7 +121,7 @@ def test_fabrics_are_read_as_written() -> None:
     assert Fabric.of("10GbE", 4).hosts(8) == 2
     assert Fabric.of("10GbE", 4).refuses(6) == "6 ranks do not fill hosts of 4"
     assert Fabric.of("10GbE", 4).refuses(2) is None
-    with pytest.raises(ValueError, match="is no rate"):
+    with pytest.raises(ValueError, match="is not a rate"):
         Fabric.of("fast", 1)
 
 

@@ -87,8 +87,8 @@ def test_links(text: str, bytes_a_second: float, latency: float) -> None:
         ("25G:20us", "write bits as 25GbE"),
         ("25GbE:20", "write a number with ns, us, ms or s"),
         ("0GbE:20us", "give a rate above 0"),
-        ("2.5.1GbE:20us", "'2.5.1' .* is no number"),
-        ("25GbE:-1us", "is no time"),
+        ("2.5.1GbE:20us", "'2.5.1' .* is not a number"),
+        ("25GbE:-1us", "is not a time"),
     ],
 )
 def test_no_links(text: str, message: str) -> None:
@@ -125,7 +125,7 @@ def test_usage_errors(tmp_path: Path, write: Callable[..., Path]) -> None:
         (["--link", "25GbE:20us", "--ranks", "1..8"], "write 8..4096"),
         (["--link", "25GbE:20us", "--ranks", "many"], "write 8..4096"),
         (["--link", "25GbE:20us", "--ranks", "64..8"], "write 8..4096"),
-        (["--link", "25GbE:20us", "--model-bytes", "100Mbit"], "is no size: write bytes above 0"),
+        (["--link", "25GbE:20us", "--model-bytes", "100Mbit"], "is not a size: write bytes above 0"),
         (["--link", "25GbE:20us", "--compute", "0s"], "--compute should be more than 0"),
         (["--link", "25GbE:20us", "--algorithm", "rnig"], "did you mean ring"),
         (["--from", tmp_path / "absent.json"], "cannot be read.*ddpcheck bench"),
@@ -223,4 +223,4 @@ def test_collectives_without_a_formula_are_left_out(write: Callable[..., Path]) 
     file = write(lambda *_: 1.0, benchmark(2, 64, [1.0], collective="all_to_all"))
     result = project("--from", file, "--ranks", "8")
     assert result.exit_code == 0, result.output
-    assert "made, all_to_all: no formula for it" in result.output
+    assert "made, all_to_all: there is no formula for it" in result.output

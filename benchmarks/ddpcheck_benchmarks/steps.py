@@ -80,7 +80,7 @@ def _parts(case: StepCase, modes: list[bool], steps: int, promises: Capabilities
 def _say_why(trace: Trace, case: StepCase, results: Results) -> None:
     told = why(trace)
     if case.options and "unknown option" in told:
-        results.skip(f"{case.adapter}: it does not have the option {case.options[0][0]}")
+        results.skip(f"{case.adapter}: it has no option {case.options[0][0]}")
     else:
         results.problems.append(f"{case.name}: {told}")
 

@@ -78,7 +78,9 @@ class _Sweep:
                 points + sum(again), f"about {seconds / 60:.1f} minutes more for {_points(len(again))}"
             )
         if self._out_of_time:
-            self._results.skip(f"{_points(self._out_of_time)}: there was no time left (--minutes {self._wanted.minutes:g})")
+            self._results.skip(
+                f"{_points(self._out_of_time)}: there was no time left (--minutes {self._wanted.minutes:g})"
+            )
 
     def _granted(self, place: PlannedMeasurement) -> list[StepCase | Case]:
         return [item for item in place.items if self._allowance.grants(item.name)]

@@ -1,6 +1,6 @@
-"""Run by each side's interpreter, in its environment: describe the adapter there. `python -P probe.py ADAPTER < jobs.json`
+"""Describes the adapter of one side. Runs under that side's interpreter: `python -P probe.py ADAPTER < jobs.json`
 
-Prints one JSON object. Only the harness of that side is imported, which may be older than this file.
+Prints one JSON object. Only that side's harness is imported, which may be older than this file.
 """
 
 import json
@@ -27,7 +27,7 @@ def main() -> None:
     for job in json.load(sys.stdin):
         try:
             Job.from_plain(job)
-        except Exception as error:  # an older harness may raise anything
+        except Exception as error:  # an older harness may raise any exception
             told["unknown"].append(f"{type(error).__name__}: {error}")
     import numpy
 
