@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpcheck.hypotheses import register
+from ddpcheck.hypotheses import ordered_hypotheses
 
 HARNESS = Path(__file__).parents[1] / "harness" / "ddpcheck"
 MAY_BE_IMPORTED = {
@@ -50,7 +50,7 @@ def test_imports_go_from_hypotheses_to_the_oracle(folder: str, allowed: set[str]
 
 
 def test_no_table_has_a_hypothesis_twice() -> None:
-    tables = [table for name, table in vars(register).items() if name.startswith("OF_")]
+    tables = [table for name, table in vars(ordered_hypotheses).items() if name.startswith("OF_")]
     assert tables
     for table in tables:
         assert len({*table}) == len(table)

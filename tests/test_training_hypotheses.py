@@ -12,7 +12,7 @@ from in_threads import ThreadedSession
 
 from ddpcheck.causes import Cause
 from ddpcheck.hypotheses.training.emulation import emulate
-from ddpcheck.hypotheses.training.rules import Rules
+from ddpcheck.hypotheses.training.emulation_rules import Rules
 from ddpcheck.hypotheses.training.some_steps import _wrong
 from ddpcheck.hypotheses.training.whole_runs import wrong_rules
 from ddpcheck.job import OptimizerSpec, Train

@@ -110,7 +110,7 @@ _NUMBERS = (np.ndarray, np.float64)
 
 
 def within(got: Any, expected: Array, bound: Array, what: str, rank: int, evidence: Known = NO_EVIDENCE) -> None:
-    """Each element has |got - expected| <= bound; `expected` in float64, `bound` derived by the check.
+    """Check that |got - expected| <= bound, element by element; `expected` in float64, `bound` derived by the check.
 
     Elements with an infinite or NaN bound, as in diverging training, are not judged.
     """

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..causes import Cause
 from .metrics.evidence import WrongMean
-from .register import OF_A_MEAN, OF_A_MISSING_MEAN, OF_A_SCORE, OF_A_SPECIAL_SCORE
+from .ordered_hypotheses import OF_A_MEAN, OF_A_MISSING_MEAN, OF_A_SCORE, OF_A_SPECIAL_SCORE
 from .scores.evidence import WrongScore
 
 

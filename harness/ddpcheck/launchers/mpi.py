@@ -64,6 +64,13 @@ _OVER_TCP = {
 }
 
 
+_OVERSUBSCRIBED = {
+    # a waiting rank sleeps for a moment: on Linux 6.6 and later sched_yield alone rarely frees its core
+    "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+}
+
+
 _ON_LOOPBACK = {
     # all ranks are on this host, so sockets listen only here: UCX, libfabric (MPICH, Intel MPI), Open MPI
     "UCX_NET_DEVICES": "lo",
@@ -125,9 +132,9 @@ class Mpiexec:
         # Open MPI keeps a folder per run, which is removed here in case mpiexec cannot clean up
         scratch = tempfile.TemporaryDirectory(prefix="ddpcheck-mpi-") if mpi.flavour == "openmpi" else None
         more = {"PRTE_MCA_prte_tmpdir_base": scratch.name} if scratch else {}
-        if mpi.flavour == "openmpi" and world_size > len(os.sched_getaffinity(0)):
-            more["OMPI_MCA_mpi_yield_when_idle"] = "1"
-        more |= {name: value for name, value in _ON_LOOPBACK.items() if name not in os.environ | dict(variables)}
+        oversubscribed = world_size > len(os.sched_getaffinity(0))
+        defaults = _ON_LOOPBACK | (_OVERSUBSCRIBED if oversubscribed else {})
+        more |= {name: value for name, value in defaults.items() if name not in os.environ | dict(variables)}
         port, master = rendezvous_address(variables)
         return Agent.start(
             f"mpiexec ({mpi.flavour})",

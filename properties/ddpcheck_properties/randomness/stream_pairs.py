@@ -15,7 +15,9 @@ import numpy as np
 
 from ddpcheck import expect
 from ddpcheck.causes import randomness as causes
-from ddpcheck.hypotheses.randomness import Source, why_alike, why_they_follow
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.randomness.stream_pairs import AlikeStreams, Source
+from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import Draw, Job
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
@@ -31,17 +33,18 @@ def all_apart(job: Job, trace: Trace) -> None:
     """A judge: the streams of different seeds, epochs and ranks, and the common ones, do not depend on each other."""
     found = _sources(job, trace)
     for (first, second), same in _shared(found).items():
+        alike = AlikeStreams(first, second, COUNT, SHARED, same, *_in_place(found[first], found[second]))
         expect.that(
             same <= SHARED,
             f"{_named(second)}: got {same} of {COUNT} random numbers x of {_named(first)}, or 1 - x, but should be others",
-            why_alike(first, second, COUNT, SHARED, same, *_in_place(found[first], found[second])),
+            first_cause(ordered_hypotheses.OF_ALIKE_STREAMS, alike),
         )
     for first, second, length in _turned(found):
         raise Finding(
             Diagnosis(
                 f"{_named(second)}: got {COUNT} random numbers that follow those of {_named(first)} (their differences, or "
                 f"sums, are alike: {length:.2f}, where independent ones have less than {TURNED}), but should be independent",
-                (why_they_follow(found[first], found[second]),),
+                first_cause(ordered_hypotheses.OF_DEPENDENT_STREAMS, [found[first], found[second]]),
             )
         )
 

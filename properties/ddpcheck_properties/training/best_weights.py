@@ -11,7 +11,7 @@ from ddpcheck import expect
 from ddpcheck.causes import training
 from ddpcheck.contract import Determinism
 from ddpcheck.hypotheses.training.best_weights import why_other_epoch
-from ddpcheck.hypotheses.training.ends import Causes
+from ddpcheck.hypotheses.training.final_parameters import Causes
 from ddpcheck.oracle.training_runs import Run
 
 from ..replicas.comparison import compare_arrays

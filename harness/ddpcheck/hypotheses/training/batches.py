@@ -7,7 +7,7 @@ import numpy as np
 from ...job import PerRank
 from ...oracle.network import Shards
 from ...seeded_values import Array
-from .rules import Rules
+from .emulation_rules import Rules
 
 
 def filled(micro: PerRank, first: PerRank, size: int) -> PerRank:

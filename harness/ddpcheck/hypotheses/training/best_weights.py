@@ -9,9 +9,9 @@ import numpy as np
 from ...causes import Cause, training
 from ...oracle.training_runs import Run
 from .emulation import Emulation, can_emulate, emulate
-from .ends import Causes
 from .epoch_losses import own_losses
-from .nearest import nearest
+from .final_parameters import Causes
+from .nearest_run import nearest
 
 
 def why_other_epoch(run: Run, best: int) -> Causes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...causes import Cause, training
 from ...job import Train
 from ...trace import Trace
-from .ends import Causes
+from .final_parameters import Causes
 
 
 def why_only_special_runs_fail(plan: Train, trace: Trace) -> Causes:

@@ -22,8 +22,8 @@ from ...oracle.training_runs import Run, batches
 from ...seeded_values import Array
 from ..gradients.auxiliary_terms import without_terms
 from .batches import filled, shards, taken
+from .emulation_rules import Rules, law_factor
 from .optimizer import Arrays, RankOptimizers
-from .rules import Rules, law_factor
 
 LAW = Rules()
 

@@ -7,7 +7,7 @@ from functools import partial
 from ...causes import training
 from ...causes.cause import Kind
 from ...job import Train
-from .rules import Lost, Rules, law_factor
+from .emulation_rules import Lost, Rules, law_factor
 from .whole_runs import Candidates
 
 

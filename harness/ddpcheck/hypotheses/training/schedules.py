@@ -6,7 +6,7 @@ from functools import partial
 
 from ...causes import Cause, training
 from ...job import Train
-from .rules import Factor, law_factor
+from .emulation_rules import Factor, law_factor
 
 
 def wrong_factors(plan: Train, world_size: int, parameters: int) -> list[tuple[Cause, Factor]]:

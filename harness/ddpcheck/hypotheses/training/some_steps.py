@@ -8,9 +8,9 @@ from itertools import islice
 from ...causes import Cause, training
 from ...oracle.training_runs import Run
 from .emulation import WindowPosition, emulate
-from .nearest import nearest
+from .emulation_rules import Factor, Rules, law_factor
+from .nearest_run import nearest
 from .optimizer import Arrays
-from .rules import Factor, Rules, law_factor
 
 Where = Callable[[WindowPosition], bool]
 _MOST = 12

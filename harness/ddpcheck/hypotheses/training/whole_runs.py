@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ...causes import Cause, training
 from ...job import Train
-from .rules import Rules
+from .emulation_rules import Rules
 from .schedules import wrong_factors
 
 Candidates = list[tuple[Cause, Rules]]

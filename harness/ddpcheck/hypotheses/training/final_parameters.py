@@ -10,7 +10,7 @@ from ...causes import Cause, training
 from ...oracle.training_runs import Run, stacked
 from ...seeded_values import Array
 from .emulation import can_emulate, emulate
-from .nearest import nearest
+from .nearest_run import nearest
 from .resumes import wrong_resumes
 from .some_steps import wrong_in_some_steps
 from .whole_runs import wrong_rules

@@ -1,0 +1,1 @@
+"""Hypotheses about random numbers that are not those of their seed, epoch and rank."""
