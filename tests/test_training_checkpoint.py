@@ -94,7 +94,7 @@ def test_resuming_from_what_does_not_fit_says_what(data: DataSet, tmp_path: Path
     with pytest.raises(TrainingFailed, match="2 ranks instead of 1"):
         trained(again, data, 2)
     (tmp_path / "a.npz").write_text("no checkpoint")
-    with pytest.raises(TrainingFailed, match="is no checkpoint of this program"):
+    with pytest.raises(TrainingFailed, match="is not a checkpoint of this program"):
         trained(again, data)
 
 
