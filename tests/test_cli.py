@@ -108,7 +108,7 @@ def test_failure_is_shown_written_and_replayed(here: Path) -> None:
     assert "collectives.all_reduce(argument" in (here / command[1]).with_suffix(".py").read_text()
     right = ddpcheck("replay", command[1], "--adapter", f"{MINIMAL}:adapter", "--script", "made.py")
     assert right.exit_code == 0, right.output
-    assert "holds of this Job now" in right.output
+    assert "now passes with this Job" in right.output
     assert "stand-alone: python made.py\n" in right.output
     assert f"{MINIMAL}:adapter" in (here / "made.py").read_text()
 
@@ -196,8 +196,8 @@ def test_expected_failure_is_no_failure() -> None:
         ),
         (["check", f"{MINIMAL}:adapter", "--attach", "localhost:0"], "needs one adapter and one --world-size"),
         (["check", f"{MINIMAL}:adapter", "-w", "1", "--attach", "localhost"], "should be HOST:PORT"),
-        (["check", f"{MINIMAL}:idle"], "idle promises no facet, and there is nothing to check"),
-        (["check", f"{MINIMAL}:adapter", f"{MINIMAL}:adapter"], "several of the adapters have one name"),
+        (["check", f"{MINIMAL}:idle"], "idle promises no facet, so there is nothing to check"),
+        (["check", f"{MINIMAL}:adapter", f"{MINIMAL}:adapter"], "several adapters have the same name"),
         (["check", f"{MINIMAL}:absent", "-w", "1"], "nothing was checked of absent: not installed"),
         (["replay", __file__], "cannot be read"),
         (["list", "checks", "nonsense"], "no family 'nonsense'"),

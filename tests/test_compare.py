@@ -49,7 +49,7 @@ def test_all_reduces_are_compared_by_ranks_that_take_turns(how: list[str]) -> No
         cells = line.strip("| ").split(" | ")
         assert cells[0] == size
         assert all(float(cell.replace(",", "")) > 0 for cell in cells[1:]), line
-    assert "ours over the time of memory: median of turns, and the middle eight tenths of them" in lines
+    assert "ours over the time of memory: median of turns, and the range of their middle 80 %" in lines
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_fabrics_are_read_as_written() -> None:
 
 
 def test_launcher_without_emulated_hosts_gives_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cannot_carry(Torchrun()) == "its ranks are started by torchrun, which knows nothing of emulated hosts"
+    assert cannot_carry(Torchrun()) == "its ranks are started by torchrun, which does not support emulated hosts"
     monkeypatch.setattr(launcher, "find_mpi", lambda: Mpi("mpiexec", "openmpi", "Open MPI 5.0"))
     assert "use MPICH" in str(cannot_carry(Mpiexec()))
     monkeypatch.setattr(launcher, "find_mpi", lambda: Mpi("mpiexec", "mpich", "5.0"))

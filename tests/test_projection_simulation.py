@@ -95,8 +95,8 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     [
         ("while True: pass", "took more than 0.5 s; simulate fewer ranks"),
         ("raise SystemExit('no such link')", "exit status 1: no such link"),
-        ("print('nonsense')", "which is no answer"),
-        ("print('{}')", "which is no answer"),
+        ("print('nonsense')", "which is not an answer"),
+        ("print('{}')", "which is not an answer"),
     ],
 )
 def test_a_simulation_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str) -> None:

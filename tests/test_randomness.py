@@ -31,8 +31,8 @@ class Given:
         (lambda count: [0.5] * count, "must return 2 floats in an array of one dimension, got list"),
         (lambda count: np.zeros((count, 1)), r"got float64\[2, 1\]"),
         (lambda count: np.zeros(count, int), r"got int64\[2\]"),
-        (lambda count: np.full(count, 1.0), r"numbers of \[0, 1\), got .*1\.0"),
-        (lambda count: np.full(count, np.nan), r"numbers of \[0, 1\), got .*nan"),
+        (lambda count: np.full(count, 1.0), r"numbers in \[0, 1\), got .*1\.0"),
+        (lambda count: np.full(count, np.nan), r"numbers in \[0, 1\), got .*nan"),
     ],
 )
 def test_invalid_random_numbers_break_the_contract(made: Callable[[int], Any], words: str) -> None:

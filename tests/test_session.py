@@ -170,7 +170,7 @@ def test_abandoned_hanging_job_costs_no_deadline() -> None:
 def test_concurrent_use_of_a_session_is_an_error(session: Session) -> None:
     traces = session.run_many([reduce_by("sum")] * 2)
     next(traces)
-    with pytest.raises(RuntimeError, match="still under way"):
+    with pytest.raises(RuntimeError, match="has not ended"):
         session.run(reduce_by("sum"))
     traces.close()
     assert session.run(reduce_by("sum")).completed

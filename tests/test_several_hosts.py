@@ -130,8 +130,8 @@ def test_a_secret_that_the_user_has_copied_to_all_hosts_is_used(
     [
         (["--start", "mpirun -n 2"], "should hold {ranks}"),
         (["--start", "'mpirun {ranks}"], "cannot be read"),
-        (["--start", "no_such_program {ranks}"], "no_such_program of --start is not found"),
-        (["--listen", "host0"], "--listen belongs to --start"),
+        (["--start", "no_such_program {ranks}"], "no_such_program in --start was not found"),
+        (["--listen", "host0"], "--listen is only for --start"),
         (["--start", "sh {ranks}", "--launcher", "mpiexec"], "--launcher and --start exclude each other"),
     ],
 )

@@ -115,4 +115,4 @@ def test_the_command_prints_what_to_paste(own: Path) -> None:
 def test_adapter_without_facets_gets_advice(own: Path) -> None:
     done = CliRunner().invoke(main, ["suggest", f"{own}:nothing"])
     assert done.exit_code == 2
-    assert "hands out no facet" in done.output
+    assert "promises no facet" in done.output

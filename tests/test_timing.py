@@ -99,7 +99,7 @@ def test_steps_are_timed_in_their_parts(synced: bool) -> None:
 @pytest.mark.parametrize(
     ("operation", "says"),
     [
-        (MeasureCollective("all_gather", 3), "3 elements cannot be shared out"),
+        (MeasureCollective("all_gather", 3), "3 elements cannot be divided"),
         (MeasureCollective("broadcast", 4, in_place=True), "broadcast cannot work in place"),
     ],
 )

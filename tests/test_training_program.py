@@ -248,8 +248,8 @@ def test_terminals_get_a_line_for_each_process() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("numpy_sockets", "--nnodes", "2"), "give its host with --master-addr"),
-        (("numpy_sockets", "--nnodes", "3", "--hosts", "a,b"), "one of the two is enough"),
+        (("numpy_sockets", "--nnodes", "2"), "name its host with --master-addr"),
+        (("numpy_sockets", "--nnodes", "3", "--hosts", "a,b"), "give only one of the two"),
         (("numpy_sockets", "--hosts", "a,b", "--run"), "on this host only"),
         (("numpy_sockets", "--engine", "torchrun", "--run", "--master-port", "4000"), "another --engine"),
         (("no_such_adapter",), "not a known adapter"),

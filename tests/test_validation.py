@@ -74,7 +74,7 @@ def test_what_is_no_adapter_is_named(adapter: Any, problem: str) -> None:
         ({"reductions": frozenset()}, "but Capabilities.collectives.reductions is empty"),
         (
             {"reductions": frozenset({"mean"}), "dtypes": frozenset({"int8"})},
-            "has the mean only, which is of floats",
+            "has only mean, which needs a floating dtype",
         ),
     ],
 )
