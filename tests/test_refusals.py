@@ -155,7 +155,7 @@ def test_without_loopback_the_start_names_the_network(tmp_path: Path, words: lis
     command = ["unshare", "-n", sys.executable, "-m", "ddpcheck", *words]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
     said = ended.stdout + ended.stderr
-    assert "127.0.0.1 cannot be reached, where the" in said
+    assert "127.0.0.1 cannot be reached, so the" in said
     assert "ip link set lo up" in said
     assert "Traceback" not in said
     assert ended.returncode in (1, 2)
