@@ -1,4 +1,4 @@
-"""The command line, as a user types it: what it prints, what it writes, how it exits."""
+"""The command line: outputs, written files and exit statuses."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_log_with_colours_has_no_bar_that_moves(monkeypatch: pytest.MonkeyPatc
     result = CliRunner().invoke(main, ["check", f"{MINIMAL}:adapter", "-w", "1", "-c", "sums_exactly"], color=True)
     assert result.exit_code == 0, result.output
     assert "\x1b[32m✓" in result.output
-    assert "\x1b[?25l" not in result.output  # which hides the cursor
+    assert "\x1b[?25l" not in result.output  # the sequence that hides the cursor
     assert "\r" not in result.output
 
 
@@ -266,7 +266,7 @@ main()
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path)
     assert running.stdout is not None
     with running.stdout:
-        first = running.stdout.readline()  # the line of world size 1: world size 2 is under way
+        first = running.stdout.readline()  # the line of world size 1, while world size 2 runs
         running.send_signal(signal.SIGINT)
         rest = running.stdout.read()
     assert running.wait(20) == 130, rest

@@ -1,4 +1,4 @@
-"""`ddpcheck compare`: implementations in turns: what they print, not how fast it was."""
+"""`ddpcheck compare`: the output of implementations in turns, without judging their speed."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_wrong_sum_is_an_error_that_names_whose_it_is() -> None:
 
 def test_small_arrays_are_reduced_often_and_large_ones_more_than_once() -> None:
     assert [calls(size, 10_000) for size in (4, 1 << 20, 1 << 28)] == [1000, 128, 2]
-    assert [calls(4, warm) for warm in (50, 1)] == [50, 1]  # who takes long is not asked as often
+    assert [calls(4, warm) for warm in (50, 1)] == [50, 1]  # slow calls are repeated less often
 
 
 def test_memory_reads_and_writes_every_element_of_all_ranks_once() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import gpu_adapters  # noqa: E402  # it needs torch, see importorskip
+import gpu_adapters  # noqa: E402  # needs torch, see importorskip
 
 from ddpcheck import Adapter, check_adapter  # noqa: E402
 from ddpcheck_implementations import torch_ddp  # noqa: E402
