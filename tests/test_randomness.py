@@ -1,4 +1,4 @@
-"""Random streams: what comes back is looked at, what is disturbed is disturbed, and the reference's streams are apart."""
+"""Random streams: results are validated, generators are disturbed, and the reference's streams are independent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ddpcheck_implementations.data_parallel import RandomStreams
 
 
 class Given:
-    """Streams that give what they are told."""
+    """Streams that return given values."""
 
     def __init__(self, made: Callable[[int], Any]) -> None:
         self.local = self.common = made

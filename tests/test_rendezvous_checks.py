@@ -1,4 +1,4 @@
-"""How ranks are started under conditions: what a Start says is what happens, and causes are told apart."""
+"""Start conditions: ranks start as a Start describes, and causes are distinguished."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is trained on, and what a plan says: files, options, steps, and errors that say what to do."""
+"""Training plans: files, options, steps and error messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def data() -> DataSet:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """MNIST in small: 6 training and 3 test images of 2 x 2 pixels, some files gzipped."""
+    """Small MNIST files: 6 training and 3 test images of 2 x 2 pixels, some files gzipped."""
     for part, count, suffix in (("train", 6, ".gz"), ("t10k", 3, "")):
         images = np.arange(count * 4).reshape(count, 2, 2) * 10
         write_idx(tmp_path / f"{part}-images-idx3-ubyte{suffix}", images)

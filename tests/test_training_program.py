@@ -1,4 +1,4 @@
-"""Training as a user starts it: by one command, by hand, with lines for several hosts."""
+"""Training as a user starts it: by one command, by hand, with commands for several hosts."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_batch_norm_is_compared_with_one_process_that_normalises_each_part_apart
 
 
 def images(folder: Path) -> None:
-    """40 training and 40 test images of 8 x 8."""
+    """Files with 40 training and 40 test images of 8 x 8."""
     words = np.arange(64 * 40) * 37 % 251
     for part in ("train", "t10k"):
         write_idx(folder / f"{part}-images-idx3-ubyte.gz", words.reshape(40, 8, 8))

@@ -1,4 +1,4 @@
-"""The HTML page of a result file: all that is in the file is on the page, escaped, and nothing comes from elsewhere."""
+"""The HTML page of a result file: it shows all content of the file, escaped, and loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EVIL = '<script>alert(1)</script><img src="https://example.org/x" onerror=alert(
 
 
 class Seen(HTMLParser):
-    """Elements with their attributes, and that each that is opened is closed."""
+    """The elements with their attributes; asserts that each opened element is closed."""
 
     VOID = frozenset({"meta", "br", "wbr", "input"})
 

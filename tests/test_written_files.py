@@ -1,4 +1,4 @@
-"""Files that commands write: whole or as they were; one that cannot be written costs no verdict and is told in a sentence."""
+"""Files that commands write are complete or unchanged; an unwritable file costs no verdict and is reported."""
 
 from __future__ import annotations
 
