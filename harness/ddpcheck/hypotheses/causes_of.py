@@ -1,4 +1,4 @@
-"""The causes of a wrong number that is no element of an array."""
+"""The causes of a wrong number that is not an element of an array."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .scores.evidence import WrongScore
 
 
 def causes_of_mean(of: WrongMean) -> Iterator[Cause]:
-    """All that explain a mean of metrics, the likeliest first."""
+    """All causes that explain a mean of metrics, the likeliest first."""
     for hypothesis in OF_A_MISSING_MEAN if of.got is None else OF_A_MEAN:
         yield from hypothesis(of)
 
 
 def causes_of_score(of: WrongScore) -> Iterator[Cause]:
-    """All that give this rank's score, within the rounding that the right one may have."""
+    """All causes that give this rank's score, within the rounding bound of the right one."""
     kind = _special(of)
     if kind:
         yield from OF_A_SPECIAL_SCORE[kind](of)

@@ -1,4 +1,4 @@
-"""Causes of the wrong result of one of many equal calls."""
+"""Causes of a wrong result of one of many equal calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Causes of named metrics that are mixed up, missing, or under other names."""
+"""Causes of named metrics that are mixed up, missing, or renamed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def why_other_names(
     earlier: Sequence[Aggregate],
     rank: int,
 ) -> Cause:
-    """wanted: by name; wrong: those of them that this rank has otherwise, or not. close: as got, but for rounding."""
+    """wanted: by name; wrong: those that this rank has with another value, or not at all. close: equal to got up to
+    rounding.
+    """
     if made.turned and all(got.get(name) == _by_place(made, name, rank) for name in wanted):
         return causes.METRICS_BY_POSITION()
     if not wrong:
@@ -53,7 +55,7 @@ def _why_other_values(
     own: Mapping[str, float],
     rank: int,
 ) -> Cause:
-    """The cause where all names are there."""
+    """The cause if all names are present."""
     some = tuple(list(wrong)[:3])
     if all(got[name] == own[name] for name in wrong):
         return causes.NAMED_METRIC_NOT_AGGREGATED(names=some)
@@ -73,19 +75,19 @@ def _why_other_values(
 
 
 def _beyond(bound: float, wanted: Mapping[str, float]) -> bool:
-    """Whether all of these lie beyond a bound, on one side of it, where a share, or what cannot be negative, ends."""
+    """Whether all values lie beyond a bound on one side, at which a share, or a nonnegative number, ends."""
     return bound in (0.0, 1.0, 100.0) and (min(wanted.values()) > bound or max(wanted.values()) < bound)
 
 
 def common_cause(made: Aggregate, wrong: Mapping[str, float], rank: int) -> Cause | None:
-    """The cause that explains all that is wrong, as the n-th metric is n times the first; None if nothing does."""
+    """The cause that explains all wrong metrics, as the n-th metric is n times the first; None if there is none."""
     firsts = [wrong[name] / place for place, name in enumerate(made.names, start=1) if name in wrong]
     explained = [dict.fromkeys(causes_of_mean(WrongMean(made, first, rank))) for first in firsts]
     return next((cause for cause in explained[0] if all(cause in others for others in explained)), None)
 
 
 def _by_place(made: Aggregate, name: str, rank: int) -> float:
-    """The mean of what every rank has at the place where this one has that name."""
+    """The mean over ranks of the values at the position where this rank has that name."""
     place = list(made.given(rank)).index(name)
     values = tuple(list(made.given(other).values())[place] for other in range(len(made.values)))
     return mean_of([replace(made, values=values)])
@@ -99,17 +101,17 @@ def _by_another_rule(made: Aggregate, name: str) -> list[float]:
 
 
 def _otherwise(name: str) -> set[str]:
-    """What becomes of a name without its capitals or blanks, or in another form; or, if it has several parts, of these."""
+    """The name without capitals or blanks, or in another form; for a name with several parts, also the parts."""
     parts = {part for part in re.split("[,=;/\n\t]", name) if part != name}
     return parts or {name.lower()}
 
 
 def _shortened(name: str, got: Mapping[str, float], wanted: float) -> bool:
-    """Whether what follows the first underscore of the name has its value."""
+    """Whether the name after the first underscore has its value."""
     _, _, rest = name.partition("_")
     return bool(rest) and got.get(rest) == wanted
 
 
 def _rewritten(name: str) -> set[str]:
-    """Other ways to write a name that has blanks at its ends, or letters of which there are several forms."""
+    """Other spellings of a name with blanks at its ends, or with letters that have several forms."""
     return {name.strip(), unicodedata.normalize("NFKC", name), unicodedata.normalize("NFD", name)} - {name}
