@@ -162,7 +162,7 @@ JOBS = {
     ),
     "thread-for-each-call": (
         Job(2, (Rounds((AllReduce(TensorSpec((5,)), wait=False), Wait(0))),)),
-        "what every round leaves behind: WRONG",
+        "left behind by every round: WRONG",
     ),
     "every-epoch-cut-after-resume": (Job(2, (ResumeSampling(20, (3, 2)),)), "epoch 1 in the last sampler: WRONG"),
     "optimizer-in-float32": (
