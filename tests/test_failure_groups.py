@@ -1,4 +1,4 @@
-"""Which failures are told as one, and which of them first."""
+"""Groups of failures: which failures count as one, and which group is first."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ NAN_KEPT = replicas.NAN_KEPT_AFTER_ZERO_GRAD()
 
 
 def about(verdict: Verdict, name: str) -> Verdict:
-    """The verdict, of the gradient of this parameter."""
+    """The verdict with this parameter's gradient as subject."""
     assert verdict.diagnosis is not None
     return replace(verdict, diagnosis=replace(verdict.diagnosis, subject=("gradients", name)))
 

@@ -1,4 +1,4 @@
-"""Jobs for what only some replicas promise: what is refused, what is written and read again, what the oracle makes of it."""
+"""Jobs for optional promises of replicas: invalid ones are refused, files keep them, and the oracle computes them."""
 
 from __future__ import annotations
 

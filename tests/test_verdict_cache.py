@@ -1,4 +1,4 @@
-"""The cache of verdicts: what has passed runs again only if something has changed, and nothing else is kept."""
+"""The cache of verdicts: a passed check runs again only after a change, and only passes are kept."""
 
 from __future__ import annotations
 

@@ -27,9 +27,7 @@ def run_ranks(launcher: Launcher, command: Sequence[str], ranks: int, variables:
     if reason is not None:
         raise click.UsageError(f"{launcher.name} cannot start ranks here: {reason}")
     if not has_loopback():
-        raise click.ClickException(
-            "the ranks cannot meet at 127.0.0.1, which cannot be reached; try: ip link set lo up"
-        )
+        raise click.ClickException("127.0.0.1 cannot be reached, so the ranks cannot meet; try: ip link set lo up")
     # without this, the math threads of several ranks compete for the same cores
     threads = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": "1"}
     sys.stdout.flush()

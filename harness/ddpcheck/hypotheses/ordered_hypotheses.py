@@ -1,14 +1,14 @@
 """The hypotheses about each kind of wrong value, in the order in which they are tried: the likeliest first.
 
-A hypothesis is a small function from evidence to causes. Those about an array or a number also give the value that each cause
-would lead to, on every rank.
+A hypothesis is a small function from evidence to causes. Those about an array or a number also give the value that each
+cause predicts, on every rank.
 
-Laws ask about most kinds by evidence.py, causes_of_wrong_numbers.py and causes_of_wrong_arrays.py, and about the others by
+Laws use most tables through evidence.py, causes_of_wrong_numbers.py and causes_of_wrong_arrays.py, and the others by
 tried_in_order.py.
 
 Two kinds are not in these tables. A whole training run is compared with emulated runs by other rules, which
-training/whole_runs.py, resumes.py and some_steps.py list. Where one function decides on the cause, laws ask it directly: see
-traffic.py, lifecycle.py, process_state.py, errors.py, failed_ranks.py and programs.py.
+training/whole_runs.py, resumes.py and some_steps.py list. If one function decides on the cause, laws call it directly:
+see traffic.py, lifecycle.py, process_state.py, errors.py, failed_ranks.py and programs.py.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class LaunchedRanks:
         """Call the launcher. StartFailed if the machine denies a resource that all ranks need."""
         ranks = f"{self._world_size} ranks"
         if not hasattr(self._launcher, "listener") and not has_loopback():
-            raise StartFailed([f"127.0.0.1 cannot be reached, where the {ranks} would meet"], causes=[NO_LOOPBACK()])
+            raise StartFailed([f"127.0.0.1 cannot be reached, so the {ranks} cannot meet"], causes=[NO_LOOPBACK()])
         try:
             return self._launcher.start(command, self._world_size, variables)
         except NoFreePort as error:
