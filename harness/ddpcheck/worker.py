@@ -91,8 +91,8 @@ class Worker:
         jobs = self._attach(address, "jobs")
         sentinel = self._attach(address, "sentinel")
         self._remove_files()  # files of an earlier session with the same secret, if a user chose it
-        threading.Thread(target=self._watch, args=(sentinel,), daemon=True, name="ddpcheck-sentinel").start()
         try:
+            threading.Thread(target=self._watch, args=(sentinel,), daemon=True, name="ddpcheck-sentinel").start()
             adapter, _ = resolve(self._reference)
             if GATED in os.environ:
                 jobs.receive()  # the driver lets the rank enter connect()
