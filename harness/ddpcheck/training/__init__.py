@@ -11,7 +11,7 @@ initial_values.py  the initial values of a declared model
 rank_messages.py   messages between ranks beside gradients: numbers, and failures
 loop.py            the training loop, which uses only the facets of adapter.py
 checkpoint.py      one file, written by rank 0, read by all
-comparison.py      is the result with that of a single process
+comparison.py      compares the result with a single process's
 display.py         the output of rank 0
-program.py         all of it whole program of one rank
+program.py         the whole program of one rank
 """

@@ -10,7 +10,7 @@ streams.py      random numbers of this rank, and random numbers common to all ra
 metrics.py      global means of local means
 scores.py       scores over the samples of all ranks that are not means
 trainer.py      a whole training run with all of these; checkpoint.py writes and reads its state
-facets.py       all of facets of one communicator, for an adapter's connect()
+facets.py       all facets of one communicator, for an adapter's connect()
 promises.py     the promises that hold over any communicator
 """
 

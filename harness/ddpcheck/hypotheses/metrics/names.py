@@ -1,4 +1,4 @@
-"""Hypotheses about named metrics that are mixed up, missing, or renamed."""
+"""Hypotheses about named metrics that are mixed up, missing, or under other names."""
 
 from __future__ import annotations
 
@@ -116,12 +116,12 @@ def metrics_mixed_up(of: OtherNames) -> Cause:
 
 
 def _beyond(bound: float, wanted: Mapping[str, float]) -> bool:
-    """Whether all values lie beyond a bound on one side, at which a share, or a nonnegative number, ends."""
+    """Whether all of these lie beyond a bound, on one side of it, where a share, or what cannot be negative, ends."""
     return bound in (0.0, 1.0, 100.0) and (min(wanted.values()) > bound or max(wanted.values()) < bound)
 
 
 def _by_place(made: Aggregate, name: str, rank: int) -> float:
-    """The mean over ranks of the values at the position where this rank has that name."""
+    """The mean of what every rank has at the place where this one has that name."""
     place = list(made.given(rank)).index(name)
     values = tuple(list(made.given(other).values())[place] for other in range(len(made.values)))
     return mean_of([replace(made, values=values)])
@@ -135,17 +135,17 @@ def _by_another_rule(made: Aggregate, name: str) -> list[float]:
 
 
 def _otherwise(name: str) -> set[str]:
-    """The name without capitals or blanks, or in another form; for a name with several parts, also the parts."""
+    """What becomes of a name without its capitals or blanks, or in another form; or, if it has several parts, of these."""
     parts = {part for part in re.split("[,=;/\n\t]", name) if part != name}
     return parts or {name.lower()}
 
 
 def _shortened(name: str, got: Mapping[str, float], wanted: float) -> bool:
-    """Whether the name after the first underscore has its value."""
+    """Whether what follows the first underscore of the name has its value."""
     _, _, rest = name.partition("_")
     return bool(rest) and got.get(rest) == wanted
 
 
 def _rewritten(name: str) -> set[str]:
-    """Other spellings of a name with blanks at its ends, or with letters that have several forms."""
+    """Other ways to write a name that has blanks at its ends, or letters of which there are several forms."""
     return {name.strip(), unicodedata.normalize("NFKC", name), unicodedata.normalize("NFD", name)} - {name}
