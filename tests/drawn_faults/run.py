@@ -76,7 +76,8 @@ def judged(family: str, circumstance: str, effect: str, seed: int, fork_servers:
     if failed is None:
         return FaultResult(family, circumstance, effect, seed, effective, "", 0, "", "", seconds)
     found = failed.diagnosis
-    words = (found.headline, found.cause) if found else (failed.reason, "")
+    cause = found.cause if found else None
+    words = (found.headline if found else failed.reason, f"{cause.headline} (`{cause.id}`)" if cause else "")
     return FaultResult(family, circumstance, effect, seed, effective, failed.check, failed.world_size, *words, seconds)
 
 
