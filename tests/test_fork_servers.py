@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import random
 import select
@@ -22,6 +23,7 @@ from ddpcheck.launchers import fork_servers as fork_servers_module
 from ddpcheck.launchers.fork_servers import RANK_PROGRAM, Forked, ForkServers
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.ranks.channel import Listener
+from ddpcheck.running.adapter_lookup import known_adapters, resolve
 
 HERE = Path(__file__)
 SUM = Job(2, (AllReduce(TensorSpec((4,), "float64")),))
@@ -230,3 +232,12 @@ def test_closing_ends_the_fork_servers(fork_servers: ForkServers) -> None:
     for rank in ranks:
         with pytest.raises(ProcessLookupError):
             os.kill(int(rank[0]), 0)
+
+
+def test_modules_that_the_numpy_references_preload_exist() -> None:
+    launchers = [
+        resolve(full)[0].launcher for name, full in known_adapters().items() if name.startswith("numpy_sockets")
+    ]
+    preloads = {name for each in launchers if isinstance(each, Processes) for name in each.preload}
+    assert preloads
+    assert {name for name in preloads if importlib.util.find_spec(name) is None} == set()

@@ -79,7 +79,7 @@ adapter = Adapter(
         determinism=Determinism.BETWEEN_RUNS,
         traffic=Traffic.LEAST if _SENDS_LEAST else Traffic.ANY,
     ),
-    Processes(preload=(f"{__name__}.meeting.start",)),
+    Processes(preload=(f"{__name__}.start",)),
     description="NumPy network, gradients averaged in shared memory, or by ring all-reduce over TCP sockets",
 )
 
