@@ -85,7 +85,7 @@ def stays_strange(job: Job, trace: Trace) -> None:
 
 
 def _spelled(strange: float) -> str:
-    """The name of a value without a number: a NaN as a cause's parameter would not equal itself."""
+    """The value as text if it is not a number: a NaN as a cause's parameter would not equal itself."""
     if math.isnan(strange):
         return "NaN"
     return "infinity" if strange > 0 else "-infinity"

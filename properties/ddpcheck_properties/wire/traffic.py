@@ -61,7 +61,7 @@ def check_large_collectives_send_no_excess_bytes(session: Session) -> str:
     made: list[Operation] = [AllReduce(TensorSpec(LARGE, dtype, "powers"), reduction) for dtype in offered]
     usual = _usual(promised)
     if {"sum", "mean"} <= promised.collectives.reductions and floating(usual.tensor.dtype):
-        made.append(replace(usual, reduction="mean"))  # MPI sends more for an operation of the user's own
+        made.append(replace(usual, reduction="mean"))  # MPI sends more for a user-defined operation
     made += [replace(usual, wait=False)] * promised.has(CallForm.ASYNCHRONOUS)
     made += [replace(usual, in_place=True)] * promised.has(CallForm.IN_PLACE)
     scattered = next(iter(fitting_reductions(promised, offered[0])), None)
@@ -153,7 +153,7 @@ def check_traffic_counters_of_a_single_rank_are_zero(session: Session) -> None:
 
 
 def _usual(promised: Capabilities) -> AllReduce:
-    """In float32, if that is promised."""
+    """In float32, if promised."""
     dtype = "float32" if "float32" in promised.collectives.dtypes else dtypes(promised)[0]
     return AllReduce(TensorSpec(LARGE, dtype, "powers"), reductions(promised)[0])
 
@@ -202,7 +202,9 @@ _WINDOW = 2
 
 
 def _training(world_size: int, *, window: bool) -> Job:
-    """Sent before and after: a synchronised backward and, with `window`, two inside no_sync, and the one that ends these."""
+    """Sent before and after: a synchronised backward and, with `window`, two inside no_sync and the final synchronised
+    one.
+    """
     samples = tuple((rank,) for rank in range(world_size))
     operations: list[Operation] = [Backward(samples), ZeroGrad(), Sent(), Backward(samples), Sent()]
     if window:
@@ -257,7 +259,7 @@ def _told(job: Job, trace: Trace, each: bool) -> str:
         if not isinstance(reduced, SendRecv):
             _told_as_begun([counts[number] for counts in collectives], group, named(reduced, position))
         least = (2 - CHANGE) * demand.least
-        if sum(seen) >= least:  # of ranks on several hosts, some may send in memory, which the kernel does not see
+        if sum(seen) >= least:  # ranks on several hosts may also send in memory, which the kernel does not count
             _same(seen, told, named(reduced, position))
             continue
         note = own.note
