@@ -180,7 +180,7 @@ def _received(job: Job, operation: SendRecv, position: int, trace: Trace) -> Non
     """Every receiver must have the sender's array."""
     for source, dest in operation.pairs:
         got = trace.ranks[dest].values(position)["received"][f"{source}>{dest}"]
-        what = f"{named(operation, position)}: what rank {source} sent"
+        what = f"{named(operation, position)}: the message of rank {source}"
         want = Want(operation.tensor.on(source), moved=True)
         wrong = WrongMessage(job, operation, position, source, dest)
         _compare(got, want, what, dest, partial(evidence_of_message, wrong))

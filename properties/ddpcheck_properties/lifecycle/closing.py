@@ -116,7 +116,7 @@ def _left_nothing(job: Job, trace: Trace) -> None:
             names = rank.values(len(job.operations) - 1)[what]
             if names is None:
                 raise CannotTell(
-                    "the ranks are not on one host, or closed long after each other: no rank could list what all left"
+                    "the ranks are not on one host, or closed at very different times: no rank could list the remains of all"
                 )
             expect.that(
                 not names,

@@ -216,7 +216,9 @@ def _same_epochs(trace: Trace, rank: int, last: int, first: int, epochs: int) ->
     """last: the position of the run that was resumed, with epoch `first`."""
     whole, resumed = (trace.values(position, "indices")[rank] for position in (WHOLE, last))
     if len(resumed) != epochs - first:
-        where = f"gone on with epoch {first}" if first else "begun, as there was nothing to go on from"
+        where = (
+            f"continued with epoch {first}" if first else "started from the beginning, since there was no checkpoint"
+        )
         raise Finding(
             Diagnosis(
                 f"rank {rank} trained {len(resumed)} of {epochs} epochs after resuming, but should have {where}: "

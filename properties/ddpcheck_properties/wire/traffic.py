@@ -278,14 +278,14 @@ def _told(job: Job, trace: Trace, each: bool) -> str:
 def _told_as_begun(collectives: list[int], members: Sequence[int], what: str) -> None:
     for rank in members:
         if not collectives[rank]:
-            headline = f"{what}: counts() of rank {rank} tells of no collective begun, but should of this one"
+            headline = f"{what}: counts() of rank {rank} reports no started collective, but this is one"
             raise Finding(Diagnosis(headline, (causes.CALL_NOT_COUNTED(),)))
 
 
 def _told_in_messages(sent: list[int], messages: list[int], what: str) -> None:
     for rank, (count, number) in enumerate(zip(sent, messages, strict=True)):
         if count and not number:
-            headline = f"{what}: counts() of rank {rank} tells {count:,} bytes, but no message that they went in"
+            headline = f"{what}: counts() of rank {rank} reports {count:,} bytes, but no messages"
             raise Finding(Diagnosis(headline, (causes.MESSAGES_NOT_COUNTED(),)))
 
 
@@ -295,7 +295,7 @@ def _nothing_told(_: Job, trace: Trace) -> None:
     told = {name: counts.get(name, 0) for name in ("bytes", "messages")}
     expect.that(
         not any(told.values()),
-        f"rank 0: counts() tells {told['bytes']:,} bytes and {told['messages']:,} messages, but there is no rank to send to",
+        f"rank 0: counts() reports {told['bytes']:,} bytes and {told['messages']:,} messages, but there is no rank to send to",
         causes.COUNTS_OWN_SENDS(),
     )
 
@@ -303,7 +303,7 @@ def _nothing_told(_: Job, trace: Trace) -> None:
 def _same(seen: list[int], told: list[int], what: str) -> None:
     for rank, (sent, count) in enumerate(zip(seen, told, strict=True)):
         if abs(count - sent) > (CHANGE - 1) * sent + HEADERS * len(seen):
-            headline = f"{what}: rank {rank} sent {sent:,} bytes, but counts() tells {count:,}"
+            headline = f"{what}: rank {rank} sent {sent:,} bytes, but counts() reports {count:,}"
             cause = causes.COUNTS_SCALED(times=count / max(1, sent)) if count else causes.NOT_COUNTED()
             raise Finding(Diagnosis(headline, (cause,)))
 
