@@ -101,7 +101,7 @@ class Chain(nn.Module):
             if isinstance(layer, spec.Activation):
                 x = torch.relu(x) if layer.function == "relu" else torch.tanh(x)
             elif isinstance(layer, spec.Delay):
-                x = _Delayed.apply(x, layer)  # torch has no annotation
+                x = _Delayed.apply(x, layer)  # type: ignore[no-untyped-call]  # torch has no annotation
             elif isinstance(layer, (spec.Activity, spec.Head)):
                 beside += [self._beside(layer, x)] * self.training
             elif not isinstance(layer, spec.Linear) or layer.branch is None:

@@ -139,8 +139,7 @@ def stand_in_for_ddpcheck() -> None:
         of_facets = but
 
     module = types.ModuleType("ddpcheck")
-    # type: ignore[method-assign]  # a module's own, PEP 562
-    module.__getattr__ = lambda name: Kept() if name.isupper() else Kept
+    module.__getattr__ = lambda name: Kept() if name.isupper() else Kept  # type: ignore[method-assign]  # a module's own, PEP 562
     launchers = [f"ddpcheck.launchers.{name}" for name in ("mpi", "multiprocess", "processes", "torchrun")]
     for name in ("ddpcheck", "ddpcheck.contract.adapter", "ddpcheck.contract", "ddpcheck.launchers", *launchers):
         sys.modules[name] = module

@@ -115,7 +115,7 @@ def _as_undisturbed(session: Session, ways: list[dict[str, object]], what: str, 
     jobs = []
     for shuffle in (True, False):
         plain = Sample(shuffled(world) - 1, (0, 1, 0), shuffle, SEED)
-        used = [Sample(plain.length, plain.epochs, shuffle, SEED, **way) for way in ways]  # the operation's fields
+        used = [Sample(plain.length, plain.epochs, shuffle, SEED, **way) for way in ways]  # type: ignore[arg-type]  # its fields
         jobs += [Job(world, (plain, one)) for one in used]
     for_each(session, jobs, judge)
 
