@@ -26,13 +26,13 @@ from ddpcheck.contract.adapter import Adapter
 from ddpcheck.ranks.rank_interpreter import Interpreter
 from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.seeded_values import Array
+from ddpcheck_benchmarks.gate.compared_revision import Side, Unusable, path_for
 from ddpcheck_benchmarks.gate.decision import Design, confirm, log_ratios, looks
+from ddpcheck_benchmarks.gate.gate_benchmarks import benchmark_named
 from ddpcheck_benchmarks.gate.launches import Pairing, Toss
 from ddpcheck_benchmarks.gate.record import MeasuredSide, Record
 from ddpcheck_benchmarks.gate.result import REGRESSION, result_of
-from ddpcheck_benchmarks.gate.side import Side, Unusable, path_for
 from ddpcheck_benchmarks.gate.stages import Progress, measure
-from ddpcheck_benchmarks.gate.workload import benchmark_named
 
 PLANTED = "ddpcheck_implementations.planted"
 SLOW_DOWNS = (0.0, 0.03, 0.05, 0.10, 0.25)

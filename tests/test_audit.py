@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 pytest.importorskip("torch")
 
-from ddpcheck.audit.assertions import Audited, audit  # the marker above must come first
+from ddpcheck.audit.audit_in_tests import Audited, audit  # the marker above must come first
 from ddpcheck.cli import main
 from ddpcheck.storage.results import Results
 

@@ -15,7 +15,7 @@ import torch.distributed as dist  # noqa: E402  # it needs torch, see importorsk
 from ddpcheck.audit.mirror import group  # noqa: E402
 from ddpcheck.audit.mirror.batches import recorded_key  # noqa: E402
 from ddpcheck.audit.mirror.large_batch import Misfit, put_together  # noqa: E402
-from ddpcheck.audit.recorder import losses  # noqa: E402
+from ddpcheck.audit.recorder import loss_factors  # noqa: E402
 from ddpcheck.audit.recorder.tensors import SAMPLED, digest, nudged, sample  # noqa: E402
 
 SIZE = 3
@@ -128,7 +128,7 @@ def test_digests() -> None:
     ],
 )
 def test_the_scale_of_a_loss(scaled: Any, scale: float) -> None:
-    assert losses.described(scaled(torch.ones(3, requires_grad=True)))["scale"] == scale
+    assert loss_factors.described(scaled(torch.ones(3, requires_grad=True)))["scale"] == scale
 
 
 def test_nudged_values_differ_in_the_last_place_and_flags_stay() -> None:

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from ddpcheck.audit.assertions import audit
-from ddpcheck.audit.engines import MPI, TORCH, engine_of
+from ddpcheck.audit.audit_in_tests import audit
 from ddpcheck.audit.mpi.arrays import found_in_frames
 from ddpcheck.audit.mpi.batches import Misfit, put_together
-from ddpcheck.audit.mpi.buffers import array_of
+from ddpcheck.audit.mpi.buffer_arguments import array_of
+from ddpcheck.audit.script_kinds import MPI, TORCH, engine_of
 from ddpcheck.cli import main
 
 SCRIPTS = Path(__file__).parent / "audit" / "scripts"

@@ -21,16 +21,16 @@ from ddpcheck.contract import TYPICAL
 from ddpcheck.session import Session
 from ddpcheck_benchmarks import stats
 from ddpcheck_benchmarks.bench import command, exit_code
-from ddpcheck_benchmarks.cases import COLLECTIVES, Case, bus_factor, cases
+from ddpcheck_benchmarks.collective_cases import COLLECTIVES, Case, bus_factor, cases
 from ddpcheck_benchmarks.consistency import judged
 from ddpcheck_benchmarks.iteration_count import Effort
-from ddpcheck_benchmarks.ranks_time import slowest, spread
-from ddpcheck_benchmarks.records import Point, Results
+from ddpcheck_benchmarks.nccl_tests_table import tables
+from ddpcheck_benchmarks.pytest_benchmark_records import Point, Results
+from ddpcheck_benchmarks.rank_times import slowest, spread
 from ddpcheck_benchmarks.sizes import ladder, named, size, sizes
 from ddpcheck_benchmarks.step_cases import NAMED, StepCase, step_cases
 from ddpcheck_benchmarks.step_parts import step_parts
 from ddpcheck_benchmarks.steps import measure_step
-from ddpcheck_benchmarks.table import tables
 from ddpcheck_benchmarks.time_budget import Allowance
 
 EVERYTHING = TYPICAL.of_facets("collectives").but(in_place=True)

@@ -38,10 +38,10 @@ EXAMPLES = {
 
 
 BY_TESTS = {
-    "undefined-gradient-in-torch": ("test_expect.py", "operations.UNDEFINED_IN_TORCH("),
-    "imports-modules": ("test_expect.py", "ranks.IMPORTS_MODULES("),
-    "dtype-not-handled": ("test_expect.py", "operations.NEW_DTYPE("),
-    "message-too-large": ("test_expect.py", "ranks.MESSAGE_TOO_LARGE("),
+    "undefined-gradient-in-torch": ("test_assertions.py", "operations.UNDEFINED_IN_TORCH("),
+    "imports-modules": ("test_assertions.py", "ranks.IMPORTS_MODULES("),
+    "dtype-not-handled": ("test_assertions.py", "operations.NEW_DTYPE("),
+    "message-too-large": ("test_assertions.py", "ranks.MESSAGE_TOO_LARGE("),
 }
 """Causes that a fault shows only after more than a minute, or only in some drawn Jobs, with the test that shows each
 with a Trace.

@@ -10,9 +10,9 @@ import pytest
 from ddpcheck.causes import Cause, Elements, gradients, values
 from ddpcheck.hypotheses.arrays import Evidence
 from ddpcheck.hypotheses.arrays.lost_precision import as_bfloat16, as_float16
+from ddpcheck.hypotheses.causes_of_wrong_arrays import likely_causes
 from ddpcheck.hypotheses.evidence import evidence_of_gradient, of_origin
 from ddpcheck.hypotheses.gradients.contributions import Contributions
-from ddpcheck.hypotheses.likely_causes import likely_causes
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.oracle import ExpectedArray
 from ddpcheck.oracle.bounded_values import Value

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from socket_ranks import on_ranks
 
-from ddpcheck.launchers.base import Launched
+from ddpcheck.launchers.launcher import Launched
 from ddpcheck.launchers.mpi import find_mpi
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.ranks.channel import Listener

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import ddpcheck.contract.adapter
-import ddpcheck.contract.extras
+import ddpcheck.contract.optional_methods
 import ddpcheck.contract.trainer
 from ddpcheck import Adapter
 from ddpcheck.cli import main
@@ -46,7 +46,7 @@ def promises() -> dict[str, dict[str, Any]]:
 def signatures() -> dict[str, list[str]]:
     """The parameters of every method of every facet, by `Protocol.method`; those with a default end in "="."""
     found = {}
-    for module in (ddpcheck.contract.adapter, ddpcheck.contract.extras, ddpcheck.contract.trainer):
+    for module in (ddpcheck.contract.adapter, ddpcheck.contract.optional_methods, ddpcheck.contract.trainer):
         for name, kind in vars(module).items():
             if getattr(kind, "_is_protocol", False) and kind.__module__ == module.__name__:
                 for method, function in vars(kind).items():

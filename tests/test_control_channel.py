@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from ddpcheck import Job, Session
 from ddpcheck.job import AllReduce, TensorSpec
 from ddpcheck.launchers.attached import Attached
-from ddpcheck.launchers.base import Launched
+from ddpcheck.launchers.launcher import Launched
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.ranks import authentication
 from ddpcheck.ranks.channel import Channel, ChannelClosed, Listener, connect

@@ -15,7 +15,7 @@ from ddpcheck.job import OptimizerSpec
 from ddpcheck.models.spec import BatchNorm, Linear, ModelSpec, mlp
 from ddpcheck.seeded_values import Array, key_of, numbers
 from ddpcheck_implementations.data_parallel import numpy_facets
-from ddpcheck_implementations.data_parallel.flat import FlatBuffer
+from ddpcheck_implementations.data_parallel.flat_arrays import FlatBuffer
 from ddpcheck_implementations.data_parallel.replica import DataParallel
 from ddpcheck_implementations.numpy_network import Network
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator

@@ -12,7 +12,7 @@ from hypothesis import find
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import ranks
 from ddpcheck.contract import TYPICAL, Capabilities
 from ddpcheck.job import Barrier, Job
@@ -52,7 +52,7 @@ def jobs(draw: DrawFn) -> Job:
 
 
 def seed_is_small(job: Job, trace: Trace) -> None:
-    expect.that(job.seed <= 50, f"seed {job.seed}")
+    assertions.that(job.seed <= 50, f"seed {job.seed}")
 
 
 def failure(session: Hollow, judge: Judge, **options: object) -> Finding:
@@ -75,7 +75,7 @@ def test_the_finding_is_that_of_the_smallest_job() -> None:
 
 def test_a_brief_session_draws_one_job_and_shrinks_nothing() -> None:
     session = Hollow(effort=40, brief=True)
-    finding = failure(session, lambda job, trace: expect.that(False, "always"))
+    finding = failure(session, lambda job, trace: assertions.that(False, "always"))
     assert session.run_jobs == [finding.job]
 
 
@@ -132,7 +132,7 @@ def test_an_example_gets_shorter_while_its_cause_stays() -> None:
 
 def test_a_hang_is_seen_once() -> None:
     session = Hollow(hangs_from=51)
-    finding = failure(session, lambda job, trace: expect.completed(trace))
+    finding = failure(session, lambda job, trace: assertions.completed(trace))
     assert finding.hung
     assert sum(job.seed >= 51 for job in session.run_jobs) == 1
 
@@ -142,7 +142,7 @@ def test_failure_that_does_not_recur_is_reported_with_a_note() -> None:
 
     def seventh(job: Job, trace: Trace) -> None:
         calls.append(job)
-        expect.that(len(calls) != 7, "the seventh")
+        assertions.that(len(calls) != 7, "the seventh")
 
     finding = failure(Hollow(), seventh)
     assert finding.job == calls[6]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ddpcheck import Facets, Job, ModelSpec
-from ddpcheck.contract.names import COLLECTIVE_DTYPES
+from ddpcheck.contract.allowed_names import COLLECTIVE_DTYPES
 from ddpcheck.execution import Execution
 from ddpcheck.execution.memory_layouts import with_layout
 from ddpcheck.execution.runners import RUNNERS

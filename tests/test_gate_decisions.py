@@ -18,14 +18,14 @@ from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.trace import Record as Recorded
 from ddpcheck_benchmarks.gate.command import command
 from ddpcheck_benchmarks.gate.decision import BASE, HEAD, Design
+from ddpcheck_benchmarks.gate.gate_benchmarks import Benchmark, benchmark_named, usual
 from ddpcheck_benchmarks.gate.launches import Pairing, Seen, Toss
+from ddpcheck_benchmarks.gate.pytest_benchmark_files import save_sides
 from ddpcheck_benchmarks.gate.record import MeasuredSide, Record
 from ddpcheck_benchmarks.gate.result import result_of
 from ddpcheck_benchmarks.gate.stages import Progress, _launch_until
-from ddpcheck_benchmarks.gate.storage import save_sides
 from ddpcheck_benchmarks.gate.summary import LONGEST, markdown
 from ddpcheck_benchmarks.gate.traffic import tallies
-from ddpcheck_benchmarks.gate.workload import Benchmark, benchmark_named, usual
 
 PROMISED = TYPICAL.of_facets("replica", "collectives")
 

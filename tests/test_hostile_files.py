@@ -23,7 +23,7 @@ from ddpcheck.storage.files import UnreadableFile
 from ddpcheck.storage.results import Failure, Results
 from ddpcheck.verdict import Verdict
 from ddpcheck_benchmarks.projection.measurements import load
-from ddpcheck_reports.reading import read
+from ddpcheck_reports.result_files import read
 
 T = TypeVar("T")
 TRAINED = (ZeroGrad(), Backward(((0, 1), (2, 3))), Step(), AllReduce(TensorSpec((5,))))

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from ddpcheck import Job, RankContext, Session, StartFailed, expect, rank_context
+from ddpcheck import Job, RankContext, Session, StartFailed, assertions, rank_context
 from ddpcheck.causes import lifecycle
 from ddpcheck.job import AllReduce, Barrier, Broadcast, Kill, TensorSpec
 from ddpcheck.launchers import mpi
 from ddpcheck.launchers.agent import Agent
-from ddpcheck.launchers.base import Launched
+from ddpcheck.launchers.launcher import Launched
 from ddpcheck.launchers.mpi import Mpi, Mpiexec, find_mpi
 from ddpcheck.launchers.ports import reserve_port
 from ddpcheck.launchers.process_handles import processes_under
@@ -167,7 +167,7 @@ def test_mpiexec_starts_ranks(world_size: int) -> None:
     job = Job(world_size, (AllReduce(TensorSpec((5,))), Broadcast(TensorSpec((2, 2)), world_size - 1), Barrier()))
     with Session("numpy_mpi", world_size, deadline=30.0) as session:
         trace = session.run(job)
-        expect.completed(trace)
+        assertions.completed(trace)
     total = sum(TensorSpec((5,)).on(rank) for rank in range(world_size))
     assert all((got == total).all() for got in trace.values(0, "result"))
 
@@ -177,7 +177,7 @@ def test_death_under_mpiexec_is_reported() -> None:
     with Session("numpy_mpi", 2, deadline=30.0) as session:
         trace = session.run(Job(2, (Kill(1), Barrier())))
         with pytest.raises(Finding, match="died in operation 0"):
-            expect.completed(trace)
+            assertions.completed(trace)
         assert session.run(Job(2, (Barrier(),))).completed
 
 

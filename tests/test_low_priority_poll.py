@@ -11,7 +11,7 @@ import pytest
 
 from ddpcheck import Session
 from ddpcheck.ranks import low_priority_poll
-from ddpcheck_benchmarks.workloads import three_steps
+from ddpcheck_benchmarks.harness_speed_jobs import three_steps
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="policies of Linux's scheduler")
 

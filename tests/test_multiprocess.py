@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpcheck import Job, Multiprocessing, Session, StartFailed, expect
+from ddpcheck import Job, Multiprocessing, Session, StartFailed, assertions
 from ddpcheck.causes import Cause, lifecycle
 from ddpcheck.job import AllReduce, Kill, TensorSpec
 from ddpcheck.launchers.failing_rank_program import CONSEQUENCE, ROOT_CAUSE, ROOT_STATUS, run_trial
@@ -65,7 +65,7 @@ def test_a_rank_that_is_killed_is_told_and_started_again(method: Method) -> None
         assert session.run(sums()).completed
         trace = session.run(Job(2, (Kill(1),)))
         with pytest.raises(Finding, match="rank 1 was killed by SIGKILL"):
-            expect.completed(trace)
+            assertions.completed(trace)
         assert session.run(sums()).completed
         pids = session.pids
     assert all(until_gone(pid) for pid in pids)
@@ -119,7 +119,7 @@ def test_a_parent_that_is_killed_takes_its_ranks_along(method: Method) -> None:
         os.kill(parent, signal.SIGKILL)
         assert all(until_gone(pid) for pid in session.pids)
         with pytest.raises(Finding, match="has ended: the process that started it was killed by SIGKILL"):
-            expect.completed(session.run(sums()))
+            assertions.completed(session.run(sums()))
         assert session.run(sums()).completed
 
 

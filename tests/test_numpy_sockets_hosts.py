@@ -11,7 +11,7 @@ import pytest
 from rank_arrays import REDUCED, of_rank, same_bits
 from socket_ranks import on_ranks, outcomes_of
 
-from ddpcheck.execution.sockets import sent_by_connection
+from ddpcheck.execution.sent_bytes import sent_by_connection
 from ddpcheck.seeded_values import Array, key_of, numbers
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
 from ddpcheck_implementations.numpy_sockets.connections.peer import Peer

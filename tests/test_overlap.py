@@ -12,7 +12,7 @@ import pytest
 from socket_ranks import on_ranks, outcomes_of
 
 from ddpcheck.contract.adapter import Batch
-from ddpcheck.contract.extras import Timed
+from ddpcheck.contract.optional_methods import Timed
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.models.spec import BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
 from ddpcheck.seeded_values import Array, key_of, numbers

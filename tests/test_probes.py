@@ -9,7 +9,7 @@ import pytest
 
 from ddpcheck import Job, Session
 from ddpcheck.checks import law
-from ddpcheck.execution.sockets import sent_by_connection
+from ddpcheck.execution.sent_bytes import sent_by_connection
 from ddpcheck.job import AllReduce, Attempt, Barrier, Close, Kill, Raise, TensorSpec
 from ddpcheck.launchers.failing_rank_program import CONSEQUENCE, ROOT_CAUSE, ROOT_STATUS, run_trial
 from ddpcheck.launchers.processes import Processes

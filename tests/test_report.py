@@ -23,9 +23,9 @@ from ddpcheck_benchmarks.projection.command import command as project
 from ddpcheck_reports.command import command  # figures need matplotlib, see importorskip
 from ddpcheck_reports.document import SUMMARY_BYTES, Code, Figure, Heading, Table, Text, page, plain, summary
 from ddpcheck_reports.noise_section import against_itself, smallest_effect
-from ddpcheck_reports.reading import Entry, read
+from ddpcheck_reports.number_formatting import bars, significant, with_spread
 from ddpcheck_reports.resource_section import trace_events
-from ddpcheck_reports.words import bars, significant, with_spread
+from ddpcheck_reports.result_files import Entry, read
 
 RUN = {
     **measured.RUN,

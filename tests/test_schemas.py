@@ -21,7 +21,7 @@ from ddpcheck.storage.dataclass_json import to_plain
 from ddpcheck.storage.json_schema import document
 from ddpcheck.storage.results import Failure, Results
 from ddpcheck_properties import strategies
-from ddpcheck_reports.reading import read
+from ddpcheck_reports.result_files import read
 
 ROOT = Path(__file__).parents[1]
 STORED = Path(__file__).parent / "stored"

@@ -11,7 +11,7 @@ from socket_ranks import on_ranks
 
 from ddpcheck import Adapter, Facets, Job, RankTrace, Trace
 from ddpcheck.contract import TYPICAL, needs
-from ddpcheck.contract.names import SCORES
+from ddpcheck.contract.allowed_names import SCORES
 from ddpcheck.contract.validation import problems_of_adapter
 from ddpcheck.execution import ContractViolation, Execution
 from ddpcheck.job import Score

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import sessions
 
-from ddpcheck import Job, Session, StartFailed, Trace, expect
+from ddpcheck import Job, Session, StartFailed, Trace, assertions
 from ddpcheck.job import AllReduce, Barrier, Kill, Operation, Raise, Rounds, Sleep, TensorSpec
 from ddpcheck.launchers.attached import Attached
 from ddpcheck.launchers.fork_servers import ForkServers
@@ -49,7 +49,7 @@ def session() -> Iterator[Session]:
 
 def text_of(trace: Trace) -> str:
     with pytest.raises(Finding) as caught:
-        expect.completed(trace)
+        assertions.completed(trace)
     return str(caught.value)
 
 
@@ -91,11 +91,11 @@ def test_a_hung_rank_is_named_with_its_stack(session: Session) -> None:
 
 def test_slow_rank_with_progress_is_not_hung(session: Session) -> None:
     """Two operations together take longer than the deadline."""
-    expect.completed(session.run(Job(2, (Sleep(0, 0.6), Sleep(0, 0.6)))))
+    assertions.completed(session.run(Job(2, (Sleep(0, 0.6), Sleep(0, 0.6)))))
 
 
 def test_many_calls_in_one_operation_may_take_long(session: Session) -> None:
-    expect.completed(session.run(Job(2, (Rounds((Sleep(0, 0.3),), times=2, rounds=2),))))
+    assertions.completed(session.run(Job(2, (Rounds((Sleep(0, 0.3),), times=2, rounds=2),))))
 
 
 @pytest.mark.parametrize(("patience", "outcome"), [(60.0, "done"), (0.0, "hung")])

@@ -17,7 +17,7 @@ from chosen_faults import some
 from ddpcheck import Diagnosis, Job, Verdict, mlp
 from ddpcheck import job as ops
 from ddpcheck.causes import Cause
-from ddpcheck.contract.names import SCORES
+from ddpcheck.contract.allowed_names import SCORES
 from ddpcheck.job import (
     Aggregate,
     AllGather,

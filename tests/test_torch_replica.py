@@ -14,7 +14,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook  # noqa: E4
 from torch_replicas import T, X, assert_close, initial_of, replica_of, spec  # noqa: E402
 
 from ddpcheck.contract.adapter import Batch  # noqa: E402
-from ddpcheck.contract.extras import BackwardBroken  # noqa: E402
+from ddpcheck.contract.optional_methods import BackwardBroken  # noqa: E402
 from ddpcheck.job import OptimizerSpec  # noqa: E402
 from ddpcheck.models.spec import Linear, mlp  # noqa: E402
 from ddpcheck.pytorch.replica import Hooks, TorchReplica  # noqa: E402

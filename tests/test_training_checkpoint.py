@@ -23,7 +23,7 @@ from training_in_threads import (
 from ddpcheck.contract.adapter import Facets
 from ddpcheck.training import checkpoint as files
 from ddpcheck.training.datasets import DataSet
-from ddpcheck.training.ranks import OtherRankFailed, RankExchange, TrainingFailed
+from ddpcheck.training.rank_messages import OtherRankFailed, RankExchange, TrainingFailed
 from ddpcheck_implementations.data_parallel import numpy_facets
 
 

@@ -10,7 +10,7 @@ pytest.importorskip("torch")
 
 from chosen_faults import EVERY
 
-from ddpcheck.levels import Level
+from ddpcheck.check_levels import Level
 from ddpcheck.running.check_runner import Settings, run_checks
 from ddpcheck.running.failure_groups import group_failures, identity_of
 from ddpcheck.running.profiles import Profile

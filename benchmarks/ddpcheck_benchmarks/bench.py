@@ -15,22 +15,22 @@ from ddpcheck.cli.number_options import world_sizes as sizes_option
 from ddpcheck.cli.options import console, usage_errors
 from ddpcheck.operations.timing import Collective
 from ddpcheck.running.adapter_lookup import known_adapters, resolve
-from ddpcheck.running.suggestions import require_known
+from ddpcheck.running.unknown_names import require_known
 
-from .cases import COLLECTIVES
+from .collective_cases import COLLECTIVES
 from .consistency import judged
 from .defaults import Scope
 from .display import Display
 from .hosts.link import Fabric
 from .hosts.network import unavailable as no_hosts
 from .machine import command_line
+from .nccl_tests_table import step_tables, tables
 from .plan import Wanted
-from .records import Results
+from .pytest_benchmark_records import Results
 from .sizes import named
 from .sizes import sizes as sizes_of
 from .step_cases import MODELS
 from .sweep import sweep
-from .table import step_tables, tables
 
 WRONG = 3
 

@@ -11,10 +11,10 @@ import numpy as np
 from ddpcheck.job import Job
 from ddpcheck.session import Session
 
-from .cases import Case
+from .collective_cases import Case
 from .iteration_count import Effort
-from .ranks_time import queue_share, slowest, spread, stamps, why
-from .records import Point, Results
+from .pytest_benchmark_records import Point, Results
+from .rank_times import queue_share, slowest, spread, stamps, why
 
 _WARM = 16 << 20  # for larger messages the check of their results is the warm-up, to save half of their time
 Plan = dict[str, tuple[int, int]]

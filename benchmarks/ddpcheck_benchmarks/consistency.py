@@ -13,7 +13,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any, Literal
 
-from .records import Point
+from .pytest_benchmark_records import Point
 from .stats import larger
 
 LEVEL = 0.05

@@ -26,8 +26,8 @@ from ddpcheck.operations.timing import MeasureCollective
 from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.seeded_values import Array
 
-from .paired_turns import in_turns
-from .ranks_time import Floats
+from .interleaved_runs import in_turns
+from .rank_times import Floats
 from .sizes import named
 from .stats import interval
 from .step_cases import StepCase

@@ -10,12 +10,12 @@ from ddpcheck.contract.adapter import Adapter
 from ddpcheck.operations.timing import Collective
 from ddpcheck.running.adapter_lookup import missing_modules, resolve
 
-from .cases import Case, cases, memory_needed
+from .collective_cases import Case, cases, memory_needed
 from .collectives import Plan
 from .hosts.launcher import cannot_carry
 from .hosts.link import Fabric
 from .iteration_count import Effort
-from .records import Results
+from .pytest_benchmark_records import Results
 from .sizes import named
 from .step_cases import NAMED, StepCase, step_cases
 from .steps import StepPlan

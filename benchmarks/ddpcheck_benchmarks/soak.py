@@ -13,7 +13,7 @@ import click
 
 from ddpcheck.session import Session
 
-from .workloads import three_steps
+from .harness_speed_jobs import three_steps
 
 _CHUNK = 500
 

@@ -13,8 +13,8 @@ from ddpcheck.session import Session
 from ddpcheck.trace import Trace
 
 from .iteration_count import Effort
-from .ranks_time import Floats, queue_share, slowest, spread, stamps, why
-from .records import Point, Results
+from .pytest_benchmark_records import Point, Results
+from .rank_times import Floats, queue_share, slowest, spread, stamps, why
 from .step_cases import BURSTS, StepCase
 from .step_parts import step_parts
 

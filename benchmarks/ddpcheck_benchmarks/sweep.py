@@ -8,16 +8,16 @@ import time
 from contextlib import ExitStack
 from typing import Protocol
 
-from ddpcheck.launchers.base import Launcher
+from ddpcheck.launchers.launcher import Launcher
 from ddpcheck.ranks.attaching import StartFailed
 from ddpcheck.session import Session
 
-from .cases import Case
+from .collective_cases import Case
 from .collectives import measure_collectives
 from .hosts.launcher import Hosts
 from .hosts.network import Network, network
 from .plan import PlannedMeasurement, Wanted, places
-from .records import Point, Results
+from .pytest_benchmark_records import Point, Results
 from .step_cases import StepCase
 from .steps import measure_step
 from .time_budget import Allowance

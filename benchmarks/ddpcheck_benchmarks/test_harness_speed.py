@@ -14,7 +14,7 @@ from ddpcheck.running.check_runner import run_check
 from ddpcheck.running.plan import installed_checks
 from ddpcheck.session import Session
 
-from .workloads import three_steps
+from .harness_speed_jobs import three_steps
 
 JOBS = 100
 

@@ -20,9 +20,9 @@ from ddpcheck.session import Session
 from ddpcheck.storage.results import visible_cores
 from ddpcheck.trace import Trace
 
-from .cases import COLLECTIVES, cases
+from .collective_cases import COLLECTIVES, cases
 from .defaults import Scope
-from .ranks_time import slowest, stamps, why
+from .rank_times import slowest, stamps, why
 from .sizes import named
 from .step_cases import StepCase
 

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
+from .check_levels import Level
 from .contract import Capabilities
 from .contract.needs import Need
-from .docstrings import sentence as sentence_of
-from .levels import Level
+from .docstrings_from_source import sentence as sentence_of
 
 if TYPE_CHECKING:
     from .session import Session

@@ -27,9 +27,14 @@ _LITTLE_BYTES = 1 << 20
 _AMPLE_BYTES = 1 << 30
 """A size far above that of any one Job, tested if free memory is unknown."""
 _PROCESSES = "more processes or threads (EAGAIN)"
-_START_PROCESSES = ("subprocess.py", "popen_fork.py", "threading.py")
+_START_PROCESSES = ("subprocess.py", "popen_fork.py", "popen_spawn_posix.py", "threading.py")
 _STARTING = ("_execute_child", "_launch", "start")
 """Functions of the standard library that start processes and threads. Elsewhere EAGAIN means a socket without data."""
+_WORDS = {os.strerror(number): resource for number, resource in _RESOURCES.items()} | {
+    os.strerror(errno.EAGAIN): _PROCESSES,
+    "can't start new thread": _PROCESSES,
+}
+"""The words of the C library, and of Python, in the output of a process that cannot start."""
 
 
 def refused_resource(error: BaseException) -> str:
@@ -40,6 +45,12 @@ def refused_resource(error: BaseException) -> str:
 def refusal_cause(error: BaseException) -> tuple[Cause, ...]:
     """The cause, if a resource was refused."""
     resource = refused_resource(error)
+    return (SYSTEM_REFUSES_RESOURCE(resource=resource),) if resource else ()
+
+
+def cause_in_output(output: str) -> tuple[Cause, ...]:
+    """The cause, if the output of a process that ended before it could report says that a resource was refused."""
+    resource = next((resource for words, resource in _WORDS.items() if words in output), "")
     return (SYSTEM_REFUSES_RESOURCE(resource=resource),) if resource else ()
 
 

@@ -16,15 +16,15 @@ from types import TracebackType
 from typing import Self
 
 from .causes.machine import SYSTEM_REFUSES_RESOURCE
+from .check_levels import Level, promises_at_level
 from .contract import Capabilities
 from .contract.adapter import Adapter
-from .contract.narrowing import watched, withdrawn
+from .contract.asked_promises import watched, withdrawn
 from .contract.needs import Need
 from .job import Job
-from .launchers.base import ForkServerLauncher, Launcher, ParentProcessLauncher, TcpLauncher
 from .launchers.failing_rank_program import Trial, run_trial
 from .launchers.fork_servers import ForkServers
-from .levels import Level, promises_at_level
+from .launchers.launcher import ForkServerLauncher, Launcher, ParentProcessLauncher, TcpLauncher
 from .ranks.attaching import StartFailed
 from .ranks.foreign_clients import ForeignClients
 from .ranks.hang_detection import gather_reports

@@ -30,15 +30,15 @@ from .contract.rank_context import RankContext, rank_context
 from .contract.validation import causes_of_facets, problems_of_facets
 from .execution import ContractViolation, Execution
 from .execution.broken_connections import sockets_at_start
-from .execution.files_of_job import own_temporary_folder, scratch_of
+from .execution.job_files import own_temporary_folder, scratch_of
 from .execution.process_resources import count_resources_at_start
 from .execution.short_reads import shorten_reads
 from .execution.small_buffers import waiting_bytes
 from .execution.taken_ports import take_released_ports
 from .job import Job
 from .launchers.agent import SCRATCH
-from .launchers.leftovers import RUN, clock_ticks, kill_leftover_processes
 from .launchers.mpi_segments import remove_segments, segments_of
+from .launchers.orphaned_processes import RUN, clock_ticks, kill_leftover_processes
 from .launchers.process_handles import processes_under
 from .operations.start import GATED, HOSTS, OWN_FOLDER, SHORT_READS, TAKEN_PORTS
 from .ranks.channel import CONTROL, SECRET, SECRET_FILE, Channel, ChannelClosed, connect
@@ -91,8 +91,8 @@ class Worker:
         jobs = self._attach(address, "jobs")
         sentinel = self._attach(address, "sentinel")
         self._remove_files()  # files of an earlier session with the same secret, if a user chose it
-        threading.Thread(target=self._watch, args=(sentinel,), daemon=True, name="ddpcheck-sentinel").start()
         try:
+            threading.Thread(target=self._watch, args=(sentinel,), daemon=True, name="ddpcheck-sentinel").start()
             adapter, _ = resolve(self._reference)
             if GATED in os.environ:
                 jobs.receive()  # the driver lets the rank enter connect()

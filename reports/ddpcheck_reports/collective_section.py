@@ -7,8 +7,8 @@ from pathlib import Path
 
 from .document import Block, Figure, Heading, Table, Text
 from .figures import lines
-from .reading import Entry, Measured, distinct
-from .words import bytes_named, grid, significant, with_spread
+from .number_formatting import bytes_named, grid, significant, with_spread
+from .result_files import Entry, Measured, distinct
 
 _BUSBW = (
     "`size` is the total size of the data: the vector that is reduced, broadcast or sent, the total that all_gather "

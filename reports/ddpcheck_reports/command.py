@@ -11,7 +11,7 @@ import click
 from ddpcheck.storage.files import UnreadableFile, UnwritableFile, write_atomically
 
 from .document import page, plain, summary
-from .reading import read
+from .result_files import read
 
 
 @click.command("report")

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ddpcheck.printable import fenced, in_markdown
+from ddpcheck.printable_text import fenced, in_markdown
 from ddpcheck.running.failure_groups import FailureGroup, group_failures
 from ddpcheck.storage.results import Results
 from ddpcheck.verdict import SYMBOLS, Status, Verdict

@@ -8,8 +8,8 @@ from typing import Any
 
 from .document import Block, Figure, Heading, Table, Text
 from .figures import lines
-from .reading import Entry, Measured, distinct
-from .words import bars, percent, significant, with_spread
+from .number_formatting import bars, percent, significant, with_spread
+from .result_files import Entry, Measured, distinct
 
 _METHOD = (
     "Each rank, or group of ranks, runs on a host of its own: a network namespace with one link of the given rate, "

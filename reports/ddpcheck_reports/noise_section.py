@@ -9,8 +9,8 @@ from statistics import fmean, median, stdev
 
 from .document import Block, Figure, Heading, Table, Text
 from .figures import ecdf
-from .reading import Entry, Measured, distinct
-from .words import grid, percent, significant
+from .number_formatting import grid, percent, significant
+from .result_files import Entry, Measured, distinct
 
 _POWER = 1.96 + 0.84  # found by a two-sided test at 5 %, in 80 % of all runs
 _MEDIAN = 1.2533  # the error of a median over that of a mean

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .document import Block, Heading, Table, Text
-from .reading import Measured
-from .words import bytes_named, percent, significant
+from .number_formatting import bytes_named, percent, significant
+from .result_files import Measured
 
 _METHOD = (
     "In brackets, the 90 % interval from the errors of the model; beside it the median and the largest error, on points that the "

@@ -9,8 +9,8 @@ from typing import Any
 
 from .document import Block, Figure, Heading, Table, Text
 from .figures import stacked, timeline
-from .reading import Entry, Measured
-from .words import bars, percent, significant, with_spread
+from .number_formatting import bars, percent, significant, with_spread
+from .result_files import Entry, Measured
 
 _SHOWN = 12
 

@@ -10,12 +10,12 @@ from .collective_section import collectives
 from .document import Alert, Block, Heading, Table, Text
 from .hosts_section import hosts
 from .noise_section import noise
+from .number_formatting import bytes_named, percent, significant
 from .projection_section import projections
-from .reading import Entry, Measured, distinct
 from .resource_section import resources, stragglers, timelines
+from .result_files import Entry, Measured, distinct
 from .step_section import alone, buckets, efficiency, steps
 from .trust_section import caveats, environment, method, reproduce
-from .words import bytes_named, percent, significant
 
 
 def blocks(measured: Measured, plots: Path, names: Sequence[str], out: str) -> list[Block]:

@@ -8,8 +8,8 @@ from typing import Any
 
 from .document import Block, Figure, Heading, Table, Text
 from .figures import lines, stacked
-from .reading import Entry, Measured, distinct
-from .words import bars, grid, percent, significant, with_spread
+from .number_formatting import bars, grid, percent, significant, with_spread
+from .result_files import Entry, Measured, distinct
 
 _METHOD = (
     "A step is zero_grad, forward and backward with its communication, and the optimizer's update; its time is that of the "

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .document import Block, Code, Heading, Table, Text
-from .reading import Measured, distinct
+from .result_files import Measured, distinct
 
 _FEW = 12
 

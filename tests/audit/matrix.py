@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ddpcheck.audit.assertions import Audited
+from ddpcheck.audit.audit_in_tests import Audited
 from ddpcheck.audit.evidence_collection import conduct
 from ddpcheck.audit.script_runs import Request
 from ddpcheck.audit.verdicts import verdicts_of

@@ -10,7 +10,7 @@ import numpy as np
 
 from ddpcheck.contract import Capabilities
 from ddpcheck.contract.adapter import Batch, Facets
-from ddpcheck.contract.names import ALL_MODEL_FEATURES
+from ddpcheck.contract.allowed_names import ALL_MODEL_FEATURES
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.models.spec import ModelSpec
 from ddpcheck.seeded_values import Array

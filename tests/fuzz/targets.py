@@ -24,7 +24,7 @@ from ddpcheck.storage.files import UnreadableFile
 from ddpcheck.storage.results import Failure, Results
 from ddpcheck.training import checkpoint
 from ddpcheck.training.datasets import DataError, read_idx
-from ddpcheck.training.ranks import TrainingFailed
+from ddpcheck.training.rank_messages import TrainingFailed
 from ddpcheck_benchmarks.gate.record import Record
 from ddpcheck_benchmarks.hosts.link import Fabric
 from ddpcheck_benchmarks.projection import measurements
@@ -34,7 +34,7 @@ from ddpcheck_implementations.numpy_sockets.connections.deadlock_detector import
 from ddpcheck_implementations.numpy_sockets.connections.peer import Peer, Traffic
 from ddpcheck_implementations.numpy_sockets.errors import CommunicationError, RendezvousError
 from ddpcheck_implementations.numpy_sockets.rendezvous import protocol
-from ddpcheck_reports import reading
+from ddpcheck_reports import result_files
 from fuzz.measured import RUN
 
 _LONGEST = 1 << 16
@@ -130,7 +130,7 @@ def _table(data: bytes) -> None:
 def _archive(data: bytes) -> None:
     """The raw times beside a file of bench."""
     archive = _file(data, ".npz")
-    reading.read([_file(json.dumps(_BENCH | {"ddpcheck": RUN | {"archive": archive.name}}).encode())])
+    result_files.read([_file(json.dumps(_BENCH | {"ddpcheck": RUN | {"archive": archive.name}}).encode())])
 
 
 def _idx(data: bytes) -> None:
@@ -166,7 +166,7 @@ TARGETS = {
         Target("rendezvous", _table, (RendezvousError, OSError)),
         Target("failure", lambda data: Failure.load(_file(data)), (UnreadableFile,)),
         Target("results", lambda data: Results.load(_file(data)), (UnreadableFile,)),
-        Target("report", lambda data: reading.read([_file(data)]), (UnreadableFile,)),
+        Target("report", lambda data: result_files.read([_file(data)]), (UnreadableFile,)),
         Target("archive", _archive, (UnreadableFile,)),
         Target("projection", lambda data: measurements.load([_file(data)]), (UnreadableFile,)),
         Target("audit_record", lambda data: Evidence.load(_file(data)), (UnreadableFile,)),

@@ -17,8 +17,8 @@ import click
 
 from ddpcheck import Job, Session
 from ddpcheck.job import AllReduce, TensorSpec
+from ddpcheck_benchmarks.harness_speed_jobs import three_steps
 from ddpcheck_benchmarks.soak import Footprint, shared_memory
-from ddpcheck_benchmarks.workloads import three_steps
 
 _ROUND = 50
 _FAULTS = (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV)

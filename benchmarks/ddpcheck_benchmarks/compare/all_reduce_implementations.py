@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from ddpcheck.contract.adapter import Collectives
-from ddpcheck.contract.extras import InPlace
+from ddpcheck.contract.optional_methods import InPlace
 from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.seeded_values import Array

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import click
 
 from ddpcheck.contract.rank_context import rank_context
-from ddpcheck.launchers.base import Launched
+from ddpcheck.launchers.launcher import Launched
 from ddpcheck.launchers.multiprocess import fork
 from ddpcheck.launchers.processes import Processes
 

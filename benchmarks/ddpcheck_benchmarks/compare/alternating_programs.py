@@ -26,7 +26,7 @@ then.
 
 
 class Started(Protocol):
-    """Ranks, in the form of ddpcheck.launchers.base.Launched."""
+    """Ranks, in the form of ddpcheck.launchers.launcher.Launched."""
 
     def poll(self) -> object:
         """None while all ranks run."""

@@ -18,7 +18,7 @@ import numpy as np
 from ddpcheck.contract.rank_context import rank_context
 from ddpcheck.running.adapter_lookup import resolve
 
-from ..paired_turns import in_turns
+from ..interleaved_runs import in_turns
 from ..sizes import named, sizes
 from ..stats import interval
 

@@ -22,7 +22,7 @@ from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.session import Session
 from ddpcheck.trace import Trace
 
-from ..ranks_time import slowest, stamps, why
+from ..rank_times import slowest, stamps, why
 from ..stats import interval
 from ..step_cases import MODELS, StepCase
 

@@ -19,12 +19,12 @@ from ddpcheck.cli.options import console, usage_errors
 from ddpcheck.cli.written_files import RequestedFiles
 from ddpcheck.storage.files import UnwritableFile, write_atomically
 
+from .compared_revision import Unusable
+from .pytest_benchmark_files import save_sides
 from .record import Record
 from .result import Result, result_of
 from .run import Wanted, gate
-from .side import Unusable
 from .stages import Progress
-from .storage import save_sides
 from .summary import change, headline, markdown, milliseconds
 from .trees import GitFailed
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.contract.adapter import Adapter
 from ddpcheck.ranks.attaching import StartFailed
 from ddpcheck.seeded_values import Array
 from ddpcheck.session import Session
 from ddpcheck.verdict import Finding
 
-from .side import Side, Unusable
-from .workload import Benchmark
+from .compared_revision import Side, Unusable
+from .gate_benchmarks import Benchmark
 
 Counts = tuple[Mapping[str, float], ...]
 
@@ -86,7 +86,7 @@ class Pairing:
         """Seconds of each timed iteration on each rank: (iterations, ranks)."""
         trace = self._sessions[side].run(benchmark.job(self._world_size, iterations, self._promised))
         try:
-            expect.completed(trace)
+            assertions.completed(trace)
         except Finding as finding:
             raise Unusable(f"{self._named(side)}: {benchmark.name} did not complete: {finding}") from None
         counts = benchmark.counts(trace)

@@ -16,8 +16,8 @@ from ddpcheck.storage.files import UnreadableFile, atomic_file
 from ddpcheck.storage.results import Environment
 
 from .decision import Design
+from .gate_benchmarks import Benchmark
 from .launches import Seen
-from .workload import Benchmark
 
 Stage = Literal["measurement", "confirmation", "control"]
 SCHEMA = "ddpcheck.gate/1"
@@ -25,7 +25,7 @@ SCHEMA = "ddpcheck.gate/1"
 
 @dataclass(frozen=True)
 class MeasuredSide:
-    """One side as reported: its name, its revision, and the report of its interpreter (probe.py)."""
+    """One side as reported: its name, its revision, and the report of its interpreter (describe_adapter.py)."""
 
     name: str
     revision: str

@@ -10,9 +10,9 @@ import numpy as np
 from ddpcheck.seeded_values import Array
 
 from .decision import BASE, HEAD, Decision, Look, burst_times, decide, differs, log_ratios, look, seconds_apart
+from .gate_benchmarks import Benchmark
 from .record import Record
 from .traffic import Tally, tallies
-from .workload import Benchmark
 
 OK, REGRESSION, UNUSABLE, WRONG = 0, 1, 2, 3
 """Exit statuses. UNUSABLE: nothing could be compared, or with strict, not all benchmarks were decided."""

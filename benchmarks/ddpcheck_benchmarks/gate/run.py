@@ -14,12 +14,12 @@ from ddpcheck.contract import Capabilities, Traffic
 from ddpcheck.ranks.rank_interpreter import Interpreter
 from ddpcheck.running.adapter_lookup import missing_modules, resolve
 
+from .compared_revision import Side, Unusable, build, lend, moved, path_for, source_roots
 from .decision import Design
+from .gate_benchmarks import Benchmark, benchmark_named, offered_by, usual
 from .record import Record
-from .side import Side, Unusable, build, lend, moved, path_for, source_roots
 from .stages import Progress, measure, places_of
 from .trees import Checkouts, Repository
-from .workload import Benchmark, benchmark_named, offered_by, usual
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ import numpy as np
 from ddpcheck.contract.adapter import Adapter
 from ddpcheck.seeded_values import Array
 
+from .compared_revision import Side
 from .decision import HEAD, confirm, differs, log_ratios, look, looks, seconds_apart
+from .gate_benchmarks import Benchmark
 from .launches import Pairing, Seen, Toss
 from .record import MeasuredSide, Record, Stage
-from .side import Side
 from .summary import change
-from .workload import Benchmark
 
 _TRIED = 3
 _SENTINELS = 2

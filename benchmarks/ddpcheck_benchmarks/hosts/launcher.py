@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ddpcheck.launchers.base import Launched, Launcher
+from ddpcheck.launchers.launcher import Launched, Launcher
 from ddpcheck.launchers.mpi import Mpiexec, find_mpi
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.ranks.channel import Listener

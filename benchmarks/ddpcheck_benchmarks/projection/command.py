@@ -14,7 +14,7 @@ from rich.console import Console
 
 from ddpcheck.cli.number_options import FiniteNumber
 from ddpcheck.cli.options import console, usage_errors
-from ddpcheck.running.suggestions import require_known
+from ddpcheck.running.unknown_names import require_known
 from ddpcheck.storage.files import write_atomically
 from ddpcheck.storage.results import Environment
 

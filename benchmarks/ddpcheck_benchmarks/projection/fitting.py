@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ddpcheck.running.suggestions import require_known
+from ddpcheck.running.unknown_names import require_known
 
 from .formulas import FORMULAS, Formula, Link
 from .measurements import Point, Series

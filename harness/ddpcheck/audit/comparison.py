@@ -10,9 +10,9 @@ import numpy as np
 
 from ..seeded_values import Array
 from . import gradient_weights
+from .event_journal import Event, JournalReader
 from .evidence import Evidence, RunSeen, StepSeen
-from .journal import Event, Journaled
-from .mirror_misfits import ended_before, misfit, misfits
+from .incomparable_steps import ended_before, misfit, misfits
 from .script_runs import Request, ScriptRun
 
 Gradients = dict[str, Array]
@@ -115,7 +115,7 @@ def _in_turn(run: RunSeen) -> bool:
 
 
 def _load(folder: Path, step: int) -> dict[str, Any]:
-    journal, name = Journaled(folder), f"gradients-{step}"
+    journal, name = JournalReader(folder), f"gradients-{step}"
     return dict(journal.load(name)) if journal.has(name) else {}
 
 

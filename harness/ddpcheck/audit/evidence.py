@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..storage.files import UnreadableFile, read_json, write_atomically
-from .journal import Event
+from .event_journal import Event
 
 SCHEMA = "ddpcheck.audit/1"
 _ROUNDING_HOOKS = {"fp16_compress": "float16", "bf16_compress": "bfloat16"}

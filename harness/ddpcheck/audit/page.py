@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..printable import fenced, in_markdown
+from ..printable_text import fenced, in_markdown
 from ..storage.files import write_atomically
 from ..verdict import SYMBOLS, Verdict
 from .evidence import Evidence

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from .journal import Journal
+from .event_journal import JournalWriter
 
 VARIABLE = "DDPCHECK_AUDIT"
 """The environment variable that holds the settings of a process, as JSON."""
@@ -74,7 +74,7 @@ class Run:
     settings: RunSettings
     rank: int
     root: str
-    journal: Journal = field(init=False)
+    journal: JournalWriter = field(init=False)
     step: int = 0
     backwards: int = 0
     """The number since the last optimizer step."""
@@ -97,7 +97,7 @@ class Run:
     _full_since: float = 0.0
 
     def __post_init__(self) -> None:
-        self.journal = Journal(Path(self.settings.folder) / self.settings.name / str(self.rank))
+        self.journal = JournalWriter(Path(self.settings.folder) / self.settings.name / str(self.rank))
 
     @property
     def mirrors(self) -> bool:

@@ -15,13 +15,13 @@ from functools import cached_property
 from pathlib import Path
 
 from ..launchers.agent import Agent
-from ..launchers.base import Launched, parent_of
+from ..launchers.launcher import Launched, parent_of
 from ..launchers.processes import Children, Processes
 from ..trace import IMPORTING
-from .engines import Engine, engine_of
+from .event_journal import Event, JournalReader
 from .evidence import RandomStreams, RunSeen
-from .journal import Event, Journaled
 from .recorded_process import RunSettings
+from .script_kinds import Engine, engine_of
 
 _POLL = 0.05
 _TO_IMPORT = 120.0
@@ -169,7 +169,7 @@ def _run(request: Request, settings: RunSettings, processes: int, variables: Map
         output = launched.output()
     finally:
         launched.kill()
-    events = tuple(tuple(Journaled(folder / str(rank)).events()) for rank in range(processes))
+    events = tuple(tuple(JournalReader(folder / str(rank)).events()) for rank in range(processes))
     return ScriptRun(settings.name, events, stacks, output, hung, time.monotonic() - began, folder)
 
 
@@ -266,7 +266,7 @@ def _size(folder: Path) -> int:
 def _stacks(folder: Path, processes: int) -> tuple[str, ...]:
     """The stack of each process, requested by a signal."""
     pids = [
-        next((e["pid"] for e in Journaled(folder / str(r)).events() if e["kind"] == "begin"), 0)
+        next((e["pid"] for e in JournalReader(folder / str(r)).events() if e["kind"] == "begin"), 0)
         for r in range(processes)
     ]
     files = [folder / str(rank) / "stacks.txt" for rank in range(processes)]

@@ -67,7 +67,7 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from ..running.suggestions import close_names
+            from ..running.unknown_names import close_names
 
             raise click.UsageError(f"no command {args[0]!r}; {close_names(args[0], COMMANDS)}", ctx)
         return super().resolve_command(ctx, args)

@@ -11,10 +11,10 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
-from ..audit.engines import engine_of
 from ..audit.evidence import SCHEMA, Evidence, RandomStreams
 from ..audit.evidence_collection import conduct
 from ..audit.page import page, write_markdown
+from ..audit.script_kinds import engine_of
 from ..audit.script_runs import Request
 from ..audit.verdicts import answer, verdicts_of
 from ..job import MOST_RANKS

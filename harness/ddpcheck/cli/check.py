@@ -12,9 +12,9 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from ..check_levels import LEVELS, Level
 from ..checks import select
-from ..launchers.base import Launcher
-from ..levels import LEVELS, Level
+from ..launchers.launcher import Launcher
 from ..running.adapter_lookup import UnusableAdapter, known_adapters
 from ..running.check_runner import Settings, run_items
 from ..running.expected_failures import ExpectedFailures

@@ -14,7 +14,7 @@ from enum import IntEnum
 import click
 
 from ..launchers.ports import NoFreePort
-from ..printable import cut, printable
+from ..printable_text import cut, printable
 from ..refused_resources import refused_resource
 from ..storage.files import UnreadableFile, UnwritableFile
 from .output import escape_unencodable_output, is_pipe, reader_is_gone, watch_output_reader

@@ -11,7 +11,7 @@ import click
 
 from ..contract.adapter import Adapter
 from ..contract.rank_context import DEFAULT_MASTER_PORT
-from ..launchers.base import Launcher, ParentProcessLauncher
+from ..launchers.launcher import Launcher, ParentProcessLauncher
 from ..running.adapter_lookup import missing_modules, resolve
 from ..running.guarded_import import IMPORT_SECONDS
 from ..running.launcher_lookup import launcher_named

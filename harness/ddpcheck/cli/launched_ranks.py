@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 import click
 from rich.console import Console
 
-from ..launchers.base import Launcher, parent_of
-from ..launchers.leftovers import RUN, clock_ticks, kill_leftover_processes
+from ..launchers.launcher import Launcher, parent_of
+from ..launchers.orphaned_processes import RUN, clock_ticks, kill_leftover_processes
 from ..launchers.ports import has_loopback
 from .exit_status import status_of
 

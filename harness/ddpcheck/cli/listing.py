@@ -10,10 +10,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..causes import KINDS, Kind
+from ..check_levels import LEVELS, Level
 from ..checks import Check
 from ..contract import GROUPS, SENTENCES, Capabilities, promises_of
-from ..docstrings import docstring
-from ..levels import LEVELS, Level
+from ..docstrings_from_source import docstring
 from ..running.adapter_lookup import UnusableAdapter, known_adapters, missing_modules, resolve
 from ..running.guarded_import import IMPORT_SECONDS
 from ..running.launcher_lookup import description, installed_launchers, launcher_named

@@ -10,7 +10,7 @@ import click
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from ..printable import cut, printable
+from ..printable_text import cut, printable
 from ..running.adapter_lookup import UnusableAdapter
 from ..storage.files import UnreadableFile, UnwritableFile
 from ..storage.results import visible_cores

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ..job import Job
-from ..launchers.base import Launcher
+from ..launchers.launcher import Launcher
 from ..ranks.attaching import StartFailed
 from ..running.adapter_lookup import names_file, resolve
 from ..running.check_runner import run_check
@@ -16,7 +16,7 @@ from ..running.failure_files import replay_command
 from ..running.guarded_import import IMPORT_SECONDS
 from ..running.launcher_lookup import installed_launchers, launcher_named
 from ..running.plan import installed_checks
-from ..running.suggestions import require_known
+from ..running.unknown_names import require_known
 from ..session import Session
 from ..standalone import FailedCheck, NoScript, write_script
 from ..storage.replay import described

@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 
-from .members import Member
-from .misspelt import nearest, refuse_unknown
+from .promise_sets import Member
 from .promises import (
     ALL_SCORES,
     PLAIN_COLLECTIVES,
@@ -30,6 +29,7 @@ from .promises import (
     places,
     promises_of,
 )
+from .unknown_promises import nearest, refuse_unknown
 
 P = TypeVar("P", bound=Promises)
 

@@ -21,8 +21,8 @@ from enum import IntEnum
 from typing import Any, Literal, get_args, get_origin
 
 from .capabilities import GROUP_OF, GROUPS, SET_OF, Capabilities
-from .misspelt import nearest
 from .promises import promises_of
+from .unknown_promises import nearest
 
 Lack = Callable[[Capabilities, int], str | None]
 

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Literal, Self, TypeVar
 
-from .members import CallForm, FailureRule, FloatRule, Member, RendezvousRule, ReplicaMethod
-from .misspelt import refuse_unknown
-from .names import (
+from .allowed_names import (
     ALL_MODEL_FEATURES,
     ALL_TRAINER_FEATURES,
     COLLECTIVE_DTYPES,
@@ -20,6 +18,8 @@ from .names import (
     REDUCTIONS,
     SCORES,
 )
+from .promise_sets import CallForm, FailureRule, FloatRule, Member, RendezvousRule, ReplicaMethod
+from .unknown_promises import refuse_unknown
 
 T = TypeVar("T")
 

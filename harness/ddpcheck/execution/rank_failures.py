@@ -14,9 +14,9 @@ from ..operations.start import OWN_FOLDER
 from .broken_connections import break_connections
 from .process_resources import count_resources, count_resources_at_start, named_resources_at_start
 from .rank_state import RankState, Values
+from .sent_bytes import sent_by_connection
 from .short_reads import reads_are_short, restore_reads, shorten_reads
 from .small_buffers import restore_buffers, shrink_buffers
-from .sockets import sent_by_connection
 
 _UNTIL_ALL_CLOSED = 3.0
 """Seconds between the first and the last rank's close()."""

@@ -1,4 +1,4 @@
-"""Operations on a replica: adapter.Replica and ddpcheck.contract.extras document each method."""
+"""Operations on a replica: adapter.Replica and ddpcheck.contract.optional_methods document each method."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import job as ops
 from ..contract.adapter import Batch
-from ..contract.extras import BackwardBroken
+from ..contract.optional_methods import BackwardBroken
 from .rank_state import RankState, Values
 from .replica_state import arrays_of
 from .result_validation import ContractViolation, checked_array, checked_number

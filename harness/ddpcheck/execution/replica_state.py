@@ -98,7 +98,7 @@ class ReplicaState:
         return names + [[call, name] for call, name, before, now in self.lent if before.tobytes() != now.tobytes()]
 
     def extra(self, method: str) -> Any:
-        """A method that replicas may lack (ddpcheck.contract.extras)."""
+        """A method that replicas may lack (ddpcheck.contract.optional_methods)."""
         return offered(getattr(self.replica(), method, None), f"make_replica().{method}")
 
     def batch(

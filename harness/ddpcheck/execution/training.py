@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import job as ops
 from ..contract.trainer import TrainingRun, TrainingTask
-from .files_of_job import watched
+from .job_files import watched
 from .rank_state import RankState, Values
 from .result_validation import ContractViolation, checked_indices, checked_number, offered
 

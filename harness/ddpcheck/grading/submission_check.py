@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ..printable import cut
+from ..printable_text import cut
 from ..storage.files import UnreadableFile
 from ..storage.results import Results
 from .limited_command import CommandResult, Limits, run_limited

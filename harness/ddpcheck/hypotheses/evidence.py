@@ -6,7 +6,7 @@ import numpy as np
 
 from ..causes import Cause, gradients, updates
 from ..job import AllGather, Broadcast
-from ..oracle.expected import ExpectedArray, ExpectedOperation
+from ..oracle.expected_values import ExpectedArray, ExpectedOperation
 from ..oracle.origins import Accumulated, Averaged, Loading, Losses, Norm, Origin, PassedOver, Tracked, Update
 from ..seeded_values import Array
 from .arrays import Alternatives, Evidence

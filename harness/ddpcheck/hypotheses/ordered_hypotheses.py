@@ -3,12 +3,12 @@
 A hypothesis is a small function from evidence to causes. Those about an array or a number also give the value that each
 cause predicts, on every rank.
 
-Laws use most tables through evidence.py, causes_of.py and likely_causes.py, and the last ones through
+Laws use most tables through evidence.py, causes_of_wrong_numbers.py and causes_of_wrong_arrays.py, and the others by
 tried_in_order.py.
 
 Two kinds are not in these tables. A whole training run is compared with emulated runs by other rules, which
 training/whole_runs.py, resumes.py and some_steps.py list. If one function decides on the cause, laws call it directly:
-see traffic.py, lifecycle.py, process_state.py, errors.py, endings.py and programs.py.
+see traffic.py, lifecycle.py, process_state.py, errors.py, failed_ranks.py and programs.py.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from .arrays import (
     wrong_elements,
 )
 from .arrays.evidence import WrongArray
-from .collectives import blocks, messages, moved_data, other_operations, reductions
+from .collectives import blocks, calls, circumstances, messages, moved_data, other_operations, reductions
 from .gradients import micro_batches, parameters, weights
 from .gradients import ranks as ranks_of_gradients
-from .metrics import counts, means
+from .metrics import counts, means, names, nonfinite
 from .randomness import common_numbers, repeats, stream_pairs
 from .samplers import orders, resuming, shares
 from .scores import formulas, padding, perturbations, ranks, rows, special_scores, terms
@@ -144,6 +144,21 @@ OF_A_MESSAGE = (
 )
 """Of an array that one rank has sent to another."""
 
+OF_EQUAL_CALLS = (
+    calls.first_result_again,
+    calls.earlier_result,
+    calls.own_array_returned,
+    calls.zero_result,
+    calls.other_result,
+)
+"""Of the wrong result of one of many equal calls."""
+
+OF_AN_EARLY_BARRIER = (
+    circumstances.barrier_gave_up,
+    circumstances.barrier_does_not_block,
+)
+"""Of a barrier that a rank left before another one entered."""
+
 OF_A_MISSING_MEAN = (
     counts.count_wraps,
     means.metric_missing,
@@ -170,6 +185,41 @@ OF_A_MEAN = (
     means.by_size,
 )
 """Of a wrong mean of metrics."""
+
+OF_OTHER_NAMES = (
+    names.metrics_by_position,
+    names.earlier_names_returned,
+    names.names_rewritten,
+    names.name_prefix_cut,
+    names.names_of_earlier_call,
+    names.names_in_other_order,
+    names.names_missing,
+    names.named_metric_not_aggregated,
+    names.rule_by_name,
+    names.capped_by_name,
+    names.names_cut_short,
+    names.names_confused,
+)
+"""Of named metrics, before those about a mean."""
+
+OF_MIXED_UP_NAMES = (
+    names.equal_metrics_reduced_together,
+    names.metrics_mixed_up,
+)
+"""Of named metrics, after those about a mean."""
+
+OF_LOST_NONFINITE = (
+    nonfinite.opposite_infinities,
+    nonfinite.nonfinite_left_out,
+)
+"""Of a number in place of the mean of values that are not all finite."""
+
+OF_METRICS_BESIDE_NAN = (
+    nonfinite.nan_spreads,
+    nonfinite.rank_left_out_for_nan,
+    nonfinite.mixed_up_beside_nan,
+)
+"""Of a metric beside another one that is NaN on one rank."""
 
 OF_A_SCORE = (
     terms.of_a_narrow_count,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from .base import Output, clean_environment
+from .launcher import Output, clean_environment
 from .mpi_segments import Segment, remove_segments, segments_under
 from .ports import Port
 from .process_handles import end_process, is_stopped, open_process, processes_under

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..ranks.channel import CONTROL, SECRET, SECRET_FILE, Listener
-from .base import Launched
+from .launcher import Launched
 
 
 def _say(text: str) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..ranks.channel import SECRET, SECRET_FILE, Listener
 from .agent import Agent
-from .base import Launched
+from .launcher import Launched
 from .ports import reserve_port
 
 RANKS = "{ranks}"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..contract.rank_context import RANK_VARIABLES
-from .base import Launched, Launcher
+from .launcher import Launched, Launcher
 
 ROOT_CAUSE, CONSEQUENCE = "the root of it all", "it lost another rank"
 ROOT_STATUS = 3

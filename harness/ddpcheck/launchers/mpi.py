@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from .agent import Agent
-from .base import Launched
+from .launcher import Launched
 from .ports import rendezvous_address
 
 Flavour = Literal["mpich", "openmpi", "intel", "unknown"]

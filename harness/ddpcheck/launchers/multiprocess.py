@@ -22,7 +22,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import IO, Literal, Self
 
-from .base import Launched, Output, clean_environment
+from .launcher import Launched, Output, clean_environment
 from .multiprocess_parent import ENDED, KILL
 from .ports import rendezvous_address
 from .process_handles import is_stopped, processes_under

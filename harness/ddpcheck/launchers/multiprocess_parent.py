@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.process import BaseProcess
@@ -45,11 +46,20 @@ def main() -> None:
     search_working_folder_last()
     _OWN.append(driver.fileno())
     import_adapter(command)
-    ranks = _start(method, int(world_size), seeds.split(","), scratch, command)
-    _watch(ranks, driver)
+    ranks: list[BaseProcess] = []
+    status = 0
+    try:
+        _start(ranks, method, int(world_size), seeds.split(","), scratch, command)
+        _watch(ranks, driver)
+    except Exception:  # the system refuses a process or a file; the ranks that run would wait for the others
+        for process in ranks:
+            process.kill()  # and no join(), which may open a file
+        traceback.print_exc()
+        status = 1
     if scratch:
         shutil.rmtree(scratch, ignore_errors=True)  # the driver may have ended
-    os._exit(0)  # do not wait for threads that the adapter started at import
+    sys.stderr.flush()
+    os._exit(status)  # do not wait for threads that the adapter started at import
 
 
 def import_adapter(command: Sequence[str]) -> None:
@@ -63,11 +73,13 @@ def import_adapter(command: Sequence[str]) -> None:
                 importlib.import_module(name)
 
 
-def _start(method: str, world_size: int, seeds: Sequence[str], scratch: str, command: list[str]) -> list[BaseProcess]:
+def _start(
+    ranks: list[BaseProcess], method: str, world_size: int, seeds: Sequence[str], scratch: str, command: list[str]
+) -> None:
+    """Start all ranks, and append each to `ranks` at once."""
     context = multiprocessing.get_context(method)
     if scratch:  # the folder holds the fork server's socket, and goes however this process ends
         tempfile.tempdir = scratch
-    ranks: list[BaseProcess] = []
     for rank in range(world_size):
         if method == "spawn":  # each rank is a new interpreter
             os.environ["PYTHONHASHSEED"] = seeds[rank % len(seeds)]
@@ -77,7 +89,6 @@ def _start(method: str, world_size: int, seeds: Sequence[str], scratch: str, com
         ranks.append(made)
     if scratch:
         tempfile.tempdir = None
-    return ranks
 
 
 def rank_main(rank: int, command: list[str], starter: int) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from .base import Launched, Output, clean_environment
+from .launcher import Launched, Output, clean_environment
 from .ports import Port, rendezvous_address
 from .process_handles import DRIVER, end_group, is_stopped
 

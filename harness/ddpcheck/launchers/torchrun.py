@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .agent import Agent
-from .base import Launched
+from .launcher import Launched
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ class AllReduce:
     rank's own array), read_only (the result is not writable) and overwritten_later (the result has changed by the end
     of the Job).
 
-    in_place: all_reduce_in_place (extras.InPlace) on an array from empty(). With layout "offset" the array is the
+    in_place: all_reduce_in_place (optional_methods.InPlace) on an array from empty(). With layout "offset" the array is the
     middle of a larger one, and beside_changed says whether the elements next to it have changed. With layout "mixed"
     even ranks use an array of NumPy's own.
     """

@@ -72,7 +72,7 @@ class Left:
 class Sent:
     """Read the counters of this rank.
 
-    Yields sent: {TCP connection: bytes handed to it and packets since it was opened} (sockets.py); counts: the
+    Yields sent: {TCP connection: bytes handed to it and packets since it was opened} (sent_bytes.py); counts: the
     implementation's own counters, or None.
     """
 

@@ -1,4 +1,4 @@
-"""Operations on a replica: adapter.Replica and ddpcheck.contract.extras document each method."""
+"""Operations on a replica: adapter.Replica and ddpcheck.contract.optional_methods document each method."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Backward:
     outside. Yields swallowed if no_sync() suppressed the exception.
 
     second: a second forward pass on these samples follows the first, and one backward on the sum of both losses
-    (extras.TwoForwards); loss is that sum.
+    (optional_methods.TwoForwards); loss is that sum.
 
     weights: the weights of each rank's samples (adapter.Batch); () means none.
 
-    broken: on these ranks an exception ends the backward half-way (extras.Breaking), and is caught outside no_sync(). A
+    broken: on these ranks an exception ends the backward half-way (optional_methods.Breaking), and is caught outside no_sync(). A
     ZeroGrad must follow. Yields no loss on any rank, and swallowed if no_sync() suppressed the exception.
     """
 
@@ -48,7 +48,7 @@ class Backward:
 @plain
 @dataclass(frozen=True, slots=True)
 class ZeroGrad:
-    """to_zeros: existing gradients become zeros (extras.Zeroing), and a step applies them; otherwise gradients are
+    """to_zeros: existing gradients become zeros (optional_methods.Zeroing), and a step applies them; otherwise gradients are
     removed.
     """
 
@@ -134,7 +134,7 @@ def of_two_replicas(operations: Iterable[T]) -> Iterator[tuple[int, T]]:
 @plain
 @dataclass(frozen=True, slots=True)
 class Remeasure:
-    """Measure running statistics anew, from these samples of all ranks (extras.Remeasuring)."""
+    """Measure running statistics anew, from these samples of all ranks (optional_methods.Remeasuring)."""
 
     kind: ClassVar[str] = "remeasure"
     samples: PerRank
@@ -143,7 +143,7 @@ class Remeasure:
 @plain
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Inside join() (extras.Joining) each rank does zero_grad, backward and step for each of its own batches. Ranks may
+    """Inside join() (optional_methods.Joining) each rank does zero_grad, backward and step for each of its own batches. Ranks may
     have different numbers of batches.
     """
 
@@ -161,7 +161,7 @@ class Join:
 @plain
 @dataclass(frozen=True, slots=True)
 class SetTrainable:
-    """These Linear layers are trained from now on, or are frozen (extras.Unfreezing). Must follow a ZeroGrad."""
+    """These Linear layers are trained from now on, or are frozen (optional_methods.Unfreezing). Must follow a ZeroGrad."""
 
     kind: ClassVar[str] = "set_trainable"
     layers: tuple[str, ...]

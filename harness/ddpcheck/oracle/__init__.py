@@ -6,7 +6,7 @@ backward code with the implementations under test.
 """
 
 from .exactness import is_exact, loss_scale_for
-from .expected import ExpectedArray, ExpectedOperation
-from .replay import Oracle
+from .expected_values import ExpectedArray, ExpectedOperation
+from .job_in_one_process import Oracle
 
 __all__ = ["ExpectedArray", "ExpectedOperation", "Oracle", "is_exact", "loss_scale_for"]

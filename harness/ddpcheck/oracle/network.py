@@ -1,8 +1,8 @@
 """Every layer and loss of a ModelSpec, for all ranks at once.
 
 All arrays carry the rank as their first axis: parameters are (ranks, *shape), inputs (ranks, rows, features). One
-traced evaluation then gives every rank's own gradient, and the conventions of replay.py make the gradient of the whole
-batch of them. Ranks with fewer samples have rows of weight zero at their end.
+traced evaluation then gives every rank's own gradient, and the conventions of job_in_one_process.py make the gradient of the
+whole batch of them. Ranks with fewer samples have rows of weight zero at their end.
 
 The majorant network
 --------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from .bounded_values import Value
-from .expected import ExpectedArray
+from .expected_values import ExpectedArray
 from .gradients import Gradients, Presence
 from .history import History
 from .job_constants import Case

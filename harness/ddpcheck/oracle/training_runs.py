@@ -20,8 +20,8 @@ from ..job import Backward, Clip, Job, Observe, Operation, PerRank, Step, Train,
 from ..seeded_values import Array
 from ..trace import Trace
 from .auxiliary_terms import terms_of
-from .expected import ExpectedOperation
-from .replay import Oracle
+from .expected_values import ExpectedOperation
+from .job_in_one_process import Oracle
 
 Indices = Sequence[Sequence[Array]]
 """The samples used: for each epoch, those of each rank in their order."""

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from ..contract import Capabilities, ReplicaMethod
+from ..execution.process_settings import ProcessSettings
 
 
 def promises_without_method(
@@ -27,6 +28,7 @@ def promises_without_method(
     }
     with torch.random.fork_rng(devices=[]):
         module = nn.Linear(2, 2).to(device)
+    ProcessSettings.at_first()  # a setting that the wrapper changes here must show as a change in Jobs
     try:
         wrapped = wrap(module)
     except Exception:  # each check that makes a replica reports it, with its Job

@@ -32,7 +32,7 @@ from ..contract.adapter import (
 from ..contract.rank_context import RankContext
 from ..contract.trainer import Train
 from ..job import OptimizerSpec
-from ..launchers.base import Launcher
+from ..launchers.launcher import Launcher
 from ..launchers.processes import Processes
 from ..models.spec import ModelSpec
 from ..seeded_values import Array

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..contract.adapter import Batch
-from ..contract.extras import BackwardBroken
+from ..contract.optional_methods import BackwardBroken
 from ..job import OptimizerSpec
 from ..seeded_values import Array
 from .gpu_streams import keep_busy, settled

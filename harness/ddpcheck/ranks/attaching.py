@@ -15,10 +15,10 @@ from typing import Any
 
 from ..causes import Cause, machine
 from ..causes.lifecycle import WORLD_OF_ITS_OWN
-from ..launchers.base import Launched
+from ..launchers.launcher import Launched
 from ..launchers.process_handles import processes_under, queued
 from ..launchers.starvation import Patience, Snapshot, snapshot, starved
-from ..refused_resources import cause_of_death
+from ..refused_resources import cause_in_output, cause_of_death
 from ..storage import codec
 from ..trace import IMPORTING, Outcome, RankTrace
 from .channel import Channel, ChannelClosed, Listener
@@ -105,10 +105,12 @@ def _accept_all(
             _check_hello(hello, found, world_size)
             found[hello["rank"], hello["purpose"]] = channel, hello
             continue
-        reached = {rank for rank, _ in found}
+        reached = {rank for rank, purpose in found if purpose == "sentinel"}  # the second connection of a rank
         ended = _ended_early(launched, world_size, reached)
         if ended is not None:
-            raise StartFailed([f"{ended} before it reached the harness"], launched.output(), unreached=True)
+            said = launched.output()
+            problem = f"{ended} before it reached the harness"
+            raise StartFailed([problem], said, unreached=True, causes=cause_in_output(said))
         if patience.is_over(lambda: map(queued, processes_under(os.getpid()))):
             absent = ", ".join(str(rank) for rank in range(world_size) if rank not in reached)
             raise StartFailed([f"rank {absent} did not reach the harness within {within:g} s"], launched.output())

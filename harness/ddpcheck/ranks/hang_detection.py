@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from ..job import Close, Job, Kill
-from ..launchers.base import Launched
+from ..launchers.launcher import Launched
 from ..launchers.starvation import Snapshot, snapshot, starved
 from ..storage import codec
 from ..trace import IMPORTING, RankTrace, rank_from_plain

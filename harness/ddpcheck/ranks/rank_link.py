@@ -12,9 +12,9 @@ from contextlib import suppress
 from typing import Any
 
 from ..job import Job
-from ..launchers.base import Launched
-from ..launchers.leftovers import Inode
+from ..launchers.launcher import Launched
 from ..launchers.mpi_segments import Segment, remove_segments, segments_of
+from ..launchers.orphaned_processes import Inode
 from ..launchers.process_handles import end_process, is_stopped, open_process, queued
 from ..storage import codec
 from ..trace import RankTrace, Record, rank_from_plain

@@ -13,10 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..causes.machine import NO_FREE_PORT, NO_LOOPBACK
-from ..execution.files_of_job import scratch_of
-from ..launchers.base import Launched, Launcher
+from ..execution.job_files import scratch_of
 from ..launchers.fork_servers import RANK_PROGRAM
-from ..launchers.leftovers import Inode, clock_ticks, kill_leftover_processes
+from ..launchers.launcher import Launched, Launcher
+from ..launchers.orphaned_processes import Inode, clock_ticks, kill_leftover_processes
 from ..launchers.ports import NoFreePort, has_loopback
 from ..refused_resources import refusal_cause
 from .attaching import StartFailed, attach_ranks, wait_for_connect

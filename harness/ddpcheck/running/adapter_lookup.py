@@ -22,7 +22,7 @@ from ..contract.rank_context import ENGINE_VARIABLES
 from ..contract.validation import problems_of_adapter
 from .guarded_import import ImportEnded, guarded_import, short
 from .import_trial import unending
-from .suggestions import close_names
+from .unknown_names import close_names
 
 GROUP = "ddpcheck.adapters"
 

@@ -20,14 +20,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ..check_levels import LEVELS, Level, features_beyond
 from ..checks import Check, Observation, select
 from ..contract import RendezvousRule
 from ..contract.adapter import Adapter
-from ..contract.narrowing import left_out
+from ..contract.asked_promises import left_out
 from ..job import Job
-from ..launchers.base import Launcher
 from ..launchers.fork_servers import ForkServers
-from ..levels import LEVELS, Level, features_beyond
+from ..launchers.launcher import Launcher
 from ..ranks.attaching import StartFailed
 from ..refused_resources import refusal_cause
 from ..session import Session
@@ -40,7 +40,7 @@ from .plan import RANKS_START, Item, installed_checks, plan
 from .profiles import Profile, profile_named
 from .repeated_causes import RepeatedCauses
 from .start_diagnosis import start_diagnosis
-from .suggestions import require_known
+from .unknown_names import require_known
 
 
 @dataclass(frozen=True, slots=True)

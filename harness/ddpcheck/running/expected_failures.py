@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ..checks import Check
 from ..verdict import Diagnosis, Verdict
-from .suggestions import require_known
+from .unknown_names import require_known
 
 
 class ExpectedFailures:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from ..launchers.base import Launcher
+from ..launchers.launcher import Launcher
 from ..standalone import write_beside
 from ..storage.files import UnreadableFile, UnwritableFile
 from ..storage.results import Failure, write_failure

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from typing import Any, Protocol
 
+from ..check_levels import Level
 from ..contract.adapter import Adapter
 from ..launchers.fork_servers import ForkServers
-from ..levels import Level
 from ..verdict import Diagnosis, Verdict
 from .adapter_lookup import reference_of
 from .check_runner import CheckRunner, Settings

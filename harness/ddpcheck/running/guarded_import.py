@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn, TextIO
 
-from ..printable import cut, printable
+from ..printable_text import cut, printable
 
 IMPORT_SECONDS = 60.0
 """The time limit in seconds for the import of an adapter's module in the driver."""

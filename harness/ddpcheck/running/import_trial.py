@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ..launchers.process_handles import end_group
 
-_PROGRAM = Path(__file__).with_name("imported_alone.py")
+_PROGRAM = Path(__file__).with_name("single_import_program.py")
 _START_SECONDS = 60.0
 """Time limit for the interpreter to start the program, on a busy machine."""
 _FRAME = re.compile(r'^  File "(.+)", line (\d+) in ', re.MULTILINE)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from ..docstrings import sentence
-from ..launchers.base import Launcher
-from .suggestions import require_known
+from ..docstrings_from_source import sentence
+from ..launchers.launcher import Launcher
+from .unknown_names import require_known
 
 GROUP = "ddpcheck.launchers"
 
@@ -30,7 +30,7 @@ def launcher_named(name: str) -> Launcher:
         raise ValueError(f"launcher {name!r} failed: {type(error).__name__}: {error}") from error
     if not hasattr(made, "start") or not hasattr(made, "unavailable"):
         raise ValueError(
-            f"launcher {name!r} is not a ddpcheck.launchers.base.Launcher: it needs start() and unavailable()"
+            f"launcher {name!r} is not a ddpcheck.launchers.launcher.Launcher: it needs start() and unavailable()"
         )
     return made
 

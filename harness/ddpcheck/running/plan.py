@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 
+from ..check_levels import Level
 from ..checks import Check, unmet_need
 from ..contract.adapter import Adapter
-from ..docstrings import sentence
-from ..launchers.base import Launcher
-from ..levels import Level
+from ..docstrings_from_source import sentence
+from ..launchers.launcher import Launcher
 from ..session import Session
 from .adapter_lookup import missing_modules, reference_of, resolve
 from .guarded_import import IMPORT_SECONDS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .suggestions import require_known
+from .unknown_names import require_known
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..contract.adapter import Adapter
 from ..job import Backward, Job, Operation, Rounds, Sample
-from ..launchers.base import Launcher, ParentProcessLauncher
+from ..launchers.launcher import Launcher, ParentProcessLauncher
 from ..running.adapter_lookup import UnusableAdapter, resolve
 from ..running.plan import installed_checks
 from ..storage.files import write_atomically

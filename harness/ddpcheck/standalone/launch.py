@@ -139,7 +139,8 @@ def stand_in_for_ddpcheck() -> None:
         of_facets = but
 
     module = types.ModuleType("ddpcheck")
-    module.__getattr__ = lambda name: Kept() if name.isupper() else Kept  # type: ignore[method-assign]  # a module's own, PEP 562
+    # the module's own __getattr__, PEP 562
+    module.__getattr__ = lambda name: Kept() if name.isupper() else Kept  # type: ignore[method-assign]
     launchers = [f"ddpcheck.launchers.{name}" for name in ("mpi", "multiprocess", "processes", "torchrun")]
     for name in ("ddpcheck", "ddpcheck.contract.adapter", "ddpcheck.contract", "ddpcheck.launchers", *launchers):
         sys.modules[name] = module

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
+from ..check_levels import LEVELS
 from ..checks import select
 from ..contract.adapter import Adapter
 from ..launchers.fork_servers import ForkServers
-from ..levels import LEVELS
 from ..running.adapter_lookup import UnusableAdapter
 from ..running.check_runner import CheckRunner, Settings
 from ..running.expected_failures import ExpectedFailures
 from ..running.failure_files import FailureFiles, replay_command
 from ..running.plan import Item, installed_checks, plan
 from ..running.profiles import profile_named
-from ..running.suggestions import require_known
+from ..running.unknown_names import require_known
 from ..verdict import Verdict
 
 _PLACES = pytest.StashKey[dict[tuple[str, int], "CheckTarget"]]()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from ..audit.assertions import Audited
+    from ..audit.audit_in_tests import Audited
     from ..launchers.fork_servers import ForkServers
     from ..running.check_runner import CheckRunner
 
@@ -97,7 +97,7 @@ def _parameters(item: pytest.Item) -> dict[str, Any]:
 @pytest.fixture
 def ddp_audit() -> Callable[..., Audited]:
     """Audits a training script: write `ddp_audit("train.py", "--epochs", "1", ranks=2).holds()` in a test."""
-    from ..audit.assertions import audit
+    from ..audit.audit_in_tests import audit
 
     return audit
 

@@ -17,7 +17,7 @@ from ..seeded_values import Array
 from ..storage.archives import read_arrays
 from ..storage.files import UnreadableFile
 from .plan import TrainingPlan
-from .ranks import TrainingFailed
+from .rank_messages import TrainingFailed
 
 _FORMAT = 1
 _STATE = "state/"

@@ -36,9 +36,9 @@ from ..oracle.optimizer import Optimizer
 from ..seeded_values import Array, key_of, numbers
 from .datasets import DataSet, Samples
 from .display import percent
+from .initial_values import initial_values
 from .one_process import OneProcess
 from .plan import TrainingPlan, windows
-from .weights import initial_values
 
 LEEWAY = 10.0
 KINKS = 100.0

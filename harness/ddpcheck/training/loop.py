@@ -26,10 +26,10 @@ from ..seeded_values import Array
 from . import checkpoint as files
 from .checkpoint import Checkpoint
 from .datasets import DataSet, Samples
+from .initial_values import initial_values
 from .one_process import STEPS, FirstSteps
 from .plan import TrainingPlan, windows
-from .ranks import RankExchange, TrainingFailed
-from .weights import initial_values
+from .rank_messages import RankExchange, TrainingFailed
 
 _EVALUATED_AT_ONCE = 512
 

@@ -27,7 +27,7 @@ from .loop import NoObserver, Trained, Training
 from .one_process import OneProcess
 from .options import plan_of, plan_options
 from .plan import TrainingPlan, UnusablePlan
-from .ranks import RankExchange, TrainingFailed
+from .rank_messages import RankExchange, TrainingFailed
 
 DONE, FAILED, ASKED_WRONGLY = 0, 1, 2
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import samplers as causes
 from ddpcheck.contract import Capabilities
 from ddpcheck.hypotheses import ordered_hypotheses
@@ -43,16 +43,16 @@ def may_be_chance(order: list[list[int]]) -> bool:
 
 
 def len_is_right(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     (read,) = job.operations
     assert isinstance(read, Sample)
     for rank, epochs in enumerate(reading(trace, 0)):
         first, given = len(epochs[0]), len(epochs[-1])
         before, length = (trace.values(0, name)[rank] for name in ("length_before", "length"))
         cause = first_cause(ordered_hypotheses.OF_ANOTHER_LEN, OtherLen(before, first))
-        expect.equal(length, given, f"len(sampler) of {named(read)}, which gave {given} samples,", rank, cause)
+        assertions.equal(length, given, f"len(sampler) of {named(read)}, which gave {given} samples,", rank, cause)
         what = f"len(sampler) of {named(read)} before it was read"
-        expect.equal(before, first, what, rank, causes.LENGTH_LATE())
+        assertions.equal(before, first, what, rank, causes.LENGTH_LATE())
 
 
 def named(read: Sample) -> str:
@@ -68,7 +68,7 @@ def shared_out(promised: Capabilities) -> Judge:
     """A judge: every reading of every sampler fits the remainder rule."""
 
     def judge(job: Job, trace: Trace) -> None:
-        expect.completed(trace)
+        assertions.completed(trace)
         for position, read in enumerate(job.operations):
             assert isinstance(read, Sample)
             rule = "drop" if read.drop_last else promised.sampler.remainder

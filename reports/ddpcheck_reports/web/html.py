@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 
-from ddpcheck.printable import printable
+from ddpcheck.printable_text import printable
 
 
 class Html(str):

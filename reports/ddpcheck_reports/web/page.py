@@ -17,7 +17,7 @@ from ddpcheck.verdict import SYMBOLS, Verdict
 
 from .bars import status_bars, time_bars
 from .html import Html, tag, text
-from .sides import ranks_table
+from .ranks_side_by_side import ranks_table
 
 WORDS = {
     "failed": "failed",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from ...causes import audit
+from ..event_journal import Event
 from ..evidence import Evidence
-from ..journal import Event
 from .law import LawVerdict, broken, held, not_judged
 
 _CLOSE = 1e-6

@@ -8,8 +8,8 @@ from collections import defaultdict
 from itertools import pairwise
 
 from ...causes import audit
+from ..event_journal import Event
 from ..evidence import Evidence
-from ..journal import Event
 from .law import LawVerdict, broken, held, not_judged
 
 _WHOLE = ("RandomSampler", "SequentialSampler")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...causes import Cause, audit
+from ..event_journal import Event
 from ..evidence import Evidence, StepSeen
-from ..journal import Event
 from .constant_gradients import constant_gradients
 from .law import LawVerdict, broken, held, not_judged
 from .replicas import buffers_equal_until, equal_until

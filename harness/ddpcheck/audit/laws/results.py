@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...causes import audit
+from ..event_journal import Event
 from ..evidence import Evidence
-from ..journal import Event
 from .data import loader_of, trained_loaders
 from .law import LawVerdict, broken, held, not_judged
 

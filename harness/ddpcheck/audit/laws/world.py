@@ -6,8 +6,8 @@ import re
 from collections import Counter
 
 from ...causes import Cause, audit
+from ..event_journal import Event
 from ..evidence import Evidence
-from ..journal import Event
 from .law import LawVerdict, broken, held, not_judged
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')

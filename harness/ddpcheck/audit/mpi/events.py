@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..journal import Event
+from ..event_journal import Event
 from ..script_runs import ScriptRun
 from .marked_batches import REPLICA
 from .marked_batches import read as kept_as

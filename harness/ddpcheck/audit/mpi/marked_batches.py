@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...seeded_values import Array
-from ..journal import Journaled
+from ..event_journal import JournalReader
 from ..recorded_process import Run
 from .arrays import Found, digest, digest_of_nest, found_in_frames, rows_of, samples_in
 from .batches import Misfit, nudged, put_together
@@ -127,7 +127,7 @@ class Marks:
         run = self.run
         found = []
         for rank in range(run.settings.ranks):
-            journal = Journaled(Path(run.settings.folder) / "real" / str(rank))
+            journal = JournalReader(Path(run.settings.folder) / "real" / str(rank))
             event = next((e for e in journal.events() if e["kind"] == "mark" and e["number"] == number), None)
             if event is not None and event["kept"]:
                 found.append((read(journal.folder, event["kept"]), event["size"]))

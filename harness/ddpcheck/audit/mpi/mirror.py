@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from ..journal import Journaled
+from ..event_journal import JournalReader
 from ..recorded_process import Run
-from .buffers import array_of
+from .buffer_arguments import array_of
 from .marked_batches import Marks
-from .names import BARRIERS, BUFFERED, NOT_BLOCKING, POINT_TO_POINT, SPLITS, blocking
+from .mpi4py_methods import BARRIERS, BUFFERED, NOT_BLOCKING, POINT_TO_POINT, SPLITS, blocking
 from .recorder import op_name
 
 _Intracomm: Any = MPI.Intracomm
@@ -192,5 +192,5 @@ def world(run: Run, marks: Marks) -> Any:
 
 def _split_sizes(run: Run) -> Any:
     """The sizes of the groups that the real run's rank 0 got, in order."""
-    events = Journaled(Path(run.settings.folder) / "real" / "0").events()
+    events = JournalReader(Path(run.settings.folder) / "real" / "0").events()
     return iter([event["size"] for event in events if event["kind"] == "split"])

@@ -9,9 +9,9 @@ from mpi4py import MPI
 
 from ..recorded_process import Run
 from .arrays import digest, leaves
-from .buffers import array_of
+from .buffer_arguments import array_of
 from .marked_batches import Marks
-from .names import BARRIERS, BUFFERED, NOT_BLOCKING, OBJECTS, POINT_TO_POINT, REDUCTIONS, SPLITS, blocking
+from .mpi4py_methods import BARRIERS, BUFFERED, NOT_BLOCKING, OBJECTS, POINT_TO_POINT, REDUCTIONS, SPLITS, blocking
 
 _SMALL = 16
 _UNEVEN = ("Gather", "Gatherv", "Allgatherv", "Scatter", "Scatterv", "Alltoallv")

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..recorded_process import Run
-from . import losses
+from . import loss_factors
 from .patching import replace
 from .tensors import sample
 
@@ -85,7 +85,7 @@ class Gradients:
                 return original(tensors, *args, **kwargs)
             self.hook()
             first = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors))
-            loss = losses.described(first, self.loss_scale)
+            loss = loss_factors.described(first, self.loss_scale)
             self._inside = True
             try:
                 return original(tensors, *args, **kwargs)

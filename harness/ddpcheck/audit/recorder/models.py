@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from ..journal import Journaled
+from ..event_journal import JournalReader
 from ..recorded_process import Run
 from . import fully_sharded
 from .tensors import is_sharded, nudged, plain, walk, without_rest
@@ -152,7 +152,7 @@ class Models:
 
     def _restore(self, number: int) -> None:
         settings = self.run.settings
-        source = Journaled(Path(settings.folder) / "real" / "0")
+        source = JournalReader(Path(settings.folder) / "real" / "0")
         if not source.has(f"state-{number}"):
             return
         kept = source.load(f"state-{number}")

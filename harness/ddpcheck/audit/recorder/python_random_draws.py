@@ -56,7 +56,7 @@ def _seen(run: Run, name: str, result: Any) -> Any:
             integer=not value.is_floating_point(), training=run.trains, backwards=run.backwards,
         )  # fmt: skip
         return result
-    from ..mirror.replay import replayed
+    from ..mirror.replayed_random_draws import replayed
 
     there = replayed(run, key, value, integer=not value.is_floating_point(), name=name)
     if there is None:

@@ -62,8 +62,8 @@ def _parameters(optimizer: Any) -> list[torch.Tensor]:
 
 
 def _skipped_in_real_run(run: Run, number: int) -> bool:
-    from ..mirror.sources import sources
+    from ..mirror.recorded_ranks import recorded_ranks
 
-    first = min(sources(run), key=lambda source: source.rank)
+    first = min(recorded_ranks(run), key=lambda recorded: recorded.rank)
     every = [event for event in first.events if event["kind"] == "scaled_step"]
     return number < len(every) and not every[number]["stepped"]

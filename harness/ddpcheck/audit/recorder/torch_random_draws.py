@@ -90,7 +90,7 @@ class _Watching(_Mode):  # type: ignore[misc]
         if not run.mirrors:
             draws.add(name, line, drawn)
             return result
-        from ..mirror.replay import replayed
+        from ..mirror.replayed_random_draws import replayed
 
         there = replayed(run, draws.key(name, line), drawn, integer=not drawn.is_floating_point(), name=name)
         if there is None:

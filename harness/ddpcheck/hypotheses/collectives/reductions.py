@@ -12,7 +12,7 @@ import numpy as np
 from ...causes import Cause, values
 from ...causes import collectives as causes
 from ...job import ReduceScatter
-from ...oracle.collectives import Reducing, reduced, wants
+from ...oracle.collectives import Collective, Reducing, reduced, wants
 from ...seeded_values import Array, poison_like
 from ..arrays.evidence import WhatIf
 from .datatypes import FOLDS, of_another_datatype
@@ -140,6 +140,21 @@ def two_ranks_added(of: WrongResult) -> WhatIf:
         rest = [of.tensor.on(each) for each in of.members if each not in pair]
         stack = np.stack([of.tensor.on(pair[0]) + of.tensor.on(pair[1]), *rest])
         yield causes.ADDED_NOT_REDUCED(ranks=pair), _share(of, FOLDS[made.reduction].reduce(stack, axis=0))
+
+
+def overflowed(made: Collective, got: Array, want: Array) -> Cause | None:
+    """An infinity or a NaN in place of a number, in a sum or mean that fits its dtype."""
+    if got.shape != want.shape or not (~np.isfinite(got) & np.isfinite(want)).any():
+        return None
+    mean = isinstance(made, Reducing) and made.reduction == "mean"
+    return causes.OVERFLOWS_BEFORE_DIVISION() if mean else causes.OVERFLOWS_ON_THE_WAY()
+
+
+def of_tiny_values(parts: Array, divisor: int) -> WhatIf:
+    """parts: with the ranks as first axis, in units of the smallest number. divisor: of their sum."""
+    if divisor > 1:
+        yield causes.TINY_DIVIDED_FIRST(), np.rint(parts / divisor).sum(axis=0)
+    yield causes.SUBNORMALS_FLUSHED(), np.zeros_like(parts[0])
 
 
 def of_a_product(sure: tuple[Cause, ...], got: Array, parts: Sequence[Array]) -> tuple[Cause, ...]:

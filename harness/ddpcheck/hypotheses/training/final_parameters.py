@@ -1,4 +1,4 @@
-"""Causes of a training run with wrong final parameters."""
+"""Causes of wrong final parameters of a training run."""
 
 from __future__ import annotations
 

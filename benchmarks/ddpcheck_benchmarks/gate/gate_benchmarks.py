@@ -13,7 +13,7 @@ from ddpcheck.contract import CallForm, Capabilities
 from ddpcheck.job import DataSpec, Job, OptimizerSpec
 from ddpcheck.models.spec import ModelSpec, mlp
 from ddpcheck.operations.timing import Collective, MeasureCollective, MeasureSteps
-from ddpcheck.running.suggestions import require_known
+from ddpcheck.running.unknown_names import require_known
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
 

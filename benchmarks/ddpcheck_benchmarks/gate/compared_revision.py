@@ -1,4 +1,4 @@
-"""One side of the comparison: a tree, and the environment in which its ranks run."""
+"""One side of the comparison: a revision's tree, and the environment in which its ranks run."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Side:
     environment: Path | None = None
 
     def look(self, jobs: Iterable[Job]) -> Mapping[str, Any]:
-        """The report of the side's interpreter (probe.py). Unusable if it cannot run these Jobs on this tree's code."""
+        """The report of the side's interpreter (describe_adapter.py). Unusable if it cannot run these Jobs on its code."""
         try:
             done = subprocess.run(
-                [self.home.python, "-P", str(Path(__file__).with_name("probe.py")), self.home.reference],
+                [self.home.python, "-P", str(Path(__file__).with_name("describe_adapter.py")), self.home.reference],
                 cwd=self.home.folder,
                 env=os.environ | self.home.variables(),
                 input=json.dumps([job.to_plain() for job in jobs]),

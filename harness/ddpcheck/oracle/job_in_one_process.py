@@ -26,7 +26,7 @@ from ..seeded_values import Array
 from . import rounding_bounds
 from .bounded_values import Value, combine
 from .clipping import global_norm
-from .expected import ExpectedArray, ExpectedOperation
+from .expected_values import ExpectedArray, ExpectedOperation
 from .gradients import Gradients
 from .history import Done, History
 from .job_constants import Case

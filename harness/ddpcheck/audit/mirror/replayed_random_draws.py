@@ -9,7 +9,7 @@ import torch
 
 from ..recorded_process import Run
 from .large_batch import Misfit, joined
-from .sources import Source, sources
+from .recorded_ranks import RecordedRank, recorded_ranks
 
 
 def replayed(run: Run, key: str, drawn: torch.Tensor, *, integer: bool, name: str) -> torch.Tensor | None:
@@ -18,12 +18,12 @@ def replayed(run: Run, key: str, drawn: torch.Tensor, *, integer: bool, name: st
     """
     if not run.full:
         return None
-    every = sources(run)
+    every = recorded_ranks(run)
     if run.settings.in_turn and " train " in key:
         turn = _in_turn(run, key, every)
         there = [] if turn is None else [turn]
     else:
-        there = [value for source in every if (value := _kept(source, run.step).get(key)) is not None]
+        there = [value for recorded in every if (value := _kept(recorded, run.step).get(key)) is not None]
     if not there:
         run.note("misfit", what="draw", step=run.step, key=key, why="the ranks have no such draw", line=run.line())
         return None
@@ -78,7 +78,7 @@ _asked: dict[str, int] = {}
 """The number of requests for each operation and line in this process, over all steps."""
 
 
-def _in_turn(run: Run, key: str, every: tuple[Source, ...]) -> torch.Tensor | None:
+def _in_turn(run: Run, key: str, every: tuple[RecordedRank, ...]) -> torch.Tensor | None:
     """The draw of the rank whose turn it is: a micro-batch of rank 0, one of rank 1, and so on.
 
     Counted over all steps, because the next micro-batch's numbers may be drawn before the step.
@@ -94,21 +94,21 @@ def _in_turn(run: Run, key: str, every: tuple[Source, ...]) -> torch.Tensor | No
 
 
 @functools.cache
-def _sequence(source: Source, name: str) -> list[Any]:
+def _sequence(recorded: RecordedRank, name: str) -> list[Any]:
     """All draws of one operation and line, in order."""
-    steps = sorted({event["step"] for event in source.events if event["kind"] == "draw"})
-    return [value for step in steps for key, value in _kept(source, step).items() if key.rpartition(" ")[0] == name]
+    steps = sorted({event["step"] for event in recorded.events if event["kind"] == "draw"})
+    return [value for step in steps for key, value in _kept(recorded, step).items() if key.rpartition(" ")[0] == name]
 
 
 @functools.cache
-def _per_micro_batch(source: Source, name: str) -> int:
+def _per_micro_batch(recorded: RecordedRank, name: str) -> int:
     """The number of such draws in each backward pass."""
-    steps = {event["step"] for event in source.events if event["kind"] == "draw"}
-    backwards = sum(1 for event in source.events if event["kind"] == "backward" and event["step"] in steps)
-    return max(1, int(len(_sequence(source, name)) / max(backwards, 1) + 0.5))
+    steps = {event["step"] for event in recorded.events if event["kind"] == "draw"}
+    backwards = sum(1 for event in recorded.events if event["kind"] == "backward" and event["step"] in steps)
+    return max(1, int(len(_sequence(recorded, name)) / max(backwards, 1) + 0.5))
 
 
 @functools.cache
-def _kept(source: Source, step: int) -> dict[str, Any]:
+def _kept(recorded: RecordedRank, step: int) -> dict[str, Any]:
     name = f"draws-{step}"
-    return dict(source.journal.load(name)) if source.journal.has(name) else {}
+    return dict(recorded.journal.load(name)) if recorded.journal.has(name) else {}

@@ -6,25 +6,25 @@ import functools
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..journal import Event, Journaled
+from ..event_journal import Event, JournalReader
 from ..recorded_process import Run
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class RecordedRank:
     """One rank of the real run."""
 
     rank: int
-    journal: Journaled
+    journal: JournalReader
     events: tuple[Event, ...]
 
 
 @functools.cache
-def _read(folder: str, rank: int) -> Source:
-    journal = Journaled(Path(folder) / "real" / str(rank))
-    return Source(rank, journal, tuple(journal.events()))
+def _read(folder: str, rank: int) -> RecordedRank:
+    journal = JournalReader(Path(folder) / "real" / str(rank))
+    return RecordedRank(rank, journal, tuple(journal.events()))
 
 
-def sources(run: Run) -> tuple[Source, ...]:
+def recorded_ranks(run: Run) -> tuple[RecordedRank, ...]:
     """The real run's ranks, in the order in which this mirror puts them together."""
     return tuple(_read(run.settings.folder, rank) for rank in run.settings.order)

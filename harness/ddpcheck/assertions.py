@@ -13,9 +13,9 @@ import numpy as np
 from .causes import replicas
 from .causes.cause import Given, as_causes
 from .hypotheses.arrays import Evidence
-from .hypotheses.endings import last_words, why_failed, why_stuck, why_stuck_in
+from .hypotheses.causes_of_wrong_arrays import likely_causes
 from .hypotheses.errors import causes_of_error, group_in_which_it_hangs
-from .hypotheses.likely_causes import likely_causes
+from .hypotheses.failed_ranks import last_words, why_failed, why_stuck, why_stuck_in
 from .job import Job
 from .numerics import different_bits, same_bits
 from .seeded_values import Array

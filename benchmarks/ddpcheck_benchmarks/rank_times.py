@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
@@ -61,7 +61,7 @@ def spread(begin: Floats, end: Floats, parts: int = 1) -> dict[str, Any]:
 def why(trace: Trace) -> str:
     """One line about the first failed rank: operation and last message. Empty if none failed."""
     try:
-        expect.completed(trace)
+        assertions.completed(trace)
     except Finding as finding:
         return finding.diagnosis.headline
     return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from .contract import Capabilities
-from .contract.names import ALL_MODEL_FEATURES
+from .contract.allowed_names import ALL_MODEL_FEATURES
 
 
 class Level(IntEnum):

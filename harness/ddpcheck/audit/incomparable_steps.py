@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from .event_journal import Event
 from .evidence import RunSeen
-from .journal import Event
 
 _KINDS = {"draw": "random results", "batch": "batches", "state": "states"}
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import Cause, Elements, collectives, operations, ranks, values
 from ddpcheck.hypotheses.arrays import Evidence
-from ddpcheck.hypotheses.likely_causes import likely_causes
+from ddpcheck.hypotheses.causes_of_wrong_arrays import likely_causes
 from ddpcheck.job import AllReduce, Backward, Barrier, DataSpec, Job, ReduceScatter, Sleep, TensorSpec
 from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.trace import RankTrace, Record, Trace, WrongForm
@@ -23,27 +23,27 @@ OTHER = Cause("of-somebody-else")
 def causes_of(trace: Trace) -> tuple[Cause, ...]:
     """The causes in the Finding of an incomplete Trace."""
     with pytest.raises(Finding) as found:
-        expect.completed(trace)
+        assertions.completed(trace)
     return found.value.diagnosis.causes
 
 
 def found_in(job: Job, trace: Trace) -> Diagnosis:
     """The Diagnosis of a Job that did not complete."""
     with pytest.raises(Finding) as failed:
-        expect.completed(trace)
-    return expect.explained(failed.value, job, trace).diagnosis
+        assertions.completed(trace)
+    return assertions.explained(failed.value, job, trace).diagnosis
 
 
 @pytest.mark.parametrize(("got", "expected", "bound"), [(np.nan, -np.inf, np.inf), (3.5, 3.4, np.nan), (1.0, 1.1, 0.2)])
 def test_infinite_bounds_are_not_judged(got: float, expected: float, bound: float) -> None:
-    expect.within(np.float32([got]), np.array([expected]), np.array([bound]), "parameter", 0)
+    assertions.within(np.float32([got]), np.array([expected]), np.array([bound]), "parameter", 0)
 
 
 @pytest.mark.parametrize(("got", "expected", "bound"), [(np.nan, 1.0, 0.5), (np.inf, 1.0, 0.5), (1.0, 1.1, 0.05)])
 def test_value_beyond_the_bound_is_reported_with_both_numbers(got: float, expected: float, bound: float) -> None:
     right = np.array([2.0, expected])
     with pytest.raises(Finding, match=r"parameter\[1\] on rank 2: got .*, but should be .*rounding allows"):
-        expect.within(np.array([2.0, got]), right, np.array([bound, bound]), "parameter", 2)
+        assertions.within(np.array([2.0, got]), right, np.array([bound, bound]), "parameter", 2)
 
 
 @pytest.mark.parametrize(
@@ -168,9 +168,9 @@ def test_death_precedes_errors_of_other_ranks() -> None:
     raised = RankTrace(0, "raised", (), "connection closed by peer", failed_at=5.0)
     died = RankTrace(1, "died", (), "rank 1 was killed by SIGSEGV", failed_at=5.1)
     with pytest.raises(Finding, match=r"rank 1 died in .* was killed by SIGSEGV"):
-        expect.completed(Trace((raised, died)))
+        assertions.completed(Trace((raised, died)))
     with pytest.raises(Finding, match=r"rank 0 raised an error in .* closed by peer"):
-        expect.completed(Trace((raised, replace(died, failed_at=6.0))))
+        assertions.completed(Trace((raised, replace(died, failed_at=6.0))))
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_message_of_aborting_compiled_code_is_the_cause() -> None:
         1, "died", (), f"terminate called\n{said}\nFatal Python error: Aborted\nrank 1 was killed by SIGABRT"
     )
     with pytest.raises(Finding) as found:
-        expect.completed(Trace((RankTrace(0, "hung", ()), died)))
+        assertions.completed(Trace((RankTrace(0, "hung", ()), died)))
     assert found.value.diagnosis.headline.endswith("rank 1 was killed by SIGABRT")
     message = "length <= size. 20 vs 8. Received data size doesn't match"
     assert found.value.diagnosis.causes == (ranks.UNCAUGHT_COMPILED_ERROR(message=message),)
@@ -211,4 +211,4 @@ def test_message_of_aborting_compiled_code_is_the_cause() -> None:
 def test_long_error_is_shown_by_its_first_line() -> None:
     error = 'Traceback:\n  File "a.py", line 1, in f\n    g()\nValueError: no device\nThere are two.\nAsk for another.'
     with pytest.raises(Finding, match=r"in start-up: ValueError: no device\n"):
-        expect.completed(Trace((RankTrace(0, "raised", (), error),)))
+        assertions.completed(Trace((RankTrace(0, "raised", (), error),)))

@@ -11,7 +11,7 @@ from typing import Any
 from ddpcheck.storage.archives import read_arrays
 from ddpcheck.storage.files import UnreadableFile, read_json
 
-from .entries import checked, checked_run
+from .benchmark_entries import checked, checked_run
 
 BENCH = "ddpcheck.bench/"
 _ADVICE = "ddpcheck bench --json FILE writes one"

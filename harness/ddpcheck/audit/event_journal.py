@@ -18,7 +18,7 @@ Event = dict[str, Any]
 
 
 @dataclass
-class Journal:
+class JournalWriter:
     """Writes the journal of this process into its folder."""
 
     folder: Path
@@ -45,7 +45,7 @@ class Journal:
 
 
 @dataclass(frozen=True)
-class Journaled:
+class JournalReader:
     """Reads the journal of a process that has ended or was killed."""
 
     folder: Path

@@ -16,7 +16,7 @@ from ddpcheck.contract import (
     needs,
     promises_of,
 )
-from ddpcheck.contract.narrowing import left_out, watched
+from ddpcheck.contract.asked_promises import left_out, watched
 
 
 def test_a_promise_has_a_name_of_its_own() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..launchers.base import Launcher
+from ..launchers.launcher import Launcher
 from ..launchers.mpi import Mpiexec
 from ..launchers.processes import Processes
 

@@ -38,7 +38,7 @@ class Point:
     data: list[float] = field(default_factory=list)
 
     def spread(self, launch: Mapping[str, Any]) -> None:
-        """Add ranks_time.spread() of one launch, and its queue_share.
+        """Add rank_times.spread() of one launch, and its queue_share.
 
         Numbers are medians over launches; `worst` is the largest.
         """

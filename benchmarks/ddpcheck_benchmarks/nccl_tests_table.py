@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from statistics import median
 
-from .records import Point
+from .pytest_benchmark_records import Point
 
 _LEFT = f"{'size':>12} {'count':>12} {'type':>8} {'redop':>6}"
 _RIGHT = f"{'time':>9} {'algbw':>8} {'busbw':>8} {'#wrong':>7}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import EnumType, StrEnum
 from typing import TYPE_CHECKING, NoReturn, Self
 
-from .misspelt import nearest
+from .unknown_promises import nearest
 
 
 class _Naming(EnumType):
@@ -117,7 +117,7 @@ class FloatRule(Member):
 
 
 class ReplicaMethod(Member):
-    """Optional methods of replicas. adapter.py and extras.py document them."""
+    """Optional methods of replicas. adapter.py and optional_methods.py document them."""
 
     NO_SYNC = (
         "no_sync",

@@ -1,4 +1,4 @@
-"""Describes the adapter of one side. Runs under that side's interpreter: `python -P probe.py ADAPTER < jobs.json`
+"""Describes the adapter of one side, run by that side's interpreter: `python -P describe_adapter.py ADAPTER < jobs.json`.
 
 Prints one JSON object. Only that side's harness is imported, which may be older than this file.
 """

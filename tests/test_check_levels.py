@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from ddpcheck import check_adapter
+from ddpcheck.check_levels import FEATURE_LEVELS, Level, promises_at_level
 from ddpcheck.checks import law
 from ddpcheck.contract import TYPICAL
-from ddpcheck.contract.names import ALL_MODEL_FEATURES
-from ddpcheck.levels import FEATURE_LEVELS, Level, promises_at_level
+from ddpcheck.contract.allowed_names import ALL_MODEL_FEATURES
 from ddpcheck.running.plan import RANKS_START, installed_checks, plan
 from ddpcheck.session import Session
 

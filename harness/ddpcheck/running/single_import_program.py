@@ -1,6 +1,6 @@
 """Imports one module and ends; import_trial.py runs this program to see whether the import ends.
 
-    python imported_alone.py '{"module": NAME, "file": PATH or null, "seconds": S, "traces": FD, "path": [...]}'
+    python single_import_program.py '{"module": NAME, "file": PATH or null, "seconds": S, "traces": FD, "path": [...]}'
 
 The program imports nothing of ddpcheck. After `seconds` it writes the stacks of all threads to the file descriptor, and
 ends. A thread in C writes them, so this works even if C code never returns.

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Self
 
 from .capabilities import GROUP_OF, GROUPS, Capabilities
-from .members import Member
 from .needs import Need
+from .promise_sets import Member
 from .promises import Promises, promises_of
 
 OPTIONAL_CALLS: dict[str, str] = {
