@@ -170,7 +170,7 @@ for x in loader:
 def test_ragged_batches_are_collated_anew(tmp_path: Path) -> None:
     audited = audit(write(tmp_path, RAGGED), steps=3)
     audited.holds()
-    assert "collated anew" in audited.page
+    assert "collated again" in audited.page
     assert audited.status("gradients_equal_those_of_one_process") == "passed"
 
 

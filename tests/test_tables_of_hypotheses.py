@@ -1,4 +1,4 @@
-"""Evidence in, causes out: what the tables of ordered_hypotheses say about samplers and random numbers."""
+"""The tables of ordered_hypotheses give the right causes for samplers and random numbers."""
 
 from __future__ import annotations
 

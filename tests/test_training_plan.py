@@ -124,7 +124,7 @@ def test_learning_rate_warms_up_to_its_scaled_value() -> None:
         ({"clip": 0.0}, "clip is 0.0"),
         ({"momentum": 1.0}, "momentum is 1.0"),
         ({"warmup_epochs": -1}, "it must be from 0 to"),
-        ({"resume": True}, "name the file with --checkpoint"),
+        ({"resume": True}, "name it with --checkpoint"),
     ],
 )
 def test_a_plan_that_makes_no_sense_is_refused(settings: dict[str, Any], message: str) -> None:

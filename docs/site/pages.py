@@ -207,7 +207,7 @@ def pytest_plugin_page() -> str:
                 "## Options",
                 _table(("option", "default", "meaning"), options.rows),
                 "## Fixtures",
-                _table(("fixture", "what it gives"), fixtures),
+                _table(("fixture", "value"), fixtures),
                 "## parametrize_with_checks",
                 f"```python\nparametrize_with_checks{inspect.signature(parametrize_with_checks)}\n```",
                 _escaped(docstring(parametrize_with_checks)),
@@ -236,8 +236,8 @@ def adapters() -> str:
     """The adapters of docs/adapters/, each with its first sentence and its text."""
     parts = [
         "# Adapters of libraries",
-        "Adapters for libraries that people use, to copy from. [Libraries, and findings](../libraries.md) has what the checks "
-        "found.",
+        "Adapters for libraries that people use, to copy from. [Libraries, and findings](../libraries.md) lists the checks' "
+        "findings.",
     ]
     for path in sorted((ROOT / "docs" / "adapters").glob("*.py")):
         text = path.read_text(encoding="utf-8")

@@ -1,9 +1,10 @@
-"""Run a check over many drawn Jobs: Hypothesis draws and shrinks, the session runs, and the check's `judge` reads the Trace.
+"""Runs a check over many drawn Jobs: Hypothesis draws and shrinks, the session runs, and the check's `judge` reads the
+Trace.
 
-Jobs are drawn in the driver only, and are the same in every run unless the session has a random seed. All Jobs are drawn
-first, and several run at once, so the ranks work while the driver judges. If one fails, Hypothesis draws again up to that
-Job and makes it smaller. The verdict on each Job is remembered, so a rank that is slow or dead once does not make the test
-look flaky to Hypothesis.
+Jobs are drawn in the driver only, and are the same in every run unless the session has a random seed. All Jobs are
+drawn first, and several run at once, so the ranks work while the driver judges. If one fails, Hypothesis draws again up
+to that Job and makes it smaller. The verdict on each Job is stored, so that a rank that is slow or dead once does not
+make the test look flaky to Hypothesis.
 """
 
 from __future__ import annotations
@@ -45,12 +46,14 @@ def takes_its_time(session: Session) -> bool:
 
 
 def asks_all(session: Session) -> bool:
-    """Whether all Jobs are drawn at this world size. Short profiles draw fewer above three ranks, which cost most."""
+    """Whether all Jobs are drawn at this world size. Short profiles draw fewer above three ranks, where Jobs cost
+    most.
+    """
     return session.world_size <= 3 or session.effort > 20
 
 
 def fewer(session: Session, jobs: Iterable[Job]) -> list[Job]:
-    """All Jobs, or every second one where not all are drawn."""
+    """All Jobs, or every second one if not all are drawn."""
     return list(jobs)[:: 1 if asks_all(session) else 2]
 
 
@@ -66,8 +69,8 @@ def for_all(
 ) -> None:
     """Raise the Finding of the smallest failing Job found, with `job` set.
 
-    examples: Jobs for known pitfalls, run first, and made smaller by `shorter` only; a failing one gives way to the first of
-    `clearer` that fails, too. share: of the session's effort (number of drawn Jobs).
+    examples: Jobs for known pitfalls, run first, and made smaller only by `shorter`; a failing example is replaced by
+    the first Job of `clearer` that also fails. share: of the session's effort (number of drawn Jobs).
     """
     for_each(session, examples, judge, shorter, clearer)
     if session.replayed is not None or strategy.is_empty:
@@ -108,8 +111,9 @@ def for_each(
     shorter: Shorter | None = None,
     clearer: Shorter | None = None,
 ) -> None:
-    """Raise the Finding of the first failing Job, with `job` set; of the last of those that `shorter` leads to, if given, from
-    the first that fails of `clearer`, or from itself.
+    """Raise the Finding of the first failing Job, with `job` set.
+
+    clearer: the first of these that also fails replaces it. shorter: then the last failing Job that these lead to.
     """
     replayed, promised = session.replayed, session.capabilities
     chosen = [within_promises(job, promised) for job in jobs] if replayed is None else [replayed]
@@ -125,10 +129,10 @@ def for_each(
 
 
 def within_promises(job: Job, promised: Capabilities) -> Job:
-    """The Job within the adapter's promises: its dtype, its optimizer if it takes steps, and predictions on all ranks if one
-    rank cannot predict alone.
+    """The Job within the adapter's promises: its dtype, its optimizer if it takes steps, and predictions on all ranks
+    if one rank cannot predict alone.
 
-    A Job whose sums are exact in float64 only is judged by bounds if only float32 is promised.
+    A Job whose sums are exact only in float64 is judged by bounds if only float32 is promised.
     """
     if (
         job.model is not None
@@ -152,7 +156,7 @@ def within_promises(job: Job, promised: Capabilities) -> Job:
 
 
 def _zeroed_after_steps(operations: Sequence[Operation]) -> Iterator[Operation]:
-    """With a ZeroGrad after each step, before the next operation that could see gradients."""
+    """Insert a ZeroGrad after each step, before the next operation that could read gradients."""
     stepped = False
     for operation in operations:
         sees = not isinstance(operation, Observe) or "gradients" in operation.what
@@ -172,7 +176,9 @@ def _by_all_ranks(operation: Operation) -> Operation:
 
 
 class _Failing(Exception):
-    """A Job failed. All are raised in one line, the last of try_one, because Hypothesis tells failures apart by their place."""
+    """A Job failed. try_one raises all of them in one line, its last, because Hypothesis distinguishes failures by
+    their line.
+    """
 
     def __init__(self, finding: Finding) -> None:
         self.finding = finding
@@ -183,7 +189,7 @@ class _Enough(BaseException):
 
 
 class Drawn(list[Job]):
-    """Jobs that were drawn, which a session may tell from those that are the same in every run."""
+    """Drawn Jobs, which a session may distinguish from those that are the same in every run."""
 
 
 class _Search:
@@ -194,7 +200,7 @@ class _Search:
         self.drawn = Drawn()
         self.passed: set[Job] = set()
         self.failing: dict[Job, Finding] = {}
-        self.latest: Finding | None = None  # shrinking goes from a failing Job to smaller ones only
+        self.latest: Finding | None = None  # shrinking goes only from a failing Job to smaller ones
         self.crash: Exception | None = None
         self.lost_a_rank = False
         self.until = float("inf")
@@ -224,7 +230,7 @@ class _Search:
         return self.latest
 
     def made_clear(self, finding: Finding, clearer: Shorter) -> Finding:
-        """The Finding of the first of these Jobs that fails, whatever its cause."""
+        """The Finding of the first of these Jobs that fails, with any cause."""
         jobs = () if self.lost_a_rank else clearer(_failing_job(finding))
         found = (self.failure(within_promises(job, self.session.capabilities)) for job in jobs)
         return next(filter(None, found), finding)
@@ -240,7 +246,7 @@ class _Search:
         return finding
 
     def try_one(self, job: Job) -> None:
-        """One draw: quiet, or raises _Failing, or _Enough."""
+        """Try one draw: returns, or raises _Failing or _Enough."""
         if not self.failing:
             self.drawn.append(job)
             return
@@ -255,7 +261,7 @@ class _Search:
             raise _Enough
         try:
             finding = self.failure(job)
-        except Exception as error:  # a check that crashes is no failing Job: nothing to shrink
+        except Exception as error:  # a check that crashes is no failing Job, so there is nothing to shrink
             self.crash = error
             raise _Enough from None
         if finding is not None:
@@ -280,7 +286,7 @@ class _Search:
         return None
 
     def confirmed(self, finding: Finding) -> Finding:
-        """The finding, with a word on whether its Job fails again."""
+        """The finding, with a note whether its Job fails again."""
         if self.lost_a_rank or finding.job is None or self.failure(finding.job) is not None:
             return finding
         return finding.blaming(finding.diagnosis.causes or ranks.RIGHT_WHEN_REPEATED()).noting(

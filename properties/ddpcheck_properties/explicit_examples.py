@@ -89,7 +89,9 @@ def louder(world_size: int) -> Job:
 
 
 def uneven(world_size: int, *, exact: bool = True, batches: Sequence[int] = (), model: ModelSpec | None = None) -> Job:
-    """Rank 0 has four samples, the others one (or as in `batches`), then rank 1 has; no two ranks have alike gradients."""
+    """Rank 0 has four samples, the others one (or as in `batches`), then rank 1 has four; no two ranks have equal
+    gradients.
+    """
     batches = batches or [4] + [1] * (world_size - 1)
     operations: list[Operation] = []
     for number in range(2):
@@ -99,7 +101,7 @@ def uneven(world_size: int, *, exact: bool = True, batches: Sequence[int] = (), 
 
 
 def steps(world_size: int, optimizer: OptimizerSpec, *, count: int = 3, exact: bool = False) -> Job:
-    """A small network trained for a few steps, its parameters shown after each."""
+    """A small network trained for a few steps, with its parameters observed after each."""
     operations: list[Operation] = []
     for number in range(count):
         operations += [ZeroGrad(), Backward(shards([2] * world_size, number * 2 * world_size)), Step(), *PARAMETERS]
@@ -108,7 +110,7 @@ def steps(world_size: int, optimizer: OptimizerSpec, *, count: int = 3, exact: b
 
 
 def window(world_size: int, sizes: Sequence[int], *, sync: bool = False, look: bool = False) -> list[Operation]:
-    """One accumulation window: a micro-batch of each size, all but the last inside no_sync (or synchronised too)."""
+    """One accumulation window: a micro-batch of each size, all but the last inside no_sync (or also synchronised)."""
     operations: list[Operation] = [ZeroGrad()]
     start = 0
     for number, size in enumerate(sizes, start=1):
@@ -119,7 +121,9 @@ def window(world_size: int, sizes: Sequence[int], *, sync: bool = False, look: b
 
 
 def accumulation(world_size: int, *sizes: Sequence[int], sync: bool = False, look: bool = False) -> Job:
-    """Accumulation windows with these micro-batch sizes; with this seed no two ranks have alike gradients in any of them."""
+    """Accumulation windows with these micro-batch sizes; with this seed no two ranks have equal gradients in any of
+    them.
+    """
     operations = [
         operation for window_sizes in sizes for operation in window(world_size, window_sizes, sync=sync, look=look)
     ]
@@ -149,9 +153,9 @@ def construction(world_size: int, *layers: Layer, exact: bool = True) -> Job:
 
 
 def statistics(world_size: int, rounds: int = 3, *, uneven: bool = False, local: bool = False) -> Job:
-    """Batch norm in front, so that its statistics are exact: forward passes in training mode, buffers after each.
+    """Batch norm as first layer, so that its statistics are exact: forward passes in training mode, buffers after each.
 
-    uneven: rank r has r samples more than the three that each has else. local: the second pass is inside no_sync.
+    uneven: rank r has r samples more than the usual three. local: the second pass is inside no_sync.
     """
     batches = [3 + rank * uneven for rank in range(world_size)]
     operations: list[Operation] = []

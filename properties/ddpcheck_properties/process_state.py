@@ -189,7 +189,7 @@ def _making_leaves_no_trace(_: Job, trace: Trace) -> None:
     assertions.completed(trace)
     changed, before, after = (trace.values(0, name) for name in ("changed", "before", "after"))
     for rank, each in enumerate(changed):
-        # the first round may import a module that sets something once
+        # the first round may import a module, which changes settings once
         others = [name for name in each[1] if name not in GENERATORS and name in each[2]]
         _settings_stay(f"make_replica() on rank {rank}", ((), others))
         for name in after[rank][-1]:

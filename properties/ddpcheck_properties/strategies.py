@@ -24,7 +24,7 @@ from ddpcheck.oracle import is_exact, loss_scale_for
 
 T = TypeVar("T")
 WIDTHS = (3, 1, 2, 4, 5, 7)
-"""The simplest first, to which failing Jobs shrink: arrays of one element could be anything, and tell no cause."""
+"""The simplest first, to which failing Jobs shrink. Arrays of one element fit many causes, so 1 is not first."""
 Loss = Literal["squared_error", "linear", "cross_entropy"]
 LOSSES: dict[bool, tuple[Loss, ...]] = {
     True: ("linear", "squared_error"),
@@ -56,10 +56,10 @@ def models(
     losses: tuple[Loss, ...] | None = None,
     batch_norm: bool = False,
 ) -> ModelSpec:
-    """Chains of linear layers with biases, scales, scalars, tied, frozen and embedding layers, as promised; rarely with a term
-    beside the loss.
+    """Chains of linear layers with biases, scales, scalars, tied, frozen and embedding layers, as promised; rarely with
+    an auxiliary term.
 
-    batch_norm: some have one; such models have no bounds. Branches are left to branching_models().
+    batch_norm: some have it; such models have no bounds. Branches are left to branching_models().
     """
     features = capabilities.replica.model_features
     extras = ["", "no bias"]
@@ -80,8 +80,8 @@ def models(
         if number > 1:
             layers.append(Activation(curve))
         outputs = width if extra == "tied" else outputs
-        frozen = extra == "frozen" and learned  # something must be left to learn
-        often = float(number) if exact else number / 4  # how much a term of the loss counts
+        frozen = extra == "frozen" and learned  # some layer must be trained
+        often = float(number) if exact else number / 4  # the coefficient of a term of the loss
         penalty = often if extra == "penalty" else 0.0
         layers.append(Linear(f"fc{number}", width, outputs, bias=extra != "no bias", frozen=frozen, penalty=penalty))
         if extra == "activity":
@@ -101,15 +101,15 @@ def models(
 
 
 def choice(values: tuple[T, ...]) -> SearchStrategy[T]:
-    """One of the values, simplest first; made once, as Hypothesis looks a new strategy over for longer than it
-    draws.
+    """One of the values, simplest first. Made once, because Hypothesis takes longer to analyse a new strategy than to
+    draw.
     """
     return _made_once(values, tuple(map(type, values)))
 
 
 @cache
 def _made_once(values: tuple[Any, ...], types: tuple[type, ...]) -> SearchStrategy[Any]:
-    """types: for (0, 1) and (False, True) are equal, and an array is indexed by a bool otherwise."""
+    """types: (0, 1) and (False, True) are equal, but booleans index arrays differently."""
     del types
     return st.sampled_from(values)
 
@@ -132,7 +132,7 @@ def training_jobs(
 ) -> Job:
     """Rounds of zero_grad, backward on new samples, `observe`; with an optimizer also a step and its parameters.
 
-    uneven: ranks have batches of different sizes, some none, each the next rank's in the next round.
+    uneven: ranks have batches of different sizes, some none; each moves to the next rank in the next round.
     """
     drawn = draw(models(capabilities, exact=exact) if model is None else model)
     sizes = (1, 2, 4) if exact else (2, 1, 3, 4, 5)
@@ -140,7 +140,7 @@ def training_jobs(
     if "batch_norm" in drawn.features():
         first = max(first, 2)  # the variance of one sample is an error in some frameworks
     batches = [draw(choice((*sizes, 0))) for _ in range(world_size - 1)] if uneven else [first] * (world_size - 1)
-    batches.append(first)  # which is never 0: weights by sizes need a sample
+    batches.append(first)  # never 0: weights by sizes need a sample
     spec = OptimizerSpec() if optimizer is None else draw(optimizer)
     operations: list[Operation] = []
     for number in range(count):
@@ -150,7 +150,7 @@ def training_jobs(
 
 
 def rotated(batches: Sequence[int], places: int) -> list[int]:
-    """Every rank's size is that of the rank so many places on."""
+    """The sizes, moved by this many ranks."""
     places %= len(batches)
     return [*batches[places:], *batches[:places]]
 
@@ -190,7 +190,7 @@ def training_job(
     exact: bool = True,
     seed: int = 0,
 ) -> Job:
-    """A Job with data for all the samples that its operations name.
+    """A Job with data for all samples that its operations use.
 
     exact: with the loss scale that makes its sums exact; in float64 if they do not fit float32.
     """
@@ -218,5 +218,5 @@ def sgd(*, exact: bool = False) -> SearchStrategy[OptimizerSpec]:
 
 
 def adam() -> SearchStrategy[OptimizerSpec]:
-    """Adam with an eps that lets a bound be useful, and dyadic betas, whose bias corrections no dtype rounds."""
+    """Adam with an eps that makes bounds useful, and dyadic betas, whose bias corrections are exact in every dtype."""
     return choice(ADAM)

@@ -4,7 +4,7 @@ Values are chosen so that results are exact, and bits can be compared, wherever 
 
     sum, min, max   lattice values, small integers times a `step` that needs more bits than the next narrower dtype has
     mean            lattice values times a multiple of the group's size: the sum, and each term, divides without rounding
-    prod            plus or minus 1 or 2; times a power of three where the dtype has room
+    prod            plus or minus 1 or 2; times a power of three if the dtype has room
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ def dtypes(capabilities: Capabilities, *, floats: bool = False) -> tuple[str, ..
 
 
 def a_float(capabilities: Capabilities) -> str:
-    """float32, or another promised floating dtype of collectives where it is not one."""
+    """float32, or another promised floating dtype of collectives."""
     return min(dtypes(capabilities, floats=True), key=lambda dtype: dtype != "float32")
 
 
 def reductions(capabilities: Capabilities) -> tuple[Reduction, ...]:
-    """The promised reductions; a mean, which is of floats only, where there are some."""
+    """The promised reductions; a mean only with floating dtypes."""
     asked = (
         capabilities.collectives.reductions
         if dtypes(capabilities, floats=True)
@@ -72,7 +72,7 @@ def reductions(capabilities: Capabilities) -> tuple[Reduction, ...]:
 
 
 def fitting_reductions(capabilities: Capabilities, dtype: str) -> list[Reduction]:
-    """The promised reductions that a dtype allows: means of integers are none."""
+    """The promised reductions that a dtype allows: no means of integers."""
     found: list[Reduction] = []
     for reduction in reductions(capabilities):
         if reduction != "mean" or floating(dtype):
@@ -90,14 +90,14 @@ def every_dtype(capabilities: Capabilities) -> list[tuple[str, Reduction]]:
 
 
 def every_dtype_laid_out(capabilities: Capabilities) -> list[tuple[str, Reduction, Layout]]:
-    """Each promised dtype with each reduction that it allows, and each layout, every one at least once."""
+    """Each promised dtype with each reduction that it allows, and every layout at least once."""
     pairs = every_dtype(capabilities)
     count = max(len(pairs), len(EVERY_LAYOUT)) if pairs else 0
     return [(*pairs[number % len(pairs)], EVERY_LAYOUT[number % len(EVERY_LAYOUT)]) for number in range(count)]
 
 
 def extremes(capabilities: Capabilities, size: int) -> list[tuple[TensorSpec, Reduction]]:
-    """The ends of each promised integer dtype: the lowest has no counterpart, and sums wrap round."""
+    """The ends of each promised integer dtype: the lowest has no negative counterpart, and sums wrap around."""
     return [
         (TensorSpec((size,), dtype, "special", 6), each)
         for dtype in dtypes(capabilities)
@@ -107,15 +107,15 @@ def extremes(capabilities: Capabilities, size: int) -> list[tuple[TensorSpec, Re
 
 
 def usual_reduction(capabilities: Capabilities, dtype: str) -> Reduction:
-    """One that is promised, if there is any."""
+    """A promised reduction that the dtype allows."""
     found = fitting_reductions(capabilities, dtype)
     return found[0] if found else "sum"
 
 
 @cache
 def shapes(world_size: int) -> tuple[Shape, ...]:
-    """1 to W + 2 elements, no dimension, no element, several dimensions, and sizes that W and chunks do not divide; first
-    one of those, for the clearest message.
+    """1 to W + 2 elements, no dimension, no element, several dimensions, and sizes that W and chunks do not divide; one
+    of those first, for the clearest message.
     """
     few = [(size,) for size in (2 * world_size + 1, *range(1, world_size + 3))]
     several: list[Shape] = [(1, 7), (2, 1, 3), (2, 3, 2), (2, 3, 1, 2, 2), (3, 2), (world_size, 3), (world_size + 1, 2)]
@@ -123,7 +123,7 @@ def shapes(world_size: int) -> tuple[Shape, ...]:
 
 
 def parts(world_size: int) -> tuple[tuple[int, ...], ...]:
-    """Every group of several ranks that is not all of them; all, if there are two."""
+    """Every group of several ranks, but not of all ranks; all ranks, if there are only two."""
     return tuple(group for group in subsets(world_size) if 1 < len(group) < max(3, world_size))
 
 
@@ -138,7 +138,7 @@ def exact_tensor(
 ) -> TensorSpec:
     """A tensor whose reduction over `size` ranks is exact in its dtype."""
     if reduction == "prod":
-        # odd factors of more bits in all than the next narrower dtype has, and of no more than this one holds
+        # odd factors with more bits in all than the next narrower dtype has, and no more than this one holds
         held = {"float32": 23, "float64": 52, "int64": 61 - size}.get(dtype, 0)
         step = 3 ** (int(held / 1.585) // size) if wide else 1
         return TensorSpec(shape, dtype, "powers", seed, layout, step=step)
@@ -210,7 +210,7 @@ def all_gathers(draw: DrawFn, world_size: int, capabilities: Capabilities, group
 
 @st.composite
 def send_recvs(draw: DrawFn, world_size: int, capabilities: Capabilities) -> SendRecv:
-    """One to four messages between pairs of ranks, which may be alike."""
+    """One to four messages between pairs of ranks, which may repeat."""
     pairs = tuple((a, b) for a in range(world_size) for b in range(world_size) if a != b)
     taken = tuple(draw(choice(pairs)) for _ in range(draw(choice((1, 2, 4)))))
     return SendRecv(draw(_moved(world_size, capabilities)), tuple(dict.fromkeys(taken)))
@@ -233,7 +233,7 @@ def collectives(
 
 
 def jobs(world_size: int, operation: SearchStrategy[Operation], least: int = 1, most: int = 3) -> SearchStrategy[Job]:
-    """Jobs of a few operations; none where there are no such operations, as without send_recv() on a rank alone."""
+    """Jobs of a few operations; none if there are no such operations, such as send_recv() on a single rank."""
     if operation.is_empty:
         return st.nothing()
     operations = st.lists(operation, min_size=least, max_size=most)
@@ -258,7 +258,7 @@ def samples(
 
 @cache
 def sample_lengths(world_size: int, capabilities: Capabilities) -> tuple[int, ...]:
-    """0 to W + 1, but for refused lengths, and a few larger ones on both sides of a multiple of W."""
+    """0 to W + 1, without refused lengths, and a few larger ones on both sides of a multiple of W."""
     larger = [multiple * world_size + more for multiple in (2, 3, 10) for more in (-1, 0, 1)]
     least = world_size if capabilities.sampler.few_samples == "refused" else 0
     return tuple(sorted({*range(least, world_size + 2), *larger}))
@@ -266,7 +266,7 @@ def sample_lengths(world_size: int, capabilities: Capabilities) -> tuple[int, ..
 
 @st.composite
 def aggregates(draw: DrawFn, world_size: int) -> Aggregate:
-    """Integer means, 0 among them, over counts whose total is a power of two: their weighted mean is exact."""
+    """Integer means, including 0, over counts whose total is a power of two: their weighted mean is exact."""
     counts = [draw(choice((1, 0, 2, 3, 5, 7))) for _ in range(world_size - 1)]
     total = 1
     while total < sum(counts) + 1:

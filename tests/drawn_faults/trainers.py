@@ -206,7 +206,7 @@ class _Trainer(Trainer):
     def enough(self, losses: Sequence[float]) -> bool:
         return bool(self.at("end", super().enough(losses)))
 
-    # --------------------------------------------------------------------------------------------------- what is kept
+    # --------------------------------------------------------------------------------------------------- kept values
 
     def keep_best(self, loss: float) -> None:
         self.kept = self.progress

@@ -1,4 +1,4 @@
-"""The last wrapper: what is left in the bucket goes out at the end of a backward."""
+"""The last wrapper: at the end of a backward the rest of the bucket is reduced."""
 
 import torch
 import torch.distributed as dist

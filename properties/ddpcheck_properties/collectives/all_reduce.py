@@ -124,7 +124,8 @@ def check_all_reduce_of_large_tensors_is_exact(session: Session) -> None:
         Job(world, (AllReduce(exact_tensor(PAST_64_KIB, dtype, each, world, 8), each),))
         for dtype, each in zip(integers, exact * len(integers), strict=False)
     ]
-    largest = PAST_4_MIB if world == 2 else PAST_1_MIB  # it takes long, and is cut at a size, not at a world size
+    # it takes long, and buffers are cut at a size, not at a world size
+    largest = PAST_4_MIB if world == 2 else PAST_1_MIB
     cases: list[tuple[Shape, Layout]] = [(PAST_1_MIB, "C"), (A_MIB, "C"), ((math.prod(largest),), "reversed")]
     for number, (shape, layout) in enumerate(cases):
         tensor = exact_tensor(shape, offered[number % len(offered)], among[0], world, number, layout)
@@ -133,7 +134,7 @@ def check_all_reduce_of_large_tensors_is_exact(session: Session) -> None:
         dtype = offered[number % len(offered)]
         by_each = (AllReduce(exact_tensor(PAST_64_KIB, dtype, each, world, number, layout), each) for each in among)
         drawn.append(Job(world, (*by_each, small)))
-    if world == 2 and takes_its_time(session):  # three bytes do not count its own
+    if world == 2 and takes_its_time(session):  # three bytes cannot count its own
         drawn.append(
             Job(world, (AllReduce(exact_tensor(PAST_16_MIB, offered[-1], among[0], world, 5), among[0]), small))
         )
@@ -146,7 +147,7 @@ def check_nan_and_infinity_propagate_in_sums(session: Session) -> None:
     overflows gives an infinity.
     """
     _not_finite(session, tuple(each for each in reductions(session.capabilities) if each in ("sum", "mean")))
-    if session.world_size == 2:  # with more terms it is for their order to say whether a sum overflows
+    if session.world_size == 2:  # with more terms, overflow depends on the order of additions
         steps = {each: 2 ** (int(np.finfo(each).maxexp) - 2) for each in dtypes(session.capabilities, floats=True)}
         large = [TensorSpec((96,), dtype, step=step) for dtype, step in steps.items()]
         drawn = [Job(2, tuple(AllReduce(tensor) for tensor in large))]
@@ -221,7 +222,7 @@ def _exact(session: Session, reduction: Reduction) -> None:
     offered = dtypes(promised, floats=reduction == "mean")
     odd_last = sorted(
         shapes(world), key=lambda shape: math.prod(shape) == 0 or not shape
-    )  # after others of their dtype
+    )  # after other tensors with their dtype
     examples = [
         Job(
             world,
@@ -243,7 +244,8 @@ def _exact(session: Session, reduction: Reduction) -> None:
     ends = [tensor for tensor, each in extremes(promised, 40) if each == reduction]
     examples += [Job(world, tuple(AllReduce(tensor, reduction) for tensor in ends))] * bool(ends)
     if reduction == "prod" and (integers := [dtype for dtype in offered if not floating(dtype)]):
-        zeros = (TensorSpec((40,), dtype, "real", 5) for dtype in integers)  # truncated: there are zeros among them
+        # truncated to integers, some of which are zeros
+        zeros = (TensorSpec((40,), dtype, "real", 5) for dtype in integers)
         examples.append(Job(world, tuple(AllReduce(tensor, reduction) for tensor in zeros)))
     if reduction == "prod":
         strange = (TensorSpec((96,), dtype, "nonfinite") for dtype in offered if floating(dtype))

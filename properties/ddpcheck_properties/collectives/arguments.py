@@ -52,7 +52,7 @@ def check_collectives_accept_read_only_arguments(session: Session) -> None:
 
 
 def _though_read_only(job: Job, trace: Trace) -> None:
-    """A judge: results_hold, where an error about writing is explained by the read-only argument."""
+    """A judge: results_hold, with the read-only argument as the cause of an error about writing."""
     try:
         results_hold(job, trace)
     except Finding as finding:

@@ -44,7 +44,7 @@ SIZES = tuple(dict.fromkeys(int(2 ** (half / 2)) for half in range(33)))
 wide.
 """
 COMPOSITE = (720, 5040, 27_720)
-"""Multiples of 2 to 10, and of most chunk, vector and row sizes: nothing is left over."""
+"""Multiples of 2 to 10, and of most chunk, vector and row sizes, so that there is no remainder."""
 AROUND_CHUNKS = tuple(size + more for size in (1024, 4096, 16384) for more in (-1, 1))
 """One element less and more than chunks of powers of two hold: the last chunk is one short, or has one element."""
 CALLS = 258
@@ -59,7 +59,9 @@ def large_rows(ranks: int) -> tuple[int, int]:
 
 
 def other_ways(world_size: int, promised: Capabilities, tensor: TensorSpec, reduction: Reduction) -> list[Job]:
-    """The reduction of this tensor asynchronously, in the group without rank 0, both at once, and by reduce-scatter."""
+    """The reduction of this tensor asynchronously, in the group without rank 0, both together, and by
+    reduce-scatter.
+    """
     found: list[tuple[Operation, ...]] = []
     if promised.has(CallForm.ASYNCHRONOUS):
         found.append((AllReduce(tensor, reduction, wait=False), Wait(0)))
@@ -231,6 +233,6 @@ def _in_time(session: Session, operations: tuple[Operation, ...]) -> list[Job]:
 
 
 def usual(promised: Capabilities) -> tuple[str, Reduction]:
-    """float32 if it is promised, and a reduction that it has."""
+    """float32 if promised, and a promised reduction."""
     dtype = "float32" if "float32" in promised.collectives.dtypes else dtypes(promised)[0]
     return dtype, usual_reduction(promised, dtype)

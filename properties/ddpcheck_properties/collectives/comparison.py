@@ -121,7 +121,7 @@ def _kept(seen: Mapping[str, Any], what: str) -> None:
 
 
 def _compare(got: Array, want: Want, what: str, rank: int, evidence: Callable[[], Evidence]) -> None:
-    """Evidence costs more than the comparison, so it is gathered only once something is wrong."""
+    """Compare one result. Evidence costs more than the comparison, so it is collected only after a mismatch."""
     if want.bound is None and same_bits(got, want.value):
         return
     try:
@@ -155,7 +155,7 @@ def _look(got: Array, want: Want, what: str, rank: int, evidence: Evidence) -> N
 
 
 def _blocked(barrier: Barrier, position: int, trace: Trace) -> None:
-    """No member left before every member had entered."""
+    """No member may leave before every member has entered."""
     members = members_of(barrier.group, len(trace.ranks))
     records = {
         rank: next(record for record in trace.ranks[rank].records if record.operation == position) for rank in members
@@ -175,10 +175,10 @@ def _blocked(barrier: Barrier, position: int, trace: Trace) -> None:
 
 
 def _received(job: Job, operation: SendRecv, position: int, trace: Trace) -> None:
-    """Every receiver has the sender's array."""
+    """Every receiver must have the sender's array."""
     for source, dest in operation.pairs:
         got = trace.ranks[dest].values(position)["received"][f"{source}>{dest}"]
-        what = f"{named(operation, position)}: what rank {source} sent"
+        what = f"{named(operation, position)}: the message of rank {source}"
         want = Want(operation.tensor.on(source), moved=True)
         wrong = WrongMessage(job, operation, position, source, dest)
         _compare(got, want, what, dest, partial(evidence_of_message, wrong))

@@ -22,17 +22,21 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 Make = Callable[[int, int], Operation]
-"""An operation on an array of so many rows for each rank, the number of it that says its values, dtype and reduction."""
+"""Makes an operation on an array with this many rows per rank; the second number sets its values, dtype and
+reduction.
+"""
 
 HOLDING: tuple[Kind, ...] = ("sparse", "even", "patchy")
 ROWS = (1, 13, 100)
-"""Of three elements for each rank: most are wholly alike; some are not; a byte does not count them."""
+"""Rows of three elements per rank: most arrays have all equal elements, some do not; a byte cannot count 100 rows."""
 PAST_64_KIB, PAST_64_KI = 5500, 22_000
-"""Of so many rows float32 needs more than that, and two bytes do not count the elements."""
+"""Row counts beyond 64 KiB of float32, and beyond two bytes of elements."""
 SEEDS = 20
-"""So many arrays are all-reduced, and half as many go each other way: float32 by turns with other dtypes and reductions."""
+"""The number of all-reduced arrays; other collectives get half as many, float32 in turn with other dtypes and
+reductions.
+"""
 UNLIKE = 2
-"""A seed with which the patchy arrays of rank 0 and rank 1 are of different makes."""
+"""A seed for which the patchy arrays of rank 0 and rank 1 are of different kinds."""
 
 
 @law("collectives", needs.collectives)
@@ -46,7 +50,7 @@ def check_collectives_are_correct_for_compressible_arrays(session: Session) -> N
         for number, make in enumerate(ways):
             seeds = range(SEEDS // 2 if number else SEEDS)
             drawn += [_job(session, [make(ROWS[seed % len(ROWS)], seed) for seed in seeds])]
-        # the largest take long: all-reduce, and one way more at each world size
+        # the largest arrays take long: all-reduce, and one other collective at each world size
         chosen = (
             ways if takes_its_time(session) else ways[:1] + ways[1 + session.world_size % max(1, len(ways) - 1) :][:1]
         )
@@ -66,7 +70,7 @@ def _job(session: Session, operations: list[Operation]) -> Job:
 
 
 def _ways(session: Session, holding: Kind) -> list[Make]:
-    """The promised ways to reduce and move arrays; all-reduce is the first."""
+    """The promised collectives, with all-reduce first."""
     world, promised = session.world_size, session.capabilities
     offered = sorted(dtypes(promised), key=lambda dtype: (dtype != "float32", dtype != "int64", dtype))
     everybody, last = tuple(range(world)), world - 1
@@ -99,7 +103,7 @@ def _ways(session: Session, holding: Kind) -> list[Make]:
 
 
 def _whatever_they_hold(job: Job, trace: Trace) -> None:
-    """A judge: results_hold; a rank that hangs or fails may have taken another path than the others."""
+    """A judge: results_hold; explains a rank that hangs or fails by another code path than the others'."""
     try:
         results_hold(job, trace)
     except Finding as finding:

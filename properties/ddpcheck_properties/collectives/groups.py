@@ -58,7 +58,7 @@ ORDERS: tuple[Order, ...] = ("backwards", "odd first", "forwards")
 _LARGE_ONES = 8
 """The most groups at once."""
 _UNDER_WAY = 128
-"""At most so many all-reduces at once: with 648 in 120 groups of 7 ranks MPICH 5 may wait for ever for one that has ended."""
+"""The most all-reduces at once: with 648 in 120 groups of 7 ranks MPICH 5 may wait for ever for a finished one."""
 _OF_A_GROUP = ("reduce_scatter", "broadcast", "barrier", "all_gather", "all_reduce")
 
 
@@ -71,7 +71,7 @@ def check_concurrent_groups_are_independent(session: Session) -> None:
     even, odd = tuple(range(0, world, 2)), tuple(range(1, world, 2))
     first, rest = (0,), tuple(range(1, world))
     begun = _each_begins_otherwise(world, promised)
-    # of ranks that have run other Jobs the first call in a group would not be the first
+    # on ranks that have run other Jobs the first call in a group would not be the first
     for_each(session, [replace(begun, start=Start()) if session.starts_again else begun], results_hold)
     examples: list[Job] = []
     if "all_reduce" in promised.collectives.operations:
@@ -105,7 +105,9 @@ def check_concurrent_groups_are_independent(session: Session) -> None:
 
 
 def _each_begins_otherwise(world: int, promised: Capabilities) -> Job:
-    """The first call in each group is of another kind and creates the group's resources; the kinds depend on the world size."""
+    """The first call in each group has another kind and creates the group's resources; kinds depend on the world
+    size.
+    """
     kinds = [kind for kind in _OF_A_GROUP if kind in promised.collectives.operations]
     made: list[Operation] = []
     several = (group for group in subsets(world) if len(group) > 1)
@@ -129,7 +131,7 @@ def _each_begins_otherwise(world: int, promised: Capabilities) -> Job:
 def check_groups_reduce_over_their_members_only(session: Session) -> None:
     """All-reduce in a group gives its members the reduction over that group. A mean divides by the group size."""
     world, promised = session.world_size, session.capabilities
-    sequence = subsets(world)  # with the group of all ranks
+    sequence = subsets(world)  # includes the group of all ranks
     one_reduction = [
         Job(world, tuple(_reduction(promised, reduction, group, world) for group in sequence))
         for reduction in reductions(promised)
@@ -158,7 +160,7 @@ def check_group_barrier_waits_for_its_members(session: Session) -> None:
     drawn = [
         Job(world, (Sleep(group[-1], LATE), Barrier(group), Sleep(group[0], LATE), Barrier(group))) for group in groups
     ]
-    if world > 2:  # two groups with a common rank, which waits in one while the other is waited for
+    if world > 2:  # two groups with a common rank, which waits in one group while the other is waited for
         drawn += [
             Job(world, (Sleep(late, LATE), Barrier(waiting), Barrier(meanwhile)))
             for late, waiting, meanwhile in ((1, (0, 1), (0, 2)), (1, (1, 2), (0, 2)))

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 LATENESS = (LATE, 0.3, VERY_LATE)
-"""Seconds; tried in turn, because the system may keep a rank off the processor for a while."""
+"""Seconds, tried in turn, because the system may keep a rank off the processor for a while."""
 _SECONDS = 5.0
-"""Bytes that the calls of one Job may take."""
+"""A time limit in seconds for the calls of one Job."""
 _FEW = 3
 
 
@@ -41,7 +41,7 @@ def check_wait_returns_after_every_rank_has_contributed(session: Session) -> Non
     for rank in range(world):
         drawn.append(Job(world, (Sleep(rank, LATE), started[0], Wait(1))))
         drawn.append(Job(world, (Sleep(rank, LATE), *started, Wait(3), Wait(2), Wait(1))))
-    if world == 2:  # once: it takes its time
+    if world == 2:  # only once, because it takes long
         drawn.append(Job(world, (Sleep(1, VERY_LATE), started[0], Wait(1))))
     for_each(session, drawn, results_hold)
 
@@ -81,7 +81,7 @@ def _begun_before(session: Session, late: float) -> Job:
 
 
 def _at_once(job: Job, trace: Trace) -> None:
-    """A judge: results_hold, and every call returned before the late rank had started it."""
+    """A judge: results_hold, and every call returned before the late rank had started."""
     results_hold(job, trace)
     (late,) = (each for each in job.operations if isinstance(each, Sleep))
     for position, operation in enumerate(job.operations):
@@ -136,7 +136,7 @@ def _begun(session: Session, seed: int, size: int) -> AllReduce:
 
 
 def _saying_so(judge: Judge) -> Judge:
-    """The judge, whose findings on the last operation also say how many handles came in between."""
+    """The judge, whose findings on the last operation also give the number of handles in between."""
 
     def told(job: Job, trace: Trace) -> None:
         try:

@@ -68,7 +68,7 @@ def check_all_reduce_in_place_is_exact(session: Session) -> None:
 
 
 def _in_their_place(job: Job, trace: Trace) -> None:
-    """A judge: results are right, are in the right place only, and stay there until the end."""
+    """A judge: results are right, only in the right place, and unchanged until the end."""
     for position, operation in enumerate(job.operations):
         for rank in trace.ranks if trace.completed else ():
             seen = rank.values(position)

@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 THOUSAND = 1_100
-"""More calls than ten bits, or a thousand tags, can count."""
+"""More calls than ten bits, or a thousand tags, can distinguish."""
 TWO_BYTES = 65_600
-"""More calls than 16 bits can count."""
+"""More calls than 16 bits can distinguish."""
 FEW = 20
 """Enough calls to reveal an array of which a copy was kept."""
 AFFORDABLE = 60.0
 """Seconds for the calls of one kind."""
 DEEP = 70_000
-"""Calls of each kind in the deep profile, however long they take."""
+"""Calls of each kind in the deep profile, independent of their duration."""
 Kind = Literal["all_reduce", "all_reduce_async", "broadcast", "all_gather", "reduce_scatter", "send_recv"]
 _KINDS: tuple[Kind, ...] = ("all_reduce", "send_recv", "all_gather", "broadcast", "reduce_scatter")
 _EXACT = ("float32", "float64", "int32", "int64", "uint32", "uint64", "int16", "uint16")
@@ -84,7 +84,7 @@ def _offered(promised: Capabilities) -> list[Calls]:
             found.append(Calls(kind, FEW, dtype))
             continue
         for reduction in fitting_reductions(promised, dtype):
-            if reduction != "prod":  # it would overflow
+            if reduction != "prod":  # a product would overflow
                 found.append(Calls(kind, FEW, dtype, reduction))
                 if kind == "all_reduce" and promised.has(CallForm.ASYNCHRONOUS):
                     found.append(Calls("all_reduce_async", FEW, dtype, reduction))

@@ -62,7 +62,7 @@ def check_float16_intermediate_sums_do_not_overflow(session: Session) -> None:
     """
     world, promised = session.world_size, session.capabilities
     largest = int(np.finfo("float16").max) // _SPREAD
-    step = world * 2 ** int(np.log2(largest // world))  # few bits, which are kept by a division
+    step = world * 2 ** int(np.log2(largest // world))  # few bits, which a division keeps
     drawn: list[Job] = []
     for each in _ADDED:
         if each in promised.collectives.reductions:

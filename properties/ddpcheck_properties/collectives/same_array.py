@@ -41,9 +41,9 @@ def check_one_array_can_be_passed_to_several_calls(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     dtype, _ = usual(promised)
     among = fitting_reductions(promised, dtype)
-    if "prod" in among:  # it would overflow
+    if "prod" in among:  # a product would overflow
         among.remove("prod")
-    divides = world * max(1, world - 1)  # in the group, too
+    divides = world * max(1, world - 1)  # divisible for the group, too
     small, large = (
         exact_tensor(shape, dtype, "mean", divides, 2, "shared", wide=False)
         for shape in ((2 * world,), large_rows(world))
@@ -69,7 +69,7 @@ def check_one_array_can_be_passed_to_several_calls(session: Session) -> None:
 
 
 def _others(session: Session, tensor: TensorSpec, among: Sequence[Reduction]) -> list[Operation]:
-    """The other collectives that are promised."""
+    """The other promised collectives."""
     world, promised = session.world_size, session.capabilities
     others: list[Operation] = [Broadcast(tensor, root) for root in {0, world - 1}]
     others += [AllGather(tensor), *(ReduceScatter(tensor, each) for each in among)]

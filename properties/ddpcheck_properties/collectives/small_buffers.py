@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 NAMES: tuple[Collective, ...] = ("all_reduce", "broadcast", "all_gather", "reduce_scatter", "send_recv")
 _SUMS = {"all_reduce", "reduce_scatter"}
 ROOM = 1 << 20
-"""Elements, 4 or 8 MiB: a third of it is more than shrunk buffers of two ranks hold."""
+"""Elements, 4 or 8 MiB: a third of it exceeds the shrunk buffers of two ranks."""
 LARGER = (1 << 22) + 6
-"""Elements, past 16 or 32 MiB: more than most buffers in memory hold, with a tail, and no long time for an implementation that
-is slow.
+"""Elements, beyond 16 or 32 MiB: more than most buffers in memory hold, with a remainder, but not too long for a slow
+implementation.
 """
 LARGEST = 1 << 24
 
@@ -38,7 +38,7 @@ def check_collectives_need_no_room_in_socket_buffers(session: Session) -> None:
     """
     world, promised = session.world_size, session.capabilities
     dtype = "float32" if "float32" in promised.collectives.dtypes else dtypes(promised)[0]
-    opened = ways(promised, dtype, 4 * world)  # connections, that there may be only now, included
+    opened = ways(promised, dtype, 4 * world)  # includes connections that may exist only now
     large = ways(promised, dtype, ROOM // world * world)
     operations: list[Operation] = [*opened, SmallBuffers(), *large]
     if promised.has(CallForm.ASYNCHRONOUS):

@@ -56,12 +56,12 @@ LATE = 0.05
 """Seconds by which a rank is late: a hundred times the duration of a barrier between processes of one host."""
 A_LITTLE = 0.0005
 MANY = 258
-"""More barriers than a byte counts."""
+"""More barriers than a byte can count."""
 MANY_SECONDS = 2.0
 STRAGGLES = (4.0, 12.0)
-"""Seconds by which a rank is late in long profiles: past time limits of a few and of ten seconds."""
+"""Seconds by which a rank is late in long profiles: beyond time limits of a few and of ten seconds."""
 NAP = 0.5
-"""Seconds at a time: a rank that sleeps longer than the deadline would count as hanging."""
+"""Seconds of each sleep: a rank that sleeps longer than the deadline would count as hung."""
 VERY_LATE = 1.2
 """Longer than a second: a late rank must not count as ended."""
 
@@ -88,7 +88,7 @@ def check_broadcast_gives_every_rank_the_root_array(session: Session) -> None:
 def check_all_gather_stacks_in_rank_order(session: Session) -> None:
     """All-gather gives every rank the arrays of all ranks, bit for bit, in rank order."""
     world, promised = session.world_size, session.capabilities
-    shapes = ((1, 7), (1,), (40,), (), (0,), (0, 3), (3, 0))  # odd shapes come after others of their dtype
+    shapes = ((1, 7), (1,), (40,), (), (0,), (0, 3), (3, 0))  # odd shapes follow others with their dtype
     examples = [
         Job(world, tuple(AllGather(TensorSpec(shape, dtype, "special", 1)) for shape in shapes))
         for dtype in dtypes(promised)
@@ -157,7 +157,7 @@ def check_barrier_waits_for_every_rank(session: Session) -> None:
         one_late += [Sleep(rank, late), Barrier()]
     last_late_twice: list[Operation] = [Barrier(), Barrier(), Sleep(world - 1, late), Barrier(), Barrier()]
     drawn = [Job(world, tuple(one_late)), Job(world, tuple(last_late_twice))]
-    if world == 2:  # one rank or the other is a little late for each: enough to see a rank that does not wait
+    if world == 2:  # each rank is late in turn: enough to find a rank that does not wait
         often = min(MANY, int(MANY_SECONDS / max([*took, 1e-6])))
         row = ((Sleep(number % 2, A_LITTLE), Barrier()) for number in range(often))
         drawn.append(Job(world, tuple(operation for pair in row for operation in pair)))
@@ -188,10 +188,10 @@ def check_send_recv_delivers_messages_unchanged(session: Session) -> None:
     ]
     examples.append(Job(world, tuple(SendRecv(replace(small, seed=seed), ring) for seed in range(4))))
     examples.append(Job(world, tuple(SendRecv(tensor, ring) for tensor in _laid_out(session))))
-    # rank 1 is the first that rank 0 receives from, and the last to send
+    # rank 1 is the first from which rank 0 receives, and the last to send
     others = tuple((rank, 0) for rank in range(1, world))
     examples.append(Job(world, (Sleep(1, LATE), SendRecv(small, others), SendRecv(replace(small, seed=1), others))))
-    # many that wait for a receiver that is not there yet, of two shapes
+    # many messages to a receiver that is not ready yet, in two shapes
     waiting = (SendRecv(replace(small, seed=seed, shape=(3 + seed % 2,)), ((0, 1),)) for seed in range(40))
     examples.append(Job(world, (Sleep(1, LATE), *waiting)))
     for_all(session, jobs(world, send_recvs(world, promised), 1, 4), results_hold, examples=examples, share=0.5)
@@ -230,7 +230,7 @@ def check_late_ranks_do_not_change_results(session: Session) -> None:
     late: list[Operation] = []
     made: list[Operation] = []
     for seed in range(world):
-        shape = (world, 20_011) if seed % 2 else (world,)  # past 64 KiB, and small
+        shape = (world, 20_011) if seed % 2 else (world,)  # beyond 64 KiB, and small
         tensor = exact_tensor(shape, dtype, reduction, world, seed)
         every: tuple[Operation, ...] = (
             AllReduce(tensor, reduction),
@@ -238,11 +238,11 @@ def check_late_ranks_do_not_change_results(session: Session) -> None:
             AllGather(tensor),
             ReduceScatter(tensor, reduction),
             SendRecv(tensor, ((seed, (seed + 1) % world), ((seed + 1) % world, seed))),
-            Broadcast(tensor, (5 + seed) % world),  # from the rank that is late
+            Broadcast(tensor, (5 + seed) % world),  # from the late rank
         )
         for number, operation in enumerate(every):
             if operation.kind in promised.collectives.operations:
-                # the ranks take turns, so that each is late for some, and each kind has a first rank and a last one that is
+                # the ranks take turns, so each is late for some, and each kind has a first and a last rank that is
                 late.append(Sleep((number + seed) % world, LATE / 2))
                 made.append(operation)
     if promised.has(CallForm.SUBGROUPS) and "all_reduce" in promised.collectives.operations and world > 2:
@@ -251,15 +251,13 @@ def check_late_ranks_do_not_change_results(session: Session) -> None:
             made.append(AllReduce(exact_tensor((3,), dtype, reduction, len(group), 7), reduction, group))
     row = tuple(one for pair in zip(late, made, strict=True) for one in pair)
     drawn = [Job(world, (*row, *made))]
-    if world == 2:  # once each: it takes its time
+    if world == 2:  # only once each, because it takes long
         drawn += [Job(world, (Sleep(1, VERY_LATE), one)) for one in made[:1]]
     if world == 3:  # rank 1 waits for the message of rank 0, rank 2 at the barrier
         both = (SendRecv(TensorSpec((3,), dtype, seed=9), ((0, 1),)), Barrier())
         offered = [one for one in both if one.kind in promised.collectives.operations] or made[:1]
         drawn.append(Job(world, (Sleep(0, VERY_LATE), *offered)))
-    if world == 4 and promised.has(
-        CallForm.SUBGROUPS
-    ):  # each waits for rank 0 in a group of the two, one after the other
+    if world == 4 and promised.has(CallForm.SUBGROUPS):  # each waits for rank 0 in a group of two, one after the other
         pair = exact_tensor((3,), dtype, reduction, 2, 8)
         apart = (AllReduce(pair, reduction, (0, 1)), Broadcast(pair, 0, (0, 2)), AllGather(pair, (0, 3)))
         among = [one for one in apart if one.kind in promised.collectives.operations]
@@ -276,7 +274,7 @@ def straggling(rank: int, seconds: float) -> list[Operation]:
 
 
 def _though_late(job: Job, trace: Trace) -> None:
-    """A judge: results_hold; a result that lacks a late rank's part did not wait for that rank."""
+    """A judge: results_hold; explains a result without a late rank's part by a missing wait for that rank."""
     try:
         results_hold(job, trace)
     except Finding as finding:
@@ -285,14 +283,14 @@ def _though_late(job: Job, trace: Trace) -> None:
 
 
 def _large(session: Session) -> list[TensorSpec]:
-    """Past 64 KiB, once in floats and once in integers."""
+    """Beyond 64 KiB, once in floats and once in integers."""
     offered = dtypes(session.capabilities)
     floats, integers = dtypes(session.capabilities, floats=True), [each for each in offered if not floating(each)]
     return [TensorSpec(PAST_64_KIB, among[-1], "special") for among in (floats, integers) if among]
 
 
 def _laid_out(session: Session) -> list[TensorSpec]:
-    """In every memory layout, in one and two dimensions, and past 64 KiB."""
+    """Every memory layout, in one and two dimensions, and beyond 64 KiB."""
     offered = dtypes(session.capabilities)
     return [
         TensorSpec(shape, offered[number % len(offered)], "special", 8, layout)

@@ -1,4 +1,6 @@
-"""Arrays of more elements than 24 bits count, the limit of exact integers in float32: offsets, counts and tails stay right."""
+"""Arrays of more elements than 24 bits can count, the limit of exact integers in float32: offsets, counts and tails
+stay right.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ def check_collectives_are_correct_past_24_bit_counts(session: Session) -> None:
 
 
 def _ways(session: Session, dtype: str, count: int) -> Iterator[MeasureCollective]:
-    """Each promised collective; the size is a multiple of the world size where blocks are distributed or gathered."""
+    """Each promised collective; the size is a multiple of the world size if blocks are distributed or gathered."""
     for one in ways(session.capabilities, dtype, count):
         shared = one.collective in ("all_gather", "reduce_scatter")
         yield replace(one, count=count - count % session.world_size) if shared else one

@@ -49,7 +49,7 @@ def check_later_calls_never_complete_with_a_dead_rank(session: Session) -> None:
     or is still waiting, whether small, large, in a group or asynchronous.
     """
     calls = list(_needing_the_last(session))
-    # each kind of call is once the first after the death
+    # each kind of call is the first after the death in one Job
     firsts = range(len(calls)) if takes_its_time(session) else [2 * session.world_size % len(calls)]
     before = _together_before(session)
     jobs = []
@@ -114,7 +114,7 @@ def _group(session: Session) -> tuple[int, ...]:
 
 
 def _together_before(session: Session) -> list[Operation]:
-    """Calls of all ranks while they live, because a group that starts without a member is another case."""
+    """Calls of all ranks while all live, because a group that starts without a member is another case."""
     promised = session.capabilities
     found: list[Operation] = [_reduced(promised, 5)]
     if promised.has(CallForm.SUBGROUPS):
@@ -180,7 +180,7 @@ def _attempted(job: Job, rank: RankTrace, position: int) -> _Call | None:
     assert isinstance(attempt, Attempt)
     operation = attempt.operation
     if isinstance(operation, AllReduce) and not operation.wait:
-        return None  # a rank that only starts the call need not notice anything
+        return None  # a rank that only starts the call need not notice the death
     if isinstance(operation, Wait):
         begun = rank.values(operation.operation)["error"]
         return None if begun else _Call("wait", "wait() for an asynchronous all_reduce")

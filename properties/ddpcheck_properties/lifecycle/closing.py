@@ -56,7 +56,7 @@ def check_close_returns_on_every_rank(session: Session) -> None:
             session, [Job(world, (*_one_of_each(session), Sleep(1, LATE), *last, Close(), *leaving))], _closed_and_left
         )
     finally:
-        session.close(orderly=False)  # they have been closed
+        session.close(orderly=False)  # the ranks have been closed
 
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.world.gives_back, needs.ranks(2, most=2))
@@ -100,7 +100,7 @@ def _gave_back(job: Job, trace: Trace) -> None:
     assertions.completed(trace)
     for rank in trace.ranks:
         before, after = (rank.values(len(job.operations) - 1)[name] for name in ("before", "held"))
-        for name, number in before.items():  # none where the system does not report them
+        for name, number in before.items():  # empty if the system does not report them
             left = after[name] - number
             assertions.that(
                 left <= 0,
@@ -116,7 +116,7 @@ def _left_nothing(job: Job, trace: Trace) -> None:
             names = rank.values(len(job.operations) - 1)[what]
             if names is None:
                 raise CannotTell(
-                    "the ranks are not on one host, or closed long after each other: no rank could list what all left"
+                    "the ranks are not on one host, or closed at very different times: no rank could list the remains of all"
                 )
             assertions.that(
                 not names,
@@ -127,11 +127,11 @@ def _left_nothing(job: Job, trace: Trace) -> None:
 
 
 _LEFT = {"files": causes.FILES_LEFT, "memory": causes.NAMED_MEMORY_LEFT}
-"""The resources that may be left, and their causes."""
+"""The kinds of resources left behind, and their causes."""
 
 
 def _closed_and_left(job: Job, trace: Trace) -> None:
-    """Ignores a process that dies after close(): that is the engine's end; Gloo's threads may abort then."""
+    """Ignores a process that dies after close(), because the engine is closed; Gloo's threads may abort then."""
     late, closing = (
         next(at for at, op in enumerate(job.operations) if isinstance(op, kind)) for kind in (Sleep, Close)
     )

@@ -1,4 +1,4 @@
-"""The other ranks after one rank fails: none continues as if nothing had happened, and none waits for ever."""
+"""The other ranks after one rank fails: none continues normally, and none waits for ever."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def check_collectives_never_complete_with_a_dead_rank(session: Session) -> None:
     """No rank completes a collective that a dead rank never entered: it raises an error or is still waiting."""
     last = session.world_size - 1
     kinds = [each for each in _with_the_dead(session, last) if each[0].kind not in ("send_recv", "broadcast")]
-    chosen = kinds[(session.world_size - 2) % len(kinds)]  # another one at each world size, as each costs new ranks
+    # a different one at each world size, since each costs new ranks
+    chosen = kinds[(session.world_size - 2) % len(kinds)]
     for_each(session, [_with_mishap(session, Kill(last), chosen)], _nobody_went_on)
 
 
@@ -114,7 +115,7 @@ def _nobody_went_on(job: Job, trace: Trace) -> None:
     dead = _dead(job)
     for rank in trace.ranks:
         through = [record for record in rank.records if record.left is not None and _needs_the_dead(job, rank, record)]
-        started = isinstance(job.operations[-1], Wait)  # a rank that only starts the call need not notice anything
+        started = isinstance(job.operations[-1], Wait)  # a rank that only starts the call need not notice the failure
         if rank.rank != dead and len(through) > started:
             raise Finding(
                 Diagnosis(

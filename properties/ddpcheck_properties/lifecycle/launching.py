@@ -25,13 +25,14 @@ def check_launcher_reports_the_first_failed_rank(session: Session) -> None:
     """When one rank fails or is killed and the others fail because of it, the launcher soon ends the run and reports the
     first failed rank, with that rank's error text.
     """
-    # the last rank, which a launcher that waits in order notices last, and the rank before it
+    # the last rank, whose end a launcher that waits in order notices last, and the rank before it
     for failing, killed in ((session.world_size - 1, False), (session.world_size - 2, True)):
         finding = _wrong(session.trial(failing, SOON, killed=killed), session.deadline, killed=killed)
         if finding is not None:  # on a busy host the launcher may see both ends at once
             finding = _wrong(session.trial(failing, LATER, killed=killed), session.deadline, killed=killed)
         if finding is not None:
-            finding.job = Job(session.world_size, (Raise(failing, ROOT_CAUSE),))  # in the words of a Job
+            # as a Job, so that it can be described
+            finding.job = Job(session.world_size, (Raise(failing, ROOT_CAUSE),))
             raise finding
 
 

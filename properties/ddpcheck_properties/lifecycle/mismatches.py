@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
 
 class Pair(NamedTuple):
-    """The call of most ranks, and the other call of one rank; crossed: that rank makes both calls in the other order."""
+    """The call of most ranks, and the different call of one rank; crossed: that rank makes both calls in the other
+    order.
+    """
 
     usual: Operation
     odd: Operation
@@ -137,7 +139,7 @@ def check_asynchronous_or_group_mismatches_raise_on_every_rank(session: Session)
     begun, within = AllReduce(tensor, among[0], wait=False), AllReduce(tensor, among[0], every)
     both = replace(begun, group=every)
     (one, other), *rest = _alike(among)
-    pairs = [  # two ranks have the first two in the default profile, three the next, four the one after that
+    pairs = [  # at two ranks the first two run in the default profile, at three the next, at four those after
         Pair(replace(begun, reduction=one), replace(begun, reduction=other)),
         Pair(replace(within, reduction=one), replace(within, reduction=other)),
         Pair(begun, replace(begun, tensor=shorter), crossed=True),
@@ -161,7 +163,9 @@ def check_asynchronous_or_group_mismatches_raise_on_every_rank(session: Session)
 
 
 def _alike(among: Sequence[Reduction]) -> list[tuple[Reduction, Reduction]]:
-    """Reductions that may look alike: a mean sends the same messages as a sum, and a maximum the same as a minimum."""
+    """Reductions that are easily confused: a mean sends the same messages as a sum, and a maximum the same as a
+    minimum.
+    """
     alike: list[tuple[Reduction, Reduction]] = [("sum", "mean"), ("min", "max")]
     return [both for both in alike if {*both} <= {*among}] or [(among[0], among[-1])]
 
@@ -183,7 +187,7 @@ def _of_as_many_bytes(tensor: TensorSpec, dtype: str) -> TensorSpec:
 def _some(session: Session, pairs: list[Pair]) -> list[Pair]:
     """Some of the pairs, which depend on the world size, because every Job costs a start of the ranks."""
     world = session.world_size
-    # two ranks have the first three in the default profile, three the next three, four three from the sixth on
+    # at two ranks the first three run in the default profile, at three the next three, at four three from the sixth on
     begin = (2 * world - 3 if world > 2 else 0) % max(1, len(pairs))
     return (pairs[begin:] + pairs[:begin])[: max(2, session.effort // 8) + (world > 2)]
 
@@ -191,7 +195,7 @@ def _some(session: Session, pairs: list[Pair]) -> list[Pair]:
 def _jobs(session: Session, chosen: list[Pair]) -> list[Job]:
     """A Job for each pair: all ranks agree, then one differs, then they make more calls."""
     world = session.world_size
-    # a root, or the first sender, cannot know before the next call, and at worst gets a message that fits there, too
+    # a root, or the first sender, may notice only in the next call, and at worst receives a fitting message there, too
     before, *after = (
         AllReduce(
             TensorSpec((3,), dtypes(session.capabilities)[0], "powers", seed), reductions(session.capabilities)[0]
@@ -202,7 +206,7 @@ def _jobs(session: Session, chosen: list[Pair]) -> list[Job]:
     for number, (usual, odd, crossed) in enumerate(chosen):
         other = 0 if number % 2 else world - 1
         rest = tuple(rank for rank in range(world) if rank != other)
-        # a rank that is not the root sends nothing that shows it: some all-reduces of three or more ranks wait in a circle then
+        # a rank that is not the root sends no sign of it, so some all-reduces of three or more ranks wait in a circle
         if isinstance(odd, Broadcast) and not isinstance(usual, Broadcast) and world > 2:
             odd = replace(odd, root=other)
         if isinstance(odd, Broadcast) and isinstance(usual, Broadcast) and odd.root != usual.root:

@@ -29,8 +29,8 @@ UNKNOWN = "an_option_that_nobody_has"
 def check_uneven_batches_raise_on_every_rank(session: Session) -> None:
     """When batch sizes differ between ranks, backward raises on every rank, and no rank is left waiting."""
     world = session.world_size
-    # a Job that raises costs new ranks; at each world size another rank has the most samples, and with four ranks
-    # two neighbours have the average
+    # a Job that raises costs new ranks; at each world size another rank has the most samples, and with four ranks two
+    # neighbours have the average number
     batches = [1] * (world - 1) + [4] if world % 2 else [3, *[2] * (world - 2), 1]
     job = explicit_examples.uneven(world, batches=batches if world > 2 else ())
     for_each(session, [replace(job, operations=job.operations[:2])], _refused)

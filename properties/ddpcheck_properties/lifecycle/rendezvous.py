@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 ANYWHERE = ("0.0.0.0:", ":::")
 LARGE = 3000
-"""Elements: more than one small message, and quick in pieces."""
+"""Elements: more than one small message, and still fast in fragments."""
 
 
 @law("rendezvous", needs.ranks(2, most=3))
@@ -53,7 +53,7 @@ def check_ranks_may_connect_in_any_order(session: Session) -> None:
     """
     world = session.world_size
     order = (world - 1, 0, *range(world - 2, 0, -1))
-    last = _bits_of_before(session) if world > 2 else None  # a sum of two has one order only
+    last = _bits_of_before(session) if world > 2 else None  # a sum of two has only one order
     _forms_a_world(
         session,
         Start(order, own_folder=last is not None),
@@ -84,7 +84,7 @@ def check_fragmented_messages_are_read_completely(session: Session) -> None:
     for_each(session, [short], judged)
     if (
         any(reads) and session.world_size == 2
-    ):  # otherwise it does not read from Python's sockets, and nothing can be fragmented
+    ):  # otherwise the implementation does not read from Python's sockets, so nothing can be fragmented
         _forms_a_world(session, Start(short_reads=True), cause, cause)
 
 
@@ -214,7 +214,7 @@ def _probe(session: Session) -> tuple[Job, Judge] | None:
 
 
 def _blame(judge: Judge, wrong: Cause, failed: Cause) -> Judge:
-    """The judge with another first cause; its own causes become a detail."""
+    """The judge with another first cause; its own causes become details."""
 
     def judged(job: Job, trace: Trace) -> None:
         try:

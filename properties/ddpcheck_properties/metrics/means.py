@@ -25,7 +25,7 @@ def check_metrics_are_weighted_by_counts(session: Session) -> None:
     world = session.world_size
     values = tuple(float(3 * rank + 1) for rank in range(world))
     uneven = (*(1,) * (world - 1), 64 - (world - 1))
-    # sums that float32 still holds, and counts that half precision does not
+    # sums that float32 still holds, and counts that half precision cannot hold
     many = (*(4099,) * (world - 1), (1 << 17) - 4099 * (world - 1))
     long = tuple(4097.0 + rank for rank in range(world))  # more digits than half precision has
     examples = [Job(world, (Aggregate(values, counts),)) for counts in (uneven, uneven[::-1], many, many[::-1])]
@@ -33,21 +33,21 @@ def check_metrics_are_weighted_by_counts(session: Session) -> None:
     # counts that are nearly equal, as if one rank's last sample were missing
     alike = [(*(size,) * (world - 1), size - 1) for size in (32, 1000)]
     examples += [Job(world, (Aggregate(values, counts),)) for counts in alike]
-    # and fractions, of either sign
+    # fractions, with either sign
     fine = [tuple(sign / (rank + 7) for rank in range(world)) for sign in (1, -1)]
     examples += [Job(world, (Aggregate(each, counts),)) for each in (long, *fine) for counts in (uneven, (4,) * world)]
-    nothing_wrong = tuple(float(rank == world - 1) for rank in range(world))  # 0 is a mean like any other
+    nothing_wrong = tuple(float(rank == world - 1) for rank in range(world))  # a mean of 0 is valid
     examples.append(Job(world, (Aggregate(nothing_wrong, uneven), Aggregate((0.0,) * world, uneven))))
     most = 1 << 31 + max(2, (world - 1).bit_length())
-    tokens = (*(1 << 31,) * (world - 1), most - ((world - 1) << 31))  # more than 32 bits hold
+    tokens = (*(1 << 31,) * (world - 1), most - ((world - 1) << 31))  # more than 32 bits can hold
     examples.append(Job(world, (Aggregate(values, tokens),)))
     examples += [
         Job(world, (Aggregate(tuple(scale * value for value in values), uneven),)) for scale in (2.0**-40, 2.0**60)
     ]
-    whole = tuple(3 * rank + 1 for rank in range(world))  # ints, as of counts
+    whole = tuple(3 * rank + 1 for rank in range(world))  # ints, such as counts
     examples.append(Job(world, (Aggregate(whole, uneven),)))
     drawn = aggregates(world).map(lambda made: Job(world, (made,)))
-    for_all(session, drawn, weighted, examples=examples, share=3)  # one check, cheap Jobs
+    for_all(session, drawn, weighted, examples=examples, share=3)  # one check, because its Jobs are cheap
 
 
 @law("metrics", needs.metrics)
@@ -82,7 +82,7 @@ def check_nonfinite_metrics_reach_every_rank(session: Session) -> None:
         for where in range(world):
             values = tuple(strange if rank == where else 1.0 + rank for rank in range(world))
             jobs.append(Job(world, (Aggregate(values, (2,) * world),)))
-    if world > 1:  # there is no mean of infinities that cancel
+    if world > 1:  # a mean of infinities that cancel is undefined
         jobs.append(Job(world, (Aggregate((math.inf, *(-math.inf,) * (world - 1)), (2,) * world),)))
     for_each(session, jobs, stays_strange)
     values, names = tuple(float(3 * rank + 1) for rank in range(world)), ("loss", "accuracy", "perplexity")
@@ -117,8 +117,7 @@ def check_several_metrics_keep_their_names(session: Session) -> None:
     long = tuple(f"validation/accuracy of the {size} images in class {size}" for size in ("small", "large"))
     # with capitals, separators, blanks, and letters that Unicode can normalise
     written = ("mAP", "MAP", "accuracy, top 5", "loss=nll; mean", " f1 ", "µs per sample", "error in m²")
-    # or that an aggregator may use for itself
-    # or that a text format, or a template, interprets
+    # names that an aggregator may use itself, or that a text format or a template interprets
     marked = (
         "two\nlines",
         "a\ttab",
@@ -134,7 +133,7 @@ def check_several_metrics_keep_their_names(session: Session) -> None:
         "val_loss",
     )
     inner = ("count", "n", "total", "weight", "samples", "_loss", "val", "val/loss", "val.loss")
-    path = "/".join(f"level {number} of the tree of tasks" for number in range(12))  # longer than a byte can say
+    path = "/".join(f"level {number} of the tree of tasks" for number in range(12))  # longer than a byte can count
     deep = tuple(f"{path}/{last}" for last in ("first", "second"))
     some = tuple(f"class {number}" for number in range(70))
     names = (*telling, *written, *marked, *inner, "a", "précision", *long, *deep, *some)
@@ -146,7 +145,7 @@ def check_several_metrics_keep_their_names(session: Session) -> None:
         names[3:6],
     )  # the last call has as many metrics as the one before, with other names
     made = [Aggregate(values, counts, some) for some in calls]
-    made.append(Aggregate((0.0, *values[1:]), counts, ("loss", "accuracy")))  # both the same on rank 0
+    made.append(Aggregate((0.0, *values[1:]), counts, ("loss", "accuracy")))  # both values are equal on rank 0
     alone = tuple(Aggregate(each, counts, ("loss",)) for each in (values, values[::-1], values))
     for_each(session, [Job(world, tuple(made)), Job(world, alone)], by_name)
 

@@ -27,15 +27,16 @@ if TYPE_CHECKING:
 
 
 WINDOW = 32
-"""Rows that an implementation may process together: duplicates then lie in different windows, and the last window is short.
+"""Rows that an implementation may process together: duplicates are then in different windows, and the last window is
+short.
 """
 LARGER_WINDOW = 128
 """Rows that windows of 2, 4, 8 ... 128 rows divide: no window is short."""
 ROUND_ROWS = 100
 """Rows that windows of 10, 20, 25, 50 and 100 divide."""
 CALLED = ((1 << 24, 1), (1 << 53, 1), (0, 1 << 32), (1 << 31, 1))
-"""The first sample's name and how far the next one's is from it: neighbours where float32, and where float64, does not hold
-every integer; those that are alike in 32 bits, and those that are negative there.
+"""The first sample's name and the distance to the next: neighbours beyond float32's and float64's exact integers, names
+that are equal in 32 bits, and names that are negative there.
 """
 
 
@@ -46,7 +47,7 @@ def check_scores_match_one_process(session: Session) -> None:
     """
     world, names = session.world_size, _promised(session)
     few, more = (*(2,) * (world - 1), 9), (7, *(3,) * (world - 1))
-    # counts that half precision does not hold, and labels that a byte does not
+    # counts that half precision cannot hold, and labels that a byte cannot hold
     many, labels = (*(2,) * (world - 1), 2051), _dealt(range(250, 270), world)
     # the first sample is on the last rank, and the other ranks have one sample less
     turned = _dealt(range(4 * world + 1), world)[::-1]
@@ -61,7 +62,7 @@ def check_scores_match_one_process(session: Session) -> None:
         elif name != "auc":  # two classes, which many implementations treat separately
             several = replace(_score(name, tuple(range(50, 50 + world))), classes=7)
             examples += [Job(world, (each,)) for each in (replace(calls[1], classes=2), several)]
-        if name == "auc":  # margins that are near to each other, in so many pairs that it matters
+        if name == "auc":  # close margins, in so many pairs that the order matters
             examples.append(Job(world, (replace(_score(name, (60,) * world), values="real"),)))
         elif name in ("accuracy", "f1_macro"):
             examples.append(Job(world, (Score(name, labels, 300),)))
@@ -187,7 +188,7 @@ def check_duplicate_samples_count_once_in_scores(session: Session) -> None:
             jobs.append(Job(world, (_score_of(name, seams),)))
         for less, (first, apart) in enumerate(
             CALLED
-        ):  # each has less samples than the one before; ranks differ in most
+        ):  # each has fewer samples than the one before; ranks differ in most of them
             once = _score_of(name, _dealt(range(3 * world + 3 - less), world))
             jobs.append(Job(world, (replace(once, first=first, apart=apart),)))
     for_all(
@@ -213,7 +214,7 @@ def check_scores_ignore_padding(session: Session) -> None:
 
 
 def _with_small_margins(world: int) -> Score:
-    """Rank 0 has the samples whose margin lies in [0, 1], the others have the rest."""
+    """Rank 0 has the samples with margins in [0, 1], the others have the rest."""
     every = tuple(range(60))
     made = Score("auc", (every,), 2)
     outputs, _, _ = made.rows(every)
@@ -233,7 +234,7 @@ def _shows(session: Session, name: str) -> None:
 
 
 def _promised(session: Session) -> tuple[str, ...]:
-    """RMSE and perplexity first: two mistakes seldom give the same number there, unlike with counts of few samples."""
+    """RMSE and perplexity first: two mistakes seldom give the same number there, unlike in counts of few samples."""
     return tuple(sorted(session.capabilities.scores.score_names, reverse=True))
 
 

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 LATER = (10, 100, 256, 1000, 1 << 16)
-"""Epochs that make up for a seed where that counts for a hundred or a thousand, or as text, and such as are 0 in eight or
-sixteen bits.
+"""Epochs that compensate for a seed if it counts as a hundred or a thousand, or as text; and epochs that are 0 in eight
+or sixteen bits.
 """
 FEW = COUNT - 3
 """A number of draws that ends in the middle of a block."""
 MANY = 768
-"""Epochs; with their common ones that is 1536 streams of one rank, of which 18 begin like another one if a number of 16 bits
-stands for seed, epoch and rank, and one or two if it has 20.
+"""Epochs; with their common streams these are 1536 streams of one rank, of which 18 begin like another one if a 16-bit
+number replaces seed, epoch and rank, and one or two for 20 bits.
 """
 
 
@@ -49,7 +49,7 @@ def check_random_numbers_differ_by_seed_epoch_and_rank(session: Session) -> None
     differ from every rank's own numbers.
     """
     world = session.world_size
-    epochs = tuple(range(world + 1))  # so that rank + epoch meets for every pair of ranks
+    epochs = tuple(range(world + 1))  # so that rank + epoch is equal for some epochs of every pair of ranks
     first, *others = SEEDS
     draws = (Draw(first, (*epochs, *LATER), COUNT), *(Draw(seed, epochs, COUNT) for seed in others))
     for_each(session, [Job(world, draws)], all_apart)

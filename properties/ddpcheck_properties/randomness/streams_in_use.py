@@ -41,7 +41,7 @@ def check_random_numbers_do_not_repeat_within_an_epoch(session: Session) -> None
     """Within an epoch, each call returns the next numbers of its stream and repeats none from earlier calls. Numbers already
     returned do not change.
     """
-    half = MANY // 2  # of which there is a call before the two that are looked at
+    half = MANY // 2  # with one call before the two that are compared
     draws = [Draw(seed, EPOCHS, MANY) for seed in UNLIKE]
     draws.append(Draw(SEEDS[0], EPOCHS, MANY, extra=(half,) * session.world_size, common_first=half))
     for_each(session, [Job(session.world_size, (draw,)) for draw in draws], _go_on)

@@ -83,7 +83,7 @@ def in_no_order(job: Job, trace: Trace) -> None:
             )
             turns, centred = np.exp(2j * np.pi * half), np.sqrt(12) * (half - 0.5)
             for lag in LAGS:
-                # not vdot, whose threads wait for each other where the cores are busy
+                # not vdot, whose threads wait for each other on busy cores
                 alike = max(abs((each[:-lag].conj() * each[lag:]).mean()) for each in (turns, centred))
                 assertions.that(
                     bool(alike <= TURNED_FAR),

@@ -50,7 +50,7 @@ def check_accumulation_counts_every_micro_batch_once(session: Session) -> None:
     jobs = [
         explicit_examples.accumulation(
             world, (2, 2, 2) if world == 2 else (2, 2)
-        ),  # the number of ranks is another factor
+        ),  # the number of ranks gives another factor
         explicit_examples.accumulation(world, (1, 1, 1), (2, 2, 2)),
         explicit_examples.accumulation(world, (4, 1)),
         explicit_examples.accumulation(world, (2,), (1, 1, 1, 1), (2,)),
@@ -141,8 +141,8 @@ def two_forwards(world_size: int, *layers: Layer) -> Job:
 
 
 def interrupted(world_size: int, ranks: tuple[int, ...], *, again: bool, nested: bool = False) -> Job:
-    """A backward inside no_sync that these ranks leave by an exception; then a synchronised backward and a window, perhaps
-    after zero_grad (`again`). nested: inside another no_sync(), where one more backward follows.
+    """A backward inside no_sync that these ranks leave by an exception; then a synchronised backward and a window,
+    perhaps after zero_grad (`again`). nested: inside another no_sync(), in which one more backward follows.
     """
     first = Backward(shards([2] * world_size), sync=False, interrupted=ranks)
     more = Backward(shards([2] * world_size, 6 * world_size))

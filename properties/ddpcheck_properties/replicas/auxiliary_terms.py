@@ -1,7 +1,8 @@
 """Losses with auxiliary terms: penalties of weights, sizes of activations, auxiliary heads.
 
-Each term counts as often as the samples' own losses. Code that adds a term outside the average, or scales it separately,
-counts it once for each rank, or by a rank's share. Slightly wrong gradients then train another model without a sign.
+Each term counts as often as the samples' own losses. Code that adds a term outside the average, or scales it
+separately, counts it once for each rank, or by a rank's share. Slightly wrong gradients then silently train another
+model.
 """
 
 from __future__ import annotations
@@ -143,8 +144,8 @@ def uneven(world_size: int, chain: Chain, *, exact: bool) -> Job:
 
 
 def weighted(world_size: int, chain: Chain) -> Job:
-    """Samples with different weights and different sums on each rank; then weights of 0 on the last rank, and on all ranks
-    but it.
+    """Samples with different weights and different sums on each rank; then weights of 0 on the last rank, and on all
+    other ranks.
     """
     growing = tuple((0.5, 1.0 + rank, 0.25) for rank in range(world_size))
     last = world_size - 1

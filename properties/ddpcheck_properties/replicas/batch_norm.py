@@ -61,7 +61,7 @@ def check_sync_batch_norm_gradients_equal_the_large_batch(session: Session) -> N
     """
     uneven = (
         session.capabilities.replica.uneven_batches == "equal_weight"
-    )  # otherwise the batches' weights enter as well
+    )  # otherwise the batches' weights have an effect, too
     jobs = gradient_jobs(session.world_size, uneven=uneven)
     for_each(session, fitting(session, jobs), _same_gradients(session.capabilities))
 
@@ -85,7 +85,7 @@ def check_remeasured_statistics_cover_all_samples(session: Session) -> None:
 
 
 def _between_backwards(world_size: int, look: Operation) -> Job:
-    """Remeasured between two backwards, with looks."""
+    """Statistics are remeasured between two backwards, with an observation after each."""
     first, anew, last = (shards([3] * world_size, 3 * number * world_size) for number in range(3))
     operations: list[Operation] = [ZeroGrad(), Backward(first), look, Remeasure(anew), look, Backward(last), look]
     model = ModelSpec((BatchNorm("norm", 3), Linear("fc1", 3, 2)), dtype="float64")
@@ -135,7 +135,7 @@ def _batches(world_size: int, *, uneven: bool) -> list[list[int]]:
 
 
 def _with_an_empty_one(world_size: int) -> list[int]:
-    """Rank 0 has no samples, but takes part in the sums of the others, forward and backward."""
+    """Rank 0 has no samples, but takes part in the sums over ranks, forward and backward."""
     return [0] + [3] * (world_size - 1)
 
 
@@ -148,7 +148,7 @@ def _forwards(world_size: int, batches: Sequence[int], layers: tuple[Layer, ...]
 
 
 def _ran(job: Job, trace: Trace) -> None:
-    """Every rank ran; if a rank refused one sample, the Finding says that one is enough."""
+    """Every rank ran; if a rank refused one sample, the Finding says that one sample is enough."""
     try:
         assertions.completed(trace)
     except Finding as finding:
@@ -173,7 +173,7 @@ def _same_statistics(promised: Capabilities) -> Judge:
                 mean, told = next(iter(local.arrays["buffers"])), finding.diagnosis.causes
                 own = local.arrays["buffers"][mean].value.exact
                 unknown = not told or updates.STATISTICS_PUT_TOGETHER.explains(told)
-                if mean != finding.diagnosis.subject[1]:  # which is right, and tells nothing
+                if mean != finding.diagnosis.subject[1]:  # the mean is right, and explains nothing
                     if not unknown or not finding.diagnosis.subject[1].endswith("running_var"):
                         raise
                     raise finding.blaming(causes.VARIANCE_PUT_TOGETHER()) from None

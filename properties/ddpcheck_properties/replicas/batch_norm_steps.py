@@ -63,7 +63,7 @@ def _goes_by_its_gradients(job: Job, trace: Trace) -> None:
 
 
 def _one_step(job: Job, trace: Trace, rank: int, position: int, optimizer: Optimizer) -> None:
-    """The step at `position`, between two looks."""
+    """The step at `position`, between two observations."""
     gradients = trace.values(position - 1, "gradients")[rank]
     before, after = (trace.values(position + side, "parameters")[rank] for side in (-1, 1))
     time = when(job, position + 1)

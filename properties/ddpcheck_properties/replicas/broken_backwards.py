@@ -45,7 +45,7 @@ def check_failed_backward_leaves_no_trace(session: Session) -> None:
 @law("accumulation", needs.replica, needs.replica.broken_backward("raises"), needs.ranks(2, most=2))
 def check_backward_after_failed_backward_raises_or_is_correct(session: Session) -> None:
     """After an exception ended a backward half-way on every rank, the next backward either raises on every rank or is correct."""
-    # one Job, because ranks that have raised are started again
+    # one Job, because ranks that have raised must restart
     jobs = fitting(session, [broken(session.world_size, tuple(range(session.world_size)), sync=True)])
     as_ever = _as_if_never_begun(session.capabilities)
 
@@ -77,15 +77,15 @@ def _as_if_never_begun(promised: Capabilities) -> Judge:
             as_ever(job, trace)
         except Finding as finding:
             if 0 <= finding.diagnosis.operation <= broke:
-                raise  # nothing has failed yet
+                raise  # without an earlier failure
             raise finding.blaming(causes.BROKEN_BACKWARD_LEFT(operation=broke), *finding.diagnosis.causes) from None
 
     return judge
 
 
 def broken(world_size: int, ranks: tuple[int, ...], *, sync: bool, first: bool = False) -> Job:
-    """A backward, one that fails on these ranks (or this one `first`), zero_grad, two windows and a step. With this seed, no
-    gradient of theirs is zero as a whole.
+    """A backward, one that fails on these ranks (or this one `first`), zero_grad, two windows and a step. With this
+    seed, none of their gradients is zero as a whole.
     """
     before: list[Operation] = [] if first else window(world_size, (2,), look=True)
     after = [*window(world_size, (2,), look=True), *window(world_size, (2, 2), look=True), Step(), *PARAMETERS]

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 LADDER = (64, 128, 1024, 2048, 8192, 32768)
-"""Elements of tensors, of float32 and of float64 in turn while float32 is exact: two or four of them make exactly 2^9, 2^10,
+"""Elements of tensors, float32 and float64 in turn while float32 is exact: two or four tensors make exactly 2^9, 2^10,
 2^11 ... 2^20 bytes.
 """
 
 ROUND = (*(1 << power for power in range(8, 17)), *(10**power for power in range(3, 6)))
 LARGE_AND_ROUND = (*(1 << power for power in range(17, 21)), 10**6)
-"""Elements of usual bucket sizes: one tensor may fill a bucket to the last element."""
+"""Elements of usual bucket sizes: one tensor may fill a bucket exactly."""
 
 LONG = "a_layer_" * 9
 """Names of 72 letters, because some implementations truncate names."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 APART = 3
-"""Backwards on other samples on each rank."""
+"""The number of backwards with different samples on each rank."""
 _EQUAL = tuple(range(3))
 """The samples that all ranks have in the last backward."""
 

@@ -1,4 +1,4 @@
-"""A Trace against the oracle: bit by bit where sums are exact, within the derived bound elsewhere."""
+"""Compares a Trace with the oracle: bit by bit if sums are exact, otherwise within the derived bound."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def as_one_process(
 ) -> Callable[[Job, Trace], None]:
     """The judge of most replica checks: every rank has the values that one process would have computed.
 
-    until: the size of numbers beyond which nothing is compared. tolerance: relative to the largest value observed at a time,
-    in place of bounds, for float64 models that have none.
+    until: numbers above this size are not compared. tolerance: relative to the largest value of an observation, in
+    place of bounds, for float64 models without bounds.
     """
 
     def judge(job: Job, trace: Trace) -> None:
@@ -203,7 +203,7 @@ def _compare_one(
 
 
 def when(job: Job, position: int) -> str:
-    """The place of an operation in the training, for messages."""
+    """The position of an operation in the training, for messages."""
     until = list(of_two_replicas(job.operations[: position + 1]))
     here, _ = until[-1]
     done = [operation for replica, operation in until if replica == here]

@@ -50,7 +50,7 @@ def check_backward_waits_for_late_ranks(session: Session) -> None:
     """
     world = session.world_size
     model = mlp((2, 3, 2))
-    operations: list[Operation] = [ZeroGrad()]  # otherwise the first one would be late for construction
+    operations: list[Operation] = [ZeroGrad()]  # otherwise the first backward would be late because of construction
     for number in range(world + 1):
         late = [Sleep(number, LATE)] if number < world else []
         operations += [*late, ZeroGrad(), Backward(shards([1] * world, number * world)), *GRADIENTS]

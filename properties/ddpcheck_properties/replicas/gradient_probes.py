@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 PAST_25_MIB, PAST_50_MIB = 6_600_007, 13_200_007
-"""Elements of float32, numbers without small divisors. Usual buckets have at most 25 MiB: these fill more than one, and more than
-two of them.
+"""Elements of float32, numbers without small divisors. Usual buckets have at most 25 MiB, so these fill more than one,
+and more than two.
 """
 SCALARS = 8
 ELEMENTS = 1009
@@ -33,7 +33,7 @@ PAST_FLOAT16 = 6144
 """Three times a power of two: 8 times as much is 49,152, and any mean of two such gradients has few digits."""
 EDGES = (0.0, -1.0, 2.0**-40, 2.0**40, float("inf"), float("nan"))
 SMALLER_THAN_A_TENSOR = (2.0**-10, 1.0, 300.0, 1000.0)
-"""Bytes of a bucket in MiB and KiB, its elements, and its bytes: what the ELEMENTS of float32 need several of."""
+"""Bucket sizes in MiB, KiB, elements and bytes, several of which the ELEMENTS of float32 need."""
 
 
 @law("buckets", needs.replica, needs.ranks(2, most=2))

@@ -154,7 +154,7 @@ def _uneven(session: Session) -> None:
     world, promised = session.world_size, session.capabilities
     judge = as_one_process(promised)
     nobody = [[2 * (rank != empty) for rank in range(world)] for empty in (world - 1, 0)]
-    exact = promised.replica.uneven_batches != "weighted"  # the sizes' sum is no power of two
+    exact = promised.replica.uneven_batches != "weighted"  # the sum of the sizes is not a power of two
     examples = [explicit_examples.uneven(world, exact=exact, batches=batches) for batches in ((), *nobody)]
     ids = ModelSpec((Embedding("embedding", 5, 3), Scale("scalar", 0), Linear("fc1", 3, 4)), loss="cross_entropy")
     examples.append(explicit_examples.uneven(world, exact=False, batches=nobody[0], model=ids))
@@ -258,7 +258,7 @@ def reduction_is_tight(promised: Capabilities) -> Judge:
 
 
 def _left(finding: Finding, shown: Mapping[str, Any], sums: Mapping[str, Array]) -> Finding:
-    """The same, but for a gradient that is twice too large among others that are not: it is not the reduction that is wrong."""
+    """The same finding, except for a gradient that alone is twice too large: then the reduction is right."""
     cause = finding.diagnosis.cause
     summed = cause is not None and (cause.id, cause.get("world_size")) == (values.SUMMED_NOT_AVERAGED.id, 2)
     right = any(shown[name] is not None and np.allclose(shown[name], sums[name] / 2, rtol=1e-3) for name in sums)
@@ -271,8 +271,8 @@ def _evidence(made_of: Contributions, job: Job, expected: Array, rank: int) -> E
 
 
 def _penalty(job: Job, name: str) -> Array | float:
-    """The size of a penalty's part of this gradient, before any step. The part is equal on all ranks, so it may be added
-    before the reduction or after; both parts are then rounded, and each may be larger than their sum.
+    """The size of a penalty's part of this gradient, before any step. All ranks have the same part, so it may be added
+    before or after the reduction; both parts are then rounded, and each may be larger than their sum.
     """
     assert job.model is not None
     for layer in job.model.layers:

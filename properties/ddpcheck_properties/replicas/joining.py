@@ -38,7 +38,7 @@ def check_join_handles_ranks_out_of_batches(session: Session) -> None:
     """
     world = session.world_size
     numbers = [[3] + [1] * (world - 1), [1 + rank for rank in range(world)], [2] * (world - 1) + [0], [2] * world]
-    constant = ModelSpec((Linear("fc1", 3, 2),), loss="linear")  # whose gradients do not depend on its parameters
+    constant = ModelSpec((Linear("fc1", 3, 2),), loss="linear")  # its gradients do not depend on its parameters
     jobs = [
         joining(counts, model)
         for counts in numbers
@@ -48,13 +48,13 @@ def check_join_handles_ranks_out_of_batches(session: Session) -> None:
     buffered = ModelSpec((Linear("fc1", 3, 2), Scale("scale", 2, buffer=True)), loss="linear")
     jobs += [
         joining(counts, buffered) for counts in (numbers[0], numbers[0][::-1])
-    ]  # rank 0 stays longest, or ends first
+    ]  # rank 0 has the most batches, or the fewest
     jobs += [_with_momentum(counts) for counts in numbers[:2]]
     for_each(session, fewer(session, fitting(session, jobs)), _explained(session.capabilities))
 
 
 def _with_momentum(counts: list[int]) -> Job:
-    """One join() alone, after which the optimizer may hold any state."""
+    """A single join(), after which the optimizer may hold any state."""
     job = joining(counts, ModelSpec((Linear("fc1", 3, 2),), loss="linear"))
     return replace(job, operations=job.operations[:2], optimizer=replace(job.optimizer, momentum=0.9))
 
@@ -90,7 +90,7 @@ def _explained(promised: Capabilities) -> Judge:
 
 
 def _without_buffers(job: Job, finding: Finding) -> Finding:
-    """Causes of a run that did not end, if the runs without buffers, which come first, did end."""
+    """Causes of a run that did not end, though the runs without buffers, which come first, did."""
     if job.model is None or "buffer" not in job.model.features():
         return finding
     return finding.blaming(causes.JOIN_BUFFERS())

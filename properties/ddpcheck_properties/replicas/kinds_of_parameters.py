@@ -31,7 +31,7 @@ _MIXED = (
     Scale("scale2", 5),
     Scale("scale3", 5, wide=True),
 )
-"""Neighbours of the same shape and of another dtype."""
+"""Neighbours with the same shape and another dtype."""
 _FROZEN_AMONG = (
     Linear("frozen1", 2, 5, frozen=True),
     Scale("scale1", 5, wide=True),
@@ -39,7 +39,9 @@ _FROZEN_AMONG = (
     Scale("scale2", 5, wide=True),
     Linear("frozen3", 5, 5, frozen=True),
 )
-"""Frozen layers whose neighbours have another dtype, or that have none: a bucket of theirs alone is never full."""
+"""Frozen layers whose neighbours have another dtype, or that have no neighbours: a bucket with only them is never
+full.
+"""
 _STRIDES = causes.STRIDES_MIXED(parameter="fc1.weight")
 _STRIDED = Linear("fc1", 2, 4, strided=True), Activation("relu"), Linear("fc2", 4, 3), Linear("fc3", 3, 3, strided=True)
 _EMPTY = Linear("nothing", 2, 0), Linear("from_nothing", 0, 3), Activation("tanh"), Linear("fc", 3, 2)
@@ -47,7 +49,7 @@ _SPARSE = Embedding("embedding", 7, 3, sparse=True), Linear("fc", 3, 2)
 
 _LARGE = 20_001
 _SMALL = 0.125
-"""A norm that gradients are clipped to."""
+"""A norm to which gradients are clipped."""
 _MOMENTUM = OptimizerSpec(lr=0.125, momentum=0.5)
 
 
@@ -109,7 +111,7 @@ def check_sparse_gradients_equal_the_large_batch(session: Session) -> None:
 
 
 def exact_in_both(world_size: int) -> list[Job]:
-    """Small gradients, three times, and large ones. All sums are exact in float32, which the model therefore keeps."""
+    """Small gradients, three times, and large ones. All sums are exact in float32, so the model stays in float32."""
     large = Linear("fc1", 1, _LARGE), Scale("scale1", _LARGE, wide=True), Scale("scale2", _LARGE)
     return [one_backward(world_size, *_MIXED, rounds=3, batch=2), one_backward(world_size, *large)]
 

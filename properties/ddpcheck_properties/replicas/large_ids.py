@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MANY = 70_001
 """More ids, or classes, than two bytes can distinguish."""
 BATCH = 12
-"""Samples of a rank: some ids lie below 2^15, some between, and some past 2^16."""
+"""Samples of a rank: some ids are below 2^15, some between, and some above 2^16."""
 _IDS = causes.IDS_NARROWED(what="Ids", bits=(7, 8, 15, 16))
 _LABELS = causes.IDS_NARROWED(what="Labels", bits=(7, 8, 15, 16))
 
@@ -45,8 +45,8 @@ def check_ids_and_labels_may_exceed_16_bits(session: Session) -> None:
 
 
 def _because_of(cause: Cause, judge: Judge) -> Judge:
-    """The judge: other causes of a wrong loss are less likely; those of a wrong gradient may also hold for small ids and
-    labels.
+    """The judge: other causes of a wrong loss become less likely; those of a wrong gradient may also hold for small ids
+    and labels.
     """
 
     def explained(job: Job, trace: Trace) -> None:

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 STEPPED = (1 << 17) + 5
-"""Elements: past half a MiB in float32, and divided by no piece size."""
+"""Elements: above half a MiB in float32, and a multiple of no piece size."""
 OPTIMIZERS = (
     OptimizerSpec(lr=1.0),
     OptimizerSpec(lr=1.0, momentum=1.0),
     OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.75), eps=0.05, weight_decay=0.25),
 )
 CLIPPED = 30.0
-"""A small part of the norm of the gradients."""
+"""A norm far below that of the gradients."""
 BUCKETED = 300_001
 """Elements of each of two tensors: 2.3 MiB in float64."""
 BACKWARDS = 9
@@ -83,7 +83,7 @@ def _steps(world_size: int, optimizer: OptimizerSpec, promised: Capabilities) ->
             Backward(second),
         ]
         operations += [*[Clip(CLIPPED)] * (promised.has(ReplicaMethod.CLIPPING) and not exact), Step(), *PARAMETERS]
-    layers = Linear("large", 1, STEPPED), Scale("scalar", 0)  # weight and bias may belong to different ranks
+    layers = Linear("large", 1, STEPPED), Scale("scalar", 0)  # weight and bias may be on different ranks
     # in float32 the scalar's gradient, a sum of this many terms, has no useful bound
     model = ModelSpec(layers, loss="linear", dtype="float32" if exact else max(promised.replica.replica_dtypes))
     return training_job(world_size, model, operations, optimizer, exact=exact)

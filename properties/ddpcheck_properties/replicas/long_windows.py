@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 COUNT = 258
 DEEP_COUNT = 65_600
-"""More steps than 16 bits count."""
+"""More steps than 16 bits can count."""
 
 
 @law(

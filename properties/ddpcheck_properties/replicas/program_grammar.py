@@ -34,9 +34,9 @@ Word = Literal[
     "backward", "step", "zero_grad", "local", "clip", "predict", "predict_alone", "save", "resume",
     "zeros", "resize", "epoch", "freeze", "unfreeze", "open", "close",
 ]  # fmt: skip
-"""local: a backward inside no_sync. zeros: zero_grad in its other form. resize: later batches have the next size. epoch: the
-samples begin anew, in another order. freeze, unfreeze: the next layer that can be. open, close: no_sync around what stands
-between them.
+"""local: a backward inside no_sync. zeros: zero_grad in its other form. resize: later batches have the next size.
+epoch: the samples start again, in another order. freeze, unfreeze: the next possible layer. open, close: no_sync around
+the words between them.
 """
 WORDS: tuple[Word, ...] = get_args(Word)
 EVERYTHING = Observe(("parameters", "gradients"))
@@ -45,7 +45,7 @@ MOMENTUM = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
 
 @dataclass
 class _State:
-    """The state that decides which operations are legal next. local: whether there are gradients that are not reduced yet."""
+    """The state that decides which operations are legal next. local: whether there are unreduced gradients."""
 
     gradients: bool = False
     local: bool = False
@@ -53,8 +53,8 @@ class _State:
     windows: int = 0
 
     def allows(self, word: Word, promised: Capabilities) -> bool:
-        """False for a step or clip with local gradients, after which replicas rightly differ. Local gradients may exist on
-        some ranks only, so the gradients that become zero are undefined.
+        """False for a step or clip with local gradients, after which correct replicas differ. Local gradients may exist
+        on some ranks only, so it is undefined which gradients become zero.
         """
         reduced = self.gradients and not self.local
         switches = promised.has(ReplicaMethod.UNFREEZING) and "frozen" in promised.replica.model_features
@@ -141,7 +141,9 @@ class _Layers:
         )
 
     def switch(self, *, trainable: bool) -> list[Operation]:
-        """Nothing if no layer is left to switch; a layer that every batch uses always stays trainable."""
+        """The operation that switches the next layer; none if no layer is left. A layer that every batch uses always
+        stays trainable.
+        """
         if trainable:
             candidates = self.frozen
         else:
@@ -155,7 +157,7 @@ class _Layers:
         return [ZeroGrad(), SetTrainable((name,), trainable)]
 
     def again(self) -> list[Operation]:
-        """Repeat the settings for a new replica."""
+        """The operations that repeat the settings for a new replica."""
         return [SetTrainable((name,), name not in self.frozen) for name in self.switched]
 
 
@@ -174,8 +176,8 @@ def training_program(
     looking: bool = True,
     seed: int = 0,
 ) -> Job:
-    """A Job of these words. In the n-th backward rank r takes the branches taken[(n + r) % len], or all ranks `together` those
-    of rank 0. looking: at everything after every operation, else at the end only.
+    """A Job of these words. In the n-th backward rank r takes the branches taken[(n + r) % len]; `together`: all ranks
+    take those of rank 0. looking: observe everything after every operation, otherwise only at the end.
     """
     model = model or mlp((2, 3, 2))
     samples, layers = _Samples(world_size, sizes, uneven), _Layers(model)

@@ -99,7 +99,7 @@ class Known:
 _STEP: tuple[Word, ...] = ("zero_grad", "backward", "step")
 
 KNOWN: tuple[tuple[Word, ...], ...] = (
-    ("backward", "step", "backward", "step"),  # no zero_grad: the second step takes both gradients
+    ("backward", "step", "backward", "step"),  # no zero_grad: the second step uses both gradients
     ("backward", "step", "local", "backward", "clip", "step"),
     ("local", "zero_grad", "local", "backward", "clip", "step", "backward", "step"),
     ("local", "save", "predict_alone", "backward", "step", "resume", "backward", "step", "resume", "backward", "step"),
@@ -157,7 +157,7 @@ def _counted_apart(world_size: int, promised: Capabilities) -> Job:
     """Branch b has taken fewer steps than the rest when it is saved; Adam counts steps for each parameter."""
     taken = (("a",),) * world_size + (("a", "b"),) * world_size
     words: tuple[Word, ...] = (*_STEP, *_STEP, "save", "resume", *_STEP)
-    model = branching(2, "ab", dtype="float64")  # with bounds so narrow that one step more shows
+    model = branching(2, "ab", dtype="float64")  # its bounds are so narrow that one additional step shows
     return training_program(world_size, promised, words, model, ADAM[0], taken=taken)
 
 
@@ -170,7 +170,9 @@ def _coming_and_going(world_size: int, promised: Capabilities) -> Job:
 
 @st.composite
 def programs(draw: DrawFn, world_size: int, capabilities: Capabilities, words: tuple[Word, ...] = WORDS) -> Job:
-    """Up to LONGEST of these words, on a model with or without branches, looked at all the time or at the end."""
+    """Up to LONGEST of these words, on a model with or without branches, observed after every operation or at the
+    end.
+    """
     sentence = draw(_sentences(words))
     offered = [
         strategy for name, strategy in (("sgd", sgd()), ("adam", adam())) if name in capabilities.replica.optimizers

@@ -46,7 +46,7 @@ def check_parameters_with_replaced_memory_are_trained(session: Session) -> None:
                 raise
             raise finding.blaming(causes.REPLACED_PARAMETERS_HELD(), *finding.diagnosis.causes) from None
 
-    # Without replacing comes first: what fails there has other causes.
+    # the Jobs without replacement come first: their failures have other causes
     jobs = [
         _trained(world, each, promised.has(ReplicaMethod.CHECKPOINT), replaced)
         for replaced in (False, True)

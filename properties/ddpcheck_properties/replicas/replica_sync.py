@@ -1,4 +1,4 @@
-"""Everything that replicas share beside gradients: parameters, frozen ones and buffers from construction on, predictions,
+"""State that replicas share beside gradients: parameters, frozen ones and buffers from construction on, predictions,
 and checkpoints.
 """
 
@@ -161,7 +161,7 @@ def check_resumed_training_matches_one_process(session: Session) -> None:
     jobs = [interrupt(explicit_examples.steps(world, spec), 1) for spec in (MOMENTUM, ADAM)]
     jobs += [_resumed_twice(explicit_examples.steps(world, spec)) for spec in (MOMENTUM, ADAM)]
     jobs.append(replace(jobs[0], model=ModelSpec((Linear("fc1", 2, 3, frozen=True), *mlp((3, 3, 2)).layers[1:]))))
-    # wrappers put a common prefix before every name
+    # wrappers add a common prefix to every name
     named = ModelSpec((Linear("module", 2, 3), Activation("tanh"), Linear("submodule", 3, 2)))
     jobs.append(replace(jobs[0], model=named))
     held = Scale("scalar", 0, buffer=True), Scale("vector", 3, buffer=True)
@@ -241,8 +241,8 @@ def _saved_again(job: Job, *, windows: bool) -> Job:
 
 
 def _resumed_often(job: Job) -> Job:
-    """Saved and resumed after one step, two more, three, and four: an error in the state at some count shows in the next
-    step.
+    """Saved and resumed after one step, two more, three, and four: an error in the state at any of these counts shows
+    in the next step.
     """
     for after in (1, 3, 6, 10):
         job = interrupt(job, after)
@@ -280,7 +280,7 @@ def _from_rank_0(what: Literal["parameters", "buffers"]) -> Judge:
 
 
 def _split(of_ranks: list[Array]) -> Array:
-    """One array of which each rank holds rows with its own initial values."""
+    """One array of which each rank contributes rows, with its own initial values."""
     tall = [np.atleast_1d(values) for values in of_ranks]
     rows = -(-len(tall[0]) // len(tall))
     parts = [values[rank * rows : (rank + 1) * rows] for rank, values in enumerate(tall)]

@@ -52,7 +52,7 @@ def check_long_programs_on_rich_models_match_one_process(session: Session) -> No
         choices = Random(seed)
         model = rich_model(choices, promised)
         words: tuple[Word, ...] = rich_words(choices)
-        if "batch_norm" in model.features():  # a clip may add 1e-6 to the norm, which bounds know of, and NEAR does not
+        if "batch_norm" in model.features():  # a clip may add 1e-6 to the norm, which bounds allow and NEAR does not
             words = tuple(word for word in words if word != "clip")
         return known.job(partial(_program, world, promised, model, seed), words, looking=seed % 3 == 0)
 
@@ -96,7 +96,7 @@ def _program(
         seed=seed,
     )
     scale = choices.choice((1.0, 1.0, 0.5, 2.0))
-    unbounded = normal or optimizer.name == "adam"  # or bounds that say little in float32
+    unbounded = normal or optimizer.name == "adam"  # or bounds that are wide in float32
     dtype = "float64" if unbounded else model.dtype
     return within_promises(replace(job, model=replace(model, loss_scale=scale, dtype=dtype)), promised)
 
@@ -149,7 +149,7 @@ def rich_model(choices: Random, promised: Capabilities) -> ModelSpec:
     """A model with about half of the features that are promised."""
 
     def has(feature: str, often: float = 0.5) -> bool:
-        chosen = choices.random() < often  # for every promise, so that a seed means the same in all else
+        chosen = choices.random() < often  # drawn for every promise, so that a seed always gives the same other choices
         return chosen and feature in promised.replica.model_features
 
     dtypes = sorted(promised.replica.replica_dtypes) or ["float32"]

@@ -82,8 +82,8 @@ def masked(world_size: int) -> Job:
 
 
 def accumulated(world_size: int, *, no_sync: bool) -> Job:
-    """Two micro-batches, the first inside no_sync, in which a rank has equal sums of weights, so that one share of all of
-    them is its in both; then two synchronised ones, of different sums.
+    """Two micro-batches, the first inside no_sync, in which each rank has equal sums of weights, so that its share of
+    all weights is the same in both; then two synchronised ones, with different sums.
     """
     windows = [[_growing(world_size, 0), _growing(world_size, 0, backwards=True)]] * no_sync
     windows.append([_growing(world_size, 1), _growing(world_size, 2)])
@@ -99,10 +99,10 @@ def accumulated(world_size: int, *, no_sync: bool) -> Job:
 
 
 def masked_windows(world_size: int, *, each: bool) -> Job:
-    """Windows of two micro-batches, of which the first has no weights on any rank: it adds nothing; nor does a rank that has none
-    in either, while the others have equal sums in both. each: ranks count equally, so that a rank may have none in one of the
-    two, and the last may have none on any; where ranks count by their sums, it is for the implementation to say what share of
-    such a window a rank has.
+    """Windows of two micro-batches whose first has no weights on any rank, and so adds nothing. A rank without weights
+    in both adds nothing either, while the other ranks have equal sums in both. each: ranks count equally, so a rank may
+    have no weights in one of the two, and the last micro-batch may have none on any rank. If ranks count by their sums,
+    such a window is left out, because the implementation decides on a rank's share.
     """
     usual, turned = _growing(world_size, 0), _growing(world_size, 0, backwards=True)
     none: Weights = ((0.0,) * 3,) * world_size
@@ -136,7 +136,7 @@ def _backward(weights: Weights, start: int, *, sync: bool = True) -> Backward:
 
 
 def _growing(world_size: int, number: int, *, backwards: bool = False) -> Weights:
-    """Weights for three samples of each rank, of which one is sometimes 0."""
+    """Weights for three samples of each rank, one of which is sometimes 0."""
     found = []
     for rank in range(world_size):
         ranks = (0.5, 1.0 + (rank + number) % world_size, 0.25 * ((rank + number) % 2))

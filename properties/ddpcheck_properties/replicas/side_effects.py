@@ -55,7 +55,7 @@ def check_predict_does_not_change_training(session: Session) -> None:
     everyone = ((0,),) * world
     alone = [tuple((0,) if rank == only else () for rank in range(world)) for only in sorted({0, world - 1})]
     steps = explicit_examples.steps(world, MOMENTUM)
-    # gradients first: what evaluating does to those would else be seen only in the predictions after the step
+    # gradients first: otherwise a change by evaluating would show only in the predictions after the step
     examples = [_between(steps, *GRADIENTS, Predict(samples), *GRADIENTS) for samples in (everyone, *alone)]
     drawn = training_jobs(
         world, promised, model=models(promised, exact=False, depths=(1, 2)), exact=False, optimizer=sgd()
@@ -91,7 +91,7 @@ def check_predict_uses_the_running_statistics(session: Session) -> None:
         look,
         larger,
         look,
-        evaluate,  # the outputs of an earlier batch, as long as no step was taken
+        evaluate,  # repeats the outputs of an earlier batch, until the next step
         look,
     ]
     programs = [operations]

@@ -63,8 +63,8 @@ def check_nonfinite_step_is_skipped_on_all_ranks(session: Session) -> None:
 def overflow(
     world_size: int, optimizer: OptimizerSpec, skipped: tuple[int, ...] = (1,), *, resuming: bool = False
 ) -> Job:
-    """Four steps of two samples per rank; the second, or those `skipped`, must be skipped. resuming: the last step is that
-    of a new replica.
+    """Four steps of two samples per rank; the second, or those `skipped`, must be skipped. resuming: a new replica
+    takes the last step.
     """
     operations: list[Operation] = []
     for number in range(4):
@@ -126,7 +126,7 @@ def in_a_branch(world_size: int) -> Job:
     operations[second] = Backward(shards([2] * world_size, 2 * world_size), branches=(("a",),) * world_size)
     front = Linear("branch_a", 2, 2, branch="a")
     model = ModelSpec((front, *SATURATED[1:]), loss="linear")
-    # x + W x has no difference of infinities where the weight between the infinite feature and itself is positive
+    # x + W x has no difference of infinities if the weight between the infinite feature and itself is positive
     positive = (seed for seed in range(99) if model.initial(key_of(seed, 0), "real")["branch_a.weight"][0, 0] > 0)
     made = training_job(world_size, model, operations, job.optimizer, exact=False, seed=next(positive))
     return poisoned(made, 2 * world_size, "inf")

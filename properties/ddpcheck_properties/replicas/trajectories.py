@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 MOMENTUM = OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1)
 MOMENTS = OptimizerSpec("adam", lr=0.02, betas=(0.5, 0.875), eps=0.01)
-"""1 - 0.875 is no square of 1 - 0.5, so the positions of eps can be distinguished in the first step."""
+"""1 - 0.875 is not a square of 1 - 0.5, so the first step distinguishes the positions of eps."""
 
 
 @law("trajectories", needs.replica, needs.replica.optimizers("sgd"), level=Level.BASIC)

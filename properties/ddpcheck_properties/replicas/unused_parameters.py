@@ -81,7 +81,7 @@ def check_globally_unused_parameters_do_not_move(session: Session) -> None:
     jobs.append(explicit_examples.branches(world, "a", ("a",), ("",), ("",), ("a",), optimizer=ADAM))
     between = ZeroGrad(), Step(), *PARAMETERS
     jobs += [replace(job, operations=(*job.operations, *between, *job.operations)) for job in jobs]
-    if promised.has(ReplicaMethod.ZEROES_GRADIENTS):  # zeros where there is a gradient, which the branch has not
+    if promised.has(ReplicaMethod.ZEROES_GRADIENTS):  # zeros for existing gradients; the branch has none
         used_once = explicit_examples.branches(world, "a", ("a",), ("",), optimizer=MOVING)
         zeros = ZeroGrad(to_zeros=True), *GRADIENTS, Step(), *PARAMETERS
         jobs.append(replace(used_once, operations=(*used_once.operations, *zeros)))
@@ -123,7 +123,7 @@ def check_parameters_used_only_inside_no_sync_are_synchronised(session: Session)
 
 
 def _tied_through_branches(world_size: int) -> Job:
-    """fc1's weight is also used in branch a, and branch_b's in branch c: by even ranks, then by odd ones."""
+    """Branch a also uses fc1's weight, and branch c that of branch_b: on even ranks, then on odd ones."""
     even, odd = ("a", "b"), ("c",)
     operations: list[Operation] = []
     for number, pair in enumerate(((even, odd), (odd, even), (("b", "c"), ()))):
@@ -140,8 +140,8 @@ def _tied_through_branches(world_size: int) -> Job:
 
 
 def _among_many(world_size: int) -> Job:
-    """Unused parameters whose numbers a mask of 8 or 256 bits confuses with used ones, or that lie past the end of such a
-    mask.
+    """Unused parameters whose numbers a mask of 8 or 256 bits confuses with used ones, or that are beyond the end of
+    such a mask.
     """
     layers: list[Layer] = [Linear("fc1", 2, 2), Linear("branch_a", 2, 2, branch="a")]
     layers += [Scale(f"scale{number}", 2) for number in range(270)]

@@ -1,1 +1,1 @@
-"""What samplers must do: each sample to one rank, in an order that seed and epoch decide."""
+"""Checks of samplers: each sample goes to one rank, in an order that depends on seed and epoch."""

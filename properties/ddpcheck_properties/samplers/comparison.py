@@ -37,7 +37,7 @@ def some(order: Array) -> str:
 
 
 def may_be_chance(order: list[list[int]]) -> bool:
-    """Whether few shuffled blocks may ascend on every rank by chance: of p blocks one order in p! does."""
+    """Whether few shuffled blocks may ascend on every rank by chance: one order of p blocks in p! does."""
     pieces = [1 + int((np.diff(each[:-1]) != 1).sum()) for each in order]
     return min(pieces) > 1 and math.prod(map(math.factorial, pieces)) < 10**12
 
@@ -84,7 +84,7 @@ def shared_out(promised: Capabilities) -> Judge:
 
 
 def _behind(found: list[list[list[int]]], number: int, read: Sample) -> tuple[int, ...]:
-    """The ranks, some and not all, that repeat the indices of another epoch; empty if none does."""
+    """The ranks, some and not all, that repeat the indices of another epoch; empty if there are none."""
     ranks, epoch = found[number], read.epochs[number]
     earlier = [each for each, told in zip(found[:number], read.epochs, strict=False) if told != epoch]
     again = [rank for rank, order in enumerate(ranks) if len(order) > 3 and order in [each[rank] for each in earlier]]
@@ -102,7 +102,7 @@ def _check_shares(
     total = sum(map(len, ranks))
     absent = sorted(set(range(length)) - holders.keys())
     shared = sorted(index for index, found in holders.items() if len(found) > 1)
-    allowed = max(0, length - total)  # what drop leaves out
+    allowed = max(0, length - total)  # the samples that drop leaves out
     if 0 in absent and not read.shuffle and 0 < total < length == total + len(absent):
         raise Finding(
             Diagnosis(

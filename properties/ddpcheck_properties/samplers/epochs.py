@@ -36,7 +36,7 @@ def check_sampler_does_not_add_seed_and_epoch(session: Session) -> None:
     Runs with different seeds are independent.
     """
     world = session.world_size
-    joined = 10 * SEED + 1 - SEED  # followed by "0" it reads as the seed does followed by epoch 10
+    joined = 10 * SEED + 1 - SEED  # followed by "0", it reads like the seed followed by epoch 10
     steps = sorted({0, 1, 2, 10, 16, 31, 100, joined, 1000, 1024, 10_000, world})
     length = shuffled(world)
     reads = tuple(Sample(length, (0,) if step else SUMMED_EPOCHS, seed=SEED + step) for step in steps)
@@ -121,7 +121,7 @@ def _as_undisturbed(session: Session, ways: list[dict[str, object]], what: str, 
 
 
 def _left_out_in_turn(job: Job, trace: Trace) -> None:
-    """W - 1 of more than 40 W samples are left out alike in twelve epochs with a probability below 81^-11 < 1e-20."""
+    """W - 1 of more than 40 W samples are left out equally in twelve epochs with a probability below 81^-11 < 1e-20."""
     assertions.completed(trace)
     (read,) = job.operations
     assert isinstance(read, Sample)
@@ -176,8 +176,8 @@ def _shuffled_anew(job: Job, trace: Trace) -> None:
 
 
 def _every_sample_moves(job: Job, trace: Trace) -> None:
-    """Of 40 W samples one has its place in all of 16 orders with a probability below 40^-14 < 1e-22; of five whole blocks one
-    has with 5^-14 < 1e-9.
+    """A given sample of 40 W has the same place in all of 16 orders with a probability below 40^-14 < 1e-22; one of
+    five whole blocks with 5^-14 < 1e-9.
     """
     assertions.completed(trace)
     found = [[index for order in ranks for index in order] for ranks in orders(trace, 0)]

@@ -45,7 +45,7 @@ def check_set_epoch_changes_the_order(session: Session) -> None:
             headline = f"epoch {second}: got the order of epoch {first} on every rank, but should be another one"
             raise Finding(Diagnosis(headline, first_cause(ordered_hypotheses.OF_EQUAL_EPOCHS, evidence)))
 
-    # a seed of 0 is a factor that takes all others with it, or taken for none
+    # a seed of 0 may be a factor that removes all others, or be taken for no seed
     _read(session, [reads(session.world_size, epochs=EPOCHS, seeds=(seed,)) for seed in (SEED, 0)], judge)
 
 
@@ -161,7 +161,7 @@ def check_order_without_shuffle_is_sequential(session: Session) -> None:
     cut = (3 * world + 1, shuffled(world) - 1, shuffled(world)) if session.capabilities.sampler.drop_last else ()
     lengths = [(length, False) for length in (3 * world, world, shuffled(world))] + [(length, True) for length in cut]
     jobs = [reads(world, length, epochs=_UNSHUFFLED, shuffle=False, drop_last=drop) for length, drop in lengths]
-    jobs.append(reads(world, epochs=_UNSHUFFLED, shuffle=False, seeds=(0,)))  # which may be taken for none
+    jobs.append(reads(world, epochs=_UNSHUFFLED, shuffle=False, seeds=(0,)))  # may be taken for no seed
     _read(session, jobs, judge)
 
 
@@ -232,14 +232,15 @@ def _random_and_its_own(job: Job, trace: Trace) -> None:
         for epoch, order in zip(read.epochs, orders(trace, position), strict=True):
             what = f"epoch {epoch} of {named(read)}, seed {read.seed}"
             assertions.that(
-                not all(each[:-1] == sorted(each[:-1]) for each in order)  # the last may be there to pad
+                not all(each[:-1] == sorted(each[:-1]) for each in order)  # the last may be padding
                 or may_be_chance(order),
                 f"{what}: got ascending samples on every rank, but should be a random order",
                 causes.NOT_SHUFFLED_AT_LENGTH(length=read.length, drop_last=read.drop_last),
             )
             for (seed, other), before in found.items():
                 assertions.that(
-                    order != before or (seed != read.seed and other != epoch),  # whether both add up is another check's
+                    # another check tests whether both are added up
+                    order != before or (seed != read.seed and other != epoch),
                     f"{what}: got the order of epoch {other} of seed {seed} on every rank, but should be another one",
                     causes.IGNORED_AT_LENGTH(
                         part="epoch" if seed == read.seed else "seed",

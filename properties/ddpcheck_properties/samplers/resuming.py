@@ -43,15 +43,15 @@ def check_sampler_state_resumes_mid_epoch(session: Session) -> None:
         ((0,), True),
         ((10,), True),
     ]
-    # whose epoch is lost is found to be in epoch 0, whose order is that of `then`
+    # a sampler that loses its epoch is in epoch 0, whose order is that of `then`
     examples = [Job(world, (ResumeSampling(10 * world, (3,), 2, 0),))]
     examples += [
         Job(world, (ResumeSampling(10 * world, pieces, epoch, 3, shuffle=shuffle, told=told),))
         for (pieces, told), epoch in product(ways, (2, 0))
         for shuffle in (True, False)
     ]
-    examples.append(Job(world, (ResumeSampling(10 * world + 1, (11,), 2, 3),)))  # read to its end, padding included
-    # past a byte, and a number of two digits, in positions and epochs, and past two bytes in samples
+    examples.append(Job(world, (ResumeSampling(10 * world + 1, (11,), 2, 3),)))  # read to the end, padding included
+    # beyond a byte, and a number of two digits, in positions and epochs; beyond two bytes in samples
     examples.append(Job(world, (ResumeSampling(PAST_16_BITS, (1003,), 258, 3, told=False),)))
     examples.append(Job(world, (ResumeSampling(10 * world, (), 2, 3, told=False, used=True),)))
     for shuffle in (True, False):
@@ -66,7 +66,7 @@ def check_sampler_state_resumes_mid_epoch(session: Session) -> None:
 
 @st.composite
 def interruptions(draw: DrawFn, world_size: int, capabilities: Capabilities) -> Job:
-    """An epoch read in up to four pieces; lengths that the world size divides, or does not."""
+    """An epoch read in up to four pieces; lengths with and without a remainder."""
     each, odd = draw(choice((7, 1, 2, 20))), draw(st.integers(0, world_size - 1))
     epoch, then = draw(choice(((0, 1), (2, 3), (5, 0))))
     pieces = tuple(draw(st.lists(st.integers(0, each + (odd > 0)), min_size=1, max_size=3)))
@@ -150,7 +150,7 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
 
 
 def _differing(got: Order, should: Order) -> str:
-    """Both lists from the first sample on that differs."""
+    """Both lists from the first differing sample on."""
     pairs = zip(got, should, strict=False)
     same = next((place for place, (one, other) in enumerate(pairs) if one != other), 0)
     right = f"{same} samples as they should be, then " * (same > 0)

@@ -11,12 +11,13 @@ from __future__ import annotations
 from ddpcheck.job import Job, Sample
 
 PAST_16_BITS = 70_001
-PAST_24_BITS = ((1 << 24), (1 << 24) + 1)  # alike in float32
-LARGEST = ((1 << 32) - 1, (1 << 32) - 2)  # what NumPy's older generators take: with an epoch added it is too large
+PAST_24_BITS = ((1 << 24), (1 << 24) + 1)  # equal in float32
+LARGEST = ((1 << 32) - 1, (1 << 32) - 2)  # the largest that NumPy's older generators take, which an added epoch exceeds
 SEED = 42
 EPOCHS = (2, 0, 1, 3, 12, 102, 258, 1002, 2048, 2049, (1 << 16) + 2)
-"""First forwards, then back; equal to an earlier one in their lowest digits, or in their lowest eight, or sixteen, bits; or
-next to it where float16 leaves one out. Larger ones would take long where a generator is run on epoch by epoch.
+"""First forwards, then back; some equal to an earlier epoch in their lowest digits, or in their lowest eight, or
+sixteen, bits; some next to one that float16 cannot distinguish. Larger epochs would take long if a generator advances
+epoch by epoch.
 """
 SEEDS = (SEED, SEED + 1, 0, 1, 7, 7 + (1 << 16), 7 + (1 << 31), *PAST_24_BITS, 123, 1234, 1337, 2147483647)
 """0, values often used in its place, and values equal in some bits, in float32, or modulo a generator's prime."""

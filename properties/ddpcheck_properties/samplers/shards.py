@@ -1,4 +1,4 @@
-"""Samplers: every sample goes to exactly one rank, and lengths are as announced."""
+"""Samplers: every sample goes to exactly one rank, and lengths are as reported."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ def check_shards_stay_disjoint_without_set_epoch(session: Session) -> None:
 
 def _shares(session: Session, *, drop_last: bool) -> None:
     world, promised = session.world_size, session.capabilities
-    telling = 3 * world + 1, 3 * world  # first, because with few samples many mistakes look alike
+    telling = 3 * world + 1, 3 * world  # first, because with few samples many mistakes look the same
     examples = [
         reads(world, length, shuffle=shuffle, drop_last=drop_last)
         for length in (*telling, *(each for each in sample_lengths(world, promised) if each not in telling))
         for shuffle in (False, True)
     ]
     examples += [reads(world, length, drop_last=drop_last) for length in (1025, 4099, PAST_16_BITS)]
-    # ranks may disagree only later
+    # ranks may start to differ later
     examples += [reads(world, epochs=EPOCHS, seeds=(SEED, 0), drop_last=drop_last)]
     examples += [reads(world, 3 * world + 1, epochs=(1,), seeds=LARGEST, drop_last=drop_last)]
     drawn = samples(world, promised, drop_last=drop_last).map(lambda read: Job(world, (read,)))

@@ -1,1 +1,1 @@
-"""What whole training runs must do: end where one process ends, after a checkpoint too."""
+"""Checks of whole training runs: they end where one process ends, also after a checkpoint."""

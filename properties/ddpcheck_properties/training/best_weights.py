@@ -34,7 +34,7 @@ def ends_with_the_last(run: Run) -> None:
     best, last = int(np.argmin([*run.before, *run.losses[0]])), len(run.moments) - 1
     then, now = (run.moments[epoch][-1].arrays["parameters"] for epoch in (best, last))
     if all(np.array_equal(then[name].value.exact, now[name].value.exact) for name in now):
-        return  # nothing was learned in between
+        return  # no parameters changed in between
     for rank, (ends, kept) in enumerate(zip(run.parameters, run.best, strict=True)):
         moved = [name for name, array in kept.items() if not np.array_equal(ends[name], array)]
         assertions.that(
@@ -58,7 +58,7 @@ def holds_the_best_number(run: Run) -> None:
 
 
 def _wrong_until(run: Run, best: int) -> Causes:
-    """The cause up to the best epoch, if the best weights are those of a run by other rules."""
+    """The cause up to the best epoch, if a run by other rules gives these best weights."""
     if run.first:
         return ()
     return causes_of_end(replace(run, indices=run.indices[: best + 1], parameters=run.best))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 WHOLE, CUT, RESUMED = 0, 1, -1
 """Positions in a Job of cut_operations; each run after the interrupted one resumes the run before it."""
 MANY = 11
-"""Epochs, of which the last sort first if names are sorted as text."""
+"""Epochs; the last ones come first if names are sorted as text."""
 CHECKPOINT = needs.trainer.trainer_features("checkpoint")
 
 
@@ -96,8 +96,8 @@ def check_checkpoint_files_have_one_writer(session: Session) -> None:
 
 @st.composite
 def cut_runs(draw: DrawFn, world_size: int, promised: Capabilities) -> Job:
-    """One run of two or three epochs, and the same run interrupted once or twice and resumed, with all other promised
-    features, or some.
+    """One run of two or three epochs, and the same run interrupted once or twice and resumed, with all or some other
+    promised features.
     """
     several = ("schedule", "best"), ("accumulation",), (), ("schedule", "best", "accumulation")
     features = promised.trainer.trainer_features & set(draw(st.sampled_from(several)))
@@ -113,7 +113,7 @@ def _cuts(session: Session) -> list[Job]:
     cuts = [_cut(session), _cut(session, stops=(3,)), *with_other_optimizers(_cut(session), session.capabilities)]
     if "accumulation" in features:
         cuts += [_cut(session, micro_batches=3, stops=(2,)), _cut(session, micro_batches=2, stops=(1, 2))]
-    if session.world_size <= 2:  # they take long, and more ranks show no more
+    if session.world_size <= 2:  # they take long, and more ranks find no more faults
         cuts += [_cut_twice(session), _extended(session), *with_a_frozen_layer(_cut(session), session.capabilities)]
     if "best" not in features:
         return cuts
@@ -134,7 +134,7 @@ def _cut_twice(session: Session) -> Job:
 
 
 def _extended(session: Session) -> Job:
-    """A finished run that is then asked for one epoch more."""
+    """A finished run that is continued for one more epoch."""
     plan = Train(epochs=3)
     job = run_job(session.world_size, session.capabilities, 4 * session.world_size, plan, momentum=0.5)
     shorter = replace(plan, epochs=2, folder="checkpoint")
@@ -157,7 +157,7 @@ def _cut(
     norm = 0.25 if micro_batches > 1 and session.capabilities.has(ReplicaMethod.CLIPPING) else None
     plan = Train(epochs=3, micro_batches=micro_batches, schedule=schedule, keep_best=best, max_norm=norm)
     world = session.world_size
-    # of the last micro-batches one is short; of three, the last window is so, too
+    # one of the last micro-batches is short; with three, the last window is short, too
     samples = {1: 4, 2: 7, 3: 9}[micro_batches] * world
     job = run_job(world, session.capabilities, samples, plan, momentum=0.5)
     operations = cut_operations(plan, *stops, rank_0_only=rank_0_only, slow_disk=slow_disk)
@@ -202,7 +202,7 @@ def resumed_right(promised: Capabilities, *, bits: bool = False) -> Judge:
 
 
 def _other_orders(trace: Trace, last: int, epoch: int, first: int) -> tuple[int, ...]:
-    """The ranks whose samples of this epoch have another order after resuming, if rank 0's do not; otherwise none."""
+    """The ranks whose samples of this epoch have another order after resuming, if rank 0's have not; otherwise none."""
     every = zip(trace.values(WHOLE, "indices"), trace.values(last, "indices"), strict=True)
     orders = [
         (list(whole[epoch]), list(resumed[epoch - first])) for whole, resumed in every if epoch - first < len(resumed)
@@ -216,7 +216,9 @@ def _same_epochs(trace: Trace, rank: int, last: int, first: int, epochs: int) ->
     """last: the position of the run that was resumed, with epoch `first`."""
     whole, resumed = (trace.values(position, "indices")[rank] for position in (WHOLE, last))
     if len(resumed) != epochs - first:
-        where = f"gone on with epoch {first}" if first else "begun, as there was nothing to go on from"
+        where = (
+            f"continued with epoch {first}" if first else "started from the beginning, since there was no checkpoint"
+        )
         raise Finding(
             Diagnosis(
                 f"rank {rank} trained {len(resumed)} of {epochs} epochs after resuming, but should have {where}: "

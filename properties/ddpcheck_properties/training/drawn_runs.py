@@ -1,6 +1,6 @@
-"""Training runs as Jobs: how they are drawn, and the same run as a Job of single steps, which the oracle can replay.
+"""Training runs as Jobs: their drawing, and the same run as a Job of single steps, which the oracle can replay.
 
-A run reports the samples that each rank used, in order. So the same batches can pass through one process; a window of
+A run reports the samples that each rank used, in order. So one process can repeat the same batches; a window of
 micro-batches is one large batch there.
 """
 
@@ -22,7 +22,7 @@ from ddpcheck.job import (
 from ddpcheck.models.spec import Activation, Activity, Embedding, Head, Layer, Linear, ModelSpec
 
 LOOSE = 64.0
-"""A norm that no gradient of these runs comes near to: nothing is clipped."""
+"""A norm far above all gradients of these runs, so that nothing is clipped."""
 
 
 @st.composite
@@ -68,7 +68,7 @@ OTHERS = (
 
 
 def equal_losses(world_size: int, promised: Capabilities, plan: Train) -> list[Job]:
-    """A run whose losses are all 0, however they are computed, although weight decay moves the parameters."""
+    """A run whose losses are all exactly 0, although weight decay changes the parameters."""
     job = run_job(world_size, promised, 3 * world_size, plan)
     assert job.model is not None
     return [replace(job, optimizer=OTHERS[0], model=replace(job.model, loss_scale=0.0))]
@@ -116,5 +116,5 @@ def with_ids(job: Job, promised: Capabilities) -> list[Job]:
     if "embedding" not in promised.replica.model_features:
         return []
     layers = (Embedding("embedding", 5, 2), Linear("fc", 2, 3))
-    # gradients longer than 1, to which some clip where nobody asks for it
+    # gradients longer than 1, to which some implementations clip without being asked
     return [replace(job, model=ModelSpec(layers, "cross_entropy", dtype=job.model.dtype, loss_scale=8.0))]

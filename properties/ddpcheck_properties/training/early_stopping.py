@@ -1,4 +1,6 @@
-"""Training runs that stop when the loss no longer decreases: on all ranks after the same epoch, or some wait for ever."""
+"""Training runs that stop when the loss no longer decreases: on all ranks after the same epoch; otherwise some wait for
+ever.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ def check_early_stopping_ends_all_ranks_together(session: Session) -> None:
     not earlier or later.
     """
     world, promised = session.world_size, session.capabilities
-    # rates so large that the loss goes up and down, on some ranks otherwise than on others; and two that are not, of which the
-    # smaller one lowers it by some 1e-5
+    # rates so large that the loss rises and falls, differently on some ranks; and two smaller rates, the lower of which
+    # reduces the loss by some 1e-5
     rates = ((0, 1.0, 1), (1, 1.0, 2), (2, 1.0, 3), (3, 1.5, 1), (4, 2.0, 2), (6, 1.0, 2), (11, 0.5, 3), (5, 0.05, 3))
     jobs = [
         run_job(world, promised, 3 * world, Train(_EPOCHS, seed=seed, patience=patience), seed=seed, lr=rate)
@@ -41,7 +43,7 @@ def check_early_stopping_ends_all_ranks_together(session: Session) -> None:
     jobs += equal_losses(world, promised, Train(_EPOCHS, batch_size=3, patience=2))
     jobs += _with_other_features(world, promised)
     for_each(session, fewer(session, jobs), _ends_in_time)
-    # one of each patience, of which the last has all its epochs: else nobody looks at the late epochs of a short batch
+    # one of each patience; the last has all its epochs, so that late epochs with a short batch are checked, too
     looked_at = [jobs[0], jobs[2], replace(jobs[1], optimizer=replace(jobs[1].optimizer, lr=1e-5))]
     for_each(
         session,
@@ -51,7 +53,7 @@ def check_early_stopping_ends_all_ranks_together(session: Session) -> None:
 
 
 def _with_other_features(world_size: int, promised: Capabilities) -> list[Job]:
-    """A run that ends early with micro-batches and a schedule, as far as they are promised, and one that does not shuffle."""
+    """A run that ends early with micro-batches and a schedule, if promised, and one that does not shuffle."""
     plan = Train(_EPOCHS, seed=1, patience=2)
     ways = {
         "accumulation": replace(plan, batch_size=1, micro_batches=2),

@@ -31,7 +31,7 @@ def ends_where_one_process_ends(run: Run) -> None:
 
 @contextmanager
 def explained(causes: Callable[[], Causes]) -> Iterator[None]:
-    """A Finding from within gets these causes, if there are any."""
+    """A Finding raised inside gets these causes, if there are any."""
     try:
         yield
     except Finding as finding:
@@ -43,7 +43,7 @@ def explained(causes: Callable[[], Causes]) -> Iterator[None]:
 
 @contextmanager
 def unexplained(causes: Callable[[], Causes]) -> Iterator[None]:
-    """A Finding from within that has no cause gets these."""
+    """A Finding without a cause raised inside gets these."""
     try:
         yield
     except Finding as finding:
@@ -51,7 +51,7 @@ def unexplained(causes: Callable[[], Causes]) -> Iterator[None]:
 
 
 def causes_of_end(run: Run) -> Causes:
-    """Why the run ended elsewhere; empty if nothing that is known explains it."""
+    """The causes of other final parameters; empty if no known cause explains them."""
     return why_it_ends_elsewhere(run) or _wrong_rates(run)
 
 

@@ -44,5 +44,5 @@ def _loss(run: Run, moments: Sequence[ExpectedOperation]) -> tuple[Array, Array]
         count += float(counts.sum())
     mean = np.asarray(total / count)
     roundings = 2 * len(steps) * run.plan.micro_batches * job.world_size + 8
-    dtype = "float32" if job.model.dtype == "float64" else job.model.dtype  # of metrics no more is asked
+    dtype = "float32" if job.model.dtype == "float64" else job.model.dtype  # metrics need no more precision
     return mean, np.asarray(allowed / count + abs(mean) * gamma(roundings, dtype))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ddpcheck.trace import Trace
 
 ALWAYS = (189, 467, 107, 118, 23, 294, 551, 533, 249, 171, 138)
-"""Seeds of the runs that come before any is drawn: in these all pairs of features meet that do in the first 600."""
+"""Seeds of the runs that come first: these contain all pairs of features that occur in the first 600 runs."""
 
 
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"))
@@ -52,7 +52,7 @@ def rich_run(world: int, promised: Capabilities, seed: int) -> Job:
     choices = Random(seed)
 
     def has(feature: str, often: float = 0.5) -> bool:
-        chosen = choices.random() < often  # for every promise, so a seed always gives the same choices otherwise
+        chosen = choices.random() < often  # drawn for every promise, so that a seed always gives the same other choices
         return chosen and feature in promised.trainer.trainer_features
 
     in_chains = promised.but(model_features=promised.replica.model_features - {"branch", "batch_norm"})

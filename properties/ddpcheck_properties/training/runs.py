@@ -50,7 +50,7 @@ def check_training_run_uses_every_sample(session: Session) -> None:
     """
     world = session.world_size
     promised = session.capabilities
-    # 2 epochs of 24 samples and more in the same order by chance: less than 1 in 24!, far below 1e-9
+    # the probability that 2 epochs of at least 24 samples have the same order is below 1 in 24!, far below 1e-9
     long = st.builds(
         lambda n, seed: run_job(world, promised, n, Train(seed=seed)), st.integers(24, 30), st.integers(0, 99)
     )
@@ -136,7 +136,7 @@ def check_best_weights_have_the_lowest_global_loss(session: Session) -> None:
     if "early_stopping" in promised.trainer.trainer_features:  # the last epoch of a run that ends early is not the best
         plans = (Train(epochs=8, seed=seed, patience=patience, keep_best=True) for seed, patience in ((0, 1), (1, 2)))
         many += [run_job(world, promised, 3 * world, each, seed=each.seed, lr=1.0) for each in plans]
-    # so few steps that rounding allows little, though the first epoch is the best
+    # few steps, so that rounding allows little, though the first epoch is the best
     many.append(run_job(world, promised, 2 * world, Train(epochs=3, batch_size=4, keep_best=True), lr=2.0))
     features = frozenset({"best"})
     judge = of_run(promised, holds_the_best, ends_where_one_process_ends, ends_with_the_last)
@@ -148,7 +148,7 @@ def check_best_weights_have_the_lowest_global_loss(session: Session) -> None:
 def _with_windows(session: Session, judge: Callable[[Run], None], share: float = 1.0) -> None:
     world, promised = session.world_size, session.capabilities
     norm = 0.25 if promised.has(ReplicaMethod.CLIPPING) else None
-    # of an epoch with one window only it is not told whether a step is too long, or taken twice: it comes last
+    # last, because an epoch with one window does not show whether a step is too long, or taken twice
     one = run_job(world, promised, 4 * world, Train(batch_size=3, micro_batches=2, epochs=1))
     two = run_job(world, promised, 8 * world, Train(batch_size=2, micro_batches=2, epochs=1, max_norm=norm))
     many = run_job(world, promised, 5 * world, Train(batch_size=1, micro_batches=2, epochs=6), lr=_SLOW)

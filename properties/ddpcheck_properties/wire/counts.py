@@ -27,7 +27,9 @@ class Counted:
 
 
 def counted(trace: Trace, least: float) -> Counted:
-    """Traffic of each rank; CannotTell if nobody has seen half of the `least` bytes that all ranks together must have sent."""
+    """Traffic of each rank; CannotTell if the counts show less than half of the `least` bytes that all ranks together
+    must have sent.
+    """
     for one in (by_kernel(trace), by_itself(trace)):
         if _at_first(one) >= least / 2:
             return one
@@ -46,7 +48,7 @@ def by_itself(trace: Trace) -> Counted:
 
 
 def begun(trace: Trace) -> list[list[int]]:
-    """Collectives that each rank reports as begun, from one Sent to the next."""
+    """Collectives that each rank reports as started, from one Sent to the next."""
     return _grown(trace, "counts", "collectives")
 
 
@@ -66,7 +68,7 @@ def _grown(trace: Trace, source: str, of: Literal[0, 1, "bytes", "messages", "co
 
 
 def _totals(values: Mapping[str, Any] | None, of: int | str) -> dict[str, int]:
-    """Counts by connection if there are any, otherwise one total; empty if nothing counts."""
+    """Counts by connection if there are any, otherwise one total; empty without counts."""
     if isinstance(of, int):
         return {name: both[of] for name, both in (values or {}).items()}
     return {name: count for name, count in (values or {}).items() if name == of}

@@ -1,4 +1,4 @@
-"""The traffic of equal training steps: it stays the same, and is compared with the least that steps need."""
+"""The traffic of equal training steps: constant, and compared with the least that steps need."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def equal_steps(world_size: int, promised: Capabilities) -> Job:
 
 
 def judged(job: Job, trace: Trace) -> str:
-    """The traffic of a step, as a sentence. Finding if later steps send more; CannotTell if nothing counts."""
+    """The traffic of a step, as a sentence. Finding if later steps send more; CannotTell without counts."""
     arrays = job.initial(0).values()
     demand = Demand("all_reduce", sum(array.nbytes for array in arrays), range(job.world_size), "", each=False)
     seen = counted(trace, demand.least)

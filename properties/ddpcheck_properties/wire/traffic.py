@@ -61,7 +61,7 @@ def check_large_collectives_send_no_excess_bytes(session: Session) -> str:
     made: list[Operation] = [AllReduce(TensorSpec(LARGE, dtype, "powers"), reduction) for dtype in offered]
     usual = _usual(promised)
     if {"sum", "mean"} <= promised.collectives.reductions and floating(usual.tensor.dtype):
-        made.append(replace(usual, reduction="mean"))  # MPI sends more for an operation of the user's own
+        made.append(replace(usual, reduction="mean"))  # MPI sends more for a user-defined operation
     made += [replace(usual, wait=False)] * promised.has(CallForm.ASYNCHRONOUS)
     made += [replace(usual, in_place=True)] * promised.has(CallForm.IN_PLACE)
     scattered = next(iter(fitting_reductions(promised, offered[0])), None)
@@ -153,7 +153,7 @@ def check_traffic_counters_of_a_single_rank_are_zero(session: Session) -> None:
 
 
 def _usual(promised: Capabilities) -> AllReduce:
-    """In float32, if that is promised."""
+    """In float32, if promised."""
     dtype = "float32" if "float32" in promised.collectives.dtypes else dtypes(promised)[0]
     return AllReduce(TensorSpec(LARGE, dtype, "powers"), reductions(promised)[0])
 
@@ -202,7 +202,9 @@ _WINDOW = 2
 
 
 def _training(world_size: int, *, window: bool) -> Job:
-    """Sent before and after: a synchronised backward and, with `window`, two inside no_sync, and the one that ends these."""
+    """Sent before and after: a synchronised backward and, with `window`, two inside no_sync and the final synchronised
+    one.
+    """
     samples = tuple((rank,) for rank in range(world_size))
     operations: list[Operation] = [Backward(samples), ZeroGrad(), Sent(), Backward(samples), Sent()]
     if window:
@@ -257,7 +259,7 @@ def _told(job: Job, trace: Trace, each: bool) -> str:
         if not isinstance(reduced, SendRecv):
             _told_as_begun([counts[number] for counts in collectives], group, named(reduced, position))
         least = (2 - CHANGE) * demand.least
-        if sum(seen) >= least:  # of ranks on several hosts, some may send in memory, which the kernel does not see
+        if sum(seen) >= least:  # ranks on several hosts may also send in memory, which the kernel does not count
             _same(seen, told, named(reduced, position))
             continue
         note = own.note
@@ -276,14 +278,14 @@ def _told(job: Job, trace: Trace, each: bool) -> str:
 def _told_as_begun(collectives: list[int], members: Sequence[int], what: str) -> None:
     for rank in members:
         if not collectives[rank]:
-            headline = f"{what}: counts() of rank {rank} tells of no collective begun, but should of this one"
+            headline = f"{what}: counts() of rank {rank} reports no started collective, but this is one"
             raise Finding(Diagnosis(headline, (causes.CALL_NOT_COUNTED(),)))
 
 
 def _told_in_messages(sent: list[int], messages: list[int], what: str) -> None:
     for rank, (count, number) in enumerate(zip(sent, messages, strict=True)):
         if count and not number:
-            headline = f"{what}: counts() of rank {rank} tells {count:,} bytes, but no message that they went in"
+            headline = f"{what}: counts() of rank {rank} reports {count:,} bytes, but no messages"
             raise Finding(Diagnosis(headline, (causes.MESSAGES_NOT_COUNTED(),)))
 
 
@@ -293,7 +295,7 @@ def _nothing_told(_: Job, trace: Trace) -> None:
     told = {name: counts.get(name, 0) for name in ("bytes", "messages")}
     assertions.that(
         not any(told.values()),
-        f"rank 0: counts() tells {told['bytes']:,} bytes and {told['messages']:,} messages, but there is no rank to send to",
+        f"rank 0: counts() reports {told['bytes']:,} bytes and {told['messages']:,} messages, but there is no rank to send to",
         causes.COUNTS_OWN_SENDS(),
     )
 
@@ -301,7 +303,7 @@ def _nothing_told(_: Job, trace: Trace) -> None:
 def _same(seen: list[int], told: list[int], what: str) -> None:
     for rank, (sent, count) in enumerate(zip(seen, told, strict=True)):
         if abs(count - sent) > (CHANGE - 1) * sent + HEADERS * len(seen):
-            headline = f"{what}: rank {rank} sent {sent:,} bytes, but counts() tells {count:,}"
+            headline = f"{what}: rank {rank} sent {sent:,} bytes, but counts() reports {count:,}"
             cause = causes.COUNTS_SCALED(times=count / max(1, sent)) if count else causes.NOT_COUNTED()
             raise Finding(Diagnosis(headline, (cause,)))
 

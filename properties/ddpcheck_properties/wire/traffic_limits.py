@@ -1,12 +1,12 @@
-"""Whether ranks have sent too much: each of them, or all together.
+"""Judges whether ranks have sent too much: each of them, or all together.
 
-What correct algorithms send in all for an all-reduce of N bytes among W ranks: 2 (W - 1) N for rings, trees, and halving and
-doubling (Rabenseifner). Where W is no power of two the latter folds the W - P ranks beyond the largest one, P, first, by an
-exchange of halves at N / 2 more for each: at most an eighth of the whole, with W = 3 or 7. A reduce-scatter needs half of
-that, and may be an all-reduce for each rank's share (Gloo, with the headers of them all), or a reduction to one rank that
-scatters its result (Open MPI). Gathering the arrays at one rank, which sends each of the others the result, is 2 (W - 1) N in
-all, too, but (W - 1) N from one rank. In trees, halving and doubling none sends more than log2 W N, rounded up: less from four
-ranks on.
+The total traffic of correct algorithms for an all-reduce of N bytes among W ranks is 2 (W - 1) N for rings, trees, and
+halving and doubling (Rabenseifner). If W is not a power of two, the latter first folds the W - P ranks beyond the
+largest power P, by an exchange of halves at N / 2 more for each: at most an eighth of the whole, with W = 3 or 7. A
+reduce-scatter needs half of that. It may be an all-reduce for each rank's share (Gloo, with the headers of all of
+them), or a reduction to one rank that scatters its result (Open MPI). Gathering the arrays at one rank, which sends the
+result to the others, also takes 2 (W - 1) N in all, but (W - 1) N from one rank. In trees, halving and doubling no rank
+sends more than log2 W N, rounded up: less from four ranks on.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Demand:
 
     @property
     def parts(self) -> int:
-        """How many collectives, each with its headers, a correct algorithm may use."""
+        """The number of collectives, each with its headers, that a correct algorithm may use."""
         return len(self.ranks) if self.kind == "reduce_scatter" else 1
 
     @property
@@ -60,7 +60,7 @@ class Demand:
 
     @property
     def cap(self) -> float | None:
-        """The most that one rank sends in a correct algorithm, where that is a limit."""
+        """The most that one rank sends in a correct algorithm; None if there is no limit."""
         if self.each:
             return self.share
         world = len(self.ranks)

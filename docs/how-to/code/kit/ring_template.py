@@ -1,6 +1,6 @@
 """The adapter of rings: a submission defines all_reduce(wire, array), which returns the sum over the ranks.
 
-wire.send(array) reaches the next rank, and wire.receive(like) gets what the rank before has sent.
+wire.send(array) reaches the next rank, and wire.receive(like) gets the previous rank's message.
 """
 
 from submission import all_reduce

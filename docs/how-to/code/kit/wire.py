@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Neighbours:
-    """send() reaches the next rank of the ring; receive() gets what the rank before has sent."""
+    """send() reaches the next rank of the ring; receive() gets the previous rank's message."""
 
     def __init__(self, context):
         self.rank, self.world_size = context.rank, context.world_size
