@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddpcheck.contract import Capabilities, Determinism, ReplicaSync, Traffic
 from ddpcheck.contract.adapter import Adapter
-from ddpcheck.contract.names import ALL_MODEL_FEATURES, ALL_TRAINER_FEATURES
+from ddpcheck.contract.allowed_names import ALL_MODEL_FEATURES, ALL_TRAINER_FEATURES
 from ddpcheck.contract.trainer import Train, TrainingRun, TrainingTask
 from ddpcheck.pytorch.adapter import (
     TORCH_PROMISES,

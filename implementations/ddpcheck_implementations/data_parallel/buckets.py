@@ -13,7 +13,7 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from .flat import views
+from .flat_arrays import views
 
 Empty = Callable[[tuple[int, ...], str], Array]
 """A function that makes an array of a shape and dtype, in memory where the transport is fastest."""

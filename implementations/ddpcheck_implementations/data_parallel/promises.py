@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ddpcheck.contract import TYPICAL, ReplicaSync
-from ddpcheck.contract.names import ALL_MODEL_FEATURES, ALL_TRAINER_FEATURES
+from ddpcheck.contract.allowed_names import ALL_MODEL_FEATURES, ALL_TRAINER_FEATURES
 
 PROMISES = TYPICAL.of_facets("collectives", "sampler", "replica", "metrics", "scores", "trainer", "randomness").but(
     bundles_gradients=True,

@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 
 from ddpcheck.contract.adapter import Batch, Collectives
-from ddpcheck.contract.extras import Span
+from ddpcheck.contract.optional_methods import Span
 from ddpcheck.seeded_values import Array
 
 from ..numpy_network import Network, OnGradient, Optimizer
 from .buckets import Bucket, Empty, lay_out
-from .flat import FlatBuffer
+from .flat_arrays import FlatBuffer
 from .overlap import CommunicationThread, OverlapChoice
 from .settings import DEFAULTS, EngineSettings
 

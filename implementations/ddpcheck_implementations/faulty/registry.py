@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from ddpcheck.contract import Capabilities
 from ddpcheck.contract.adapter import Adapter, Facets
 from ddpcheck.contract.rank_context import RankContext
-from ddpcheck.launchers.base import Launcher
+from ddpcheck.launchers.launcher import Launcher
 from ddpcheck.launchers.processes import Processes
 
 Connect = Callable[[RankContext], Facets]

@@ -8,7 +8,7 @@ from typing import Any
 
 from ddpcheck.contract import TYPICAL
 from ddpcheck.contract.adapter import Facets
-from ddpcheck.contract.names import TRAINER_FEATURES
+from ddpcheck.contract.allowed_names import TRAINER_FEATURES
 from ddpcheck.contract.rank_context import RankContext
 
 from ..data_parallel import numpy_facets

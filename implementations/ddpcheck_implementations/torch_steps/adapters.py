@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from ddpcheck.contract.names import ALL_MODEL_FEATURES, MODEL_FEATURES
+from ddpcheck.contract.allowed_names import ALL_MODEL_FEATURES, MODEL_FEATURES
 from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.pytorch.adapter import TORCH_PROMISES, torch_adapter
 

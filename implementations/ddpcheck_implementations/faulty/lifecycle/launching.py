@@ -10,7 +10,7 @@ from typing import Any
 from ddpcheck.contract import TYPICAL
 from ddpcheck.contract.adapter import Adapter
 from ddpcheck.contract.rank_context import RankContext
-from ddpcheck.launchers.base import Launched
+from ddpcheck.launchers.launcher import Launched
 from ddpcheck.launchers.processes import Processes
 
 from ..registry import Registering

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ddpcheck.contract.adapter import Batch
-from ddpcheck.contract.names import ALL_MODEL_FEATURES as FEATURES
+from ddpcheck.contract.allowed_names import ALL_MODEL_FEATURES as FEATURES
 from ddpcheck.models.spec import ModelSpec
 from ddpcheck.seeded_values import Array
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ddpcheck.contract.adapter import Batch
-from ddpcheck.contract.extras import BackwardBroken
+from ddpcheck.contract.optional_methods import BackwardBroken
 from ddpcheck.seeded_values import Array
 
 from ..base import PlainReplica, fault

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ddpcheck.contract import ReplicaSync
-from ddpcheck.contract.names import MODEL_FEATURES
+from ddpcheck.contract.allowed_names import MODEL_FEATURES
 from ddpcheck.models.spec import ModelSpec
 
 from ..base import PlainReplica, fault

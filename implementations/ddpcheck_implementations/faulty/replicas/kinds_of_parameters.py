@@ -6,7 +6,7 @@ from itertools import takewhile
 
 import numpy as np
 
-from ddpcheck.contract.names import ALL_MODEL_FEATURES as FEATURES
+from ddpcheck.contract.allowed_names import ALL_MODEL_FEATURES as FEATURES
 from ddpcheck.models.spec import ModelSpec
 from ddpcheck.seeded_values import Array
 

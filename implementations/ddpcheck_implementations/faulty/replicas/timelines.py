@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from ddpcheck.contract.adapter import Batch
-from ddpcheck.contract.extras import Span
+from ddpcheck.contract.optional_methods import Span
 
 from ..base import PlainReplica, fault
 

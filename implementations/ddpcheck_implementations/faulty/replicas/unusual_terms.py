@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ddpcheck.contract.adapter import Batch
-from ddpcheck.contract.names import ALL_MODEL_FEATURES as FEATURES
+from ddpcheck.contract.allowed_names import ALL_MODEL_FEATURES as FEATURES
 from ddpcheck.models import spec
 from ddpcheck.models.spec import ModelSpec
 from ddpcheck.seeded_values import Array

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ddpcheck.contract.names import ALL_TRAINER_FEATURES as FEATURES
+from ddpcheck.contract.allowed_names import ALL_TRAINER_FEATURES as FEATURES
 
 from ...data_parallel.trainer import Trainer
 from ..engine.circumstances import always

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ddpcheck.contract.adapter import Batch
-from ddpcheck.contract.names import ALL_TRAINER_FEATURES
+from ddpcheck.contract.allowed_names import ALL_TRAINER_FEATURES
 from ddpcheck.contract.trainer import TrainingRun
 
 from ...data_parallel.checkpoint import Checkpoint, read, share

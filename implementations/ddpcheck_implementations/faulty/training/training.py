@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.contract.names import MODEL_FEATURES
+from ddpcheck.contract.allowed_names import MODEL_FEATURES
 
 from ...data_parallel.trainer import Trainer, Window
 from ...numpy_network.terms import Penalised
