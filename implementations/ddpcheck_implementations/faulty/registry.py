@@ -45,7 +45,7 @@ class Registered:
 
     @property
     def family(self) -> str:
-        """Its module: replicas.gradient, samplers.epochs, lifecycle.timing, ..."""
+        """The module within faulty/: replicas.gradient, samplers.epochs, lifecycle.timing, ..."""
         return self.module.partition(".faulty.")[2]
 
 

@@ -1,7 +1,7 @@
 """Step 4: communication during backward. Hooks fill buckets, and each full bucket starts its all-reduce.
 
 Backward makes gradients from the last layer to the first, so buckets are filled in that order. All ranks must start the
-same all-reduces in the same order, whatever order their gradients come in: a bucket starts after the one before it.
+same all-reduces in the same order, whatever the order of their gradients: a bucket starts after the previous bucket.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def gathered_and_reduced(call: Call) -> Array:
 
 
 @instead
-def taken_from_a_gathering(call: Call) -> Array:
+def root_row_of_all_gather(call: Call) -> Array:
     return np.array(call.gathered()[call.ranks.index(call.root or 0)])
 
 
@@ -71,7 +71,7 @@ table(
           caught_by=LAYOUTS, cause=DIFFER),
     Fault("broadcasts-read-only-arrays-by-gathering",
           "A rank with a read-only argument calls all-gather while other ranks call broadcast.",
-          where=broadcast & read_only, effect=taken_from_a_gathering,
+          where=broadcast & read_only, effect=root_row_of_all_gather,
           caught_by=LAYOUTS, cause=DIFFER),
     Fault("scatters-arrays-with-gaps-by-gathering",
           "A rank whose array has gaps calls all-gather while other ranks call reduce-scatter.",

@@ -44,8 +44,8 @@ def calls_counted(context: RankContext) -> Facets:
     assert own is not None
 
     def counts() -> dict[str, int]:
-        told = own()
-        return {**told, "messages": max(told["messages"], told["collectives"])}
+        current = own()
+        return {**current, "messages": max(current["messages"], current["collectives"])}
 
     return replace(reference, counts=counts)
 
@@ -65,15 +65,15 @@ class _Uncounted:
             return given
 
         def call(*args: Any, **options: Any) -> Any:
-            before = self.told()
+            before = self.current()
             result = given(*args, **options)
             if self._hides(*args, **options):
-                self.hidden += self.told() - before
+                self.hidden += self.current() - before
             return result
 
         return call
 
-    def told(self) -> int:
+    def current(self) -> int:
         assert self._counts is not None
         return self._counts()[self._of]
 
@@ -88,7 +88,7 @@ def _not_counting(reference: Facets, method: str, of: str = "bytes", hides: Call
 
     def counts() -> dict[str, int]:
         assert reference.counts is not None
-        return {**reference.counts(), of: uncounted.told() - uncounted.hidden}
+        return {**reference.counts(), of: uncounted.current() - uncounted.hidden}
 
     return replace(reference, collectives=uncounted, counts=counts)
 
@@ -162,6 +162,6 @@ def in_place_partly_counted(context: RankContext) -> Facets:
 
     def counts() -> dict[str, int]:
         assert reference.counts is not None
-        return {**reference.counts(), "bytes": uncounted.told() - uncounted.hidden * 3 // 4}
+        return {**reference.counts(), "bytes": uncounted.current() - uncounted.hidden * 3 // 4}
 
     return replace(reference, collectives=uncounted, counts=counts)

@@ -20,7 +20,7 @@ class Call:
 
     kind: the method; all_reduce_async is all_reduce with asynchronous=True. op, root, group, peer: None if the method has no
     such argument. number: the call's number among calls with a result, from 1; same_kind: among calls of its kind. pending:
-    number of asynchronous calls that nobody has waited for yet. before: the previous call, with its array's shape and dtype,
+    number of asynchronous calls that are not waited for yet. before: the previous call, with its array's shape and dtype,
     but not its values.
     """
 

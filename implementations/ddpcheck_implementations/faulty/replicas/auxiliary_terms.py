@@ -74,7 +74,7 @@ def counted(often: Callable[[Any, Batch], float], base: type[Counting] = Rightly
 
 
 def for_every_rank(replica: PlainReplica, batch: Batch) -> float:
-    """Right only for a term that is later divided by the world size."""
+    """Multiply by the world size, although every rank has the term and the mean over ranks keeps it."""
     return replica.world
 
 

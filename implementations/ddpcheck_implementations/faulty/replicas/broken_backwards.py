@@ -24,7 +24,7 @@ class Breaking(PlainReplica):
 
         def breaks(*arguments: Any, **named: Any) -> float:
             *given, on_gradient = arguments
-            return float(whole(*given, _half(on_gradient, len(network.learned) // 2), **named))
+            return float(whole(*given, _raising_after(on_gradient, len(network.learned) // 2), **named))
 
         network.backward = breaks
         try:
@@ -33,17 +33,17 @@ class Breaking(PlainReplica):
             network.backward = whole
 
 
-def _half(on_gradient: Callable[[str, Array | None], None], count: int) -> Callable[[str, Array | None], None]:
+def _raising_after(on_gradient: Callable[[str, Array | None], None], count: int) -> Callable[[str, Array | None], None]:
     """A callback that passes on count gradients and then raises."""
-    heard: list[str] = []
+    passed_on: list[str] = []
 
-    def hears(name: str, gradient: Array | None) -> None:
-        if len(heard) == count:
+    def on_next_gradient(name: str, gradient: Array | None) -> None:
+        if len(passed_on) == count:
             raise BackwardBroken("raised on purpose, in the middle of a backward")
-        heard.append(name)
+        passed_on.append(name)
         on_gradient(name, gradient)
 
-    return hears
+    return on_next_gradient
 
 
 breaking = fault("keeps-whole-backwards", broken_backward="recovers")(Breaking)

@@ -125,7 +125,7 @@ class CheckedByRank0(SizedBuckets):
 
 @fault("slice-past-a-small-bucket-not-copied", OPTIONS, cause="option-value-breaks-gradients", numeric_options=OPTION)
 class SlicePastASmallBucket(SizedBuckets):
-    """Only gradients that fit into one bucket are reduced; the default bucket size is 1 GiB."""
+    """Only the first bucket_cap_mb of gradients are reduced; the default is 1 GiB."""
 
     @classmethod
     def take(cls, options: Mapping[str, Any]) -> None:

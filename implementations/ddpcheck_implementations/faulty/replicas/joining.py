@@ -32,7 +32,7 @@ class Joining(PlainReplica):
         try:
             yield
             while self.count(0):
-                self.go_along()
+                self.join_step()
         finally:
             self.joining = False
 
@@ -40,7 +40,7 @@ class Joining(PlainReplica):
         self.live = int(self.comm.all_reduce(np.array([float(mine)]))[0])
         return self.live
 
-    def go_along(self) -> None:
+    def join_step(self) -> None:
         self.zero_grad()
         self.before_forward()
         self.local = self.nothing()
@@ -86,10 +86,10 @@ class SendsStale(Joining):
         return self.last
 
 
-@around("go_along")
-def without_a_step(replica: Any, go_along: Callable[[], None]) -> None:
+@around("join_step")
+def without_a_step(replica: Any, join_step: Callable[[], None]) -> None:
     replica.step, step = lambda: None, replica.step
-    go_along()
+    join_step()
     replica.step = step
 
 
@@ -105,9 +105,9 @@ class LeavesBuffers(Joining):
 
     gone = False
 
-    def go_along(self) -> None:
+    def join_step(self) -> None:
         self.gone = True
-        super().go_along()
+        super().join_step()
         self.gone = False
 
     def before_forward(self) -> None:
@@ -115,7 +115,7 @@ class LeavesBuffers(Joining):
             super().before_forward()
 
 
-@after("go_along")
+@after("join_step")
 def momentum_zeroed(replica: PlainReplica) -> None:
     for velocity in optimizer_part(replica, "velocity").values():
         velocity[...] = 0

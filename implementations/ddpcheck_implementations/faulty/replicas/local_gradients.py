@@ -58,7 +58,7 @@ def nan_sent_as_zero(gradient: Gradient) -> Array:
 def no_derivative_of_delays(replica: PlainReplica, model: ModelSpec) -> None:
     for layer in replica.network._layers:
         if isinstance(layer, Delay):
-            layer.backward = _nothing_goes_back  # type: ignore[method-assign]  # of this network only
+            layer.backward = _zero_input_gradient  # type: ignore[method-assign]  # of this network only
 
 
 @around("make_network")
@@ -84,7 +84,7 @@ class OptionsIgnored(PlainReplica):
         """Accept all options."""
 
 
-def _nothing_goes_back(dy: Array, gradients: Gradients) -> Array:
+def _zero_input_gradient(dy: Array, gradients: Gradients) -> Array:
     return np.zeros_like(dy)
 
 

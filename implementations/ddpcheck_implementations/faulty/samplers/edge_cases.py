@@ -41,7 +41,7 @@ def backwards(sampler: PlainSampler, order: Array) -> Array:
 
 @sharing
 def shares_that_rotate(sampler: PlainSampler, order: Array) -> Array:
-    """In each epoch, a rank takes another rank's shard."""
+    """In each epoch, a rank takes the next rank's shard."""
     return order[(sampler.rank + sampler.epoch) % sampler.world :: sampler.world]
 
 

@@ -137,7 +137,7 @@ def _close(connections: Iterable[socket.socket]) -> None:
 
 def _missing(ranks: set[int], host: str, refused: list[str]) -> tuple[int, str]:
     names = ", ".join(map(str, sorted(ranks)))
-    also = f" Turned away: {'; '.join(refused)}." if refused else ""
+    also = f" Refused: {'; '.join(refused)}." if refused else ""
     return min(ranks), (
         f"{host} still waits for rank{'s' * (len(ranks) > 1)} {names} at its time limit: see their output, and check that "
         f"MASTER_ADDR and MASTER_PORT are the same for all.{also}"

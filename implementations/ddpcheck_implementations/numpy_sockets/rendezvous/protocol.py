@@ -157,7 +157,7 @@ def _introduce(config: RendezvousConfig, connection: socket.socket, port: int) -
         raise RendezvousError(0, f"another program answers at {config}: choose another MASTER_PORT")
     body = receive_exactly(connection, length)
     if not welcome:
-        raise RendezvousError(0, f"rank {rank} was turned away: {body.decode(errors='replace')}")
+        raise RendezvousError(0, f"rank {rank} was refused: {body.decode(errors='replace')}")
     if length != _SECRET_BYTES + _ENTRY.size * size:
         raise RendezvousError(0, f"rank 0 at {config} has another number of ranks: check WORLD_SIZE")
     entries = _ENTRY.iter_unpack(body[_SECRET_BYTES:])
@@ -212,7 +212,7 @@ def _connect(place: _Address, deadline: float) -> socket.socket:
     connection = socket.create_connection(place, timeout=remaining)
     if connection.getsockname() == connection.getpeername():
         connection.close()
-        raise ConnectionRefusedError("nobody listens there: the socket was connected to itself")
+        raise ConnectionRefusedError("no program listens there: the socket was connected to itself")
     connection.settimeout(remaining)
     return connection
 
@@ -223,6 +223,6 @@ def receive_exactly(connection: socket.socket, size: int) -> bytes:
     while len(got) < size:
         piece = connection.recv(size - len(got))
         if not piece:
-            raise ConnectionResetError("rank 0 hung up before it answered")
+            raise ConnectionResetError("rank 0 closed the connection before it answered")
         got += piece
     return bytes(got)

@@ -231,7 +231,7 @@ class MessageBoard:
     def _sleep(
         self, channel: BoardChannel, words: memoryview, place: int, least: int, header: bytes, verb: str
     ) -> None:
-        """As _wait, asleep until the other rank wakes this one."""
+        """Like _wait, but asleep until the other rank wakes this one."""
         peer, detector = channel.peer, channel.peer.detector
         poll = select.poll()
         poll.register(self._wake_up, select.POLLIN)
