@@ -7,7 +7,7 @@ Laws ask about most kinds by evidence.py, causes_of.py and likely_causes.py, and
 
 Two kinds are not in these tables. A whole training run is compared with emulated runs by other rules, which
 training/whole_runs.py, resumes.py and some_steps.py list. Where one function decides on the cause, laws ask it directly: see
-traffic.py, lifecycle.py, process_state.py, errors.py, endings.py and programs.py.
+errors.py, endings.py and programs.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ..causes.cause import Given
-from . import losses, norms
+from . import lifecycle, losses, norms, process_state, traffic
 from .arrays import (
     alternatives,
     factors,
@@ -439,3 +439,75 @@ OF_REPEATED_NUMBERS = (
     repeats.few_numbers,
 )
 """Of many numbers of which some come again."""
+
+OF_MORE_SENT = (
+    traffic.everything_through_one_rank,
+    traffic.known_algorithm,
+    traffic.sent_twice,
+    traffic.more_than_least,
+)
+"""Of more bytes than a collective needs."""
+
+OF_BYTES_INSIDE_NO_SYNC = (
+    traffic.reduced_inside_no_sync,
+    traffic.sends_inside_no_sync,
+)
+"""Of bytes that are sent inside no_sync()."""
+
+OF_TOO_FEW_COUNTED = (
+    traffic.partly_counted,
+    traffic.none_counted,
+)
+"""Of fewer bytes, by counts(), than any algorithm sends."""
+
+OF_A_WRONG_COUNT = (
+    traffic.counts_scaled,
+    traffic.not_counted,
+)
+"""Of a number of bytes that counts() tells, and that is not the number sent."""
+
+OF_MANY_MESSAGES = (
+    traffic.gradients_alone,
+    traffic.small_groups,
+)
+"""Of many messages in a backward of small gradients."""
+
+OF_A_CHANGED_PROCESS = (
+    process_state.generators_changed,
+    process_state.settings_changed,
+)
+"""Of generators and settings that change: all that fit."""
+
+OF_A_GROWING_PROCESS = (
+    process_state.memory_grows,
+    process_state.resource_left,
+)
+"""Of a resource of which each call leaves more behind."""
+
+OF_AN_UNAWARE_RANK = (
+    lifecycle.death_unnoticed_in_group,
+    lifecycle.noticed_by_others,
+    lifecycle.death_unnoticed,
+    lifecycle.ended_by_death,
+)
+"""Of a rank that does not raise an error after the death of another one."""
+
+OF_UNNOTICED_MISMATCH = (
+    lifecycle.error_not_passed_on,
+    lifecycle.messages_unlabelled,
+)
+"""Of ranks that make different calls, and do not all raise."""
+
+OF_FAILURE_AS_SUCCESS = (
+    lifecycle.signal_taken_for_success,
+    lifecycle.status_lost,
+)
+"""Of a launcher that reports a failed rank as a success."""
+
+OF_A_MISREPORT = (
+    lifecycle.own_kill_reported,
+    lifecycle.ranks_awaited_in_order,
+    lifecycle.output_not_passed_on,
+    lifecycle.last_words_lost,
+)
+"""Of a launcher that misreports the first failed rank."""

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, Capabilities, needs
+from ddpcheck.hypotheses import register
+from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -226,13 +227,12 @@ def _told_everywhere(job: Job, trace: Trace) -> None:
         if rank.outcome == "raised":
             continue
         hung = rank.outcome == "hung"
-        raised = tuple(other.rank for other in trace.ranks if other.outcome == "raised")
         ended = {"done": "came through to the end", "hung": "hung", "died": "died"}.get(rank.outcome, "went on")
         stack = (f"stack of rank {rank.rank}:\n{rank.stack}",) if rank.stack else (rank.error,) * bool(rank.error)
         raise Finding(
             Diagnosis(
                 f"rank {rank.rank} {ended} {what}; it should have raised an error",
-                (causes.ERROR_NOT_PASSED_ON(ranks=raised) if raised else causes.MESSAGES_UNLABELLED(),),
+                first_cause(register.OF_UNNOTICED_MISMATCH, trace),
                 details=stack,
             ),
             hung=hung,
