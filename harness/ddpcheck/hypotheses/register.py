@@ -34,6 +34,7 @@ from .gradients import micro_batches, parameters, weights
 from .gradients import ranks as ranks_of_gradients
 from .metrics import counts, means, names, nonfinite
 from .randomness import common_numbers, repeats, stream_pairs
+from .replicas import batch_norm, skipped_steps, special_runs
 from .samplers import orders, resuming, shares
 from .scores import formulas, padding, perturbations, ranks, rows, special_scores, terms
 from .updates import updates
@@ -511,3 +512,56 @@ OF_A_MISREPORT = (
     lifecycle.last_words_lost,
 )
 """Of a launcher that misreports the first failed rank."""
+
+OF_DIFFERENT_REPLICAS = (
+    special_runs.last_bits_differ,
+    special_runs.replicas_differ,
+)
+"""Of an array that should have the same bits on all ranks."""
+
+OF_NONFINITE_GRADIENT = (
+    special_runs.nonfinite_hidden,
+    special_runs.nonfinite_from_nowhere,
+)
+"""Of an element of a gradient that is finite where no rank's is, or the other way round."""
+
+OF_BUFFERS_APART = (
+    special_runs.replaced_buffers_not_sent,
+    special_runs.statistics_of_each_rank,
+)
+"""Of buffers that are not rank 0's where a forward begins."""
+
+OF_A_STEP_NOT_SKIPPED = (
+    skipped_steps.skip_moves_averages,
+    skipped_steps.step_taken,
+    skipped_steps.skip_decided_per_rank,
+    skipped_steps.loss_scales_apart,
+    skipped_steps.skip_leaves_state,
+)
+"""Of a step that all ranks should skip."""
+
+OF_BATCH_NORM_STATISTICS = (
+    batch_norm.variance_put_together,
+    batch_norm.statistics_of_wrong_mean,
+    batch_norm.mean_divided_by_other_count,
+)
+"""Of running statistics of synchronised batch norm."""
+
+OF_REMEASURING = (
+    batch_norm.remeasure_counts,
+    batch_norm.remeasure_changes_mode,
+    batch_norm.remeasured_wrong_mean,
+)
+"""Of values in a Job that remeasures statistics."""
+
+OF_A_BATCH_NORM_LOSS = (
+    batch_norm.loss_of_own_batch,
+    batch_norm.loss_of_other_statistics,
+)
+"""Of the loss of a rank with synchronised batch norm."""
+
+OF_A_BATCH_NORM_GRADIENT = (
+    batch_norm.batch_norm_reduced_twice,
+    batch_norm.backward_not_over_all,
+)
+"""Of the gradient of a model with synchronised batch norm."""
