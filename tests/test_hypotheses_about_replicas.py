@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ddpcheck.causes import Cause, Kind, batch_norm, programs, replicas, updates, values
-from ddpcheck.hypotheses import register
+from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.replicas.batch_norm import (
     WrongGradient,
     WrongLoss,
@@ -66,30 +66,30 @@ def skipped(before: list[float], after: list[float], *gradients: float, average:
 @pytest.mark.parametrize(
     ("table", "evidence", "kind"),
     [
-        (register.OF_BATCH_NORM_STATISTICS, statistics("norm.running_var", means(RIGHT, RIGHT)),
+        (ordered_hypotheses.OF_BATCH_NORM_STATISTICS, statistics("norm.running_var", means(RIGHT, RIGHT)),
          batch_norm.VARIANCE_PUT_TOGETHER),
-        (register.OF_BATCH_NORM_STATISTICS, statistics("norm.running_mean", means(*OWN)), batch_norm.OWN_BATCH),
-        (register.OF_BATCH_NORM_STATISTICS, statistics("norm.running_mean", means([2.0, 4.0], [2.0, 4.0])),
+        (ordered_hypotheses.OF_BATCH_NORM_STATISTICS, statistics("norm.running_mean", means(*OWN)), batch_norm.OWN_BATCH),
+        (ordered_hypotheses.OF_BATCH_NORM_STATISTICS, statistics("norm.running_mean", means([2.0, 4.0], [2.0, 4.0])),
          batch_norm.MEANS_WITHOUT_COUNTS),
-        (register.OF_BATCH_NORM_STATISTICS, statistics("norm.running_mean", means([9.0, 9.0], [9.0, 9.0])),
+        (ordered_hypotheses.OF_BATCH_NORM_STATISTICS, statistics("norm.running_mean", means([9.0, 9.0], [9.0, 9.0])),
          batch_norm.DIVIDED_BY_OTHER_COUNT),
-        (register.OF_A_BATCH_NORM_LOSS, WrongLoss(1, 0.5, 0.5), batch_norm.OWN_BATCH),
-        (register.OF_A_BATCH_NORM_LOSS, WrongLoss(1, 0.5, 0.7), updates.STATISTICS_PUT_TOGETHER),
-        (register.OF_A_BATCH_NORM_GRADIENT, WrongGradient("norm1.weight", 2 * ONE, ONE, 2),
+        (ordered_hypotheses.OF_A_BATCH_NORM_LOSS, WrongLoss(1, 0.5, 0.5), batch_norm.OWN_BATCH),
+        (ordered_hypotheses.OF_A_BATCH_NORM_LOSS, WrongLoss(1, 0.5, 0.7), updates.STATISTICS_PUT_TOGETHER),
+        (ordered_hypotheses.OF_A_BATCH_NORM_GRADIENT, WrongGradient("norm1.weight", 2 * ONE, ONE, 2),
          batch_norm.BATCH_NORM_REDUCED_TWICE),
-        (register.OF_A_BATCH_NORM_GRADIENT, WrongGradient("fc1.weight", 2 * ONE, ONE, 2),
+        (ordered_hypotheses.OF_A_BATCH_NORM_GRADIENT, WrongGradient("fc1.weight", 2 * ONE, ONE, 2),
          batch_norm.BACKWARD_NOT_OVER_ALL),
-        (register.OF_DIFFERENT_REPLICAS, DifferentReplicas(np.nextafter(ONE, 9), ONE), replicas.LAST_BITS_DIFFER),
-        (register.OF_DIFFERENT_REPLICAS, DifferentReplicas(ONE + 1, ONE), replicas.REPLICAS_DIFFER),
-        (register.OF_NONFINITE_GRADIENT, 1.0, replicas.NONFINITE_HIDDEN_FROM_RANKS),
-        (register.OF_NONFINITE_GRADIENT, math.nan, replicas.NONFINITE_FROM_NOWHERE),
-        (register.OF_BUFFERS_APART, ModelSpec((BatchNorm("norm", 2),)), batch_norm.STATISTICS_OF_EACH_RANK),
-        (register.OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [1, 1], 2, 2, average=1), replicas.SKIP_MOVES_AVERAGES),
-        (register.OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [2, 2], 2, 2), replicas.NONFINITE_DECIDED_IN_PARTS),
-        (register.OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [math.inf, 2], 2, 2), replicas.NONFINITE_STEP_TAKEN),
-        (register.OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [1, 2], 2, 2), replicas.SKIP_DECIDED_PER_RANK),
-        (register.OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [1, 1], 2, 4), replicas.LOSS_SCALES_APART),
-        (register.OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [1, 1], 2, 2), replicas.SKIP_LEAVES_STATE),
+        (ordered_hypotheses.OF_DIFFERENT_REPLICAS, DifferentReplicas(np.nextafter(ONE, 9), ONE), replicas.LAST_BITS_DIFFER),
+        (ordered_hypotheses.OF_DIFFERENT_REPLICAS, DifferentReplicas(ONE + 1, ONE), replicas.REPLICAS_DIFFER),
+        (ordered_hypotheses.OF_NONFINITE_GRADIENT, 1.0, replicas.NONFINITE_HIDDEN_FROM_RANKS),
+        (ordered_hypotheses.OF_NONFINITE_GRADIENT, math.nan, replicas.NONFINITE_FROM_NOWHERE),
+        (ordered_hypotheses.OF_BUFFERS_APART, ModelSpec((BatchNorm("norm", 2),)), batch_norm.STATISTICS_OF_EACH_RANK),
+        (ordered_hypotheses.OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [1, 1], 2, 2, average=1), replicas.SKIP_MOVES_AVERAGES),
+        (ordered_hypotheses.OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [2, 2], 2, 2), replicas.NONFINITE_DECIDED_IN_PARTS),
+        (ordered_hypotheses.OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [math.inf, 2], 2, 2), replicas.NONFINITE_STEP_TAKEN),
+        (ordered_hypotheses.OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [1, 2], 2, 2), replicas.SKIP_DECIDED_PER_RANK),
+        (ordered_hypotheses.OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [1, 1], 2, 4), replicas.LOSS_SCALES_APART),
+        (ordered_hypotheses.OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [1, 1], 2, 2), replicas.SKIP_LEAVES_STATE),
     ],
 )  # fmt: skip
 def test_first_hypothesis_that_fits_names_the_cause(table: Any, evidence: Any, kind: Kind) -> None:
@@ -99,7 +99,10 @@ def test_first_hypothesis_that_fits_names_the_cause(table: Any, evidence: Any, k
 def test_statistics_that_are_explained_keep_their_causes() -> None:
     sure = (values.ZERO(),)
     for buffer in ("norm.running_var", "norm.running_mean"):
-        assert first_cause(register.OF_BATCH_NORM_STATISTICS, statistics(buffer, means(RIGHT, RIGHT), sure)) == ()
+        assert (
+            first_cause(ordered_hypotheses.OF_BATCH_NORM_STATISTICS, statistics(buffer, means(RIGHT, RIGHT), sure))
+            == ()
+        )
 
 
 @pytest.mark.parametrize(
@@ -126,7 +129,7 @@ def test_wrong_remeasuring_is_explained(buffer: str, operation: int, kind: Kind)
     looks = [{"buffers": {"norm.running_mean": inputs[list(held)].mean(axis=0)}} for held in samples]
     ranks = (RankTrace(rank, "done", (Record(3, "observe", 0.0, 1.0, seen),)) for rank, seen in enumerate(looks))
     assert kind.explains(
-        first_cause(register.OF_REMEASURING, WrongRemeasuring(job, Trace(tuple(ranks)), buffer, operation))
+        first_cause(ordered_hypotheses.OF_REMEASURING, WrongRemeasuring(job, Trace(tuple(ranks)), buffer, operation))
     )
 
 

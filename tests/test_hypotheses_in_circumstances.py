@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from ddpcheck.causes import Cause, Kind, collectives, metrics, values
-from ddpcheck.hypotheses import register
-from ddpcheck.hypotheses.causes_of import causes_of_means, causes_of_names
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.causes_of_wrong_numbers import causes_of_means, causes_of_names
 from ddpcheck.hypotheses.collectives.calls import WrongCalls, call_counter_wraps
 from ddpcheck.hypotheses.collectives.circumstances import (
     FailedJob,
@@ -90,8 +90,8 @@ def test_last_wait_of_many_may_have_lost_its_handle() -> None:
 
 
 def test_barrier_may_give_up_after_long() -> None:
-    assert len(all_causes(register.OF_AN_EARLY_BARRIER, 2.0)) == 2
-    assert ids(all_causes(register.OF_AN_EARLY_BARRIER, 0.1)) == [collectives.BARRIER_DOES_NOT_BLOCK.id]
+    assert len(all_causes(ordered_hypotheses.OF_AN_EARLY_BARRIER, 2.0)) == 2
+    assert ids(all_causes(ordered_hypotheses.OF_AN_EARLY_BARRIER, 0.1)) == [collectives.BARRIER_DOES_NOT_BLOCK.id]
 
 
 def test_overflow_depends_on_the_reduction() -> None:
@@ -122,7 +122,7 @@ def test_wrong_result_of_equal_calls_is_explained(rows: Callable[[Any], Any], ca
     got = RESULTS.copy()
     got[3:] = rows(RESULTS)
     of = WrongCalls(got, RESULTS, OWN, np.array([3, 4, 5]))
-    assert cause.explains(first_cause(register.OF_EQUAL_CALLS, of))
+    assert cause.explains(first_cause(ordered_hypotheses.OF_EQUAL_CALLS, of))
     assert call_counter_wraps(of) == collectives.CALL_COUNTER_WRAPS(calls=3)
 
 
@@ -153,8 +153,10 @@ def test_wrong_named_metrics_are_explained(got: dict[str, float], cause: str) ->
 
 def test_nonfinite_values_that_are_lost_are_named() -> None:
     opposite = LostNonfinite(Aggregate((math.inf, -math.inf), (1, 1)), math.nan)
-    assert ids(first_cause(register.OF_LOST_NONFINITE, opposite)) == [metrics.OPPOSITE_INFINITIES.id]
-    (lost,) = first_cause(register.OF_LOST_NONFINITE, LostNonfinite(Aggregate((-math.inf, 1.0), (1, 1)), -math.inf))
+    assert ids(first_cause(ordered_hypotheses.OF_LOST_NONFINITE, opposite)) == [metrics.OPPOSITE_INFINITIES.id]
+    (lost,) = first_cause(
+        ordered_hypotheses.OF_LOST_NONFINITE, LostNonfinite(Aggregate((-math.inf, 1.0), (1, 1)), -math.inf)
+    )
     assert lost.get("value") == "-infinity"
 
 
@@ -165,7 +167,7 @@ def test_nonfinite_values_that_are_lost_are_named() -> None:
 def test_metric_beside_nan_is_explained(got: float, cause: Kind) -> None:
     made = Aggregate((1.0, 3.0), (1, 1), ("train_loss", "train_acc"), no_number=(1, "train_loss"))
     of = WrongBesideNan(made, {"train_acc": got}, "train_acc")
-    assert cause.explains(first_cause(register.OF_METRICS_BESIDE_NAN, of))
+    assert cause.explains(first_cause(ordered_hypotheses.OF_METRICS_BESIDE_NAN, of))
 
 
 def test_causes_of_all_ranks_come_first() -> None:

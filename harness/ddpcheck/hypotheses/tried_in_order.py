@@ -1,4 +1,4 @@
-"""Asks the hypotheses of one table of the register about evidence."""
+"""Applies the hypotheses of one table of ordered_hypotheses to evidence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Evidence = TypeVar("Evidence")
 
 
 def first_cause(hypotheses: Iterable[Callable[[Evidence], Given]], of: Evidence) -> tuple[Cause, ...]:
-    """The causes that the first hypothesis that fits gives; none if none fits."""
+    """The causes of the first hypothesis that fits; empty if none fits."""
     return next(filter(None, (as_causes(hypothesis(of)) for hypothesis in hypotheses)), ())
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import collectives as causes
-from ddpcheck.hypotheses import register
+from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.arrays import Evidence
 from ddpcheck.hypotheses.collectives.circumstances import wait_returns_early
 from ddpcheck.hypotheses.collectives.evidence import WrongResult
@@ -28,7 +28,7 @@ from .names import named
 
 def results_hold(job: Job, trace: Trace) -> None:
     """The judge of most collective checks: every rank got the expected result, and no barrier let a rank through early."""
-    expect.completed(trace)
+    assertions.completed(trace)
     for position, operation in enumerate(job.operations):
         if isinstance(operation, Barrier):
             _blocked(operation, position, trace)
@@ -62,16 +62,16 @@ def results_hold(job: Job, trace: Trace) -> None:
 
 def same_bits_everywhere(job: Job, trace: Trace) -> None:
     """A judge: every all-reduce gave all its members the same bits."""
-    expect.completed(trace)
+    assertions.completed(trace)
     for position, collective, members in finished(job):
         if isinstance(collective, AllReduce):
             results = [trace.ranks[rank].values(position)["result"] for rank in members]
-            expect.same_on_all_ranks(results, f"{named(collective, position)}: result")
+            assertions.same_on_all_ranks(results, f"{named(collective, position)}: result")
 
 
 def arguments_are_left_alone(job: Job, trace: Trace) -> None:
     """A judge: no collective changed its argument, and every result is an array of its own."""
-    expect.completed(trace)
+    assertions.completed(trace)
     for position, operation in enumerate(job.operations):
         if isinstance(operation, SendRecv):
             for rank in sorted({dest for _, dest in operation.pairs}):
@@ -81,12 +81,12 @@ def arguments_are_left_alone(job: Job, trace: Trace) -> None:
             seen = trace.ranks[rank].values(position)
             waited = isinstance(job.operations[position], Wait)
             what = f"{named(collective, position)}{', waited for,' * waited} on rank {rank}"
-            expect.that(
+            assertions.that(
                 not seen["argument_changed"],
                 f"{what}: its argument was changed, but should stay as it was",
                 causes.WORKS_IN_ARGUMENT(),
             )
-            expect.that(
+            assertions.that(
                 not seen["aliases_argument"],
                 f"{what}: the result shares memory with the argument, but should be a new array",
                 causes.RESULT_ALIASES_ARGUMENT(),
@@ -101,11 +101,11 @@ def results_hold_and_arguments_stay(job: Job, trace: Trace) -> None:
 
 def can_be_written_to(job: Job, trace: Trace) -> None:
     """A judge: the result of a collective is an array that its owner can overwrite."""
-    expect.completed(trace)
+    assertions.completed(trace)
     for position, operation in enumerate(job.operations):
         made = job.operations[operation.operation] if isinstance(operation, Wait) else operation
         for rank, record in enumerate(trace.ranks):
-            expect.that(
+            assertions.that(
                 not record.values(position).get("read_only"),
                 f"{named(made, position)} on rank {rank}: got a read-only result, but should get one to write to",
                 causes.RESULT_READ_ONLY(),
@@ -113,7 +113,7 @@ def can_be_written_to(job: Job, trace: Trace) -> None:
 
 
 def _kept(seen: Mapping[str, Any], what: str) -> None:
-    expect.that(
+    assertions.that(
         not seen.get("overwritten_later"),
         f"{what}: the result was overwritten by a later operation, but should be a new array",
         causes.RESULT_BUFFER_REUSED(),
@@ -149,9 +149,9 @@ def _fits(got: Array, want: Want) -> bool:
 
 def _look(got: Array, want: Want, what: str, rank: int, evidence: Evidence) -> None:
     if want.bound is None:
-        expect.same_array(got, want.value, what, rank, evidence)
+        assertions.same_array(got, want.value, what, rank, evidence)
     else:
-        expect.within(got, want.value, want.bound, what, rank, evidence)
+        assertions.within(got, want.value, want.bound, what, rank, evidence)
 
 
 def _blocked(barrier: Barrier, position: int, trace: Trace) -> None:
@@ -169,7 +169,7 @@ def _blocked(barrier: Barrier, position: int, trace: Trace) -> None:
                 Diagnosis(
                     f"{named(barrier, position)}: rank {rank} left {1000 * (entered - left):.0f} ms before rank {latest} "
                     f"entered, but should have waited for it",
-                    all_causes(register.OF_AN_EARLY_BARRIER, waited),
+                    all_causes(ordered_hypotheses.OF_AN_EARLY_BARRIER, waited),
                 )
             )
 

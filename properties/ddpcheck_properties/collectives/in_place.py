@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, Determinism, needs
@@ -73,12 +73,12 @@ def _in_their_place(job: Job, trace: Trace) -> None:
         for rank in trace.ranks if trace.completed else ():
             seen = rank.values(position)
             what = f"{named(operation, position)} on rank {rank.rank}"
-            expect.that(
+            assertions.that(
                 not seen.get("beside_changed"),
                 f"{what}: the elements next to the array were changed, but should stay as they were",
                 causes.WRITES_AT_START_OF_BASE(),
             )
-            expect.that(
+            assertions.that(
                 not getattr(operation, "in_place", False) or not seen.get("overwritten_later"),
                 f"{what}: the array was overwritten by a later operation, but is the caller's as long as it is in use",
                 causes.EMPTY_GIVEN_TWICE(),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.hypotheses.arrays import Evidence
@@ -106,7 +106,7 @@ def _in_range(job: Job, trace: Trace) -> None:
 
 def _rounded_once(job: Job, trace: Trace) -> None:
     """One rounding to float16, u |s| or half of the smallest number; W + 1 to float32 or wider before, gamma sum|terms|."""
-    expect.completed(trace)
+    assertions.completed(trace)
     for position, collective, members in finished(job):
         stack = np.stack([collective.tensor.on(rank) for rank in members]).astype(np.float64)
         divisor = len(members) if isinstance(collective, AllReduce) and collective.reduction == "mean" else 1
@@ -115,11 +115,11 @@ def _rounded_once(job: Job, trace: Trace) -> None:
         bound += terms * gamma(len(members) + 1, "float32")
         for rank in members:
             got = trace.ranks[rank].values(position)["result"]
-            expect.within(got, value, bound, f"{named(collective, position)}: result", rank)
+            assertions.within(got, value, bound, f"{named(collective, position)}: result", rank)
 
 
 def _tiny_kept(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     for position, collective, members in finished(job):
         smallest = np.finfo(collective.tensor.dtype).smallest_subnormal.astype(np.float64)
         stack = np.stack([collective.tensor.on(rank) / smallest for rank in members])
@@ -129,4 +129,6 @@ def _tiny_kept(job: Job, trace: Trace) -> None:
         what = f"{named(collective, position)}: result, in units of the smallest {collective.tensor.dtype},"
         for rank in members:
             got = trace.ranks[rank].values(position)["result"] / smallest
-            expect.within(got, value, np.full(value.shape, 0.5 + 2.0**-8 if divisor > 1 else 0.0), what, rank, evidence)
+            assertions.within(
+                got, value, np.full(value.shape, 0.5 + 2.0**-8 if divisor > 1 else 0.0), what, rank, evidence
+            )

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import permutations, product
 from typing import TYPE_CHECKING
 
+from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, needs
 from ddpcheck.hypotheses.collectives.circumstances import FailedJob, late_rank_missed
@@ -22,7 +23,6 @@ from ddpcheck.job import (
     Sleep,
     TensorSpec,
 )
-from ddpcheck.levels import Level
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 

@@ -10,7 +10,7 @@ import numpy as np
 from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, needs
-from ddpcheck.hypotheses import register
+from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.lifecycle import Unaware
 from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import (
@@ -157,7 +157,7 @@ def _raised_everywhere(job: Job, trace: Trace) -> None:
             Diagnosis(
                 f"rank {rank.rank} {'was still waiting' if hung else rank.outcome} in {_place(rank.last)} after rank {dead} "
                 f"{ended}, but should have raised an error",
-                first_cause(register.OF_AN_UNAWARE_RANK, Unaware(job, trace, rank, dead)),
+                first_cause(ordered_hypotheses.OF_AN_UNAWARE_RANK, Unaware(job, trace, rank, dead)),
                 "the stack below" if rank.stack else "",
                 (f"stack of rank {rank.rank}:\n{rank.stack}",) if rank.stack else (rank.error,) * bool(rank.error),
             ),

@@ -11,7 +11,7 @@ import numpy as np
 
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, Capabilities, needs
-from ddpcheck.hypotheses import register
+from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import (
     AllGather,
@@ -232,7 +232,7 @@ def _told_everywhere(job: Job, trace: Trace) -> None:
         raise Finding(
             Diagnosis(
                 f"rank {rank.rank} {ended} {what}; it should have raised an error",
-                first_cause(register.OF_UNNOTICED_MISMATCH, trace),
+                first_cause(ordered_hypotheses.OF_UNNOTICED_MISMATCH, trace),
                 details=stack,
             ),
             hung=hung,

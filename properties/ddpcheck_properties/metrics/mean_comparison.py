@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import metrics as causes
-from ddpcheck.hypotheses import register
-from ddpcheck.hypotheses.causes_of import causes_of_means, causes_of_names
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.causes_of_wrong_numbers import causes_of_means, causes_of_names
 from ddpcheck.hypotheses.metrics.evidence import WrongMean
 from ddpcheck.hypotheses.metrics.names import OtherNames
 from ddpcheck.hypotheses.metrics.nonfinite import LostNonfinite, WrongBesideNan
@@ -25,14 +25,14 @@ from ddpcheck.verdict import Diagnosis, Finding
 
 
 def weighted(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     for position, made in enumerate(job.operations):
         assert isinstance(made, Aggregate)
         _compare(made, position, trace, job.operations[:position])
 
 
 def by_name(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     for position, made in enumerate(job.operations):
         assert isinstance(made, Aggregate)
         wanted = {name: (place + 1) * mean_of([made]) for place, name in enumerate(made.names)}
@@ -43,13 +43,13 @@ def by_name(job: Job, trace: Trace) -> None:
             wrong = {name: value for name, value in wanted.items() if close.get(name) != value}
             seen = {name: value for name, value in close.items() if wanted.get(name) != value}
             cause = causes_of_names(OtherNames(made, wanted, wrong, got, own, earlier, rank))
-            expect.equal(seen, wrong, f"{len(wanted)} metrics, {_named(made)}: those wrong", rank, cause)
-            expect.that(
+            assertions.equal(seen, wrong, f"{len(wanted)} metrics, {_named(made)}: those wrong", rank, cause)
+            assertions.that(
                 not values["argument_changed"],
                 f"the mapping of metrics that rank {rank} passed was changed, but should stay as it was",
                 causes.METRICS_WRITTEN_INTO_ARGUMENT(),
             )
-            expect.that(
+            assertions.that(
                 not values["earlier_changed"],
                 f"an earlier call's result on rank {rank} was changed by {_named(made)}, but should stay as it was",
                 causes.RESULT_MAPPING_REUSED(),
@@ -57,7 +57,7 @@ def by_name(job: Job, trace: Trace) -> None:
 
 
 def nothing_or_weighted(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     for rank, metrics in enumerate(trace.values(0, "metrics")):
         if not all(math.isnan(value) for value in metrics.values()):
             raise Finding(
@@ -72,22 +72,22 @@ def nothing_or_weighted(job: Job, trace: Trace) -> None:
 
 
 def stays_strange(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     (made,) = job.operations
     assert isinstance(made, Aggregate)
     strange = {value for value in made.values if not math.isfinite(value)}
     wanted = strange.pop() if len(strange) == 1 else math.nan
     for rank, metrics in enumerate(trace.values(0, "metrics")):
         got = metrics.get("metric", 0.0)
-        expect.that(
+        assertions.that(
             got == wanted or math.isnan(got),
             f"{_named(made)}: metrics on rank {rank}: got {metrics}, but should be {wanted}",
-            first_cause(register.OF_LOST_NONFINITE, LostNonfinite(made, wanted)),
+            first_cause(ordered_hypotheses.OF_LOST_NONFINITE, LostNonfinite(made, wanted)),
         )
 
 
 def stays_strange_alone(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     (made,) = job.operations
     assert isinstance(made, Aggregate)
     assert made.no_number is not None
@@ -96,28 +96,28 @@ def stays_strange_alone(job: Job, trace: Trace) -> None:
     for number, metrics in enumerate(trace.values(0, "metrics")):
         what = f"{len(wanted)} metrics, of which rank {rank} has a NaN for {strange}: {{}} on rank {number}: got"
         got = metrics.get(strange, 0.0)
-        expect.that(
+        assertions.that(
             math.isnan(got),
             f"{what.format(strange)} {got}, but should be NaN",
             causes.NAN_LEFT_OUT_BESIDE_OTHERS(),
         )
         close = _as(wanted, metrics, made)
         for name in wanted.keys() - {strange}:
-            expect.that(
+            assertions.that(
                 close.get(name) == wanted[name],
                 f"{what.format(name)} {close.get(name)}, but should be {wanted[name]}",
-                first_cause(register.OF_METRICS_BESIDE_NAN, WrongBesideNan(made, close, name)),
+                first_cause(ordered_hypotheses.OF_METRICS_BESIDE_NAN, WrongBesideNan(made, close, name)),
             )
 
 
 def equal(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     for position, made in enumerate(job.operations):
         assert isinstance(made, Aggregate)
         first, *others = trace.values(position, "metrics")
         for rank, metrics in enumerate(others, start=1):
             cause = causes.RANKS_ADD_IN_OTHER_ORDER()
-            expect.equal(metrics, first, f"{_named(made)}: metrics, compared with rank 0,", rank, cause)
+            assertions.equal(metrics, first, f"{_named(made)}: metrics, compared with rank 0,", rank, cause)
 
 
 def _compare(made: Aggregate, position: int, trace: Trace, earlier: Sequence[Operation] = ()) -> None:
@@ -127,7 +127,7 @@ def _compare(made: Aggregate, position: int, trace: Trace, earlier: Sequence[Ope
     wrong = [WrongMean(made, got.get("metric"), rank, before) for rank, got in enumerate(found) if got != wanted]
     likely = causes_of_means(wrong)
     for rank, got in enumerate(found):
-        expect.equal(got, wanted, f"{_named(made)}: metrics", rank, likely.get(rank))
+        assertions.equal(got, wanted, f"{_named(made)}: metrics", rank, likely.get(rank))
 
 
 def _as(wanted: Mapping[str, float], got: Mapping[str, float], made: Aggregate) -> dict[str, float]:

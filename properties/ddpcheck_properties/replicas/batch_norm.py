@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import batch_norm as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, Determinism, needs
-from ddpcheck.hypotheses import register
+from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.evidence import evidence_of
 from ddpcheck.hypotheses.replicas.batch_norm import (
     WrongGradient,
@@ -112,7 +112,7 @@ def _remeasured(promised: Capabilities) -> Judge:
                 raise
             told = finding.diagnosis
             of = WrongRemeasuring(job, trace, told.subject[1], told.operation)
-            raise finding.blaming(first_cause(register.OF_REMEASURING, of) or told.causes) from None
+            raise finding.blaming(first_cause(ordered_hypotheses.OF_REMEASURING, of) or told.causes) from None
 
     return judge
 
@@ -148,7 +148,7 @@ def _forwards(world_size: int, batches: Sequence[int], layers: tuple[Layer, ...]
 def _ran(job: Job, trace: Trace) -> None:
     """Every rank ran; if a rank refused one sample, the Finding says that one is enough."""
     try:
-        expect.completed(trace)
+        assertions.completed(trace)
     except Finding as finding:
         first = next(operation for operation in job.operations if isinstance(operation, Backward))
         if finding.hung or min(map(len, first.samples)) != 1:
@@ -172,7 +172,9 @@ def _same_statistics(promised: Capabilities) -> Judge:
                 own, right = (each.arrays["buffers"][mean].value.exact for each in (local, moment))
                 got = [values[mean] for values in trace.values(moment.position, "buffers")]
                 of = WrongStatistics(told.subject[1], mean, WrongMeans(got, own, right), told.causes)
-                raise finding.blaming(first_cause(register.OF_BATCH_NORM_STATISTICS, of) or told.causes) from None
+                raise finding.blaming(
+                    first_cause(ordered_hypotheses.OF_BATCH_NORM_STATISTICS, of) or told.causes
+                ) from None
 
     return judge
 
@@ -196,10 +198,10 @@ def _same_losses(moment: ExpectedOperation, local: ExpectedOperation, job: Job, 
     for rank, loss in enumerate(trace.values(moment.position, "loss")):
         try:
             bound = np.asarray(TOLERANCE * abs(exact).max())
-            expect.within(np.float64(loss), exact[rank], bound, f"loss ({when(job, moment.position)})", rank)
+            assertions.within(np.float64(loss), exact[rank], bound, f"loss ({when(job, moment.position)})", rank)
         except Finding as finding:
             of = WrongLoss(rank, loss, own[rank])
-            raise finding.blaming(first_cause(register.OF_A_BATCH_NORM_LOSS, of)) from None
+            raise finding.blaming(first_cause(ordered_hypotheses.OF_A_BATCH_NORM_LOSS, of)) from None
 
 
 def _gradients(moment: ExpectedOperation, job: Job, trace: Trace) -> None:
@@ -214,9 +216,9 @@ def _gradients(moment: ExpectedOperation, job: Job, trace: Trace) -> None:
                 raise Finding(Diagnosis(f"{text} on rank {rank}: got none, but should be an array"))
             exact = entry.value.exact[rank]
             try:
-                expect.within(
+                assertions.within(
                     got, exact, np.full_like(exact, TOLERANCE * largest), text, rank, evidence_of(entry, rank)
                 )
             except Finding as finding:
                 of = WrongGradient(name, got, exact, job.world_size)
-                raise finding.blaming(first_cause(register.OF_A_BATCH_NORM_GRADIENT, of)) from None
+                raise finding.blaming(first_cause(ordered_hypotheses.OF_A_BATCH_NORM_GRADIENT, of)) from None

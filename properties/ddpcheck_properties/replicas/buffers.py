@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.checks import Observation, law
 from ddpcheck.contract import ReplicaSync, needs
-from ddpcheck.hypotheses import register
+from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import Backward, Job, Observe, Operation, ZeroGrad
 from ddpcheck.models.spec import BatchNorm, Linear, ModelSpec
@@ -39,17 +39,17 @@ def check_training_forward_begins_with_rank_0s_buffers(session: Session) -> Obse
     seen: list[str] = []
 
     def judge(job: Job, trace: Trace) -> None:
-        expect.completed(trace)
+        assertions.completed(trace)
         different = _different(job, trace)
         if different and promised.replica_sync < ReplicaSync.EACH_FORWARD:
             seen.append(different[0])
             return
         assert job.model is not None
-        expect.that(
+        assertions.that(
             not different,
             f"buffer {', '.join(different[:1])} after a backward on equal samples differs between ranks, but the forward should "
             "have begun with rank 0's",
-            first_cause(register.OF_BUFFERS_APART, job.model),
+            first_cause(ordered_hypotheses.OF_BUFFERS_APART, job.model),
         )
 
     for_each(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
@@ -64,13 +64,13 @@ def many_steps(world_size: int, count: int = COUNT) -> Job:
 
 
 def _moved_by_so_many(count: int, job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     (_, starts), (_, ones), (_, ends) = trace.all_values("observe")
     for rank, (start, one, end) in enumerate(zip(starts, ones, ends, strict=True)):
         for name, before in start["parameters"].items():
             move = np.asarray(one["parameters"][name] - before)
             known = tuple(lost_steps(before, move, count, max(0, count - COUNT)))
-            expect.same_array(
+            assertions.same_array(
                 end["parameters"][name],
                 np.asarray(before + move * count),
                 f"parameter {name}, after {count:,} equal steps:",
@@ -91,7 +91,7 @@ def long_window(world_size: int) -> Job:
 
 def _so_many_times_the_first(job: Job, trace: Trace) -> None:
     """A judge; other checks judge the first backward."""
-    expect.completed(trace)
+    assertions.completed(trace)
     (_, ones), (_, windows) = trace.all_values("observe")
     for rank, (one, window) in enumerate(zip(ones, windows, strict=True)):
         for name, gradient in one["gradients"].items():
@@ -100,7 +100,7 @@ def _so_many_times_the_first(job: Job, trace: Trace) -> None:
             what = f"gradient of {name}, of a window of {COUNT} micro-batches that are one batch:"
             once = np.asarray(gradient)
             known = tuple(lost_micro_batches(once, COUNT))
-            expect.same_array(
+            assertions.same_array(
                 window["gradients"][name],
                 once * COUNT,
                 what,

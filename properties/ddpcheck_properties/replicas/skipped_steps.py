@@ -10,7 +10,7 @@ import numpy as np
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
-from ddpcheck.hypotheses import register
+from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.replicas.skipped_steps import NotSkipped, infinity_of_one_sign
 from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
@@ -163,7 +163,7 @@ def _skipped(promised: Capabilities) -> Judge:
         except Finding as finding:
             if not trace.completed:
                 raise
-            told = first_cause(register.OF_A_STEP_NOT_SKIPPED, NotSkipped(job, trace))
+            told = first_cause(ordered_hypotheses.OF_A_STEP_NOT_SKIPPED, NotSkipped(job, trace))
             raise finding.blaming(told, infinity_of_one_sign(job)) from None
 
     return judge

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import samplers as causes
 from ddpcheck.contract import Capabilities
-from ddpcheck.hypotheses import register
+from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.samplers.orders import OtherLen
 from ddpcheck.hypotheses.samplers.shares import AbsentSamples, OtherLength, OtherTotal
 from ddpcheck.hypotheses.tried_in_order import first_cause
@@ -43,16 +43,16 @@ def may_be_chance(order: list[list[int]]) -> bool:
 
 
 def len_is_right(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     (read,) = job.operations
     assert isinstance(read, Sample)
     for rank, epochs in enumerate(reading(trace, 0)):
         first, given = len(epochs[0]), len(epochs[-1])
         before, length = (trace.values(0, name)[rank] for name in ("length_before", "length"))
-        cause = first_cause(register.OF_ANOTHER_LEN, OtherLen(before, first))
-        expect.equal(length, given, f"len(sampler) of {named(read)}, which gave {given} samples,", rank, cause)
+        cause = first_cause(ordered_hypotheses.OF_ANOTHER_LEN, OtherLen(before, first))
+        assertions.equal(length, given, f"len(sampler) of {named(read)}, which gave {given} samples,", rank, cause)
         what = f"len(sampler) of {named(read)} before it was read"
-        expect.equal(before, first, what, rank, causes.LENGTH_LATE())
+        assertions.equal(before, first, what, rank, causes.LENGTH_LATE())
 
 
 def named(read: Sample) -> str:
@@ -68,7 +68,7 @@ def shared_out(promised: Capabilities) -> Judge:
     """A judge: every reading of every sampler fits the remainder rule."""
 
     def judge(job: Job, trace: Trace) -> None:
-        expect.completed(trace)
+        assertions.completed(trace)
         for position, read in enumerate(job.operations):
             assert isinstance(read, Sample)
             rule = "drop" if read.drop_last else promised.sampler.remainder
@@ -108,7 +108,7 @@ def _check_shares(
             Diagnosis(
                 f"{what}: sample 0 went to no rank, but should be the first; of {length} samples the last {len(absent)} may be "
                 "left out",
-                first_cause(register.OF_A_LOST_HEAD, ranks),
+                first_cause(ordered_hypotheses.OF_A_LOST_HEAD, ranks),
             )
         )
     if len(absent) > allowed:
@@ -118,7 +118,7 @@ def _check_shares(
             Diagnosis(
                 f"{what}: sample {absent[-1]} went to no rank{twice}; {len(absent)} of {length} samples are missing, but "
                 f"should be {allowed}",
-                first_cause(register.OF_ABSENT_SAMPLES, evidence),
+                first_cause(ordered_hypotheses.OF_ABSENT_SAMPLES, evidence),
             )
         )
 
@@ -134,13 +134,13 @@ def _check_lengths(ranks: list[list[int]], length: int, rule: str, what: str, nu
         raise Finding(
             Diagnosis(
                 f"{what}: rank {rank} got {len(order)} samples, but should get {should} (remainder rule: {rule})",
-                first_cause(register.OF_ANOTHER_LENGTH, OtherLength(ranks, rank, length, rule, number)),
+                first_cause(ordered_hypotheses.OF_ANOTHER_LENGTH, OtherLength(ranks, rank, length, rule, number)),
             )
         )
     if rule == "uneven" and (total := sum(map(len, ranks))) != length:
         raise Finding(
             Diagnosis(
                 f"{what}: all ranks together got {total} samples, but should get {length}",
-                first_cause(register.OF_ANOTHER_TOTAL, OtherTotal(world, length, total)),
+                first_cause(ordered_hypotheses.OF_ANOTHER_TOTAL, OtherTotal(world, length, total)),
             )
         )

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import samplers as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
-from ddpcheck.hypotheses import register
+from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.samplers.resuming import OtherNextEpoch, OtherPiece, loaded_length_stays
 from ddpcheck.hypotheses.samplers.shares import Order
 from ddpcheck.hypotheses.tried_in_order import first_cause
@@ -88,7 +88,7 @@ def interruptions(draw: DrawFn, world_size: int, capabilities: Capabilities) -> 
 
 
 def _as_uninterrupted(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     (read,) = job.operations
     assert isinstance(read, ResumeSampling)
     for rank in range(job.world_size):
@@ -107,7 +107,7 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
                 f"got {_differing(piece, should)}"
             )
             evidence = OtherPiece(read, number, piece, should, whole, at, len(before), other)
-            expect.that(piece == should, headline, first_cause(register.OF_ANOTHER_PIECE, evidence))
+            assertions.that(piece == should, headline, first_cause(ordered_hypotheses.OF_ANOTHER_PIECE, evidence))
             at_last, at = at, at + len(should)
         again = "another reading" if read.then is None else f"epoch {read.then}"
         headline = (
@@ -117,9 +117,9 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
         # a sampler that advances its own epoch need not reach the same one without set_epoch()
         fits = len(then) == len(other) if read.then is None and read.shuffle else then == other
         after = OtherNextEpoch(then, other, whole, read.epoch)
-        expect.that(fits, headline, first_cause(register.OF_ANOTHER_NEXT_EPOCH, after))
+        assertions.that(fits, headline, first_cause(ordered_hypotheses.OF_ANOTHER_NEXT_EPOCH, after))
         length = trace.values(0, "then_length")[rank]
-        expect.that(
+        assertions.that(
             length == len(then),
             f"{again} on rank {rank}, after epoch {read.epoch} was resumed: len() is {length}, but should be {len(then)}, as "
             "many as it gives",
@@ -132,14 +132,16 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
                 f"saved and loaded: got {len(straight)} samples {_some(straight)}, but should be {len(other)}, {_some(other)}"
             )
             at_once = OtherNextEpoch(straight, other, whole, read.epoch, at_last)
-            expect.that(straight == other, headline, first_cause(register.OF_ANOTHER_EPOCH_AT_ONCE, at_once))
+            assertions.that(
+                straight == other, headline, first_cause(ordered_hypotheses.OF_ANOTHER_EPOCH_AT_ONCE, at_once)
+            )
         rest = whole[len(pieces[0]) :]
         headline = (
             f"epoch {read.epoch} on rank {rank}, read on in the sampler whose state was saved: got {_some(on)}, but should be "
             f"{_some(rest)}"
         )
-        expect.that(on == rest, headline, causes.STATE_MOVES_SAMPLER())
-        expect.that(
+        assertions.that(on == rest, headline, causes.STATE_MOVES_SAMPLER())
+        assertions.that(
             not trace.values(0, "state_changed")[rank],
             f"a state() on rank {rank}, once the sampler that gave it, or was loaded with it, was read on: got another content, "
             "but should be a copy",

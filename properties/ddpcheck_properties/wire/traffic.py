@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import traffic as causes
 from ddpcheck.checks import Observation, law
 from ddpcheck.contract import CallForm, Capabilities, ReplicaMethod, Traffic, needs
-from ddpcheck.hypotheses import register
+from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.traffic import ManyMessages, SentInside, WrongCount
 from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import (
@@ -97,7 +97,7 @@ def check_traffic_does_not_grow_from_step_to_step(session: Session) -> Observati
     world, seen = session.world_size, list[str]()
 
     def judge(job: Job, trace: Trace) -> None:
-        expect.completed(trace)
+        assertions.completed(trace)
         seen.append(growth.judged(job, trace))
 
     job = growth.equal_steps(world, session.capabilities)
@@ -180,7 +180,7 @@ def _judged(session: Session, job: Job, judge: Callable[[Job, Trace, bool], str]
     notes: list[str] = []
 
     def noted(job: Job, trace: Trace) -> None:
-        expect.completed(trace)
+        assertions.completed(trace)
         notes.append(judge(job, trace, (session.capabilities.world.traffic >= Traffic.LEAST)))
 
     for_each(session, [replace(job, over_tcp=session.offers_tcp)], noted)
@@ -239,7 +239,7 @@ def _silent(job: Job, trace: Trace, each: bool) -> str:
                 Diagnosis(
                     f"rank {rank} sent {inside:,} bytes in {_WINDOW} backwards inside no_sync, but should have sent next to "
                     f"nothing; a synchronised backward sends {synchronised:,}",
-                    first_cause(register.OF_BYTES_INSIDE_NO_SYNC, SentInside(inside, _WINDOW * synchronised)),
+                    first_cause(ordered_hypotheses.OF_BYTES_INSIDE_NO_SYNC, SentInside(inside, _WINDOW * synchronised)),
                     details=(seen.note,) if seen.note else (),
                 )
             )
@@ -267,7 +267,7 @@ def _told(job: Job, trace: Trace, each: bool) -> str:
                 Diagnosis(
                     f"{named(reduced, position)}: counts() tells {sum(told):,} bytes in all, but no algorithm does with fewer "
                     f"than {demand.least:,.0f} for {demand.size:,} bytes among {len(group)} ranks",
-                    first_cause(register.OF_TOO_FEW_COUNTED, told),
+                    first_cause(ordered_hypotheses.OF_TOO_FEW_COUNTED, told),
                     details=tuple(f"rank {rank} tells {count:,} bytes" for rank, count in enumerate(told)),
                 )
             )
@@ -289,10 +289,10 @@ def _told_in_messages(sent: list[int], messages: list[int], what: str) -> None:
 
 
 def _nothing_told(_: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     counts = trace.values(1, "counts")[0]
     told = {name: counts.get(name, 0) for name in ("bytes", "messages")}
-    expect.that(
+    assertions.that(
         not any(told.values()),
         f"rank 0: counts() tells {told['bytes']:,} bytes and {told['messages']:,} messages, but there is no rank to send to",
         causes.COUNTS_OWN_SENDS(),
@@ -303,7 +303,9 @@ def _same(seen: list[int], told: list[int], what: str) -> None:
     for rank, (sent, count) in enumerate(zip(seen, told, strict=True)):
         if abs(count - sent) > (CHANGE - 1) * sent + HEADERS * len(seen):
             headline = f"{what}: rank {rank} sent {sent:,} bytes, but counts() tells {count:,}"
-            raise Finding(Diagnosis(headline, first_cause(register.OF_A_WRONG_COUNT, WrongCount(sent, count))))
+            raise Finding(
+                Diagnosis(headline, first_cause(ordered_hypotheses.OF_A_WRONG_COUNT, WrongCount(sent, count)))
+            )
 
 
 def _together(job: Job, trace: Trace, each: bool) -> str:
@@ -316,7 +318,7 @@ def _together(job: Job, trace: Trace, each: bool) -> str:
             Diagnosis(
                 f"rank {sent.index(least)} sent {least} messages in a backward of {number} small gradients, and no rank fewer: "
                 f"should be fewer than {number // 4}",
-                first_cause(register.OF_MANY_MESSAGES, ManyMessages(least, number)),
+                first_cause(ordered_hypotheses.OF_MANY_MESSAGES, ManyMessages(least, number)),
                 "whether gradients are collected in buckets, and how large these are",
                 (seen.note,) if seen.note else (),
             )

@@ -1,4 +1,4 @@
-"""Hypotheses about the wrong result of one of many equal calls."""
+"""Hypotheses about a wrong result of one of many equal calls."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Hypotheses about random numbers that are not those of their seed, epoch and rank."""
+"""Hypotheses about random numbers that do not belong to their seed, epoch and rank."""

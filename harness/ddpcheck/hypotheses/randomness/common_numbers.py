@@ -36,7 +36,7 @@ class OtherCommonNumbers:
 
 
 def drawn_ahead(of: OtherNumbers) -> Cause | None:
-    """All is right but for some numbers in front."""
+    """All numbers are right, after some additional ones."""
     got, should = of.got, of.should
     ahead = int(np.flatnonzero(got == should[0])[0]) if should[0] in got else 0
     right = ahead and np.array_equal(got[ahead:], should[: len(got) - ahead])
@@ -56,7 +56,7 @@ def common_rounded(of: OtherNumbers) -> Cause | None:
 
 
 def common_disturbed(of: OtherNumbers) -> tuple[Cause, ...]:
-    """Other numbers that ranks draw move the common stream."""
+    """Other draws of a rank change the common stream."""
     ignored = this_seed_ignored(of)
     return (*([ignored] if ignored else []), causes.COMMON_FROM_OWN(), causes.GENERATOR_USED_BY_OTHERS())
 

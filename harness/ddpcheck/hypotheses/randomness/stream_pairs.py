@@ -23,8 +23,8 @@ _FAR = 100
 class AlikeStreams:
     """Two streams of `count` numbers each that have more numbers in common than `by_chance`.
 
-    same: how many; x and 1 - x count as one. in_place, mirrored: how many of them stand at the same places, as x and x, and as
-    x and 1 - x.
+    same: the number in common; x and 1 - x count as equal. in_place, mirrored: how many of them are at the same
+    positions, as x and x, and as x and 1 - x.
     """
 
     first: Source
@@ -44,7 +44,7 @@ class AlikeStreams:
 
     @property
     def part(self) -> str:
-        """The first that differs."""
+        """The first number of the sources that differs."""
         return next(iter(self.changed))
 
     @property
@@ -62,7 +62,7 @@ def common_is_one_ranks(of: AlikeStreams) -> Cause | None:
 
 
 def some_shared(of: AlikeStreams) -> Cause | None:
-    """All numbers in common stand at the same places."""
+    """All numbers in common are at the same positions."""
     some = of.by_chance < of.in_place == of.same and of.partly
     return causes.SOME_SHARED(count=of.same, size=of.count) if some else None
 
@@ -98,7 +98,7 @@ def streams_scaled(streams: Sequence[Array]) -> Cause | None:
 
 
 def streams_in_order(streams: Sequence[Array]) -> Cause | None:
-    """The first half of each, which one call gives, ascends."""
+    """The first half of each, from one call, ascends."""
     ascending = all((np.diff(each[: len(each) // 2]) >= 0).all() for each in streams)
     return causes.IN_ORDER() if ascending else None
 

@@ -1,1 +1,1 @@
-"""Hypotheses about indices of a sampler that do not fit together: shares, orders, and what is left after resuming."""
+"""Hypotheses about inconsistent indices of a sampler: shares, orders, and the rest after resuming."""

@@ -13,9 +13,9 @@ from .shares import Order
 
 @dataclass(frozen=True)
 class EqualEpochs:
-    """Epochs of one seed that have one order.
+    """Epochs of one seed with the same order.
 
-    alike: the pairs of these epochs, in the order in which they were asked for; at least one. epochs: all that were.
+    alike: the pairs of these epochs, in the order of reading; at least one. epochs: all that were read.
     """
 
     alike: Sequence[tuple[int, int]]
@@ -29,7 +29,7 @@ class EqualEpochs:
 
 @dataclass(frozen=True)
 class EqualSeeds:
-    """Two seeds that have one order in an epoch. order: of each rank. ignored: whether all seeds have it."""
+    """Two seeds with the same order in an epoch. order: of each rank. ignored: whether all seeds have it."""
 
     first: int
     second: int
@@ -48,7 +48,7 @@ class SameSubset:
 
 @dataclass(frozen=True)
 class UntoldOrder:
-    """A new sampler's order before set_epoch(), after another one's in the epoch that it was told; zero: of epoch 0."""
+    """A new sampler's order before set_epoch(), after another sampler's order in its epoch; zero: of epoch 0."""
 
     untold: Order
     told: Order
@@ -119,7 +119,7 @@ def shuffled_within_shares(of: SameSubset) -> Cause:
 
 
 def _neighbours(order: Order) -> set[tuple[int, int]]:
-    """Pairs of samples that follow one another, in either direction, and across the end."""
+    """Pairs of adjacent samples, in either direction, including last and first."""
     return {(min(pair), max(pair)) for pair in pairwise([*order[-1:], *order])}
 
 

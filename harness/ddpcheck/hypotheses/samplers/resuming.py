@@ -1,4 +1,4 @@
-"""Hypotheses about a sampler that has loaded the state of another one."""
+"""Hypotheses about a sampler that has loaded another sampler's state."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .shares import Order
 
 @dataclass(frozen=True)
 class OtherPiece:
-    """Other indices than the next ones of an epoch, read after a state was loaded.
+    """Indices, read after a state was loaded, that are not the next ones of the epoch.
 
-    number: of this piece of the epoch. piece: the indices; should: the right ones. whole: the epoch's. at: how many had been
-    read; last: how many of them since the last load. other: the order of the epoch `read.then`.
+    number: of this piece of the epoch. piece: the indices; should: the right ones. whole: the epoch's. at: the number
+    read before; last: the number since the last load. other: the order of the epoch `read.then`.
     """
 
     read: ResumeSampling
@@ -38,7 +38,7 @@ class OtherPiece:
 
     @property
     def start(self) -> int | None:
-        """The place in the epoch where these indices stand together."""
+        """The position in the epoch at which these indices are consecutive."""
         piece, whole = self.piece, self.whole
         return next(
             (start for start in range(len(whole)) if piece and piece == whole[start : start + len(piece)]), None
@@ -47,10 +47,10 @@ class OtherPiece:
 
 @dataclass(frozen=True)
 class OtherNextEpoch:
-    """Other indices than those of the next epoch.
+    """Indices that are not those of the next epoch.
 
-    got: the indices; should: the right ones. whole: those of the resumed epoch, whose number is `epoch`; at: how many of them
-    had been read.
+    got: the indices; should: the right ones. whole: those of the resumed epoch, whose number is `epoch`; at: how many
+    of them had been read.
     """
 
     got: Order
@@ -128,7 +128,7 @@ def loaded_position_stays(of: OtherNextEpoch) -> Cause:
 
 
 def set_epoch_lost_at_once(of: OtherNextEpoch) -> Cause | None:
-    """The indices are those of the resumed epoch that had not been read."""
+    """The indices are the unread ones of the resumed epoch."""
     lost = of.got == of.whole[of.at :] and of.got != of.should[of.at :]
     return causes.SET_EPOCH_LOST_AFTER_LOAD(epoch=of.epoch) if lost else None
 

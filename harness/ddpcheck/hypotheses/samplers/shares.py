@@ -17,8 +17,8 @@ Order = list[int]
 class AbsentSamples:
     """Samples that go to no rank in one reading.
 
-    ranks: the order of each. absent: these samples, ascending. behind: the ranks that stay in an earlier epoch. shared: whether
-    a sample goes to several ranks. after_others: whether all went well with another seed.
+    ranks: the order of each. absent: these samples, ascending. behind: the ranks that stay in an earlier epoch. shared:
+    whether a sample goes to several ranks. after_others: whether all was right with another seed.
     """
 
     ranks: Sequence[Order]
@@ -30,7 +30,7 @@ class AbsentSamples:
 
     @property
     def is_tail(self) -> bool:
-        """Whether these are the last samples of the natural order, which is asked for."""
+        """Whether these are the last samples of the natural order, which was requested."""
         return not self.read.shuffle and self.absent == list(range(self.read.length))[-len(self.absent) :]
 
 
@@ -66,7 +66,7 @@ class OtherLength:
 
 @dataclass(frozen=True)
 class OtherTotal:
-    """Ranks that have more samples together than there are, or fewer. total: of all ranks."""
+    """Ranks that together have more or fewer samples than there are. total: of all ranks."""
 
     world: int
     length: int
@@ -102,7 +102,7 @@ def repeated_on_rank(of: AbsentSamples) -> Cause | None:
 
 
 def orders_apart(of: AbsentSamples) -> tuple[Cause, ...]:
-    """Ranks share out different orders, or samples are drawn with replacement."""
+    """Ranks divide different orders, or samples are drawn with replacement."""
     if not of.shared or len(of.ranks) == 1 or of.is_tail:
         return ()
     seed_0 = (randomness.SEED_0_IS_NONE(),) if of.after_others and not of.read.seed else ()
