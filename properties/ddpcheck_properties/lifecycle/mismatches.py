@@ -30,7 +30,7 @@ from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
 from ..collectives.all_reduce import PAST_64_KIB
-from ..collectives.names import named
+from ..collectives.names import described
 from ..drawing import for_each
 from ..strategies_collectives import Reduction, dtypes, fitting_reductions, floating, reductions, usual_reduction
 
@@ -222,7 +222,8 @@ def _told_everywhere(job: Job, trace: Trace) -> None:
     assert isinstance(usual, OnRanks)
     assert isinstance(odd, OnRanks)
     crossed = isinstance(job.operations[APART + 2], OnRanks)
-    what = f"while rank {odd.ranks[0]} {'first ' * crossed}called {_call(odd.operation)} and the others {_call(usual.operation)}"
+    calls = f"{described(odd.operation)} and the others {described(usual.operation)}"
+    what = f"while rank {odd.ranks[0]} {'first ' * crossed}called {calls}"
     for rank in trace.ranks:
         if rank.outcome == "raised":
             continue
@@ -293,7 +294,3 @@ _ALIASES = {
 def _message_of(rank: RankTrace) -> str:
     """The error without the lines of its traceback."""
     return "\n".join(line for line in rank.error.splitlines() if not line.startswith("  ")).lower()
-
-
-def _call(operation: Operation) -> str:
-    return named(operation, 0).partition(", ")[2]
