@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from .causes import replicas
 from .causes.cause import Given, as_causes
+from .hypotheses import ordered_hypotheses
 from .hypotheses.arrays import Evidence
 from .hypotheses.causes_of_wrong_arrays import likely_causes
 from .hypotheses.errors import causes_of_error, group_in_which_it_hangs
 from .hypotheses.failed_ranks import last_words, why_failed, why_stuck, why_stuck_in
+from .hypotheses.replicas.special_runs import DifferentReplicas
+from .hypotheses.tried_in_order import first_cause
 from .job import Job
 from .numerics import different_bits, same_bits
 from .seeded_values import Array
@@ -140,15 +142,11 @@ def same_on_all_ranks(values: Sequence[Any], what: str) -> None:
             raise Finding(Diagnosis(text))
         differ = different_bits(value, first)
         index = _index(differ)
-        # terms that cancel differ by many ulp of the result, but by few ulp of the terms
-        small = value.dtype.kind == "f" and bool(
-            np.all(np.abs(value - first) <= 64 * np.finfo(value.dtype).eps * np.max(np.abs(first)))
-        )
         raise Finding(
             Diagnosis(
                 f"{what}{_at(index)}: rank {rank} has {_number(value[index])}, but rank 0 has {_number(first[index])}; "
                 f"all ranks should hold the same bits ({int(differ.sum())} of {differ.size} elements differ)",
-                (replicas.LAST_BITS_DIFFER() if small else replicas.REPLICAS_DIFFER(),),
+                first_cause(ordered_hypotheses.OF_DIFFERENT_REPLICAS, DifferentReplicas(value, first)),
             )
         )
 

@@ -17,9 +17,10 @@ from ddpcheck import assertions
 from ddpcheck.causes import process_state as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, ReplicaMethod, needs
-from ddpcheck.execution.process_resources import GRAIN, MANY, MEMORY, left_by_each_call
+from ddpcheck.execution.process_resources import GRAIN, MANY, left_by_each_call
 from ddpcheck.execution.process_settings import GENERATORS
-from ddpcheck.hypotheses.process_state import why_changed
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.tried_in_order import all_causes, first_cause
 from ddpcheck.job import (
     Aggregate,
     AllGather,
@@ -278,7 +279,7 @@ def _settings_stay(what: str, changed: Sequence[Sequence[str]], allowed: Collect
     assertions.that(
         not names,
         f"{what}: {', '.join(names)} changed, but should stay as the program has set it",
-        tuple(why_changed(names)),
+        all_causes(ordered_hypotheses.OF_A_CHANGED_PROCESS, names),
     )
 
 
@@ -294,7 +295,5 @@ def _nothing_piles_up(what: str, held: Sequence[dict[str, int]], times: int) -> 
             min(growth) < left_by_each_call(name, times),
             f"{what}: got {' and then '.join(f'{each:,}' for each in growth)} more {name} from {times} calls each, but should "
             "leave nothing behind",
-            causes.MEMORY_GROWS(held="arrays" if name == "bytes" else "small objects")
-            if name in MEMORY
-            else causes.RESOURCE_LEFT(resource=name),
+            first_cause(ordered_hypotheses.OF_A_GROWING_PROCESS, name),
         )

@@ -21,10 +21,12 @@ WORDS: dict[str, str] = {
     "passed": "passed",
     "failed": "failed",
     "hung": "hung",
-    "unknown": "unknown (the check could not judge)",
+    "unknown": "unknown",
     "expected_failure": "failed as expected",
     "skipped": "skipped",
 }
+_REMARKS = {"unknown": " (the check could not judge)"}
+"""Added to the words in the legend."""
 _STYLES: dict[str, str] = {
     "passed": "green",
     "failed": "bold red",
@@ -135,7 +137,8 @@ def show_table(console: Console, verdicts: Sequence[Verdict]) -> None:
             table.add_row(f"  {escape(check)}", *cells)
     console.print(table)
     used = [status for status in WORDS if any(verdict.status == status for verdict in verdicts)]
-    console.print("   ".join(f"{symbol(status)} {WORDS[status]}" for status in used), soft_wrap=True)
+    legend = (f"{symbol(status)} {WORDS[status]}{_REMARKS.get(status, '')}" for status in used)
+    console.print("   ".join(legend), soft_wrap=True)
 
 
 def _cell(found: dict[tuple[str, int, str], str], adapter: str, sizes: list[int], check: str) -> str:
@@ -233,7 +236,7 @@ def summary(verdicts: Iterable[Verdict], seconds: float) -> str:
     """Counts, seconds and Jobs in one line."""
     every = list(verdicts)
     counts = Counter[str](verdict.status for verdict in every)
-    parts = [f"{counts[status]} {words.partition(' (')[0]}" for status, words in WORDS.items() if counts[status]]
+    parts = [f"{counts[status]} {words}" for status, words in WORDS.items() if counts[status]]
     jobs = sum(verdict.jobs for verdict in every)
     return f"{', '.join(parts) or 'nothing ran'}; {jobs} Jobs in {seconds:.1f} s"
 

@@ -8,7 +8,7 @@ tried_in_order.py.
 
 Two kinds are not in these tables. A whole training run is compared with emulated runs by other rules, which
 training/whole_runs.py, resumes.py and some_steps.py list. If one function decides on the cause, laws call it directly:
-see traffic.py, lifecycle.py, process_state.py, errors.py, failed_ranks.py and programs.py.
+see errors.py, failed_ranks.py and programs.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ..causes.cause import Given
-from . import losses, norms
+from . import lifecycle, losses, norms, process_state, traffic
 from .arrays import (
     alternatives,
     factors,
@@ -35,6 +35,7 @@ from .gradients import micro_batches, parameters, weights
 from .gradients import ranks as ranks_of_gradients
 from .metrics import counts, means, names, nonfinite
 from .randomness import common_numbers, repeats, stream_pairs
+from .replicas import batch_norm, skipped_steps, special_runs
 from .samplers import orders, resuming, shares
 from .scores import formulas, padding, perturbations, ranks, rows, special_scores, terms
 from .updates import updates
@@ -440,3 +441,128 @@ OF_REPEATED_NUMBERS = (
     repeats.few_numbers,
 )
 """Of many numbers of which some come again."""
+
+OF_MORE_SENT = (
+    traffic.everything_through_one_rank,
+    traffic.known_algorithm,
+    traffic.sent_twice,
+    traffic.more_than_least,
+)
+"""Of more bytes than a collective needs."""
+
+OF_BYTES_INSIDE_NO_SYNC = (
+    traffic.reduced_inside_no_sync,
+    traffic.sends_inside_no_sync,
+)
+"""Of bytes that are sent inside no_sync()."""
+
+OF_TOO_FEW_COUNTED = (
+    traffic.partly_counted,
+    traffic.none_counted,
+)
+"""Of fewer bytes, by counts(), than any algorithm sends."""
+
+OF_A_WRONG_COUNT = (
+    traffic.counts_scaled,
+    traffic.not_counted,
+)
+"""Of a number of bytes that counts() tells, and that is not the number sent."""
+
+OF_MANY_MESSAGES = (
+    traffic.gradients_alone,
+    traffic.small_groups,
+)
+"""Of many messages in a backward of small gradients."""
+
+OF_A_CHANGED_PROCESS = (
+    process_state.generators_changed,
+    process_state.settings_changed,
+)
+"""Of generators and settings that change: all that fit."""
+
+OF_A_GROWING_PROCESS = (
+    process_state.memory_grows,
+    process_state.resource_left,
+)
+"""Of a resource of which each call leaves more behind."""
+
+OF_AN_UNAWARE_RANK = (
+    lifecycle.death_unnoticed_in_group,
+    lifecycle.noticed_by_others,
+    lifecycle.death_unnoticed,
+    lifecycle.ended_by_death,
+)
+"""Of a rank that does not raise an error after the death of another one."""
+
+OF_UNNOTICED_MISMATCH = (
+    lifecycle.error_not_passed_on,
+    lifecycle.messages_unlabelled,
+)
+"""Of ranks that make different calls, and do not all raise."""
+
+OF_FAILURE_AS_SUCCESS = (
+    lifecycle.signal_taken_for_success,
+    lifecycle.status_lost,
+)
+"""Of a launcher that reports a failed rank as a success."""
+
+OF_A_MISREPORT = (
+    lifecycle.own_kill_reported,
+    lifecycle.ranks_awaited_in_order,
+    lifecycle.output_not_passed_on,
+    lifecycle.last_words_lost,
+)
+"""Of a launcher that misreports the first failed rank."""
+
+OF_DIFFERENT_REPLICAS = (
+    special_runs.last_bits_differ,
+    special_runs.replicas_differ,
+)
+"""Of an array that should have the same bits on all ranks."""
+
+OF_NONFINITE_GRADIENT = (
+    special_runs.nonfinite_hidden,
+    special_runs.nonfinite_from_nowhere,
+)
+"""Of an element of a gradient that is finite where no rank's is, or the other way round."""
+
+OF_BUFFERS_APART = (
+    special_runs.replaced_buffers_not_sent,
+    special_runs.statistics_of_each_rank,
+)
+"""Of buffers that are not rank 0's where a forward begins."""
+
+OF_A_STEP_NOT_SKIPPED = (
+    skipped_steps.skip_moves_averages,
+    skipped_steps.step_taken,
+    skipped_steps.skip_decided_per_rank,
+    skipped_steps.loss_scales_apart,
+    skipped_steps.skip_leaves_state,
+)
+"""Of a step that all ranks should skip."""
+
+OF_BATCH_NORM_STATISTICS = (
+    batch_norm.variance_put_together,
+    batch_norm.statistics_of_wrong_mean,
+    batch_norm.mean_divided_by_other_count,
+)
+"""Of running statistics of synchronised batch norm."""
+
+OF_REMEASURING = (
+    batch_norm.remeasure_counts,
+    batch_norm.remeasure_changes_mode,
+    batch_norm.remeasured_wrong_mean,
+)
+"""Of values in a Job that remeasures statistics."""
+
+OF_A_BATCH_NORM_LOSS = (
+    batch_norm.loss_of_own_batch,
+    batch_norm.loss_of_other_statistics,
+)
+"""Of the loss of a rank with synchronised batch norm."""
+
+OF_A_BATCH_NORM_GRADIENT = (
+    batch_norm.batch_norm_reduced_twice,
+    batch_norm.backward_not_over_all,
+)
+"""Of the gradient of a model with synchronised batch norm."""

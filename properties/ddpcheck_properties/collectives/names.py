@@ -7,9 +7,14 @@ from ddpcheck.oracle.collectives import Reducing
 
 
 def named(operation: Operation, position: int) -> str:
-    """A description of an operation for messages."""
+    """A description of an operation at this position of a Job, for messages."""
+    return f"operation {position}, {described(operation)}"
+
+
+def described(operation: Operation) -> str:
+    """A description of an operation without its position."""
     begun = isinstance(operation, AllReduce) and not operation.wait
-    text = f"operation {position}, {'asynchronous ' * begun}{operation.kind}"
+    text = f"{'asynchronous ' * begun}{operation.kind}"
     if isinstance(operation, Reducing):
         text += f" {operation.reduction}" + " in place" * getattr(operation, "in_place", False)
     tensor = getattr(operation, "tensor", None)

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ddpcheck.causes import lifecycle as causes
+from ddpcheck.causes.cause import as_causes
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, Capabilities, needs
+from ddpcheck.hypotheses.lifecycle import failure_forgotten
 from ddpcheck.job import (
     Aggregate,
     AllGather,
@@ -156,10 +158,7 @@ def _nothing_came_out(job: Job, trace: Trace) -> None:
                 Diagnosis(
                     f"rank {rank.rank} came out of {call.words}, operation {record.operation}, which rank {dead.rank} never "
                     "entered as it was gone; it should have raised an error, or still be waiting",
-                    (
-                        causes.ERROR_SWALLOWED(operation=call.kind),
-                        *(causes.FAILURE_FORGOTTEN(),) * (told is not None),
-                    ),
+                    as_causes((causes.ERROR_SWALLOWED(operation=call.kind), failure_forgotten(told is not None))),
                     details=(f"operation {told.operation} had raised {told.values['error']}",)
                     if told is not None
                     else (),

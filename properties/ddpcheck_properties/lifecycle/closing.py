@@ -9,6 +9,7 @@ from ddpcheck import assertions
 from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, needs
+from ddpcheck.hypotheses.lifecycle import sent_data_lost_by_close
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -132,9 +133,7 @@ _LEFT = {"files": causes.FILES_LEFT, "memory": causes.NAMED_MEMORY_LEFT}
 
 def _closed_and_left(job: Job, trace: Trace) -> None:
     """Ignores a process that dies after close(), because the engine is closed; Gloo's threads may abort then."""
-    late, closing = (
-        next(at for at, op in enumerate(job.operations) if isinstance(op, kind)) for kind in (Sleep, Close)
-    )
+    closing = next(at for at, op in enumerate(job.operations) if isinstance(op, Close))
     for rank in trace.ranks:
         if rank.elsewhere:
             raise CannotTell(
@@ -147,5 +146,4 @@ def _closed_and_left(job: Job, trace: Trace) -> None:
             try:
                 assertions.completed(replace(trace, ranks=(rank,)))
             except Finding as finding:
-                lost = causes.SENT_DATA_LOST_BY_CLOSE(rank=0) if late < reached < closing else None
-                raise finding.blaming(lost, finding.diagnosis.causes) from None
+                raise finding.blaming(sent_data_lost_by_close(job, rank), finding.diagnosis.causes) from None

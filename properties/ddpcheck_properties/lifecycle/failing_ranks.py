@@ -10,7 +10,9 @@ import numpy as np
 from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, needs
-from ddpcheck.hypotheses.lifecycle import why_it_waits
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.lifecycle import Unaware
+from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -156,9 +158,7 @@ def _raised_everywhere(job: Job, trace: Trace) -> None:
             Diagnosis(
                 f"rank {rank.rank} {'was still waiting' if hung else rank.outcome} in {_place(rank.last)} after rank {dead} "
                 f"{ended}, but should have raised an error",
-                why_it_waits(job, trace, rank, dead)
-                if hung
-                else (causes.PROCESS_ENDED_BY_DEATH(),) * (rank.outcome == "died"),
+                first_cause(ordered_hypotheses.OF_AN_UNAWARE_RANK, Unaware(job, trace, rank, dead)),
                 "the stack below" if rank.stack else "",
                 (f"stack of rank {rank.rank}:\n{rank.stack}",) if rank.stack else (rank.error,) * bool(rank.error),
             ),

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
-from ddpcheck.hypotheses.lifecycle import why_misreported
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import Job, Raise
 from ddpcheck.launchers.failing_rank_program import ROOT_CAUSE, ROOT_STATUS, Trial
 from ddpcheck.verdict import Diagnosis, Finding
@@ -45,8 +46,8 @@ def _wrong(trial: Trial, deadline: float, *, killed: bool) -> Finding | None:
         headline = f"{first}, but the launcher still waited after {deadline:g} s, and should have ended the run"
         return Finding(Diagnosis(headline, (causes.RANKS_AWAITED_IN_ORDER(),), details=wrote))
     if trial.status == 0:
-        cause = causes.SIGNAL_TAKEN_FOR_SUCCESS() if killed else causes.STATUS_LOST()
-        return Finding(Diagnosis(f"{first}, but the launcher says that all went well", (cause,), details=wrote))
+        told = first_cause(ordered_hypotheses.OF_FAILURE_AS_SUCCESS, killed)
+        return Finding(Diagnosis(f"{first}, but the launcher says that all went well", told, details=wrote))
     if blamed and trial.failing not in blamed:
         headline = f'{ended}, but the launcher says "{trial.ended}"'
     elif f"status {ROOT_STATUS}" in trial.known and trial.status != ROOT_STATUS:
@@ -55,4 +56,4 @@ def _wrong(trial: Trial, deadline: float, *, killed: bool) -> Finding | None:
         headline = f'{first}, but its last words, "{ROOT_CAUSE}", are not in the output of the launcher'
     else:
         return None
-    return Finding(Diagnosis(headline, (why_misreported(trial),), details=wrote))
+    return Finding(Diagnosis(headline, first_cause(ordered_hypotheses.OF_A_MISREPORT, trial), details=wrote))

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, Capabilities, needs
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -29,7 +30,7 @@ from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
 from ..collectives.all_reduce import PAST_64_KIB
-from ..collectives.names import named
+from ..collectives.names import described
 from ..drawing import for_each
 from ..strategies_collectives import Reduction, dtypes, fitting_reductions, floating, reductions, usual_reduction
 
@@ -225,18 +226,18 @@ def _told_everywhere(job: Job, trace: Trace) -> None:
     assert isinstance(usual, OnRanks)
     assert isinstance(odd, OnRanks)
     crossed = isinstance(job.operations[APART + 2], OnRanks)
-    what = f"while rank {odd.ranks[0]} {'first ' * crossed}called {_call(odd.operation)} and the others {_call(usual.operation)}"
+    calls = f"{described(odd.operation)} and the others {described(usual.operation)}"
+    what = f"while rank {odd.ranks[0]} {'first ' * crossed}called {calls}"
     for rank in trace.ranks:
         if rank.outcome == "raised":
             continue
         hung = rank.outcome == "hung"
-        raised = tuple(other.rank for other in trace.ranks if other.outcome == "raised")
         ended = {"done": "came through to the end", "hung": "hung", "died": "died"}.get(rank.outcome, "went on")
         stack = (f"stack of rank {rank.rank}:\n{rank.stack}",) if rank.stack else (rank.error,) * bool(rank.error)
         raise Finding(
             Diagnosis(
                 f"rank {rank.rank} {ended} {what}; it should have raised an error",
-                (causes.ERROR_NOT_PASSED_ON(ranks=raised) if raised else causes.MESSAGES_UNLABELLED(),),
+                first_cause(ordered_hypotheses.OF_UNNOTICED_MISMATCH, trace),
                 details=stack,
             ),
             hung=hung,
@@ -297,7 +298,3 @@ _ALIASES = {
 def _message_of(rank: RankTrace) -> str:
     """The error without the lines of its traceback."""
     return "\n".join(line for line in rank.error.splitlines() if not line.startswith("  ")).lower()
-
-
-def _call(operation: Operation) -> str:
-    return named(operation, 0).partition(", ")[2]

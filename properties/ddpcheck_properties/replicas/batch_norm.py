@@ -17,11 +17,18 @@ import numpy as np
 
 from ddpcheck import assertions
 from ddpcheck.causes import batch_norm as causes
-from ddpcheck.causes import updates
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, Determinism, needs
+from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.evidence import evidence_of
-from ddpcheck.hypotheses.replicas.batch_norm import why_other_mean
+from ddpcheck.hypotheses.replicas.batch_norm import (
+    WrongGradient,
+    WrongLoss,
+    WrongMeans,
+    WrongRemeasuring,
+    WrongStatistics,
+)
+from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import Backward, DataSpec, Job, Observe, Operation, Remeasure, ZeroGrad
 from ddpcheck.models.spec import Activation, BatchNorm, Layer, Linear, ModelSpec
 from ddpcheck.oracle import ExpectedOperation, Oracle
@@ -101,20 +108,11 @@ def _remeasured(promised: Capabilities) -> Judge:
         try:
             as_ever(job, trace)
         except Finding as finding:
-            inputs, _ = job.data.arrays(job.model) if job.data and job.model else (np.zeros(0), None)
-            first = next(operation for operation in job.operations if isinstance(operation, Remeasure))
             if not trace.completed:
                 raise
-            position = job.operations.index(first)
-            if finding.diagnosis.subject[1].endswith("num_batches_tracked"):
-                raise finding.blaming(causes.REMEASURE_COUNTS()) from None
-            done = job.operations[: finding.diagnosis.operation]
-            if sum(isinstance(operation, Backward) for operation in done) == 2:
-                raise finding.blaming(causes.REMEASURE_CHANGES_MODE()) from None
-            own = np.stack([inputs[list(rank)].mean(axis=0) for rank in first.samples])
-            right = inputs[[sample for rank in first.samples for sample in rank]].mean(axis=0)
-            got = [values["norm.running_mean"] for values in trace.values(position + 1, "buffers")]
-            raise finding.blaming(why_other_mean(got, own, right) or finding.diagnosis.causes) from None
+            told = finding.diagnosis
+            of = WrongRemeasuring(job, trace, told.subject[1], told.operation)
+            raise finding.blaming(first_cause(ordered_hypotheses.OF_REMEASURING, of) or told.causes) from None
 
     return judge
 
@@ -170,17 +168,13 @@ def _same_statistics(promised: Capabilities) -> Judge:
             try:
                 compare(moment, job, trace, bits=(promised.world.determinism >= Determinism.BETWEEN_RANKS))
             except Finding as finding:
-                mean, told = next(iter(local.arrays["buffers"])), finding.diagnosis.causes
-                own = local.arrays["buffers"][mean].value.exact
-                unknown = not told or updates.STATISTICS_PUT_TOGETHER.explains(told)
-                if mean != finding.diagnosis.subject[1]:  # the mean is right, and explains nothing
-                    if not unknown or not finding.diagnosis.subject[1].endswith("running_var"):
-                        raise
-                    raise finding.blaming(causes.VARIANCE_PUT_TOGETHER()) from None
+                mean, told = next(iter(local.arrays["buffers"])), finding.diagnosis
+                own, right = (each.arrays["buffers"][mean].value.exact for each in (local, moment))
                 got = [values[mean] for values in trace.values(moment.position, "buffers")]
-                right = moment.arrays["buffers"][mean].value.exact
-                told = (causes.DIVIDED_BY_OTHER_COUNT(),) if unknown else told
-                raise finding.blaming(why_other_mean(got, own, right) or told) from None
+                of = WrongStatistics(told.subject[1], mean, WrongMeans(got, own, right), told.causes)
+                raise finding.blaming(
+                    first_cause(ordered_hypotheses.OF_BATCH_NORM_STATISTICS, of) or told.causes
+                ) from None
 
     return judge
 
@@ -206,9 +200,8 @@ def _same_losses(moment: ExpectedOperation, local: ExpectedOperation, job: Job, 
             bound = np.asarray(TOLERANCE * abs(exact).max())
             assertions.within(np.float64(loss), exact[rank], bound, f"loss ({when(job, moment.position)})", rank)
         except Finding as finding:
-            alone = bool(np.isclose(loss, own[rank]))
-            cause = causes.OWN_BATCH(rank=rank) if alone else updates.STATISTICS_PUT_TOGETHER()
-            raise finding.blaming(cause) from None
+            of = WrongLoss(rank, loss, own[rank])
+            raise finding.blaming(first_cause(ordered_hypotheses.OF_A_BATCH_NORM_LOSS, of)) from None
 
 
 def _gradients(moment: ExpectedOperation, job: Job, trace: Trace) -> None:
@@ -227,7 +220,5 @@ def _gradients(moment: ExpectedOperation, job: Job, trace: Trace) -> None:
                     got, exact, np.full_like(exact, TOLERANCE * largest), text, rank, evidence_of(entry, rank)
                 )
             except Finding as finding:
-                size = job.world_size
-                summed = name.startswith("norm") and np.allclose(got, size * exact, rtol=1e-6)
-                twice, other = causes.BATCH_NORM_REDUCED_TWICE(world_size=size), causes.BACKWARD_NOT_OVER_ALL()
-                raise finding.blaming(twice if summed else other) from None
+                of = WrongGradient(name, got, exact, job.world_size)
+                raise finding.blaming(first_cause(ordered_hypotheses.OF_A_BATCH_NORM_GRADIENT, of)) from None

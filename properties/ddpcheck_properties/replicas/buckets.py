@@ -8,10 +8,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ddpcheck import assertions
-from ddpcheck.causes import replicas as causes
 from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
+from ddpcheck.hypotheses.replicas.special_runs import right_the_first_time
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
 from ddpcheck.models.spec import Activation, Layer, Linear, ModelSpec, Scale
 from ddpcheck.oracle import Oracle
@@ -211,9 +211,7 @@ def _like_the_first(promised: Capabilities) -> Judge:
             try:
                 compare_arrays(shown, first.arrays["gradients"], "gradients", when(job, position))
             except Finding as finding:
-                raise finding.blaming(
-                    *finding.diagnosis.causes, causes.RIGHT_THE_FIRST_TIME() if position > 2 else None
-                ) from None
+                raise finding.blaming(finding.diagnosis.causes, right_the_first_time(position)) from None
 
     return judge
 

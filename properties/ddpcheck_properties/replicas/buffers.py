@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ddpcheck import assertions
-from ddpcheck.causes import batch_norm as causes
 from ddpcheck.checks import Observation, law
 from ddpcheck.contract import ReplicaSync, needs
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import Backward, Job, Observe, Operation, ZeroGrad
 from ddpcheck.models.spec import BatchNorm, Linear, ModelSpec
 from ddpcheck.numerics import same_bits
@@ -44,12 +45,11 @@ def check_training_forward_begins_with_rank_0s_buffers(session: Session) -> Obse
             seen.append(different[0])
             return
         assert job.model is not None
-        replaced = "replaced_buffers" in job.model.features()
         assertions.that(
             not different,
             f"buffer {', '.join(different[:1])} after a backward on equal samples differs between ranks, but the forward should "
             "have begun with rank 0's",
-            causes.REPLACED_BUFFERS_NOT_SENT() if replaced else causes.STATISTICS_OF_EACH_RANK(),
+            first_cause(ordered_hypotheses.OF_BUFFERS_APART, job.model),
         )
 
     for_each(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ddpcheck import assertions
-from ddpcheck.causes import gradients, values
+from ddpcheck.causes import gradients
 from ddpcheck.causes import replicas as causes
 from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
@@ -20,6 +19,7 @@ from ddpcheck.hypotheses.arrays import Evidence
 from ddpcheck.hypotheses.evidence import evidence_of_gradient
 from ddpcheck.hypotheses.gradients.contributions import Contributions
 from ddpcheck.hypotheses.gradients.no_sync import only_in_no_sync
+from ddpcheck.hypotheses.replicas.special_runs import parameter_not_reset
 from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
 from ddpcheck.numerics import reduction_bound
@@ -252,17 +252,10 @@ def reduction_is_tight(promised: Capabilities) -> Judge:
                 except Finding as finding:
                     rest = [other for other in wide if other != name and wide[other].any()]
                     sums = {other: wide[other].sum(axis=0) for other in rest}
-                    raise _left(finding, seen["gradients"], sums) from None
+                    sure = finding.diagnosis.causes
+                    raise finding.blaming(parameter_not_reset(sure, seen["gradients"], sums) or sure) from None
 
     return judge
-
-
-def _left(finding: Finding, shown: Mapping[str, Any], sums: Mapping[str, Array]) -> Finding:
-    """The same finding, except for a gradient that alone is twice too large: then the reduction is right."""
-    cause = finding.diagnosis.cause
-    summed = cause is not None and (cause.id, cause.get("world_size")) == (values.SUMMED_NOT_AVERAGED.id, 2)
-    right = any(shown[name] is not None and np.allclose(shown[name], sums[name] / 2, rtol=1e-3) for name in sums)
-    return finding.blaming(causes.ONE_PARAMETER_NOT_RESET(), cause) if summed and right else finding
 
 
 def _evidence(made_of: Contributions, job: Job, expected: Array, rank: int) -> Evidence:

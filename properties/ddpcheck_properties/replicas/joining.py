@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.hypotheses.replicas.joining import why_other_parameters
+from ddpcheck.hypotheses.replicas.special_runs import join_stopped_by_buffers
 from ddpcheck.job import Backward, DataSpec, Job, Join, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.models.spec import Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
@@ -81,16 +81,9 @@ def _explained(promised: Capabilities) -> Judge:
             as_ever(job, trace)
         except Finding as finding:
             if not trace.completed:
-                raise _without_buffers(job, finding) from None
+                raise finding.blaming(join_stopped_by_buffers(job) or finding.diagnosis.causes) from None
             raise finding.blaming(
                 next(why_other_parameters(job, trace, promised), None) or finding.diagnosis.causes
             ) from None
 
     return judge
-
-
-def _without_buffers(job: Job, finding: Finding) -> Finding:
-    """Causes of a run that did not end, though the runs without buffers, which come first, did."""
-    if job.model is None or "buffer" not in job.model.features():
-        return finding
-    return finding.blaming(causes.JOIN_BUFFERS())

@@ -15,6 +15,7 @@ from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.hypotheses.arrays import Evidence
+from ddpcheck.hypotheses.replicas.special_runs import lost_micro_batches, lost_steps
 from ddpcheck.job import Backward, Job, Operation, Rounds, Step, ZeroGrad
 from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.trace import Trace
@@ -68,10 +69,7 @@ def _moved_by_so_many(count: int, job: Job, trace: Trace) -> None:
     for rank, (start, one, end) in enumerate(zip(starts, ones, ends, strict=True)):
         for name, before in start["parameters"].items():
             move = np.asarray(one["parameters"][name] - before)
-            known = tuple(
-                (causes.STEPS_LOST(there=str(there), count=count), np.asarray(before + move * there))
-                for there in range(max(0, count - COUNT), count)
-            )
+            known = tuple(lost_steps(before, move, count, max(0, count - COUNT)))
             assertions.same_array(
                 end["parameters"][name],
                 np.asarray(before + move * count),
@@ -101,9 +99,7 @@ def _so_many_times_the_first(job: Job, trace: Trace) -> None:
                 continue
             what = f"gradient of {name}, of a window of {COUNT} micro-batches that are one batch:"
             once = np.asarray(gradient)
-            known = tuple(
-                (causes.MICRO_BATCHES_LOST(there=str(count), count=COUNT), once * count) for count in range(COUNT)
-            )
+            known = tuple(lost_micro_batches(once, COUNT))
             assertions.same_array(
                 window["gradients"][name],
                 once * COUNT,

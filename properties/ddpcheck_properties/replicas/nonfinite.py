@@ -11,6 +11,8 @@ from ddpcheck import assertions
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import Backward, DataSpec, Job, Operation, ZeroGrad
 from ddpcheck.models.spec import Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
@@ -111,8 +113,8 @@ def _spread(job: Job, trace: Trace) -> None:
                 continue
             index = tuple(int(i) for i in np.argwhere(wrong)[0])
             lost = bool(np.isfinite(got[index]))
+            cause = first_cause(ordered_hypotheses.OF_NONFINITE_GRADIENT, got[index])
             own = ", ".join(f"{float(other['gradients'][name][index])!r}" for other in local)
-            cause = (causes.NONFINITE_HIDDEN_FROM_RANKS if lost else causes.NONFINITE_FROM_NOWHERE)()
             what = f"gradient of {name} ({when(job, position)}){list(index) if index else ''} on rank {rank}"
             should = f"{'not ' * lost}be finite: the ranks' own are {own}"
-            raise Finding(Diagnosis(f"{what}: got {float(got[index])!r}, but should {should}", (cause,)))
+            raise Finding(Diagnosis(f"{what}: got {float(got[index])!r}, but should {should}", cause))

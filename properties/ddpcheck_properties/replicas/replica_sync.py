@@ -7,16 +7,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from ddpcheck import assertions
-from ddpcheck.causes import replicas as causes
 from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, Determinism, ReplicaMethod, ReplicaSync, needs
 from ddpcheck.hypotheses.arrays import Evidence
+from ddpcheck.hypotheses.replicas.special_runs import other_initial_values
 from ddpcheck.job import (
     CloseWindow,
     Job,
@@ -30,7 +29,6 @@ from ddpcheck.job import (
     Step,
 )
 from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
-from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
 
 from .. import explicit_examples
@@ -265,23 +263,10 @@ def _from_rank_0(what: Literal["parameters", "buffers"]) -> Judge:
         for name in (tensor.name for tensor in job.model.tensors() if (tensor.role == "buffer") == (what == "buffers")):
             of_ranks = [values[name] for values in initial]
             for rank, seen in enumerate(trace.values(0, what)):
-                mean = np.mean(of_ranks, axis=0)
-                known = (
-                    (causes.OWN_INITIAL_VALUE(rank=rank), initial[rank][name]),
-                    (causes.INITIAL_VALUES_AVERAGED(), mean),
-                    (causes.SPLIT_BEFORE_BROADCAST(), _split(of_ranks)),
-                )
+                known = tuple(other_initial_values(of_ranks, rank))
                 text = f"{what.removesuffix('s')} {name} of a new replica"
                 assertions.same_array(
                     seen[name], initial[0][name], text, rank, Evidence(job.world_size, alternatives=known)
                 )
 
     return judge
-
-
-def _split(of_ranks: list[Array]) -> Array:
-    """One array of which each rank contributes rows, with its own initial values."""
-    tall = [np.atleast_1d(values) for values in of_ranks]
-    rows = -(-len(tall[0]) // len(tall))
-    parts = [values[rank * rows : (rank + 1) * rows] for rank, values in enumerate(tall)]
-    return np.concatenate(parts).reshape(of_ranks[0].shape)

@@ -14,6 +14,7 @@ from ddpcheck.causes import programs
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
 from ddpcheck.hypotheses.arrays import Evidence
+from ddpcheck.hypotheses.replicas.special_runs import evaluation_changes_gradients
 from ddpcheck.job import (
     Backward,
     CloseWindow,
@@ -162,10 +163,9 @@ def _though_evaluated(as_ever: Judge) -> Judge:
             as_ever(job, trace)
         except Finding as finding:
             sure, (kind, _) = finding.diagnosis.causes, finding.diagnosis.subject
-            told = {programs.GRADIENTS_TAKEN_BY.id, programs.CHANGES_GRADIENTS.id}
-            if kind != "gradients" or any(cause.id in told for cause in sure):
+            if kind != "gradients":
                 raise
-            raise finding.blaming(sure, programs.EVALUATION_CHANGES_GRADIENTS()) from None
+            raise finding.blaming(sure, evaluation_changes_gradients(sure)) from None
 
     return judge
 

@@ -10,7 +10,9 @@ import numpy as np
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
-from ddpcheck.hypotheses.replicas.skipped_steps import why_not_skipped
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.replicas.skipped_steps import NotSkipped, infinity_of_one_sign
+from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
 from ddpcheck.models.spec import Activation, Embedding, Linear, ModelSpec, Scale
 from ddpcheck.seeded_values import key_of
@@ -161,10 +163,8 @@ def _skipped(promised: Capabilities) -> Judge:
         except Finding as finding:
             if not trace.completed:
                 raise
-            hidden = job.model is not None and len(job.model.layers) > 2
-            one = job.model is not None and len(job.model.tensors()) == 1
-            told = why_not_skipped(trace, hidden=hidden)
-            raise finding.blaming(*told, causes.INFINITY_OF_ONE_SIGN() if one else None) from None
+            told = first_cause(ordered_hypotheses.OF_A_STEP_NOT_SKIPPED, NotSkipped(job, trace))
+            raise finding.blaming(told, infinity_of_one_sign(job)) from None
 
     return judge
 

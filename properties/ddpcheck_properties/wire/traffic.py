@@ -14,6 +14,9 @@ from ddpcheck import assertions
 from ddpcheck.causes import traffic as causes
 from ddpcheck.checks import Observation, law
 from ddpcheck.contract import CallForm, Capabilities, ReplicaMethod, Traffic, needs
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.traffic import ManyMessages, SentInside, WrongCount
+from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -238,9 +241,7 @@ def _silent(job: Job, trace: Trace, each: bool) -> str:
                 Diagnosis(
                     f"rank {rank} sent {inside:,} bytes in {_WINDOW} backwards inside no_sync, but should have sent next to "
                     f"nothing; a synchronised backward sends {synchronised:,}",
-                    (causes.REDUCED_INSIDE_NO_SYNC(),)
-                    if inside > _WINDOW * synchronised * 0.9
-                    else (causes.SENDS_INSIDE_NO_SYNC(),),
+                    first_cause(ordered_hypotheses.OF_BYTES_INSIDE_NO_SYNC, SentInside(inside, _WINDOW * synchronised)),
                     details=(seen.note,) if seen.note else (),
                 )
             )
@@ -268,7 +269,7 @@ def _told(job: Job, trace: Trace, each: bool) -> str:
                 Diagnosis(
                     f"{named(reduced, position)}: counts() tells {sum(told):,} bytes in all, but no algorithm does with fewer "
                     f"than {demand.least:,.0f} for {demand.size:,} bytes among {len(group)} ranks",
-                    ((causes.PARTLY_COUNTED if any(told) else causes.NOT_COUNTED)(),),
+                    first_cause(ordered_hypotheses.OF_TOO_FEW_COUNTED, told),
                     details=tuple(f"rank {rank} tells {count:,} bytes" for rank, count in enumerate(told)),
                 )
             )
@@ -304,8 +305,9 @@ def _same(seen: list[int], told: list[int], what: str) -> None:
     for rank, (sent, count) in enumerate(zip(seen, told, strict=True)):
         if abs(count - sent) > (CHANGE - 1) * sent + HEADERS * len(seen):
             headline = f"{what}: rank {rank} sent {sent:,} bytes, but counts() reports {count:,}"
-            cause = causes.COUNTS_SCALED(times=count / max(1, sent)) if count else causes.NOT_COUNTED()
-            raise Finding(Diagnosis(headline, (cause,)))
+            raise Finding(
+                Diagnosis(headline, first_cause(ordered_hypotheses.OF_A_WRONG_COUNT, WrongCount(sent, count)))
+            )
 
 
 def _together(job: Job, trace: Trace, each: bool) -> str:
@@ -318,7 +320,7 @@ def _together(job: Job, trace: Trace, each: bool) -> str:
             Diagnosis(
                 f"rank {sent.index(least)} sent {least} messages in a backward of {number} small gradients, and no rank fewer: "
                 f"should be fewer than {number // 4}",
-                ((causes.GRADIENTS_ALONE if least >= number else causes.SMALL_GROUPS)(),),
+                first_cause(ordered_hypotheses.OF_MANY_MESSAGES, ManyMessages(least, number)),
                 "whether gradients are collected in buckets, and how large these are",
                 (seen.note,) if seen.note else (),
             )

@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ddpcheck.hypotheses.traffic import why_more_sent
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.traffic import MoreSent
+from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.verdict import Diagnosis, Finding
 
 CHANGE = 1.02
@@ -86,7 +88,7 @@ def sends_no_more(sent: Sequence[int], demand: Demand, note: str) -> None:
     raise Finding(
         Diagnosis(
             f"{demand.what}: {headline}",
-            why_more_sent(sent, demand.size, demand.share),
+            first_cause(ordered_hypotheses.OF_MORE_SENT, MoreSent(sent, demand.size, demand.share)),
             "how much of the array each step sends, and in which dtype",
             (*details, note) if note else tuple(details),
         )

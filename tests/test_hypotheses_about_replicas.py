@@ -1,0 +1,165 @@
+"""Evidence in, causes out: batch norm, skipped steps, and runs of replicas that check one circumstance."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ddpcheck.causes import Cause, Kind, batch_norm, programs, replicas, updates, values
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.replicas.batch_norm import (
+    WrongGradient,
+    WrongLoss,
+    WrongMeans,
+    WrongRemeasuring,
+    WrongStatistics,
+)
+from ddpcheck.hypotheses.replicas.skipped_steps import NotSkipped, infinity_of_one_sign
+from ddpcheck.hypotheses.replicas.special_runs import (
+    DifferentReplicas,
+    evaluation_changes_gradients,
+    join_stopped_by_buffers,
+    lost_micro_batches,
+    lost_steps,
+    other_initial_values,
+    parameter_not_reset,
+    right_the_first_time,
+)
+from ddpcheck.hypotheses.tried_in_order import first_cause
+from ddpcheck.job import Backward, DataSpec, Job, Observe, Remeasure, ZeroGrad
+from ddpcheck.models.spec import BatchNorm, Linear, ModelSpec
+from ddpcheck.trace import RankTrace, Record, Trace
+
+OWN = np.array([[1.0, 2.0], [3.0, 6.0]])
+RIGHT = np.array([2.5, 5.0])
+ONE = np.array([2.0, 3.0])
+UNKNOWN = (updates.STATISTICS_PUT_TOGETHER(),)
+
+
+def means(*got: Any) -> WrongMeans:
+    return WrongMeans([np.array(each) for each in got], OWN, RIGHT)
+
+
+def statistics(buffer: str, of: WrongMeans, sure: tuple[Cause, ...] = UNKNOWN) -> WrongStatistics:
+    return WrongStatistics(buffer, "norm.running_mean", of, sure)
+
+
+def skipped(before: list[float], after: list[float], *gradients: float, average: float = 0.0) -> NotSkipped:
+    """Two ranks, whose parameter is `before` and `after` the steps to skip, and their gradients later."""
+
+    def look(rank: int, number: int) -> dict[str, Any]:
+        moved = after if number == 2 else before
+        shown = {"parameters": {"w": np.array(moved[rank])}, "averaged": {"w": np.array(average * (number == 2))}}
+        return {"gradients": {"w": np.array(gradients[rank])}} if number == 3 else shown
+
+    ranks = (
+        RankTrace(rank, "done", tuple(Record(at, "observe", 0.0, 1.0, look(rank, at)) for at in range(4)))
+        for rank in range(2)
+    )
+    layers = Linear("fc1", 1, 1), Linear("fc2", 1, 1), Linear("fc3", 1, 1)
+    return NotSkipped(Job(2, (Observe(),) * 4, ModelSpec(layers)), Trace(tuple(ranks)))
+
+
+@pytest.mark.parametrize(
+    ("table", "evidence", "kind"),
+    [
+        (ordered_hypotheses.OF_BATCH_NORM_STATISTICS, statistics("norm.running_var", means(RIGHT, RIGHT)),
+         batch_norm.VARIANCE_PUT_TOGETHER),
+        (ordered_hypotheses.OF_BATCH_NORM_STATISTICS, statistics("norm.running_mean", means(*OWN)), batch_norm.OWN_BATCH),
+        (ordered_hypotheses.OF_BATCH_NORM_STATISTICS, statistics("norm.running_mean", means([2.0, 4.0], [2.0, 4.0])),
+         batch_norm.MEANS_WITHOUT_COUNTS),
+        (ordered_hypotheses.OF_BATCH_NORM_STATISTICS, statistics("norm.running_mean", means([9.0, 9.0], [9.0, 9.0])),
+         batch_norm.DIVIDED_BY_OTHER_COUNT),
+        (ordered_hypotheses.OF_A_BATCH_NORM_LOSS, WrongLoss(1, 0.5, 0.5), batch_norm.OWN_BATCH),
+        (ordered_hypotheses.OF_A_BATCH_NORM_LOSS, WrongLoss(1, 0.5, 0.7), updates.STATISTICS_PUT_TOGETHER),
+        (ordered_hypotheses.OF_A_BATCH_NORM_GRADIENT, WrongGradient("norm1.weight", 2 * ONE, ONE, 2),
+         batch_norm.BATCH_NORM_REDUCED_TWICE),
+        (ordered_hypotheses.OF_A_BATCH_NORM_GRADIENT, WrongGradient("fc1.weight", 2 * ONE, ONE, 2),
+         batch_norm.BACKWARD_NOT_OVER_ALL),
+        (ordered_hypotheses.OF_DIFFERENT_REPLICAS, DifferentReplicas(np.nextafter(ONE, 9), ONE), replicas.LAST_BITS_DIFFER),
+        (ordered_hypotheses.OF_DIFFERENT_REPLICAS, DifferentReplicas(ONE + 1, ONE), replicas.REPLICAS_DIFFER),
+        (ordered_hypotheses.OF_NONFINITE_GRADIENT, 1.0, replicas.NONFINITE_HIDDEN_FROM_RANKS),
+        (ordered_hypotheses.OF_NONFINITE_GRADIENT, math.nan, replicas.NONFINITE_FROM_NOWHERE),
+        (ordered_hypotheses.OF_BUFFERS_APART, ModelSpec((BatchNorm("norm", 2),)), batch_norm.STATISTICS_OF_EACH_RANK),
+        (ordered_hypotheses.OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [1, 1], 2, 2, average=1), replicas.SKIP_MOVES_AVERAGES),
+        (ordered_hypotheses.OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [2, 2], 2, 2), replicas.NONFINITE_DECIDED_IN_PARTS),
+        (ordered_hypotheses.OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [math.inf, 2], 2, 2), replicas.NONFINITE_STEP_TAKEN),
+        (ordered_hypotheses.OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [1, 2], 2, 2), replicas.SKIP_DECIDED_PER_RANK),
+        (ordered_hypotheses.OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [1, 1], 2, 4), replicas.LOSS_SCALES_APART),
+        (ordered_hypotheses.OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [1, 1], 2, 2), replicas.SKIP_LEAVES_STATE),
+    ],
+)  # fmt: skip
+def test_first_hypothesis_that_fits_names_the_cause(table: Any, evidence: Any, kind: Kind) -> None:
+    assert kind.explains(first_cause(table, evidence))
+
+
+def test_statistics_that_are_explained_keep_their_causes() -> None:
+    sure = (values.ZERO(),)
+    for buffer in ("norm.running_var", "norm.running_mean"):
+        assert (
+            first_cause(ordered_hypotheses.OF_BATCH_NORM_STATISTICS, statistics(buffer, means(RIGHT, RIGHT), sure))
+            == ()
+        )
+
+
+@pytest.mark.parametrize(
+    ("buffer", "operation", "kind"),
+    [
+        ("norm.num_batches_tracked", 3, batch_norm.REMEASURE_COUNTS),
+        ("norm.running_mean", 5, batch_norm.REMEASURE_CHANGES_MODE),
+        ("norm.running_mean", 3, batch_norm.OWN_BATCH),
+    ],
+)
+def test_wrong_remeasuring_is_explained(buffer: str, operation: int, kind: Kind) -> None:
+    model, samples = ModelSpec((BatchNorm("norm", 3), Linear("fc1", 3, 2)), dtype="float64"), ((0, 1), (2, 3))
+    operations = (
+        ZeroGrad(),
+        Backward(samples),
+        Remeasure(samples),
+        Observe(("buffers",)),
+        Backward(samples),
+        Observe(),
+    )
+    job = Job(2, operations, model, data=DataSpec(4, "real", 1))
+    assert job.data is not None
+    inputs, _ = job.data.arrays(model)
+    looks = [{"buffers": {"norm.running_mean": inputs[list(held)].mean(axis=0)}} for held in samples]
+    ranks = (RankTrace(rank, "done", (Record(3, "observe", 0.0, 1.0, seen),)) for rank, seen in enumerate(looks))
+    assert kind.explains(
+        first_cause(ordered_hypotheses.OF_REMEASURING, WrongRemeasuring(job, Trace(tuple(ranks)), buffer, operation))
+    )
+
+
+def test_one_parameter_that_is_not_reset_comes_before_a_sum() -> None:
+    summed = values.SUMMED_NOT_AVERAGED(world_size=2)
+    sums = {"other": 2 * ONE}
+    told = (replicas.ONE_PARAMETER_NOT_RESET(), summed)
+    assert parameter_not_reset((summed, values.ZERO()), {"other": ONE}, sums) == told
+    assert parameter_not_reset((summed,), {"other": 2 * ONE}, sums) == ()
+    assert parameter_not_reset((values.ZERO(),), {"other": ONE}, sums) == ()
+
+
+def test_values_after_lost_steps_and_micro_batches_are_known() -> None:
+    assert [array.tolist() for _, array in lost_steps(ONE, ONE, 3, 1)] == [[4.0, 6.0], [6.0, 9.0]]
+    assert [array.tolist() for _, array in lost_micro_batches(ONE, 2)] == [[0.0, 0.0], [2.0, 3.0]]
+    known = {cause.id: array.tolist() for cause, array in other_initial_values(list(OWN), 1)}
+    assert known == {
+        replicas.OWN_INITIAL_VALUE.id: [3.0, 6.0],
+        replicas.INITIAL_VALUES_AVERAGED.id: [2.0, 4.0],
+        replicas.SPLIT_BEFORE_BROADCAST.id: [1.0, 6.0],
+    }
+
+
+def test_circumstances_of_the_job_give_further_causes() -> None:
+    plain = Job(1, (), ModelSpec((Linear("fc1", 1, 1, bias=False),)))
+    normed = Job(1, (), ModelSpec((BatchNorm("norm", 2),)))
+    assert infinity_of_one_sign(plain) == replicas.INFINITY_OF_ONE_SIGN()
+    assert infinity_of_one_sign(normed) is None
+    assert join_stopped_by_buffers(plain) is None
+    assert right_the_first_time(5) == replicas.RIGHT_THE_FIRST_TIME()
+    assert right_the_first_time(2) is None
+    assert evaluation_changes_gradients(()) == programs.EVALUATION_CHANGES_GRADIENTS()
+    assert evaluation_changes_gradients((programs.CHANGES_GRADIENTS(operation="predict()"),)) is None
