@@ -1,4 +1,4 @@
-"""What checks say of values: where bounds judge, and where there is nothing to judge."""
+"""Assertions about values: the range of bounds, and cases that are not judged."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ OTHER = Cause("of-somebody-else")
 
 
 def causes_of(trace: Trace) -> tuple[Cause, ...]:
-    """The causes that are told of a Trace that did not complete."""
+    """The causes in the Finding of an incomplete Trace."""
     with pytest.raises(Finding) as found:
         assertions.completed(trace)
     return found.value.diagnosis.causes
 
 
 def found_in(job: Job, trace: Trace) -> Diagnosis:
-    """What is said of a Job that did not complete."""
+    """The Diagnosis of a Job that did not complete."""
     with pytest.raises(Finding) as failed:
         assertions.completed(trace)
     return assertions.explained(failed.value, job, trace).diagnosis

@@ -1,4 +1,4 @@
-"""Audits of scripts with NumPy over mpi4py: batches put together, arrays found in variables, the mirror's communicator."""
+"""Audits of NumPy scripts over mpi4py: joined batches, arrays found in variables, the mirror's communicator."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_rank_that_raises_is_reported(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @needs_mpi
 def test_the_mirror_multiplies_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sums of identical ranks, in every form of the call: the script checks them itself, on N ranks and in each mirror."""
+    """Sums of identical ranks, in every form of the call: the script asserts them, on N ranks and in each mirror."""
     monkeypatch.chdir(tmp_path)
     script = tmp_path / "train.py"
     script.write_text(

@@ -1,4 +1,4 @@
-"""What diagnosis and the oracle's evidence say of an array: the cause, and not one that merely looks like it."""
+"""Diagnosis of arrays by the oracle's evidence: the right cause, and not a similar one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_nonzero_array_is_explained_first(got: float, times: int, monkeypatch: p
     asked: list[int] = []
 
     def evidence_of(entry: ExpectedArray, rank: int) -> Evidence:
-        asked.append(rank)  # it costs much
+        asked.append(rank)  # asking is expensive
         return Evidence(2)
 
     monkeypatch.setattr(comparison, "evidence_of", evidence_of)

@@ -1,4 +1,4 @@
-"""How much a level judges, and what it says of the rest."""
+"""Levels: which checks and models each runs, and how verdicts report the rest."""
 
 from __future__ import annotations
 

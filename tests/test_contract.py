@@ -1,4 +1,4 @@
-"""The contract: its page says what the code does, and an adapter that was written for version 1 keeps working."""
+"""The contract: its page matches the code, and an adapter written for version 1 still works."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "contract.md"
 
 
 def plain(value: Any) -> Any:
-    """A promise's value as JSON has it."""
+    """A promise's value in JSON."""
     if isinstance(value, IntEnum):
         return value.name
     return sorted(value) if isinstance(value, frozenset) else value

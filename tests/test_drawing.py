@@ -1,5 +1,5 @@
-"""for_all: the smallest failing Job, a hang only once, a crash as it is, and never a word from Hypothesis about flaky
-tests.
+"""for_all: finds the smallest failing Job, tries a hang only once, reports a crash unchanged, and hides Hypothesis's
+messages about flaky tests.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ddpcheck_properties.strategies import choice
 
 @dataclass
 class Hollow:
-    """A session whose Jobs come back done at once, or hung if their seed is at least `hangs_from`."""
+    """A session whose Jobs return at once: done, or hung if their seed is at least `hangs_from`."""
 
     capabilities: Capabilities = field(default_factory=Capabilities)
     world_size: int = 1
@@ -92,7 +92,7 @@ def test_examples_come_first() -> None:
     session = Hollow()
     example = Job(1, (Barrier(),) * 3, seed=99)
     assert failure(session, seed_is_small, examples=[example]).job == example
-    assert session.run_jobs == [example] * 2  # found, and confirmed, as no cause is known
+    assert session.run_jobs == [example] * 2  # found, and confirmed, because no cause is known
 
 
 @pytest.mark.parametrize(("world_size", "effort", "seeds"), [(3, 9, [0, 1, 2]), (4, 5, [0, 2]), (4, 60, [0, 1, 2])])
@@ -174,6 +174,6 @@ def test_examples_run_even_if_nothing_can_be_drawn() -> None:
 
 
 def test_a_choice_among_ranks_is_not_one_made_for_booleans() -> None:
-    """They are equal in Python, and a root of True indexes an array otherwise than 1 does."""
+    """Python treats booleans as equal to 0 and 1, but a root of True indexes an array differently from 1."""
     for values in ((False, True), (0, 1)):
         assert type(find(choice(values), bool)) is type(values[1])

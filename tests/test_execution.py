@@ -1,4 +1,4 @@
-"""A Job on one rank: every operation has its runner, and replicas are built when they must be."""
+"""A Job on one rank: every operation has its runner, and replicas are built when needed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STEPS = MeasureSteps(((0,),), warmups=0, iterations=1)
 
 
 class Still:
-    """A replica that holds what it was built from."""
+    """A replica that holds its construction arguments."""
 
     def __init__(self, initial: dict[str, Any]) -> None:
         self.initial = initial

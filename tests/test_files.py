@@ -1,4 +1,4 @@
-"""What ranks do to the files of a Job is seen, and only that."""
+"""Files of a Job that ranks write are recorded, and no others."""
 
 from __future__ import annotations
 

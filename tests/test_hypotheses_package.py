@@ -24,11 +24,11 @@ MAY_BE_IMPORTED = {
     "seeded_values",
     "trace",
 }
-"""By hypotheses: evidence, and what it is made of; no check, Finding or report."""
+"""Imports that hypotheses may have: evidence and its parts; no check, Finding or report."""
 
 
 def imported(file: Path) -> set[str]:
-    """The first part, below ddpcheck, of each module that a module of the harness imports."""
+    """The first part, below ddpcheck, of each harness module that a module imports."""
     found: set[str] = set()
     package = file.relative_to(HARNESS).parts[:-1]
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

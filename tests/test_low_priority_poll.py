@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="policies of Lin
 
 
 class Watched:
-    """A poller that takes note of the policy that it is called under."""
+    """A poller that records the scheduling policy of its caller."""
 
     def __init__(self) -> None:
         self.policy = -1
@@ -29,7 +29,7 @@ class Watched:
 
 @pytest.fixture
 def chosen() -> Iterator[int]:
-    """Somebody has chosen a policy for this thread."""
+    """The user has chosen a policy for this thread."""
     before = os.sched_getscheduler(0)
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     yield os.SCHED_BATCH

@@ -53,7 +53,7 @@ EVERY_LAYER = (
 def last(
     job: Job, what: str = "gradients", capabilities: Capabilities = PROMISED, *, bounds: bool = False
 ) -> dict[str, Array]:
-    """What rank 0 holds at the last operation."""
+    """Rank 0's values at the last operation."""
     return {name: entry.value.exact[0] for name, entry in moments(job, capabilities, bounds)[-1].arrays[what].items()}
 
 

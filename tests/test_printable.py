@@ -1,4 +1,4 @@
-"""Texts that an adapter brings: what it calls itself, and its errors, are shown and obeyed by nothing."""
+"""Texts of an adapter, such as its name and errors, are shown, but never interpreted."""
 
 from __future__ import annotations
 

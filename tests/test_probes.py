@@ -1,4 +1,4 @@
-"""Operations that only some ranks enter, programs that end, bytes on the wire, and launchers put to the test."""
+"""Operations on some ranks only, ends of programs, bytes on the wire, and tests of launchers."""
 
 from __future__ import annotations
 

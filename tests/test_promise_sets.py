@@ -1,4 +1,4 @@
-"""Promises that stand in sets: their names, their errors, and the checks that ask for them."""
+"""Promises in sets: their names, their errors, and the checks that need them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ddpcheck.contract.asked_promises import left_out, watched
 
 
 def test_a_promise_has_a_name_of_its_own() -> None:
-    """`but`, `lacks` and suggestions know a promise by its name alone."""
+    """`but`, `lacks` and suggestions know a promise only by its name."""
     fields = [each for kind in GROUPS.values() for each in promises_of(kind)]
     names = [name for each in fields for name in (each.name, *each.metadata["members"])]
     assert len(names) == len(set(names))

@@ -1,4 +1,4 @@
-"""Buffers of sockets and pipes become small, and what lies in them is told of a rank that hangs."""
+"""Buffers of sockets and pipes become small, and unread bytes are reported for a hung rank."""
 
 from __future__ import annotations
 

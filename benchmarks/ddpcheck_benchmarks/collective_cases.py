@@ -34,7 +34,9 @@ class Case:
 
     @property
     def bytes(self) -> int:
-        """S of nccl-tests: of the vector that is reduced or sent, or of all that all_gather and reduce_scatter see."""
+        """S of nccl-tests: the size of the vector that is reduced or sent, or the total for all_gather and
+        reduce_scatter.
+        """
         return self.count * np.dtype(self.dtype).itemsize
 
     @property
@@ -46,7 +48,7 @@ class Case:
 
     @property
     def messages(self) -> int:
-        """Messages of the whole length that one call of the operation sends one after the other: there and back."""
+        """Full-length messages that one call sends one after the other, there and back."""
         return 2 if self.collective == "send_recv" else 1
 
     def operation(self, warmups: int, iterations: int, calls: int) -> MeasureCollective:
@@ -55,7 +57,7 @@ class Case:
         )
 
     def info(self, seconds: float, cores: int) -> dict[str, Any]:
-        """extra_info: the case, and the rates (GB/s of 1e9 bytes) that follow from the time of one call."""
+        """extra_info: the case, and the rates (GB/s of 1e9 bytes) for this time of one call."""
         algbw = self.bytes / seconds / 1e9
         factor = bus_factor(self.collective, self.world_size)
         moves = self.collective != "barrier" and self.world_size > 1
@@ -90,7 +92,7 @@ def cases(
     sizes: Sequence[int],
     link: str = "",
 ) -> list[Case]:
-    """All cases that this implementation offers; sizes are rounded up to whole elements (to one per rank, if sharded)."""
+    """All cases that this implementation offers. Sizes are rounded up to whole elements (one per rank, if sharded)."""
     found: dict[Case, None] = {}
     for collective in collectives:
         lacking = needs.collectives.operations(collective).lacking(promises, world_size)
@@ -109,5 +111,5 @@ def cases(
 
 
 def memory_needed(case: Case) -> int:
-    """The peak of bytes on all ranks of this host: arguments, results, expected values, and buffers."""
+    """The peak memory in bytes of all ranks of this host: arguments, results, expected values, and buffers."""
     return 6 * case.bytes * case.world_size

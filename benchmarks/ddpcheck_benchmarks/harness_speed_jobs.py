@@ -1,4 +1,4 @@
-"""The Jobs that the harness's own speed is measured with."""
+"""Jobs with which the harness's own speed is measured."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from ddpcheck.models.spec import mlp
 
 
 def three_steps(world_size: int, seed: int = 0) -> Job:
-    """A small training Job: an MLP 3-4-2, two samples a rank, three steps of SGD with momentum, all state observed at the end."""
+    """A small training Job: an MLP 3-4-2, two samples per rank, three steps of SGD with momentum, and all state
+    observed at the end.
+    """
     shards = tuple((2 * rank, 2 * rank + 1) for rank in range(world_size))
     return Job(
         world_size,

@@ -1,4 +1,4 @@
-"""Two measurements in turns, A B B A, so that a drift of the machine meets both."""
+"""Two measurements in turns, A B B A, so that drift of the machine affects both equally."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 def in_turns(a: Callable[[], float], b: Callable[[], float], pairs: int) -> list[tuple[float, float]]:
-    """The results of a and b, pair by pair; b goes first in every second pair."""
+    """The results of a and b, pair by pair; b is first in every second pair."""
     found = []
     for pair in range(pairs):
         first, second = (b, a) if pair % 2 else (a, b)

@@ -1,4 +1,4 @@
-"""The columns of nccl-tests, so that eyes and scripts that know them find their way."""
+"""Tables with the columns of nccl-tests, which many users and scripts know."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def tables(points: Iterable[Point]) -> Iterator[str]:
 
 
 def step_tables(points: Iterable[Point]) -> Iterator[str]:
-    """One block of lines for each model: steps as they are, without communication, and the exposed part of it."""
+    """One block of lines for each model: steps with and without communication, and the exposed part of it."""
     steps = [point for point in points if point.info["kind"] == "step"]
     for model, group in groupby(sorted(steps, key=_by_model), key=lambda point: point.info["model"]):
         rows = list(group)

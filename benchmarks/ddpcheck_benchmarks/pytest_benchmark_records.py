@@ -1,9 +1,9 @@
-"""Results as pytest-benchmark stores them, written again after each launch, so that an interruption loses one at most.
+"""Results in pytest-benchmark's format, written after each launch, so that an interruption loses at most one.
 
-One benchmark is one point: its stats.data has one value for each launch, in seconds; all else is in extra_info. The key
-"ddpcheck", which pytest-benchmark leaves alone, says how and where it was measured, and which cases could not be. Every rank's
-times, iteration by iteration, lie beside the file in an archive of arrays (.npz): NAME/LAUNCH/begin and /end, of shape (ranks,
-iterations), in seconds since the first began.
+One benchmark is one point: its stats.data has one value for each launch, in seconds; other values are in extra_info.
+The key "ddpcheck", which pytest-benchmark ignores, holds the machine, the settings, and the cases that could not be
+measured. An archive of arrays (.npz) beside the file holds every rank's times, iteration by iteration:
+NAME/LAUNCH/begin and /end, of shape (ranks, iterations), in seconds since the first began.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .stats import summary
 
 SCHEMA = "ddpcheck.bench/1"
 VERSION = "5.3.1"
-"""Of pytest-benchmark, whose format this is."""
+"""The version of pytest-benchmark with this format."""
 
 
 @dataclass
 class Point:
-    """Measurements of one case: one value a launch, and their context."""
+    """Measurements of one case: one value per launch, and their context."""
 
     name: str
     group: str
@@ -40,7 +40,7 @@ class Point:
     def spread(self, launch: Mapping[str, Any]) -> None:
         """Add rank_times.spread() of one launch, and its queue_share.
 
-        Of numbers the medians over launches are told, of `worst` the largest.
+        Numbers are medians over launches; `worst` is the largest.
         """
         every: list[dict[str, Any]] = self.info.setdefault("within", [])
         every.append({name: value for name, value in launch.items() if name != "ranks"})
@@ -68,7 +68,7 @@ class Point:
 
 
 class Results:
-    """All points of one run, and the file that they go to, if any."""
+    """All points of one run, and their file, if any."""
 
     def __init__(self, settings: Mapping[str, Any], path: Path | None = None) -> None:
         self.points: dict[str, Point] = {}
@@ -83,7 +83,7 @@ class Results:
         self._arrays: dict[str, npt.NDArray[Any]] = {}
 
     def add(self, point: Point, value: float) -> Point:
-        """One launch's value of a point, which the first one makes."""
+        """Add one launch's value to a point, which the first launch creates."""
         known = self.points.setdefault(point.name, point)
         known.data.append(value)
         return known
@@ -99,7 +99,7 @@ class Results:
         self.skipped += [] if what in self.skipped else [what]
 
     def save(self) -> None:
-        """Write what there is by now. What keeps it from being written is told by `unwritable`, and ends no measurement."""
+        """Write all results so far. If that fails, `unwritable` holds the reason, and measuring continues."""
         if self._path is None:
             return
         self.unwritable = ""

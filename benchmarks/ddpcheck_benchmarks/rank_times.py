@@ -27,7 +27,7 @@ def slowest(begin: Floats, end: Floats) -> Floats:
 
 
 def queue_share(begin: Floats, end: Floats, queued: Sequence[float | None]) -> float | None:
-    """The largest share of the time of a rank in which it waited for a core; None if a rank does not know."""
+    """The largest share of a rank's time in which it waited for a core; None if unknown for a rank."""
     known = [seconds for seconds in queued if seconds is not None]
     if len(known) < len(queued):
         return None
@@ -35,9 +35,9 @@ def queue_share(begin: Floats, end: Floats, queued: Sequence[float | None]) -> f
 
 
 def spread(begin: Floats, end: Floats, parts: int = 1) -> dict[str, Any]:
-    """How iterations and ranks differ within a launch; all times are divided by `parts`.
+    """Differences between iterations and ranks within a launch; all times are divided by `parts`.
 
-    global_seconds is from the first rank's begin to the last one's end; it is larger than the slowest rank's time if
+    global_seconds is from the first rank's begin to the last rank's end. It is larger than the slowest rank's time if
     ranks do not begin together.
     """
     each = (end - begin) / parts

@@ -25,11 +25,13 @@ from .verdict import Diagnosis, Finding
 NO_EVIDENCE = Evidence()
 
 Known = Evidence | Callable[[], Evidence]
-"""Evidence, or how to get it: asked for only if something is wrong."""
+"""Evidence, or a function that collects it, called only on failure."""
 
 
 def completed(trace: Trace) -> None:
-    """Every rank ran every operation. Otherwise the Finding names the first failed rank, and the position of all others."""
+    """Every rank ran every operation. Otherwise the Finding names the first failed rank, and the positions of all
+    others.
+    """
     culprit = trace.first_failure
     if culprit is None:
         return
@@ -70,8 +72,8 @@ def hang(trace: Trace, group: tuple[int, ...] | None = None) -> Finding:
 
 
 def explained(finding: Finding, job: Job, trace: Trace) -> Finding:
-    """The finding, of a Trace that did not complete, with the likeliest cause before any that it has; with none if there
-    was no replica yet, as the Job's subject did not begin.
+    """The finding of an incomplete Trace, with the likeliest cause in front. Without causes if no replica was made yet,
+    because the Job's subject did not begin.
     """
     culprit = trace.first_failure
     if culprit is not None and culprit.without_replica:
@@ -93,11 +95,11 @@ def _stacks(stuck: Sequence[RankTrace]) -> Iterator[str]:
 
 
 def same_array(got: Any, expected: Array, what: str, rank: int, evidence: Known = NO_EVIDENCE) -> None:
-    """Same shape, dtype and bits. `what` names the thing ("gradient of fc1.weight, step 2")."""
+    """Same shape, dtype and bits. `what` names the value ("gradient of fc1.weight, step 2")."""
     array = _same_form(got, expected, what, rank)
     expected = _contiguous(expected)
     if not same_bits(array, expected):
-        # -0.0 and +0.0 are one number: x + (-x) may be either, by the order of additions
+        # -0.0 and +0.0 are equal: x + (-x) gives either, depending on the order of additions
         if array.dtype.kind == "f" and np.array_equal(array, expected, equal_nan=True):
             return
         wrong = different_bits(array, expected) & (array != expected)
@@ -108,13 +110,13 @@ _NUMBERS = (np.ndarray, np.float64)
 
 
 def within(got: Any, expected: Array, bound: Array, what: str, rank: int, evidence: Known = NO_EVIDENCE) -> None:
-    """|got - expected| <= bound, element by element; `expected` in float64, `bound` derived by the check.
+    """Check that |got - expected| <= bound, element by element; `expected` in float64, `bound` derived by the check.
 
-    Where the bound is infinite or NaN, as in a training that diverges, rounding may have made anything: no judgement.
+    Elements with an infinite or NaN bound, as in diverging training, are not judged.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         if isinstance(got, _NUMBERS) and got.shape == expected.shape and (abs(got - expected) <= bound).all():
-            return  # as nearly all are
+            return  # true for nearly all arrays
         array = _same_form(got, expected, what, rank, dtype=False)
         error = np.abs(array.astype(np.float64) - expected)
     wrong = ~(error <= bound) & np.isfinite(bound)
@@ -138,7 +140,7 @@ def same_on_all_ranks(values: Sequence[Any], what: str) -> None:
             raise Finding(Diagnosis(text))
         differ = different_bits(value, first)
         index = _index(differ)
-        # terms that cancel leave a difference of many ulp of the rest, but of few ulp of the terms
+        # terms that cancel differ by many ulp of the result, but by few ulp of the terms
         small = value.dtype.kind == "f" and bool(
             np.all(np.abs(value - first) <= 64 * np.finfo(value.dtype).eps * np.max(np.abs(first)))
         )
@@ -159,7 +161,7 @@ def equal(got: Any, expected: Any, what: str, rank: int | None = None, cause: Gi
 
 
 def that(condition: bool, headline: str, cause: Given = (), advice: str = "") -> None:
-    """Any other condition; `headline` has the got and the expected value."""
+    """Any other condition; `headline` holds the got and the expected value."""
     if not condition:
         raise Finding(Diagnosis(headline, as_causes(cause), advice))
 

@@ -9,7 +9,7 @@ from .contract.allowed_names import ALL_MODEL_FEATURES
 
 
 class Level(IntEnum):
-    """Each level has all of those before it."""
+    """A level; each includes all levels before it."""
 
     BASIC = 0
     STANDARD = 1

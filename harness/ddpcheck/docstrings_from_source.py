@@ -1,4 +1,4 @@
-"""Docstrings that also work under `python -OO`, which strips them: they are read from the source."""
+"""Reads docstrings from the source, so that they also exist under `python -OO`, which strips them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def docstring(documented: Callable[..., Any] | type[Any]) -> str:
-    """The docstring of a function or class without its indentation; empty if there is none, or no source."""
+    """The docstring of a function or class without indentation; empty if it has none, or no source."""
     if sys.flags.optimize < 2:
         return inspect.getdoc(documented) or ""
     try:

@@ -1,15 +1,15 @@
-"""Texts of adapters and scripts, made printable: without control characters or active markup, and cut to a length."""
+"""Makes texts of adapters and scripts printable: no control characters, no active markup, limited length."""
 
 from __future__ import annotations
 
 import re
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""All control characters but tab and line feed, marks that turn the direction of writing, and surrogates."""
+"""All control characters except tab and line feed, marks that change the direction of writing, and surrogates."""
 
 
 def printable(text: str) -> str:
-    """The text with control characters as escapes: a terminal would obey them."""
+    """The text with control characters as escapes, because a terminal would execute them."""
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
@@ -19,7 +19,7 @@ def cut(text: str, most: int) -> str:
 
 
 def in_markdown(text: str) -> str:
-    """A text as it is in a line of markdown, in which no part is a tag, a link, code or emphasis. Tables escape columns."""
+    """The text for a line of markdown, without tags, links, code or emphasis. Tables escape columns."""
     return re.sub(
         r"([\\`*\[\]])", r"\\\1", printable(text).replace("&", "&amp;").replace("<", "&lt;").replace("\n", " ")
     )

@@ -1,4 +1,6 @@
-"""The form of a benchmark in a result file of `ddpcheck bench`, by its kind; other forms are refused when a file is read."""
+"""The form of a benchmark in a result file of `ddpcheck bench`, by its kind. A file with other forms is refused when
+read.
+"""
 
 from __future__ import annotations
 
@@ -147,7 +149,7 @@ class _Described(TypedDict):
 
 
 class BenchForm(TypedDict):
-    """A whole file, in the form of pytest-benchmark; stats.data: seconds, one value for each launch."""
+    """A whole file, in pytest-benchmark's form; stats.data: seconds, one value for each launch."""
 
     benchmarks: list[_Benchmark]
     ddpcheck: _Described
@@ -162,7 +164,7 @@ _FORMS = {"startup": _Startup, "collective": _Collective, "step": _Step}
 
 
 def checked(entry: Any) -> Mapping[str, Any]:
-    """One of `benchmarks`, which has the form of its kind. ValueError that names the first part that has not."""
+    """One item of `benchmarks` with the form of its kind. ValueError names the first part that does not fit."""
     fits(entry, dict[str, Any], "a benchmark")
     name = entry.get("name")
     fits(name, str, "the name of a benchmark")
@@ -180,13 +182,14 @@ def checked(entry: Any) -> Mapping[str, Any]:
     for rank, spans in enumerate(timeline):
         for span in spans:
             fits(tuple(span), tuple[str, float, float], f"{name}: extra_info.timeline[{rank}]")
-    if negative := _negative({key: value for key, value in known.items() if key != "parts"}):  # some are differences
+    # some values are differences
+    if negative := _negative({key: value for key, value in known.items() if key != "parts"}):
         raise ValueError(f"{name}: extra_info has the number {negative:g}, but none should be below 0")
     return dict(entry)
 
 
 def checked_run(run: Any) -> dict[str, Any]:
-    """A file's description of its measurement. ValueError names the first part that has another form."""
+    """A file's description of its measurement. ValueError names the first part that does not fit."""
     _fits(run, _Run, "ddpcheck")
     _fits(run["environment"], _Environment, "ddpcheck.environment")
     _fits(run["load"], _Load, "ddpcheck.load")
@@ -198,7 +201,7 @@ def checked_run(run: Any) -> dict[str, Any]:
 
 
 def _fits(data: Any, form: Any, place: str) -> dict[str, Any]:
-    """What of a JSON object the form declares. ValueError if that does not fit; a later version may have more."""
+    """The declared fields of a JSON object. ValueError if they do not fit; later versions may have more fields."""
     fits(data, dict[str, Any], place)
     known = {key: value for key, value in data.items() if key in get_type_hints(form)}
     fits(known, form, place)

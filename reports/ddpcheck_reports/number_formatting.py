@@ -1,4 +1,4 @@
-"""Numbers as a reader wants them: three significant digits, with a unit, and beside their spread."""
+"""Numbers for readers: three significant digits, a unit, and the spread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _Z = 1.96
 
 
 def significant(value: float | None) -> str:
-    """Three digits, fixed-point, without an exponent where it would be short; - for unknown values."""
+    """Three digits, fixed-point, without an exponent if that is short; - for unknown values."""
     if value is None or not math.isfinite(value):
         return "-"
     if value == 0:
@@ -19,7 +19,9 @@ def significant(value: float | None) -> str:
 
 
 def with_spread(data: Sequence[float], scale: float = 1.0) -> str:
-    """1.23 [1.20, 1.31]: the median, and its 95 % interval from ranks; below 6 launches all that was seen; 1.23 (once)."""
+    """1.23 [1.20, 1.31]: the median, and its 95 % interval from ranks; the range of all values below 6 launches; 1.23
+    (once).
+    """
     ordered, n = sorted(data), len(data)
     if n == 1:
         return f"{significant(ordered[0] * scale)} (once)"
@@ -36,7 +38,7 @@ def percent(share: float | None) -> str:
 
 
 def bytes_named(count: float) -> str:
-    """64 KiB; below 1 KiB in bytes."""
+    """64 KiB; bytes below 1 KiB."""
     for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if count >= scale:
             return f"{count / scale:.3g} {unit}"
@@ -44,7 +46,7 @@ def bytes_named(count: float) -> str:
 
 
 def bars(rows: Sequence[tuple[str, float]], unit: str, width: int = 40) -> str:
-    """Horizontal bars of text, longest first line to last as given."""
+    """Horizontal bars of text, in the given order."""
     if not rows:
         return ""
     longest = max(value for _, value in rows) or 1.0
@@ -58,7 +60,7 @@ def bars(rows: Sequence[tuple[str, float]], unit: str, width: int = 40) -> str:
 
 
 def grid(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns of text, all on the right but the first."""
+    """Columns of text, aligned right except the first."""
     lines = [list(names), *(list(row) for row in rows)]
     widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
     return "\n".join(

@@ -1,4 +1,4 @@
-"""Result files, read: everything that a report knows."""
+"""Reads result files: all data of a report."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ADVICE = "ddpcheck bench --json FILE writes one"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One benchmark: its name, its facts, and one value (seconds) for each launch."""
+    """One benchmark: its name, its facts, and one value in seconds for each launch."""
 
     name: str
     info: dict[str, Any]
@@ -31,21 +31,23 @@ class Entry:
 
     @property
     def crowded(self) -> bool:
-        """Whether it had more ranks than cores; on emulated hosts ranks wait most of the time."""
+        """Whether there were more ranks than cores. On emulated hosts this does not count, as ranks wait most of the
+        time.
+        """
         return bool(self.info["world_size"] > self.info["cores"]) and not self.linked
 
     @property
     def linked(self) -> bool:
-        """Whether its ranks lived on emulated hosts."""
+        """Whether the ranks ran on emulated hosts."""
         return bool(self.info.get("link"))
 
 
 @dataclass
 class Measured:
-    """What several files hold together; `runs` are their descriptions, `projections` files of other kinds.
+    """The content of several files; `runs` are their descriptions, `projections` are files of `ddpcheck project`.
 
-    samples: seconds of every training step on its slowest rank, all launches, by the name of the entry; from the archive
-    beside a file, if it is there.
+    samples: seconds of every training step on its slowest rank, in all launches, by the name of the entry; from the
+    archive beside a file, if it exists.
     """
 
     entries: list[Entry] = field(default_factory=list)
@@ -57,12 +59,12 @@ class Measured:
         return [entry for entry in self.entries if entry.info["kind"] == kind and entry.linked == linked]
 
     def told(self, key: str) -> list[Any]:
-        """The lists of all runs under one key, one after the other."""
+        """The lists of all runs under one key, concatenated."""
         return [item for run in self.runs for item in run.get(key) or []]
 
 
 def read(paths: Iterable[Path]) -> Measured:
-    """UnreadableFile if one is no result file, or if two say different things under one name."""
+    """Read all files. UnreadableFile if one is not a result file, or if two contradict each other."""
     found = Measured()
     for path in paths:
         data = _json(path)
@@ -89,7 +91,7 @@ def read(paths: Iterable[Path]) -> Measured:
 
 
 def _samples(archive: Path) -> dict[str, list[float]]:
-    """The seconds of each step, from the raw times. UnreadableFile if they are none."""
+    """The seconds of each step, from the archive of raw times. UnreadableFile if it is damaged."""
     found: dict[str, list[float]] = {}
     arrays = read_arrays(archive, _ADVICE)
     try:
@@ -143,5 +145,5 @@ def _order(entry: Entry) -> tuple[Any, ...]:
 
 
 def distinct(entries: Iterable[Entry], of: Callable[[Entry], Any]) -> Sequence[Any]:
-    """The different values, in ascending order."""
+    """The distinct values, in ascending order."""
     return sorted(set(map(of, entries)))

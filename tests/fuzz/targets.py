@@ -1,4 +1,4 @@
-"""Readers of what comes from outside: each takes any bytes, and either reads them or raises what it declares."""
+"""Readers of outside data: each takes any bytes, and reads them or raises a declared exception."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _BENCH = {"benchmarks": [], "commit_info": {}, "datetime": ""}
 
 @dataclass(frozen=True)
 class Target:
-    """read: what is tried. declared: the exceptions by which it may refuse."""
+    """read: the reader. declared: the exceptions by which it may refuse."""
 
     name: str
     read: Callable[[bytes], object]
@@ -78,7 +78,7 @@ def _frames(data: bytes) -> None:
 
 
 def _knock(data: bytes) -> None:
-    """A stranger at the driver's door, who hangs up then. None is let in."""
+    """A foreign client at the driver's socket, which then closes. It must not be accepted."""
     with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as stranger:
         listener.bind("")
         listener.listen()
@@ -93,7 +93,7 @@ def _knock(data: bytes) -> None:
 
 
 def _message(data: bytes) -> None:
-    """Another rank's message where one of four numbers is awaited."""
+    """Another rank's message while one of four numbers is expected."""
     array = np.empty(4, np.float32)
     header = wire_format.pack("all_reduce", array, "sum", wire_format.group_code((0, 1)), 3)
     here, there = socket.socketpair()
@@ -104,7 +104,7 @@ def _message(data: bytes) -> None:
 
 
 def _datagram(data: bytes) -> None:
-    """What comes to the port of a rank that waits, behind the right token."""
+    """Data at the port of a waiting rank, after the right token."""
     detector = DeadlockDetector(0)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as port:
         port.bind(("127.0.0.1", 0))
@@ -117,7 +117,7 @@ def _datagram(data: bytes) -> None:
 
 
 def _table(data: bytes) -> None:
-    """What a program says that answers where rank 0 should be."""
+    """The message of a foreign program that answers in rank 0's place."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         here = socket.create_connection(listener.getsockname())
         there, _ = listener.accept()

@@ -19,13 +19,13 @@ _LOOK_WITHIN = 120.0
 
 
 class Unusable(Exception):
-    """A side cannot be measured; the message says which, why, and what to do."""
+    """A side cannot be measured; the message names the side, the reason and the remedy."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """name: base, head, or twin (a second checkout of head). revision: as people call it. tree: its checkout, and environment:
-    what --setup made for it, if it has one of its own.
+    """name: base, head, or twin (a second checkout of head). revision: as the user named it. tree: its checkout;
+    environment: made by --setup, if the side has one of its own.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Side:
                 f"{who}: {self.home.python} lacks {', '.join(seen['missing'])}; install it there, or with --setup"
             )
         own = [place for place in (self.tree, self.environment) if place is not None]
-        a_file = self.home.reference.rpartition(":")[0].endswith(".py")  # of this tree, or meant for both
+        a_file = self.home.reference.rpartition(":")[0].endswith(".py")  # from this tree, or meant for both sides
         if own and not a_file and not any(_inside(seen["adapter"], place) for place in own):
             raise Unusable(
                 f"{who}: the adapter comes from {seen['adapter']}, which is not that tree: both sides would be the same code; "
@@ -81,13 +81,13 @@ def _inside(path: str, folder: Path) -> bool:
 
 
 def source_roots(root: Path, given: Sequence[str]) -> tuple[Path, ...]:
-    """The folders to import from, relative to the repository: those given, or those that this process imports from, the
-    repository itself, and src.
+    """The folders to import from, relative to the repository: the given ones, or those from which this process imports,
+    the repository itself, and src.
     """
     if given:
         return tuple(Path(path) for path in given)
     here = [Path(entry).resolve() for entry in sys.path if entry]
-    # an environment inside the repository is no source
+    # an environment inside the repository is not a source
     places = [path for path in here if path.is_relative_to(root) and not _of_environment(path)]
     found = [path.relative_to(root) for path in places if path.is_dir()] + [Path()]
     return tuple(dict.fromkeys([*found, Path("src")] if (root / "src").is_dir() else found))
@@ -98,9 +98,9 @@ def _of_environment(path: Path) -> bool:
 
 
 def path_for(tree: Path, root: Path, roots: Iterable[Path], lent: Path, *, shared: bool) -> tuple[Path, ...]:
-    """PYTHONPATH of one side. lent: a folder with nothing but this process's ddpcheck, for a tree that has none.
+    """PYTHONPATH of one side. lent: a folder with only this process's ddpcheck, for a tree without one.
 
-    shared: the interpreter is this process's, so that ranks can import its packages beside the repository.
+    shared: the interpreter is this process's, so ranks can import its packages outside the repository.
     """
     entries = [entry for entry in sys.path if shared and Path(entry).is_dir()]
     foreign = [Path(entry) for entry in entries if "lib/python" not in entry or "site-packages" in entry]
@@ -117,7 +117,7 @@ def lend(folder: Path) -> Path:
 
 
 def moved(reference: str, root: Path, tree: Path) -> str:
-    """An adapter's reference, in another checkout of its repository."""
+    """An adapter's reference in another checkout of its repository."""
     place, _, attribute = reference.rpartition(":")
     if place.endswith(".py") and Path(place).is_relative_to(root):
         return f"{tree / Path(place).relative_to(root)}:{attribute}"
@@ -125,7 +125,9 @@ def moved(reference: str, root: Path, tree: Path) -> str:
 
 
 def build(tree: Path, python: str, command: str, environment: Path) -> str:
-    """A fresh virtual environment for one side, made ready by a user's command in its tree. Its interpreter; Unusable."""
+    """Make a virtual environment for one side by a user's command in its tree. Returns its interpreter; Unusable on
+    failure.
+    """
     bin_folder = environment / "bin"
     variables = os.environ | {"VIRTUAL_ENV": str(environment), "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}"}
     variables.pop("PYTHONPATH", None)

@@ -1,6 +1,6 @@
 """Describes the adapter of one side, run by that side's interpreter: `python -P describe_adapter.py ADAPTER < jobs.json`.
 
-Prints one JSON object. Only the harness of that side is imported, which may be older than this file.
+Prints one JSON object. Only that side's harness is imported, which may be older than this file.
 """
 
 import json
@@ -27,7 +27,7 @@ def main() -> None:
     for job in json.load(sys.stdin):
         try:
             Job.from_plain(job)
-        except Exception as error:  # an older harness may raise anything
+        except Exception as error:  # an older harness may raise any exception
             told["unknown"].append(f"{type(error).__name__}: {error}")
     import numpy
 

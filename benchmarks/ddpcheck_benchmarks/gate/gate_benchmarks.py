@@ -23,13 +23,13 @@ BATCH = 32
 _MODEL = mlp((64, 256, 256, 10))
 _KINDS = ("step", *get_args(Collective))
 _ITEM = 4  # float32
-_SECONDS = 2e-3  # at least, for one timed iteration
+_SECONDS = 2e-3  # the shortest timed iteration
 _MOST_CALLS = 500
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """One thing to measure. size: bytes of the whole array (MeasureCollective.count). calls: in one timed iteration."""
+    """One benchmark. size: bytes of the whole array (MeasureCollective.count). calls: in one timed iteration."""
 
     name: str
     kind: str
@@ -42,10 +42,10 @@ class Benchmark:
         return "step" if self.kind == "step" else "call"
 
     def job(self, world_size: int, iterations: int, promised: Capabilities) -> Job:
-        """One burst: discarded iterations, then `iterations` timed ones."""
+        """One burst: warm-up iterations, then `iterations` timed ones."""
         if self.kind == "step":
             samples = tuple(tuple(range(BATCH * rank, BATCH * (rank + 1))) for rank in range(world_size))
-            # two are discarded: torch's DDP builds its buckets anew after the first
+            # two warm-up iterations: torch's DDP rebuilds its buckets after the first
             steps = MeasureSteps(samples, warmups=2, iterations=iterations * self.calls)
             data = DataSpec(BATCH * world_size, "real")
             return Job(world_size, (steps,), model_for(promised), _optimizer(promised), data)
@@ -80,11 +80,13 @@ class Benchmark:
         return tuple({name: _whole(count / over) for name, count in sorted(rank.items())} for rank in told)
 
     def calibrated(self, seconds: float) -> Benchmark:
-        """With so many calls to an iteration that the clock and the harness do not matter; `seconds` is the time of one."""
+        """The benchmark with enough calls per iteration to hide the clock and the harness; `seconds` is the time of one
+        call.
+        """
         return replace(self, calls=min(_MOST_CALLS, max(1, math.ceil(_SECONDS / max(seconds, 1e-9)))))
 
     def least_bytes(self, world_size: int, promised: Capabilities) -> float | None:
-        """Bytes that the best algorithm for large arrays sends from each rank for one call or step; None if there is none."""
+        """Bytes that the best algorithm for large arrays sends from each rank for one call or step; None if unknown."""
         moved = {"all_reduce": 2, "step": 2, "all_gather": 1, "reduce_scatter": 1}.get(self.kind)
         if moved is None or world_size < 2:
             return None
@@ -96,7 +98,7 @@ class Benchmark:
 
 
 def model_for(promised: Capabilities) -> ModelSpec:
-    """The model of a step: 85,000 parameters, in a dtype that is promised."""
+    """The model of a step: 85,000 parameters, in a promised dtype."""
     dtypes = promised.replica.replica_dtypes
     return _MODEL if _MODEL.dtype in dtypes or not dtypes else replace(_MODEL, dtype=min(dtypes))
 
@@ -115,7 +117,7 @@ def _whole(number: float) -> float:
 
 
 def benchmark_named(text: str) -> Benchmark:
-    """ValueError, with what to write instead, if there is none."""
+    """The benchmark of this name. ValueError, with the right form, if there is none."""
     kind, *more = text.strip().split(":")
     require_known(kind, _KINDS, "benchmark")
     in_place = more[-1:] == ["in_place"]
@@ -137,13 +139,13 @@ def benchmark_named(text: str) -> Benchmark:
 def offered_by(promised: Capabilities, benchmark: Benchmark) -> str | None:
     """The reason why an implementation cannot run this benchmark; None if it can."""
     if benchmark.kind == "step":
-        return None if "replica" in promised.facets else "it has no replica"
+        return None if "replica" in promised.facets else "it offers no replica"
     if "collectives" not in promised.facets or benchmark.kind not in promised.collectives.operations:
-        return f"it has no {benchmark.kind}"
-    return "it has no all_reduce in place" if benchmark.in_place and not promised.has(CallForm.IN_PLACE) else None
+        return f"it offers no {benchmark.kind}"
+    return "it offers no all_reduce in place" if benchmark.in_place and not promised.has(CallForm.IN_PLACE) else None
 
 
 def usual(promised: Capabilities) -> tuple[Benchmark, ...]:
-    """The default benchmarks: a training step and a large all-reduce, as far as there are both."""
+    """The default benchmarks: a training step and a large all-reduce, if offered."""
     wanted = [benchmark_named(name) for name in ("step", "all_reduce:1MiB")]
     return tuple(benchmark for benchmark in wanted if offered_by(promised, benchmark) is None)

@@ -1,6 +1,6 @@
-"""One file for each side in the form of pytest-benchmark's, which its `compare` and other tools read.
+"""One file for each side in pytest-benchmark's format, for its `compare` and other tools.
 
-`stats.data` has one value for each launch, seconds of one call or step, so that `rounds` counts independent values.
+`stats.data` has one value for each launch, seconds of one call or step, so `rounds` counts independent values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .decision import burst_times
 from .record import Record
 from .result import Result, Row
 
-_FORM = "4.0.0"  # the version of pytest-benchmark whose fields these are
+_FORM = "4.0.0"  # the version of pytest-benchmark with these fields
 
 
 def save_sides(record: Record, result: Result, folder: Path, raw: str) -> list[Path]:

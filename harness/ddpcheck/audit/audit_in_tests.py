@@ -15,7 +15,7 @@ from .verdicts import verdicts_of
 
 @dataclass(frozen=True)
 class Audited:
-    """What an audit saw and concluded."""
+    """The evidence and the verdicts of an audit."""
 
     evidence: Evidence
     verdicts: Sequence[Verdict]
@@ -29,15 +29,17 @@ class Audited:
 
     @property
     def page(self) -> str:
-        """What `ddpcheck audit` would print."""
+        """The text that `ddpcheck audit` would print."""
         return page(self.evidence, list(self.verdicts))
 
     def status(self, law: str) -> str:
-        """passed, failed, skipped or unknown. KeyError if there is no such law."""
+        """The law's status: passed, failed, skipped or unknown. KeyError if there is no such law."""
         return {verdict.check: verdict.status for verdict in self.verdicts}[law]
 
     def holds(self, *, without: Sequence[str] = ()) -> None:
-        """AssertionError with the page if a law is broken, or if no optimizer step was seen. without: laws to leave out."""
+        """AssertionError with the page if a law is broken, or if no optimizer step was seen. without: laws to leave
+        out.
+        """
         broken = [verdict.check for verdict in self.verdicts if not verdict.ok and verdict.check not in without]
         if broken or not self.evidence.steps_seen:
             raise AssertionError(self.page)
@@ -52,7 +54,9 @@ def audit(
     deadline: float = 30.0,
     random_streams: RandomStreams = "different",
 ) -> Audited:
-    """Audit a script: run it on so many ranks and as one process, and judge. Relative to the current folder."""
+    """Audit a script: run it on `ranks` ranks and as one process, and judge. Paths are relative to the current
+    folder.
+    """
     request = Request(
         (str(script), *arguments), ranks, steps, no_gpu=no_gpu, deadline=deadline, random_streams=random_streams
     )

@@ -1,6 +1,6 @@
-"""The journal of one process: events as JSON lines, written as they come, and tensors in files beside them.
+"""The journal of one process: events as JSON lines, written at once, and tensors in files beside them.
 
-A rank that hangs or dies leaves every event before its end. What each event holds is said where it is written:
+A rank that hangs or dies leaves every event before its end. Each event's fields are documented where it is written:
 `grep -rn 'note("' recorder/`.
 """
 
@@ -30,13 +30,13 @@ class JournalWriter:
         self._lines = (self.folder / EVENTS).open("a", encoding="utf-8")
 
     def note(self, kind: str, **fields: Any) -> None:
-        """One event. Flushed at once: the process may be killed at any time."""
+        """Write one event. It is flushed at once, since the process may be killed at any time."""
         at = round(time.monotonic() - self.began, 6)
         self._lines.write(json.dumps({"kind": kind, "at": at, **fields}) + "\n")
         self._lines.flush()
 
     def keep(self, name: str, value: Any) -> None:
-        """Nested tensors, as a file of this name."""
+        """Write nested tensors to a file of this name."""
         import torch
 
         path = self.folder / f"{name}.pt"
@@ -46,12 +46,12 @@ class JournalWriter:
 
 @dataclass(frozen=True)
 class JournalReader:
-    """Reads the journal of a process that has ended, or was killed."""
+    """Reads the journal of a process that has ended or was killed."""
 
     folder: Path
 
     def events(self) -> list[Event]:
-        """In order; a last line that was cut off is left out."""
+        """All events in order, without an incomplete last line."""
         return list(self._events())
 
     def _events(self) -> Iterator[Event]:
@@ -68,7 +68,7 @@ class JournalReader:
         return (self.folder / f"{name}.pt").is_file()
 
     def load(self, name: str) -> Any:
-        """What keep() wrote. The file holds objects of the script, which is why it is unpickled."""
+        """Read a file of keep(). It holds objects of the script, so it is unpickled."""
         import torch
 
         return torch.load(self.folder / f"{name}.pt", map_location="cpu", weights_only=False)

@@ -1,4 +1,4 @@
-"""Why a mirror run says nothing of a step of the real run: it ended before, or the ranks' values do not fit together."""
+"""Reasons why a mirror run cannot be compared in a step: it ended earlier, or the ranks' values do not fit together."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _KINDS = {"draw": "random results", "batch": "batches", "state": "states"}
 
 
 def ended_before(mirror: RunSeen) -> str:
-    """The reason, for a mirror run that has ended before the step."""
+    """The reason for a mirror run that ended before the step."""
     end = mirror.end(0)
     said = mirror.output.rstrip().rpartition("\n")[2] if end["why"] == "finished" else ""
-    why = end.get("error") or (f"its last words: {said}" if said else end["why"]) or "it was ended"
+    why = end.get("error") or (f"its last output: {said}" if said else end["why"]) or "it was ended"
     return f"the mirror run ended before: {why}"
 
 
@@ -22,7 +22,7 @@ def misfits(mirror: RunSeen, steps: range) -> list[Event]:
 
 
 def misfit(mirror: RunSeen, steps: range) -> str:
-    """The first of them as a reason; empty if there is none."""
+    """The first misfit as a reason; empty if there is none."""
     for event in misfits(mirror, steps):
         kind = _KINDS.get(event["what"], event["what"])
         return f"{kind} do not fit together: {event.get('why', event.get('names', ''))} ({event['line']})"

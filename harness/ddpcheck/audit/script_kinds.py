@@ -1,4 +1,4 @@
-"""Kinds of training scripts: which recorder runs them, under which launcher, and how their records are read and compared."""
+"""Kinds of training scripts: the recorder and launcher of each, and how its records are read and compared."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Engine:
-    """package: what it cannot do without. recorder: the module that runs a script in each process.
+    """package: a package that scripts of this kind need. recorder: the module that runs a script in each process.
 
-    read: makes the events of a run those that laws judge. evidence_of: compares the real run with its mirrors.
+    read: turns a run's events into those that laws judge. evidence_of: compares the real run with its mirrors.
     """
 
     package: str
@@ -32,7 +32,7 @@ class Engine:
     evidence_of: Callable[[Request, Path, ScriptRun, Sequence[ScriptRun]], Evidence]
 
     def unavailable(self) -> str | None:
-        """Why no script of this kind can be audited here, with the remedy; None if it can."""
+        """The reason why no script of this kind can be audited here, with the remedy; None if it can."""
         if importlib.util.find_spec(self.package) is None:
             return f"an audit of this script needs {self.package}; install it with: pip install {self.package}"
         return self.launcher().unavailable()
@@ -61,7 +61,7 @@ MPI = Engine("mpi4py", "ddpcheck.audit.mpi.record", Mpiexec, _mpi_read, _mpi_evi
 
 
 def engine_of(script: Sequence[str]) -> Engine:
-    """MPI for a script that imports mpi4py and not torch, itself or by modules beside it; TORCH for all others."""
+    """MPI for a script that imports mpi4py and not torch, directly or through its own modules; TORCH for all others."""
     if script[0] == "-m":
         root, first = Path.cwd(), Path.cwd() / Path(*script[1].split("."))
         file = first / "__main__.py" if first.is_dir() else first.with_suffix(".py")
@@ -73,7 +73,7 @@ def engine_of(script: Sequence[str]) -> Engine:
 
 
 def _imports(file: Path, root: Path, seen: set[Path]) -> Iterator[str]:
-    """Names of the packages that a file imports, and those that the script's own modules import."""
+    """Names of the packages that a file imports, directly or through the script's own modules."""
     if file in seen or not file.is_file():
         return
     seen.add(file)

@@ -1,5 +1,6 @@
 """The contract: the facets of an implementation (adapter, optional_methods, trainer), its promises (promises,
-promise_sets, capabilities), and what checks need of it (needs).
+promise_sets,
+capabilities), and the needs of checks (needs).
 """
 
 from .capabilities import CONTRACT, FACETS, GROUP_OF, GROUPS, SENTENCES, SET_OF, TYPICAL, Capabilities

@@ -32,7 +32,7 @@ from . import Capabilities
 from .rank_context import RankContext
 from .trainer import Train
 
-if TYPE_CHECKING:  # an adapter of collectives alone imports in half the time
+if TYPE_CHECKING:  # an adapter with collectives only imports in half the time
     from ..job import OptimizerSpec
     from ..models.spec import ModelSpec
 

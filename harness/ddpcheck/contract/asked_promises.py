@@ -1,4 +1,4 @@
-"""The promises that a check asks for, and the cases that it leaves out without them, which its verdict lists."""
+"""The promises that a check reads, and the cases that it leaves out without them; its verdict names these cases."""
 
 from __future__ import annotations
 
@@ -23,19 +23,21 @@ OPTIONAL_CALLS: dict[str, str] = {
     "several_replicas": "several replicas",
     "averaged_weights": "moving averages",
 }
-"""Promises without which a check makes fewer calls, and the cases left out. A convention, such as how ranks weigh, narrows
-nothing.
+"""Promises without which a check makes fewer calls, and the cases left out. A convention, such as the weights of ranks,
+leaves out nothing.
 """
 
 
 def left_out(capabilities: Capabilities, asked: Collection[str]) -> tuple[str, ...]:
-    """The cases that a check left out: it asked for these promises, and an offered facet does not make them."""
+    """The cases that a check left out: it read these promises, and an offered facet does not make them."""
     absent = {name for name in OPTIONAL_CALLS if name in asked and not capabilities.value_of(name)}
     return tuple(sorted(OPTIONAL_CALLS[name] for name in absent if getattr(capabilities, GROUP_OF[name]).offered))
 
 
 def withdrawn(needs: Iterable[Need], capabilities: Capabilities, lacks: Mapping[str, str], world_size: int) -> str:
-    """Why one of these needs is not met: the ranks lack a promise that the capabilities make. Empty if all are met."""
+    """The reason why one of these needs is not met: the ranks lack a promise that the capabilities make. Empty if all
+    are met.
+    """
     left = capabilities.without(lacks)
     for need in needs:
         reason = need.lacking(left, world_size)
@@ -84,7 +86,7 @@ class _WatchedSet(frozenset[Any]):
 
 
 def _watching(group: type[Promises]) -> type[Any]:
-    """A subclass of a group of promises that reports which of them are asked for."""
+    """A subclass of a group of promises that reports which of them are read."""
     promises = {promise.name for promise in promises_of(group)}
 
     def asked(self: Any, name: str) -> Any:

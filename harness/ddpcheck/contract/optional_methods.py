@@ -54,10 +54,10 @@ class Unfreezing(Protocol):
     """ReplicaMethod.UNFREEZING."""
 
     def set_trainable(self, layers: Sequence[str], trainable: bool) -> None:
-        """From now on the Linear layers of these names learn, or do not, whatever ModelSpec said.
+        """From now on the Linear layers of these names are trained, or not, whatever ModelSpec says.
 
-        Called on all ranks, between zero_grad() and the next backward(). gradients() has those of the layers that learn;
-        a frozen layer's may be left out or None.
+        Called on all ranks, between zero_grad() and the next backward(). gradients() has those of trained layers; a
+        frozen layer's may be left out or None.
         """
         ...
 
@@ -67,10 +67,10 @@ class Zeroing(Protocol):
     """ReplicaMethod.ZEROES_GRADIENTS."""
 
     def zero_gradients(self) -> None:
-        """zero_grad() in its other form: a gradient that is there stays, as zeros, until zero_grad(); None stays None.
+        """zero_grad() in its other form: an existing gradient stays, as zeros, until zero_grad(); None stays None.
 
-        A parameter whose gradient is zero takes part in step(): momentum and weight decay move it. Gradients accumulated
-        inside no_sync() is dropped.
+        A parameter with a zero gradient takes part in step(): momentum and weight decay change it. Gradients
+        accumulated inside no_sync() are dropped.
         """
         ...
 
@@ -113,8 +113,8 @@ class Breaking(Protocol):
     """ReplicaPromises.broken_backward."""
 
     def break_backward(self, batch: Batch) -> float:
-        """As backward(), but a BackwardBroken, raised by something in the model when some of its gradients are there and others
-        are not yet, ends it and comes out. On a rank whose other ranks do the same, or inside no_sync().
+        """As backward(), but a BackwardBroken ends it: an error in the model, after some gradients exist and before
+        others do. The exception is raised to the caller. Either all ranks do this, or the rank is inside no_sync().
         """
         ...
 

@@ -15,9 +15,9 @@ from .unknown_promises import nearest
 
 
 class _Naming(EnumType):
-    """Errors for misspelt members name the right one."""
+    """Names the nearest member in errors for misspelt members."""
 
-    if not TYPE_CHECKING:  # type checkers report a misspelt member themselves
+    if not TYPE_CHECKING:  # type checkers report misspelt members themselves
 
         def __getattr__(cls, name: str) -> NoReturn:
             near = "" if name.startswith("_") else nearest(name, cls.__members__)
@@ -25,7 +25,7 @@ class _Naming(EnumType):
 
 
 class Member(StrEnum, metaclass=_Naming):
-    """A promise that stands in a set."""
+    """A promise that is a member of a set."""
 
     sentence: str
 
@@ -41,7 +41,7 @@ class Member(StrEnum, metaclass=_Naming):
 
 
 class FailureRule(Member):
-    """What holds when ranks fail, call different collectives, or close."""
+    """Rules for ranks that fail, call different collectives, or close."""
 
     DETECTS_DEAD_PEER = (
         "detects_dead_peer",
@@ -65,7 +65,7 @@ class FailureRule(Member):
 
 
 class RendezvousRule(Member):
-    """What holds when worlds start."""
+    """Rules for the start of worlds."""
 
     RESTARTS_IN_PLACE = (
         "restarts_in_place",
@@ -100,7 +100,7 @@ class CallForm(Member):
 
 
 class FloatRule(Member):
-    """What holds for floats that are rounded, tiny or NaN."""
+    """Rules for floats that are rounded, tiny or NaN."""
 
     ROUNDS_FLOAT16_ONCE = (
         "rounds_float16_once",

@@ -1,4 +1,4 @@
-"""Errors for promises that do not exist: they name the right one."""
+"""Errors for promises that do not exist, with the nearest name."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of an error message: the known name that is most like this one, if any is."""
+    """The end of an error message: the nearest known name, if there is one."""
     near = get_close_matches(name, list(known), 1)
     return f"; did you mean {str(near[0])!r}?" if near else ""
 
 
 def refuse_unknown(kind: type[Any], given: Collection[str], elsewhere: Mapping[str, str]) -> None:
-    """TypeError if a dataclass is given a field that it lacks. elsewhere: other promises by name, with their places."""
+    """TypeError if a dataclass is given an unknown field. elsewhere: other promises by name, with their places."""
     known = kind.__dataclass_fields__
     for name in given:
         if name in known:

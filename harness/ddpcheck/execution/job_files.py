@@ -1,7 +1,7 @@
-"""Files of a Job: their place, and a rank's writes and reads.
+"""Files of a Job: where they are, and which a rank has written and read.
 
-Files opened for writing are recorded through the interpreter's audit events, whatever library opens them; C code that opens
-files itself is not seen. A slow disk is emulated in the same hook.
+Files opened for writing are recorded through the interpreter's audit events, for any library except C code that opens
+files itself. A slow disk is emulated in the same hook.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 SLOW_FOLDER = 0.1
 SLOW_FILE = 0.01
-"""Seconds that a slow disk takes to make a folder, and to open a file for writing or to move one."""
+"""Seconds that a slow disk takes to make a folder, to open a file for writing, or to move a file."""
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _EVENTS = frozenset({"open", "os.mkdir", "os.rename"})
@@ -77,8 +77,9 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
 def watched(folder: str, *, slow: bool = False) -> Iterator[dict[str, bool]]:
     """Record the files below `folder` that are opened for writing; the yielded mapping is filled at the end.
 
-    Keys are relative paths. Values are False for an empty file, True for one with content or one that is gone. A file that is
-    empty for all ranks is a lock; one that is empty for some ranks may be in the hands of another.
+    Keys are relative paths. Values are False for an empty file, and True for a file with content or one that was
+    removed. A file that is empty for all ranks is a lock; for a file that is empty for some ranks, another rank may
+    hold the lock.
     """
     global _installed
     if not _installed:

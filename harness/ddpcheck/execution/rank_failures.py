@@ -1,4 +1,4 @@
-"""Mishaps of one rank, and observations of an implementation's sockets."""
+"""Failures of one rank, and observations of an implementation's sockets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNTIL_ALL_CLOSED = 3.0
 
 
 class ProgramEnded(BaseException):
-    """An exception that the rank's program does not catch."""
+    """An exception that ends the rank's program."""
 
 
 def sleep(rank_state: RankState, op: ops.Sleep) -> Values:

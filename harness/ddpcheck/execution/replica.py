@@ -112,7 +112,7 @@ def observe(rank_state: RankState, op: ops.Observe) -> Values:
 def _gradients(rank_state: RankState, got: Any) -> dict[str, Any]:
     declared, switched = rank_state.held.declared, rank_state.held.switched
     if switched and isinstance(got, Mapping):
-        got = dict.fromkeys(switched) | dict(got)  # a frozen layer's may be left out
+        got = dict.fromkeys(switched) | dict(got)  # gradients of a frozen layer may be missing
     return declared.copied_optional(got, "gradients()", declared.learned | switched)
 
 
@@ -163,7 +163,7 @@ def save(rank_state: RankState, op: ops.Save) -> Values:
     other = [
         f"{name!r} is of {type(value).__name__}"
         for name, value in state.items()
-        if not isinstance(value, (np.ndarray, np.generic))  # what NumPy makes of 0-d arrays: as good as one
+        if not isinstance(value, (np.ndarray, np.generic))  # NumPy turns 0-d arrays into such scalars
     ]
     if other:
         raise ContractViolation(f"state() must return a mapping of names to NumPy arrays, but {', '.join(other[:3])}")

@@ -1,4 +1,4 @@
-"""The evidence about a wrong value: the hypotheses about its kind, with the values that they give."""
+"""The evidence about a wrong value: the hypotheses about its kind, with the values that they predict."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def numbers_of(moment: ExpectedOperation) -> Alternatives:
 
 
 def of_origin(origin: Origin, expected: Array, rank: int) -> Evidence:
-    """expected: the right array on this rank."""
+    """Hypotheses about a wrong value with this origin. expected: the right array on this rank."""
     match origin:
         case Accumulated():
             return _of_gradient(origin, expected, rank)
@@ -122,7 +122,9 @@ def _kept(made: Contributions, expected: Array) -> tuple[Cause, ...]:
 
 
 def _of_update(update: Update, expected: Array, rank: int) -> Evidence:
-    """Small differences are no sign of lost precision: an error of one update is small beside the parameter."""
+    """Hypotheses about an update. Small differences do not suggest lost precision: an update is small beside the
+    parameter.
+    """
     known = tuple(
         (cause, array[rank]) for hypothesis in OF_AN_UPDATE for cause, array in hypothesis(update, expected, rank)
     )

@@ -15,7 +15,9 @@ _FRAME = re.compile(r'^  File "(?:.*[/\\])?([^"/\\]+)", line (\d+), in (.+)$', r
 
 
 def why_failed(culprit: RankTrace) -> tuple[Cause, ...]:
-    """The certain facts of a rank that did not hang: the kind of failure, and of an exception its type and its place."""
+    """The certain facts of a rank that failed without hanging: the kind of failure, and an exception's type and
+    place.
+    """
     if culprit.outcome == "invalid":
         return (ranks.RESULT_VIOLATES_CONTRACT(operation=culprit.last.kind if culprit.last else "start-up"),)
     if sizes := _OF_GLOO.search(culprit.error):
@@ -33,17 +35,17 @@ _NOT_WAITING_FOR_RANKS = {
     '/subprocess.py", line': ranks.WAITS_FOR_A_PROGRAM,
     IMPORTING: ranks.IMPORTS_MODULES,
 }
-"""Stack frames of a rank that waits for no other one."""
+"""Stack frames of a rank that waits for no other rank."""
 
 _FUTURE = '/concurrent/futures/_base.py", line'
 
 
 _READING = {"sample", "resume_sampling", "draw"}
-"""Operations in which no rank need wait for another."""
+"""Operations in which no rank needs to wait for another."""
 
 
 def why_stuck_in(group: tuple[int, ...], trace: Trace, stuck: Sequence[RankTrace]) -> tuple[Cause, ...]:
-    """The same, from the positions of the group's members only."""
+    """The causes of a hang, from the positions of the group's members only."""
     if len(group) == 1:
         return (ranks.GROUP_WAITS_WITHOUT_PEERS(),)
     return why_stuck(replace(trace, ranks=tuple(trace.ranks[rank] for rank in group)), stuck)

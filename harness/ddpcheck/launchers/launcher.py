@@ -17,13 +17,15 @@ class Launched(Protocol):
     """Ranks that are starting or running."""
 
     def poll(self) -> str | None:
-        """None while all ranks run; otherwise the process that ended and how ("rank 2 was killed by SIGKILL"), or is stopped."""
+        """None while all ranks run; otherwise the process that ended or is stopped, as in "rank 2 was killed by
+        SIGKILL".
+        """
         ...
 
     def wait(self) -> int:
-        """Wait until all ranks have ended, or one has failed: 0 if all is well, else that one's exit status.
+        """Wait until all ranks have ended, or one has failed: 0 for success, else the failed rank's exit status.
 
-        After a failure the others get a moment to say why they cannot go on; kill() ends those that do not.
+        After a failure the other ranks get a moment to report their errors; kill() ends those that still run.
         """
         ...
 
@@ -62,7 +64,7 @@ class ParentProcessLauncher(Protocol):
 
     @property
     def start_method(self) -> str:
-        """fork, spawn or forkserver, as Python's multiprocessing has them."""
+        """fork, spawn or forkserver, as in Python's multiprocessing."""
         ...
 
 
@@ -76,7 +78,7 @@ class StartsChildren(Protocol):
 
 
 class Launcher(Protocol):
-    """How an implementation's ranks are started."""
+    """Starts an implementation's ranks."""
 
     @property
     def name(self) -> str: ...
@@ -95,13 +97,13 @@ class Launcher(Protocol):
     ) -> Launched:
         """Start `command` on `world_size` ranks, with these environment variables added on each.
 
-        inherit_output: the ranks write to this process's output, and not into output().
+        inherit_output: the ranks write to this process's output instead of output().
         """
         ...
 
 
 def parent_of(launcher: Launcher) -> Mapping[str, str]:
-    """The environment variables that name this process to ranks that are its children; none for other launchers."""
+    """The environment variables that name this process to its child ranks; empty for launchers without child ranks."""
     return launcher.parent() if isinstance(launcher, StartsChildren) else {}
 
 
@@ -120,7 +122,7 @@ class Output:
 
     @classmethod
     def open(cls) -> Self:
-        import tempfile  # for the driver, not for each rank that imports its adapter
+        import tempfile  # imported here, since ranks import this module, too, and do not need it
 
         return cls(tempfile.TemporaryFile())  # closed by Launched.kill
 

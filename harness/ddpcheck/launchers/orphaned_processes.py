@@ -1,7 +1,7 @@
-"""Processes that ranks have started and left: daemons with a session of their own, whose parent is gone.
+"""Finds and kills processes that ranks left behind: daemons in a session of their own, whose parent has ended.
 
-One that has executed a program has inherited the environment, with a mark of its run; one that was only forked holds the memory
-files of its rank. So each is found however it was started, unless it got rid of both.
+A process that executed a program has inherited the environment, with a mark of its run. A process that was only forked
+holds the memory files of its rank. Each is found, unless it has removed both.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ def clock_ticks() -> int:
 
 
 def kill_leftover_processes(since: int, mark: str, files: Collection[Inode] = ()) -> None:
-    """Kill all processes that have started `since` with the `mark` (NAME=value) in their environment, or have one of these files
-    open, but this one.
+    """Kill all processes, except this one, that have started `since` and have the `mark` (NAME=value) in their
+    environment or one of these files open.
     """
     if sys.platform != "linux":
         return
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid() or _began(entry) < since:
             continue
-        handle = open_process(int(entry.name))  # before the look, so that it is the one that was seen
+        handle = open_process(int(entry.name))  # before the check, so that it refers to the same process
         if handle is None:
             continue
         if _has(entry, mark.encode(), files):

@@ -1,4 +1,4 @@
-"""The oracle's answer: one Moment for each operation, with an Entry for each named array."""
+"""The oracle's results: an ExpectedOperation for each operation, with an ExpectedArray for each named array."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class ExpectedArray:
 class ExpectedOperation:
     """The expected results of one operation.
 
-    numbers: by name (loss, norm), a value for every rank; made_of: the operations behind such a number. arrays: by what
-    (gradients, parameters, buffers), then by name. outputs: of a prediction, an array for every rank; `promised` are the ranks
-    on which it is.
+    numbers: by name (loss, norm), a value for every rank; made_of: the operations that such a number is computed from.
+    arrays: by kind (gradients, parameters, buffers), then by name. outputs: of a prediction, an array for every rank,
+    promised on the ranks `promised`.
     """
 
     position: int
@@ -52,7 +52,7 @@ class ExpectedOperation:
         return not any((np.abs(value.exact) > limit).any() for value in self.numbers.values())
 
     def tolerating(self, relative: float) -> ExpectedOperation:
-        """The same, with this times the largest of its kind for a bound, where none is known and counters are none."""
+        """A copy in which unknown bounds become `relative` times the largest value of their kind."""
         arrays = {what: _tolerating(relative, entries) for what, entries in self.arrays.items()}
         numbers = {name: _near(value, relative * _largest([value])) for name, value in self.numbers.items()}
         outputs = tuple(_near(value, relative * _largest(self.outputs)) for value in self.outputs)

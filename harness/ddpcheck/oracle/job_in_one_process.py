@@ -1,14 +1,14 @@
-"""A Job again, in one process: the expected results of each operation on every rank, under the promised conventions.
+"""Replays a Job in one process: the expected results of each operation on every rank, under the promised conventions.
 
-Every array has the rank as its first axis. A synchronised gradient is the mean of the ranks' local ones (or their sum,
-or their mean weighted by batch sizes: ReplicaPromises.gradient and uneven_batches), which for equal shards and mean
-losses is the large batch's gradient. What earlier backwards left local inside no_sync() joins in at the next
-synchronised one, with that one's weights. An empty batch has loss and gradient 0. Where samples have weights, a rank's
+Every array has the rank as its first axis. A synchronised gradient is the mean of the ranks' local gradients (or their
+sum, or their mean weighted by batch sizes: ReplicaPromises.gradient and uneven_batches). For equal shards and mean
+losses this is the large batch's gradient. Gradients that earlier backwards left local inside no_sync() are added at the
+next synchronised backward, with its weights. An empty batch has loss and gradient 0. If samples have weights, a rank's
 loss is their weighted mean, and ranks count by their sums of weights, or equally: ReplicaPromises.sample_weights.
 
-Where ranks may rightly differ, only promises are judged: batch norm's running statistics are those of rank 0's own
-batches on rank 0; whether the others take them over before each forward is left open. Where batch norm is promised to
-be synchronised, statistics are those of all ranks' samples, on all ranks.
+Where correct ranks may differ, only promises are judged. Batch norm's running statistics are those of rank 0's own
+batches on rank 0; the other ranks may take them over before each forward, or not. If batch norm is promised to be
+synchronised, statistics are those of all ranks' samples, on all ranks.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from .passes import Pass
 from .training_state import Weights
 
 _unbounded_is_no_error = np.errstate(over="ignore", invalid="ignore")
-"""Bounds may grow past all numbers; they are infinite then."""
+"""Bounds may overflow; they are then infinite."""
 
 
 class Oracle:
-    """The walk through one Job; without `bounds` nothing is said of rounding, for Jobs whose sums are exact.
+    """The walk through one Job. Without `bounds`, for Jobs whose sums are exact, rounding is not bounded.
 
-    rates: the learning rate of each Step, if a schedule changes it. It may come out by a few roundings for each step.
+    rates: the learning rate of each Step, if a schedule changes it. It may be off by a few roundings for each step.
     """
 
     def __init__(
@@ -52,15 +52,15 @@ class Oracle:
         self.case = Case(job, capabilities)
         self.weights = Weights(self.case, bounds=bounds, rates=rates)
         self.learned = [name for name in self.case.parameters if self.case.described[name].role == "learned"]
-        self._frozen: list[str] = []  # learned before, or to be learned later
+        self._frozen: list[str] = []  # trained before, or to be trained later
         self._bounded = bounds
         self._gradients = Gradients(self.case, self.learned)
         self._history = History()
-        self._windows = 0  # how deep inside no_sync
+        self._windows = 0  # the depth of nested no_sync
         self._resumed = False
 
     def walk(self) -> Iterator[ExpectedOperation]:
-        """Expected results, one operation after the other. Operations that are none of a replica's show nothing."""
+        """Expected results, one operation after the other. Operations without a replica have no results."""
         oracles: list[Oracle] = [self]
         for position, (replica, op) in enumerate(of_two_replicas(self.case.job.operations)):
             if replica == len(oracles):
@@ -70,7 +70,7 @@ class Oracle:
     def _after(self, position: int, op: ops.Operation) -> ExpectedOperation:
         moment = ExpectedOperation(position, op)
         if isinstance(op, ops.Backward) and op.broken:
-            pass  # the zero_grad that follows removes its gradients
+            pass  # the following zero_grad removes its gradients
         elif isinstance(op, ops.Backward):
             loss = self._both(op) if op.second else self._backward(op)
             forward, trained = self._history.backwards[-1].forward, self.weights.trained
@@ -114,7 +114,9 @@ class Oracle:
         return tensors_shown(case, values, weights.origins, apart=weights.apart)
 
     def _zero_grad(self, *, to_zeros: bool = False) -> None:
-        """to_zeros: where a gradient is there on all ranks; what some hold inside no_sync is no case for a check."""
+        """to_zeros: gradients become zeros where all ranks hold one. Checks do not draw it for gradients local to
+        no_sync.
+        """
         before = self._gradients
         there = {name: self.weights.zeros[name] for name in before.of if to_zeros and before.everywhere(name)}
         self._gradients = Gradients(self.case, self.learned, there)
@@ -122,7 +124,7 @@ class Oracle:
 
     @_unbounded_is_no_error
     def _backward(self, op: ops.Backward, live: int | None = None) -> Value:
-        """live: how many ranks a mean is over, if not all."""
+        """live: the number of ranks in a mean, if not all."""
         case, shards = self.case, self.case.shards(op.samples, op.branches, op.weights)
         tensors = self.weights.tensors
         learned = {name: tensors[name] for name in self.learned}

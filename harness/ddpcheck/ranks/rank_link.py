@@ -63,7 +63,7 @@ class RankLink:
         if self._files:
             with suppress(OSError):
                 os.kill(self.pid, signal.SIGUSR1)
-            time.sleep(0.1)  # faulthandler writes in its signal handler, and no event tells that it is done
+            time.sleep(0.1)  # faulthandler writes in its signal handler, without any event when it is done
             stack += "\n" + self._stack()
         return RankTrace(self.rank, "hung", self._entered(job), stack=stack.rstrip())
 

@@ -25,12 +25,12 @@ def check_ranks_start(session: Session) -> None:
 
 
 RANKS_START = Check("check_ranks_start", "ranks", (), sentence(check_ranks_start), check_ranks_start, Level.BASIC)
-"""The first check at every world size: without running ranks no other check can judge."""
+"""The first check at every world size. Without running ranks no other check can judge."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One check on one adapter at one world size; `skip` says why it will not run, if it will not."""
+    """One check on one adapter at one world size. `skip`: the reason if it will not run."""
 
     adapter: Adapter
     reference: str
@@ -49,7 +49,7 @@ def installed_checks() -> tuple[Check, ...]:
     for entry in entry_points(group=GROUP):
         for check in entry.load():
             if found.setdefault(check.name, check) is not check:
-                raise ValueError(f"two checks are called {check.name}; the second is offered by {entry.value}")
+                raise ValueError(f"two checks have the name {check.name}; the second is from {entry.value}")
     if len(found) == 1:
         raise ValueError(f"no checks are installed (entry points of {GROUP!r}); install ddpcheck with pip")
     return tuple(found.values())

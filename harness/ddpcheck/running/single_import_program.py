@@ -1,9 +1,9 @@
-"""A program that imports one module and ends: import_trial.py runs it to see whether the import ends.
+"""Imports one module and ends; import_trial.py runs this program to see whether the import ends.
 
     python single_import_program.py '{"module": NAME, "file": PATH or null, "seconds": S, "traces": FD, "path": [...]}'
 
-It imports nothing of ddpcheck. After so many seconds it writes the stacks of all threads to the file descriptor, and ends. A
-thread in C writes them, so that code in C that never returns does not keep it from that.
+The program imports nothing of ddpcheck. After `seconds` it writes the stacks of all threads to the file descriptor, and
+ends. A thread in C writes them, so this works even if C code never returns.
 """
 
 import faulthandler

@@ -1,4 +1,4 @@
-"""Errors for names that are not known: they list the close ones, so that a typing error costs one look."""
+"""Errors for unknown names that list close names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def require_known(name: str, known: Iterable[str], what: str) -> str:
-    """`name`, if it is one of `known`. Else ValueError with those that are close, or all."""
+    """`name`, if it is one of `known`. Otherwise ValueError with close names, or all."""
     names = tuple(known)
     if name in names:
         return name
@@ -15,10 +15,10 @@ def require_known(name: str, known: Iterable[str], what: str) -> str:
 
 
 def close_names(name: str, names: Iterable[str]) -> str:
-    """The end of an error message."""
+    """The end of an error message: close names, or all."""
     every = sorted(names)
     close = difflib.get_close_matches(name, every, n=3, cutoff=0.6)
-    # a part of a long name is no close match by edit distance, but what many type
+    # a part of a long name is far by edit distance, but users often type one
     close += [other for other in every if name in other and other not in close][:3]
     if close:
         return f"did you mean {' or '.join(close)}?"

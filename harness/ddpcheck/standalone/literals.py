@@ -1,4 +1,4 @@
-"""Arrays and strings as source text, such that evaluating the text gives the same bits back."""
+"""Arrays and strings as source text that evaluates to the same bits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WIDTH = 100
 
 
 def literal(array: Array) -> str:
-    """`np.array(..., dtype)` of any shape; every bit that matters comes back (NaN payloads do not)."""
+    """`np.array(..., dtype)` of any shape; every bit is restored, except NaN payloads."""
     dtype = f'"{array.dtype.name}"'
     if not array.size:
         return f"np.zeros({array.shape}, {dtype})"
@@ -38,7 +38,7 @@ def _nested(array: Array) -> str:
 
 
 def _number(value: Any) -> str:
-    """The shortest decimal that is this number in its dtype."""
+    """The shortest decimal for this number in its dtype."""
     if np.asarray(value).dtype.kind != "f":
         return str(value)
     if not math.isfinite(value):
@@ -54,7 +54,7 @@ def text_literal(text: str) -> str:
 
 
 def listed(parts: list[str], name: str) -> str:
-    """`name = [...]`, one part a line if it gets long."""
+    """`name = [...]`, one part per line if it is long."""
     text = f"{name} = [{', '.join(parts)}]"
     return (
         text

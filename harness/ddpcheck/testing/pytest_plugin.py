@@ -1,8 +1,8 @@
-"""The second door: pytest options, and tests out of `parametrize_with_checks`.
+"""The pytest plugin: options, and tests made from `parametrize_with_checks`.
 
-This module is part of every pytest run where ddpcheck is installed: it imports pytest only, and does nothing until a
-test is marked. Ranks are a fixture of module scope, so that they start once for an adapter and a world size, and end with
-its last check; each xdist worker has its own.
+This module is part of every pytest run where ddpcheck is installed. It imports only pytest, and does nothing until a
+test is marked. Ranks are a fixture of module scope: they start once for an adapter and a world size, and end with its
+last check; each xdist worker has its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..launchers.fork_servers import ForkServers
     from ..running.check_runner import CheckRunner
 
-if "ddpcheck_properties" not in sys.modules:  # pytest warns of a module that came before its rewriting
+if "ddpcheck_properties" not in sys.modules:  # pytest warns about a module imported before its rewriting
     pytest.register_assert_rewrite("ddpcheck_properties")
 
 _RANKS = "ddpcheck_ranks"
@@ -104,7 +104,7 @@ def ddp_audit() -> Callable[..., Audited]:
 
 @pytest.fixture(scope="session")
 def ddpcheck_fork_servers() -> Iterator[ForkServers]:
-    """From which the ranks of all adapters are forked."""
+    """The processes from which the ranks of all adapters are forked."""
     from ..launchers.fork_servers import ForkServers
 
     with ForkServers() as fork_servers:
@@ -113,7 +113,7 @@ def ddpcheck_fork_servers() -> Iterator[ForkServers]:
 
 @pytest.fixture(scope="module")
 def ddpcheck_ranks(request: pytest.FixtureRequest, ddpcheck_fork_servers: ForkServers) -> Iterator[CheckRunner]:
-    """The ranks of one adapter at one world size. They start with the first check that runs on them."""
+    """The ranks of one adapter at one world size. They start with the first check that uses them."""
     place = request.param
     with place.open(ddpcheck_fork_servers) as ranks:
         yield ranks

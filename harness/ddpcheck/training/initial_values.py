@@ -1,4 +1,4 @@
-"""Initial values for training: uniform, with the variance that keeps activations and gradients of one size."""
+"""Initial values for training: uniform, with a variance that keeps activations and gradients at one size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..seeded_values import Array, key_of, numbers
 def initial_values(model: ModelSpec, seed: int, rank: int) -> dict[str, Array]:
     """He's initialisation (uniform with limit sqrt(6 / inputs)), biases zero.
 
-    Every rank draws values of its own, so that an implementation that does not start from rank 0's shows.
+    Every rank draws other values, so that an implementation that does not start from rank 0's values shows.
     """
     made: dict[str, Array] = {}
     for position, layer in enumerate(model.layers):

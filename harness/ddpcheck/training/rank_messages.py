@@ -1,7 +1,7 @@
-"""Messages of ranks beside gradients, through the one facet that every trainer needs anyway: metrics.
+"""Messages between ranks beside gradients, through the one facet that every trainer needs: metrics.
 
-A mean over ranks of numbers that are zero on all ranks but one gives back that one's number. So every implementation
-that can aggregate metrics can also say which samples each rank took, and that one of the ranks is in trouble.
+A mean over ranks of numbers that are zero on all ranks but one gives that rank's number. So every implementation that
+can aggregate metrics can also send the samples that each rank used, and failures of ranks.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _BEAT = 0.5
 
 
 class TrainingFailed(Exception):
-    """The run cannot go on, for a reason that the message names with the rank."""
+    """The run cannot continue; the message names the reason and the rank."""
 
 
 class OtherRankFailed(TrainingFailed):
-    """Another rank is in trouble, and says so itself."""
+    """Another rank has failed, and reports its error itself."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class RankExchange:
     aggregate: AggregateMetrics
 
     def gather(self, numbers: Sequence[int]) -> npt.NDArray[np.int64]:
-        """The integers of all ranks, as many on each: row r holds rank r's."""
+        """The integers of all ranks, equally many on each: row r holds rank r's."""
         if self.size == 1:
             return np.array([numbers], np.int64)
         own = {
@@ -62,13 +62,13 @@ class RankExchange:
     def together(self, doing: str) -> Iterator[None]:
         """If one rank fails, all stop: the failing rank raises its own error, the others OtherRankFailed.
 
-        Without this, a rank that fails alone leaves the others waiting for it in their next all-reduce. The block must
-        not communicate; its end is a barrier.
+        Otherwise the other ranks would wait in their next all-reduce. The block must not communicate; its end is a
+        barrier.
         """
         failure: Exception | None = None
         try:
             yield
-        except Exception as error:  # every kind: it is raised again below, once the others know
+        except Exception as error:  # every kind: raised again below, after the others are told
             failure = error
         failed = np.flatnonzero(self.gather([failure is not None])[:, 0]).tolist()
         if failure is not None:
@@ -77,10 +77,10 @@ class RankExchange:
             raise OtherRankFailed(f"rank {', '.join(map(str, failed))} failed while {doing}; see its own message")
 
     def from_rank_zero(self, answer: Callable[[], int]) -> int:
-        """The answer of rank 0, on all ranks, however long it takes: they meet again and again meanwhile.
+        """Rank 0's answer on all ranks, after any time. Meanwhile the ranks meet regularly.
 
         A communicator gives up on a rank that is silent for long, and MPICH's mpirun ends all ranks when the first has
-        left, so the others can neither just wait nor go ahead. OtherRankFailed if rank 0 cannot answer.
+        left. So the others can neither wait without messages nor leave. OtherRankFailed if rank 0 cannot answer.
         """
         if self.size == 1:
             return answer()
@@ -95,7 +95,7 @@ class RankExchange:
         return int(self.gather([own])[0, 0])
 
     def differing(self, arrays: Mapping[str, Array]) -> list[int]:
-        """The ranks whose arrays are not rank 0's to the last bit."""
+        """The ranks whose arrays differ from rank 0's in any bit."""
         digest = hashlib.blake2b(digest_size=16)
         for name, array in sorted(arrays.items()):
             digest.update(f"{name} {array.dtype} {array.shape} ".encode())

@@ -1,4 +1,4 @@
-"""Promises of the NumPy references over any communicator; each reference adds those of its own."""
+"""Promises of the NumPy references over any communicator. Each reference adds further promises."""
 
 from __future__ import annotations
 

@@ -8,12 +8,14 @@ from typing import Any
 
 from ddpcheck import assertions
 from ddpcheck.causes import collectives as causes
-from ddpcheck.causes import values
+from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.arrays import Evidence
+from ddpcheck.hypotheses.collectives.circumstances import wait_returns_early
 from ddpcheck.hypotheses.collectives.evidence import WrongResult
 from ddpcheck.hypotheses.collectives.messages import WrongMessage
 from ddpcheck.hypotheses.collectives.reductions import of_a_product
 from ddpcheck.hypotheses.evidence import evidence_of_message, evidence_of_result
+from ddpcheck.hypotheses.tried_in_order import all_causes
 from ddpcheck.job import AllReduce, Barrier, Job, SendRecv, Wait
 from ddpcheck.numerics import different_bits, same_bits
 from ddpcheck.oracle.collectives import Collective, Want, finished, members_of, wants
@@ -22,9 +24,6 @@ from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
 from .names import named
-
-_LONG = 0.5
-"""Seconds that exceed any normal barrier."""
 
 
 def results_hold(job: Job, trace: Trace) -> None:
@@ -56,8 +55,8 @@ def results_hold(job: Job, trace: Trace) -> None:
                     parts = [collective.tensor.on(each) for each in members]
                     finding = finding.blaming(of_a_product(finding.diagnosis.causes, got, parts))
                 if isinstance(collective, AllReduce) and not collective.wait:
-                    early = values.NOT_REDUCED.explains(finding.diagnosis.causes)
-                    finding = finding.blaming(causes.WAIT_RETURNS_EARLY() if early else None, finding.diagnosis.causes)
+                    sure = finding.diagnosis.causes
+                    finding = finding.blaming(wait_returns_early(sure), sure)
                 raise finding.at(position) from None
 
 
@@ -166,12 +165,11 @@ def _blocked(barrier: Barrier, position: int, trace: Trace) -> None:
         left, entered = records[rank].left, records[latest].entered
         if left is not None and left < entered:
             waited = left - records[rank].entered
-            gave_up = (causes.BARRIER_GAVE_UP(seconds=waited),) * (waited > _LONG)
             raise Finding(
                 Diagnosis(
                     f"{named(barrier, position)}: rank {rank} left {1000 * (entered - left):.0f} ms before rank {latest} "
                     f"entered, but should have waited for it",
-                    (*gave_up, causes.BARRIER_DOES_NOT_BLOCK()),
+                    all_causes(ordered_hypotheses.OF_AN_EARLY_BARRIER, waited),
                 )
             )
 

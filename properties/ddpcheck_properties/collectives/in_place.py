@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from ddpcheck import assertions
 from ddpcheck.causes import collectives as causes
-from ddpcheck.causes import values
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, Determinism, needs
+from ddpcheck.hypotheses.collectives.circumstances import copy_reduced
 from ddpcheck.job import AllReduce, Job, Layout, TensorSpec
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
@@ -106,8 +106,8 @@ def _reduced_or_refused(job: Job, trace: Trace) -> None:
     try:
         results_hold(job, trace)
     except Finding as finding:
-        unreduced = values.NOT_REDUCED.explains(finding.diagnosis.causes)
-        raise finding.blaming(causes.COPY_REDUCED() if unreduced else None, finding.diagnosis.causes) from None
+        sure = finding.diagnosis.causes
+        raise finding.blaming(copy_reduced(sure), sure) from None
 
 
 @law(

@@ -7,7 +7,7 @@ import math
 from ddpcheck import assertions
 from ddpcheck.causes import scores as causes
 from ddpcheck.causes.metrics import RANKS_ADD_IN_OTHER_ORDER
-from ddpcheck.hypotheses.causes_of_wrong_numbers import causes_of_score
+from ddpcheck.hypotheses.causes_of_wrong_numbers import causes_of_scores
 from ddpcheck.hypotheses.scores.evidence import WrongScore
 from ddpcheck.job import Job, Score
 from ddpcheck.oracle.scores import allowed, counted, score_of
@@ -65,14 +65,12 @@ def _compare(made: Score, before: list[Score], found: list[float]) -> None:
         wrong = [rank for rank, got in enumerate(found) if not abs(got - want) <= bound]
     if not wrong:
         return
-    fitting = [list(causes_of_score(WrongScore(made, tuple(before), rank, found[rank], want, bound))) for rank in wrong]
-    # explanations of all ranks' scores come before those of one rank, which may be chance
-    of_all = [cause for cause in dict.fromkeys(fitting[0]) if all(cause in each for each in fitting)]
+    evidence = [WrongScore(made, tuple(before), rank, found[rank], want, bound) for rank in wrong]
     note = "" if math.isnan(want) else f" (rounding allows {bound:.1g})"
     raise Finding(
         Diagnosis(
             f"{_named(made)}: on rank {wrong[0]} got {found[wrong[0]]}, but should be {want}{note}",
-            tuple((of_all or fitting[0][:1])[:2]),
+            causes_of_scores(evidence),
             "the values that each rank sends: sums of hits, squares, losses or counts of classes add up, scores do not",
             tuple(f"rank {rank}: {got}" for rank, got in enumerate(found)),
         )

@@ -10,7 +10,10 @@ from ddpcheck import assertions
 from ddpcheck.causes import randomness as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
-from ddpcheck.hypotheses.randomness import why_again, why_not_common
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.randomness.common_numbers import OtherCommonNumbers
+from ddpcheck.hypotheses.randomness.repeats import RepeatedSingly
+from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import Draw, Job
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
@@ -67,8 +70,6 @@ def _each_its_own(job: Job, trace: Trace) -> None:
     assertions.completed(trace)
     local, common = ([numbers[0] for numbers in trace.values(0, kind)] for kind in ("local", "common"))
     at_once, all_at_once = ([numbers[0] for numbers in trace.values(1, kind)] for kind in ("local", "common"))
-    own = len(np.unique(np.concatenate(at_once))) > sum(map(len, at_once)) - BY_CHANCE  # otherwise calls do not matter
-    cause = causes.SINGLE_FROM_SHARED() if own else causes.RANK_NOT_IN_SEED()
     for rank, numbers in enumerate(local):
         others = [("its own before", len(numbers) - len(np.unique(numbers)))]
         others += [(f"rank {other}'s", _shared(numbers, local[other])) for other in range(len(local)) if other != rank]
@@ -77,15 +78,14 @@ def _each_its_own(job: Job, trace: Trace) -> None:
             assertions.that(
                 alike <= BY_CHANCE,
                 f"rank {rank}, {FEW} numbers in a call for each: got {alike} that are {whose}, but should be others",
-                cause,
+                first_cause(ordered_hypotheses.OF_SINGLE_NUMBERS, RepeatedSingly(at_once, BY_CHANCE)),
             )
+        of_rank = OtherCommonNumbers(rank, common[rank], common[0], all_at_once[rank], all_at_once[0])
         assertions.that(
             bool(np.array_equal(common[rank], common[0])),
             f"common numbers in a call for each on rank {rank}: got {some(common[rank])}, but should be {some(common[0])} as on "
             "rank 0",
-            causes.SINGLE_FROM_OWN()
-            if np.array_equal(all_at_once[rank], all_at_once[0])
-            else why_not_common(rank, common[rank], common[0]),
+            first_cause(ordered_hypotheses.OF_SINGLE_COMMON_NUMBERS, of_rank),
         )
 
 
@@ -106,13 +106,11 @@ def _go_on(job: Job, trace: Trace) -> None:
             )
             for epoch, numbers in zip(EPOCHS, epochs, strict=True):
                 again = len(numbers) - len(np.unique(numbers))
-                first, second = np.split(numbers, 2)
-                anew = bool(np.array_equal(first, second))
                 assertions.that(
                     again <= SHARED,
                     f"{kind} numbers of epoch {epoch} on rank {rank}{of_seed(draw.seed)}: got {again} of {len(numbers)} that "
                     "were there before in the same epoch, but should be new ones",
-                    causes.CALL_RESTARTS() if anew else causes.FEW_NUMBERS(count=len(numbers) - again),
+                    first_cause(ordered_hypotheses.OF_REPEATED_CALLS, numbers),
                 )
 
 
@@ -125,7 +123,7 @@ def _go_on_far(job: Job, trace: Trace) -> None:
                 again <= AGAIN,
                 f"{kind} numbers on rank {rank}: got {again} of {len(numbers)} that were there before in the same epoch, but "
                 "should be new ones",
-                why_again(numbers),
+                first_cause(ordered_hypotheses.OF_REPEATED_NUMBERS, numbers),
             )
 
 

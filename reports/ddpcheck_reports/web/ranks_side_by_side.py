@@ -13,7 +13,7 @@ _MOST_OPERATIONS, _MOST_RANKS, _LONGEST = 40, 8, 160
 
 
 def ranks_table(verdict: Verdict) -> Html:
-    """A column for each rank; empty if the failure keeps no Job and no fates of ranks."""
+    """A column for each rank; empty if the failure has neither a Job nor outcomes of ranks."""
     job, diagnosis = verdict.job, verdict.diagnosis
     fates = diagnosis.by_rank if diagnosis else ()
     if job is None and not fates:
@@ -37,7 +37,7 @@ def ranks_table(verdict: Verdict) -> Html:
 
 
 def _cells(data: dict[str, Any], shown: int, world_size: int) -> list[Html]:
-    """What an operation gives each rank: fields with an entry for each rank in columns, the others across all."""
+    """The arguments of an operation: fields with an entry for each rank in columns, others across all columns."""
     fields = {name: value for name, value in data.items() if name != "kind"}
     split = {
         name: value

@@ -1,4 +1,4 @@
-"""The batches of all ranks, put together, in the place of those that a loader would give."""
+"""Replaces the batches of a loader by the batches of all ranks, put together."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class MirroredBatches:
 
 
 _first_uses: dict[int, list[str]] = {}
-"""By the identity of a run: the keys of its loaders, in the order in which they were first gone through."""
+"""By the id of a run: the keys of its loaders in the order of first use."""
 
 
 def _recorded_key(run: Run, loader: Loader, original: Any) -> str:
@@ -61,11 +61,11 @@ def _recorded_key(run: Run, loader: Loader, original: Any) -> str:
 
 
 def recorded_key(events: Sequence[Event], used: Sequence[str], key: str, size: int | None) -> str:
-    """The loader of the real run in whose place the mirror's loader `key` is.
+    """The loader of the real run that the mirror's loader `key` replaces.
 
-    used: the mirror's loaders in the order of first use. size: samples of the loader's data set. Lightning makes loaders anew
-    where there are several ranks, and takes the script's own where there is one: the order of first use then tells which is
-    which, if the data sets have as many samples.
+    used: the mirror's loaders in the order of first use. size: samples of the loader's data set. Lightning makes new
+    loaders on several ranks, and uses the script's own on one. Then loaders are matched by the order of first use, if
+    their data sets have equal sizes.
     """
     recorded = list(dict.fromkeys(event["key"] for event in events if event["kind"] == "epoch"))
     place = used.index(key)
@@ -84,7 +84,7 @@ def marked_batch(run: Run, number: int) -> Any:
 
 
 def lengths(run: Run) -> dict[str, int]:
-    """How many batches each loader said it has, in the real run."""
+    """The len() that each loader reported in the real run."""
     return _lengths(recorded_ranks(run))
 
 
@@ -99,7 +99,7 @@ def _lengths(found: tuple[RecordedRank, ...]) -> dict[str, int]:
 
 
 def _at(run: Run, key: str, passed: int, number: int) -> list[tuple[RecordedRank, Event]]:
-    """The batches of this place, by rank; those of ranks that got none are missing."""
+    """The batches of this position, by rank; a rank without a batch is left out."""
     every = recorded_ranks(run)
     return [
         (recorded, index[key, passed, number])
@@ -116,7 +116,7 @@ def _index(recorded: RecordedRank) -> dict[tuple[str, int, int], Event]:
 
 
 def _ended(run: Run, key: str, passed: int) -> bool:
-    """Whether the real run's pass over this loader came to its end, and was recorded until then."""
+    """Whether the real run's pass over this loader was recorded to its end."""
     for recorded in recorded_ranks(run):
         numbers = {event["loader"] for event in recorded.events if event["kind"] == "batch" and event["key"] == key}
         numbers |= {event["loader"] for event in recorded.events if event["kind"] == "epoch" and event["key"] == key}
@@ -152,7 +152,7 @@ def _joined(run: Run, found: list[tuple[RecordedRank, Event]], loader: Any) -> A
 
 
 def _collated_again(run: Run, found: list[tuple[RecordedRank, Event]], batches: list[Any], loader: Any) -> Any:
-    """All ranks' samples through the script's own collate function, if that gives a rank its own batch again."""
+    """All ranks' samples through the script's own collate function, if it reproduces a rank's batch."""
     from ..recorder.tensors import digest_of_nest
 
     if loader is None or loader.collate_fn is None or any(event["indices"] is None for _, event in found):

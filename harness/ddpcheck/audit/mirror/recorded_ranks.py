@@ -1,4 +1,4 @@
-"""The ranks of the real run, as a mirror run reads them: their journals and events."""
+"""The journals of the real run's ranks, as a mirror run reads them."""
 
 from __future__ import annotations
 

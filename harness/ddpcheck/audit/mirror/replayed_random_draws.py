@@ -1,4 +1,4 @@
-"""The ranks' random results of one place, put together in the shape that the mirror's operation asks for."""
+"""The ranks' random results at one place of the script, put together in the shape that the mirror's operation needs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from .recorded_ranks import RecordedRank, recorded_ranks
 
 
 def replayed(run: Run, key: str, drawn: torch.Tensor, *, integer: bool, name: str) -> torch.Tensor | None:
-    """None where the real run has no such draw, or the ranks' draws do not fit: the mirror's own then stands, and is noted."""
+    """The results; None if the real run has no such draw, or the draws do not fit. The mirror's own draw is then used
+    and noted.
+    """
     if not run.full:
         return None
     every = recorded_ranks(run)
@@ -49,7 +51,7 @@ def _together(
         return first
     if name == "randperm" or not same_shape or tuple(first.shape) != wanted or not wanted:
         return None
-    # the script names the number of samples itself, as nanoGPT's get_batch does
+    # the script computes the number of samples itself, as nanoGPT's get_batch does
     per_sample = bool(run.samples) and all(n == s for n, s in zip([len(e) for e in there], run.samples, strict=False))
     if (integer and not run.samples) or per_sample:
         run.samples = run.samples or tuple(len(each) for each in there)
@@ -73,13 +75,13 @@ def _fits(there: list[torch.Tensor], wanted: tuple[int, ...], place: int) -> boo
 
 
 _asked: dict[str, int] = {}
-"""How often each operation and line was asked for in this process, over all steps."""
+"""The number of requests for each operation and line in this process, over all steps."""
 
 
 def _in_turn(run: Run, key: str, every: tuple[RecordedRank, ...]) -> torch.Tensor | None:
     """The draw of the rank whose turn it is: a micro-batch of rank 0, one of rank 1, and so on.
 
-    Counted over all steps: the next micro-batch's numbers may be drawn before the step.
+    Counted over all steps, because the next micro-batch's numbers may be drawn before the step.
     """
     name = key.rpartition(" ")[0]
     number = _asked[name] = _asked.get(name, -1) + 1
@@ -100,7 +102,7 @@ def _sequence(recorded: RecordedRank, name: str) -> list[Any]:
 
 @functools.cache
 def _per_micro_batch(recorded: RecordedRank, name: str) -> int:
-    """How many such draws each backward pass goes with."""
+    """The number of such draws in each backward pass."""
     steps = {event["step"] for event in recorded.events if event["kind"] == "draw"}
     backwards = sum(1 for event in recorded.events if event["kind"] == "backward" and event["step"] in steps)
     return max(1, int(len(_sequence(recorded, name)) / max(backwards, 1) + 0.5))

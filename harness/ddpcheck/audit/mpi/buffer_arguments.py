@@ -10,7 +10,7 @@ from ...seeded_values import Array
 
 
 def array_of(spec: Any) -> Array | None:
-    """A flat view of the elements that take part; None where there is no array."""
+    """A flat view of the elements that take part; None without an array."""
     count = None
     if isinstance(spec, (list, tuple)):
         if not spec:

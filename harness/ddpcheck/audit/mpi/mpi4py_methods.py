@@ -1,4 +1,6 @@
-"""Methods of mpi4py's communicators: collectives, by their place of send and receive buffer, and point-to-point calls."""
+"""Methods of mpi4py's communicators: collectives, with the positions of send and receive buffer, and point-to-point
+calls.
+"""
 
 from __future__ import annotations
 
@@ -18,5 +20,5 @@ SPLITS = ("Split", "Split_type", "Dup", "Clone", "dup", "Create", "Create_group"
 
 
 def blocking(name: str) -> str:
-    """Allreduce for Iallreduce."""
+    """The blocking call of a non-blocking one: Allreduce for Iallreduce."""
     return name[1].upper() + name[2:] if name in NOT_BLOCKING else name

@@ -1,4 +1,4 @@
-"""What a loss was multiplied by, last of all: read from the graph's root, as in (loss / accumulate).backward()."""
+"""Finds the last factor of a loss, at the root of its graph, as in (loss / accumulate).backward()."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DEPTH = 4
 def described(loss: torch.Tensor, loss_scale: float = 1.0) -> dict[str, Any]:
     """loss: its value. scale: the product of the plain numbers at the root. root: the operation below these.
 
-    loss_scale: the factor of a gradient scaler, which is taken out of both.
+    loss_scale: the factor of a gradient scaler, which is removed from loss and scale.
     """
     node: Any = loss.grad_fn
     scale = 1.0
@@ -29,7 +29,7 @@ def described(loss: torch.Tensor, loss_scale: float = 1.0) -> dict[str, Any]:
 
 
 def _factor(node: Any) -> float | None:
-    """The number by which a node multiplies or divides; None if it does something else."""
+    """The number by which a node multiplies or divides; None for other operations."""
     if node is None:
         return None
     name = node.name()
@@ -41,7 +41,7 @@ def _factor(node: Any) -> float | None:
     for attribute in ("_saved_other", "_saved_self"):
         value = getattr(node, attribute, None)
         if isinstance(value, torch.Tensor) and value.numel() == 1 and not value.requires_grad:
-            with _disable_current_modes():  # a plain number in the graph is a tensor that modes cannot bear
+            with _disable_current_modes():  # a plain number in the graph is a tensor that modes cannot handle
                 number = float(value)
             if name.startswith("MulBackward"):
                 return number

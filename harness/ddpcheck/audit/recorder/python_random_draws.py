@@ -1,6 +1,6 @@
-"""Random results of Python's and NumPy's module-level functions that the script itself calls.
+"""Records random results of Python's and NumPy's module-level functions that the script calls.
 
-Generators that the script makes, such as numpy.random.default_rng(), are not seen.
+The script's own generators, such as numpy.random.default_rng(), are not seen.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Gradient scalers: the loss scale, the gradients that are looked at, and which steps are skipped.
+"""Records gradient scalers: the loss scale, the gradients that they check, and the skipped steps.
 
-A mirror run skips the steps that the real run skipped, so that both step after the same batches: the whole batch's gradient may
-be finite where a rank's is not.
+A mirror run skips the same steps as the real run, so that both step after the same batches: the whole batch's gradient
+may be finite where a rank's is not.
 """
 
 from __future__ import annotations

@@ -16,11 +16,11 @@ from .some_steps import wrong_in_some_steps
 from .whole_runs import wrong_rules
 
 Causes = tuple[Cause, ...]
-"""The likeliest first; empty if nothing that is known explains it."""
+"""The likeliest cause first; empty if no known cause explains it."""
 
 
 def why_it_ends_elsewhere(run: Run) -> Causes:
-    """The causes whose rules end a run where this one ended."""
+    """The causes whose rules give the final parameters of this run."""
     if _frozen_layer_changed(run):
         return (training.FROZEN_LAYER_TRAINED(), *[training.FROZEN_NOT_IN_CHECKPOINT()] * (run.first > 0))
     if not can_emulate(run):
@@ -70,7 +70,7 @@ def _unreported_samples(run: Run) -> Causes:
 
 
 def _with_other_optimizers(run: Run) -> list[tuple[Cause, dict[str, Array]]]:
-    """Where a run ends whose optimizer does not get all settings of the task."""
+    """The end of a run whose optimizer does not get all settings of the task."""
     spec = run.job.optimizer
     changed = [
         (training.DECAY_MISSING(), replace(spec, weight_decay=0.0)),
@@ -80,7 +80,7 @@ def _with_other_optimizers(run: Run) -> list[tuple[Cause, dict[str, Array]]]:
 
 
 def _end(run: Run) -> dict[str, Array]:
-    """The parameters where one process ends."""
+    """The parameters at the end of one process's run."""
     return {name: entry.value.exact for name, entry in run.moments[-1][-1].arrays["parameters"].items()}
 
 

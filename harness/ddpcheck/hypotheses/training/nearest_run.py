@@ -1,4 +1,4 @@
-"""The hypothesis whose end a training run came nearest to."""
+"""Finds the hypothesis whose predicted end is closest to a training run's."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 def nearest(got: Arrays, law: Arrays, candidates: Sequence[tuple[T, Arrays]]) -> T | None:
-    """The candidate that ends where the run did; None if none is much nearer to it than the law.
+    """The candidate with the run's end; None if none is much closer to it than the law.
 
-    The first of equally near ones: candidates are in order of likelihood.
+    Of equally close ones the first: candidates are in order of likelihood.
     """
     found = [(_distance(got, ends), candidate) for candidate, ends in candidates]
     off = _distance(got, law)

@@ -1,4 +1,4 @@
-"""Buffers that change in training: which ones rank 0 sends, and when."""
+"""Replicas that broadcast wrong buffers during training, or at wrong times."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FEATURES = MODEL_FEATURES | {"replaced_buffers"}
 
 
 class KeepsBuffers(PlainReplica):
-    """`kept`: the buffers of construction."""
+    """kept: the buffers at construction."""
 
     def start(self, model: ModelSpec) -> None:
         super().start(model)

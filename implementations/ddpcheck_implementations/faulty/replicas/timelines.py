@@ -1,4 +1,4 @@
-"""Replicas whose timeline is wrong."""
+"""Replicas that report timelines, one of them wrongly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that stop after the wrong epoch, or after different epochs on different ranks."""
+"""Training runs that stop after the wrong epoch, or after different epochs on different ranks."""
 
 from __future__ import annotations
 

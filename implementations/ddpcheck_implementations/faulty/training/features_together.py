@@ -1,4 +1,4 @@
-"""Training runs that are wrong if two features meet, such as checkpoints and clipping."""
+"""Training runs that are wrong if two features are combined, such as checkpoints and clipping."""
 
 from __future__ import annotations
 
