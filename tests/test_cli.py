@@ -15,11 +15,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 import ddpcheck_properties
+from ddpcheck import Job, mlp
 from ddpcheck.cli import COMMANDS, faults, main
+from ddpcheck.job import Backward, DataSpec
 from ddpcheck.running.check_runner import Settings
 from ddpcheck.running.fault_runs import run_fault
 from ddpcheck.running.profiles import PROFILES, profile_named
-from ddpcheck.storage.results import Results
+from ddpcheck.storage.results import Failure, Results
 from ddpcheck_implementations.faulty import unusual
 
 MINIMAL = Path(__file__).parent / "minimal_adapter.py"
@@ -111,6 +113,15 @@ def test_failure_is_shown_written_and_replayed(here: Path) -> None:
     assert "now passes with this Job" in right.output
     assert "stand-alone: python made.py\n" in right.output
     assert f"{MINIMAL}:adapter" in (here / "made.py").read_text()
+
+
+def test_a_job_of_replicas_has_no_script(here: Path) -> None:
+    job = Job(2, (Backward(((0, 1), (2, 3))),), mlp((2, 1)), data=DataSpec(4))
+    Failure("numpy_sockets", 2, "check_gradients_equal_the_large_batch_exactly", job).save(here / "job.json")
+    refused = ddpcheck("replay", "job.json", "--script", "made.py")
+    assert refused.exit_code == 2
+    assert "are replayed by `ddpcheck replay job.json`" in refused.output
+    assert not (here / "made.py").exists()
 
 
 def test_a_file_in_the_working_folder_hides_no_module_of_python(here: Path) -> None:

@@ -8,6 +8,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +23,12 @@ from ddpcheck_implementations.numpy_sockets.rendezvous.protocol import Rendezvou
 
 def meetings(count: int, port: int, **options: Any) -> list[RendezvousConfig]:
     return [RendezvousConfig(rank, count, "127.0.0.1", port, **({"timeout": LIMIT} | options)) for rank in range(count)]
+
+
+def connect_after(event: threading.Event, rank: RendezvousConfig) -> Any:
+    """Connect a rank that is late: only once the event has come."""
+    assert event.wait(LIMIT)
+    return connect_all_ranks(rank)
 
 
 def close(outcomes: list[Any]) -> None:
@@ -71,12 +78,10 @@ def test_strangers_do_not_disturb_the_start() -> None:
         came.set()
         return visitors
 
-    def late(meeting: RendezvousConfig) -> Any:
-        assert came.wait(LIMIT)
-        return connect_all_ranks(meeting)
-
     first, *others = meetings(3, port.number)
-    visitors, *found = in_threads([visit, lambda: connect_all_ranks(first), *(lambda m=m: late(m) for m in others)])
+    visitors, *found = in_threads(
+        [visit, lambda: connect_all_ranks(first), *(partial(connect_after, came, rank) for rank in others)]
+    )
     assert [sorted(connections) for connections in found] == [[1, 2], [0, 2], [0, 1]]
     for visitor, answer in zip(visitors[3:], [b"another run", b"check RANK"], strict=True):
         assert answer in visitor.recv(1000)
@@ -99,11 +104,9 @@ def test_messages_of_an_earlier_start_are_ignored() -> None:
         came.set()
         return visitors
 
-    def late(meeting: RendezvousConfig) -> Any:
-        assert came.wait(LIMIT)
-        return connect_all_ranks(meeting)
-
-    visitors, *found = in_threads([visit, lambda: connect_all_ranks(first), *(lambda m=m: late(m) for m in others)])
+    visitors, *found = in_threads(
+        [visit, lambda: connect_all_ranks(first), *(partial(connect_after, came, rank) for rank in others)]
+    )
     assert [sorted(connections) for connections in found] == [[1, 2], [0, 2], [0, 1]]
     close(found)
     for visitor in visitors:
@@ -122,11 +125,7 @@ def test_many_silent_strangers_make_room_for_ranks(monkeypatch: pytest.MonkeyPat
         came.set()
         return visitors
 
-    def late() -> Any:
-        assert came.wait(LIMIT)
-        return connect_all_ranks(second)
-
-    visitors, *found = in_threads([visit, lambda: connect_all_ranks(first), late])
+    visitors, *found = in_threads([visit, lambda: connect_all_ranks(first), partial(connect_after, came, second)])
     assert [sorted(connections) for connections in found] == [[1], [0]]
     assert visitors[0].recv(100) == b""
     close(found)
@@ -146,11 +145,7 @@ def test_a_rank_twice_or_of_another_world_is_turned_away_with_the_reason() -> No
         finally:
             refused.set()
 
-    def right() -> Any:
-        assert refused.wait(LIMIT)
-        return connect_all_ranks(second)
-
-    outcome, *found = in_threads([wrong, lambda: connect_all_ranks(first), right])
+    outcome, *found = in_threads([wrong, lambda: connect_all_ranks(first), partial(connect_after, refused, second)])
     assert isinstance(outcome, RendezvousError)
     assert "rank 1 of 4 does not fit a world of 2" in str(outcome)
     assert [sorted(connections) for connections in found] == [[1], [0]]
@@ -173,11 +168,7 @@ def test_rank_0_may_be_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "time", patient)
     first, second = meetings(2, port.number)
 
-    def late() -> Any:
-        assert refused.wait(LIMIT)
-        return connect_all_ranks(first)
-
-    found = in_threads([late, lambda: connect_all_ranks(second)])
+    found = in_threads([partial(connect_after, refused, first), lambda: connect_all_ranks(second)])
     assert [sorted(connections) for connections in found] == [[1], [0]]
     close(found)
     port.release()

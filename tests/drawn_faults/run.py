@@ -16,16 +16,19 @@ import argparse
 import json
 import os
 import random
+import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parents[1]))
+
 from adapters import FAMILIES, named
 from effect_reports import VARIABLE
 from report import markdown
+from result_lines import read_results
 
 from ddpcheck.launchers.fork_servers import ForkServers
 from ddpcheck.running.check_runner import CheckRunner, Settings
@@ -96,7 +99,7 @@ def main() -> None:
     parser.add_argument("--family", action="append", choices=[*FAMILIES], help="only these")
     parser.add_argument("--markdown", type=Path, help="write the report of the results so far, and run nothing")
     options = parser.parse_args()
-    done = _read(options.results)
+    done = [FaultResult(**line) for line in read_results(options.results)]
     if options.markdown:
         options.markdown.write_text(markdown([asdict(one) for one in done]), encoding="utf-8")
         return
@@ -114,12 +117,6 @@ def main() -> None:
 
 def _outcome(one: FaultResult) -> str:
     return one.caught_by or ("SURVIVES" if one.effective else "no effect")
-
-
-def _read(results: Path) -> Sequence[FaultResult]:
-    if not results.exists():
-        return []
-    return [FaultResult(**json.loads(line)) for line in results.read_text().splitlines()]
 
 
 if __name__ == "__main__":

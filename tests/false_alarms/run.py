@@ -17,12 +17,16 @@ import argparse
 import json
 import re
 import secrets
+import sys
 import time
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parents[1]))
+
 from report import markdown
+from result_lines import read_results
 
 from ddpcheck.job import Job
 from ddpcheck.launchers.fork_servers import ForkServers
@@ -142,14 +146,13 @@ def main() -> None:
     parser.add_argument("--markdown", type=Path, help="write the report of the results so far, and run nothing")
     options = parser.parse_args()
     if options.markdown:
-        every = [asdict(run) for run in _read(options.results)]
         names = [one.name for one in subjects(options.only)]
-        options.markdown.write_text(markdown(every, names, options.jobs), encoding="utf-8")
+        options.markdown.write_text(markdown(read_results(options.results), names, options.jobs), encoding="utf-8")
         return
     chosen = list(subjects(options.only))
     with ForkServers() as fork_servers:
         while True:
-            done = _read(options.results)
+            done = [Run(**line) for line in read_results(options.results)]
             before = {one: [run for run in done if run.adapter == one.name] for one in chosen}
             # adapters with only fixed Jobs need only one run
             drawing = [one for one in chosen if not before[one] or any(run.drawn for run in before[one])]
@@ -162,12 +165,6 @@ def main() -> None:
             print(f"{run.seconds:6.1f} s {run.adapter}: {run.drawn} drawn at {run.world_size} ranks", flush=True)
             for alarm in run.alarms:
                 print("ALARM", *alarm, flush=True)
-
-
-def _read(results: Path) -> list[Run]:
-    if not results.exists():
-        return []
-    return [Run(**json.loads(line)) for line in results.read_text().splitlines()]
 
 
 if __name__ == "__main__":

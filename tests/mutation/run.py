@@ -27,8 +27,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parents[1]))
+
 from mutants import Mutant, remade, sample
 from report import is_open, markdown
+from result_lines import read_results
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOTS = ("harness", "implementations", "properties", "benchmarks", "reports")
@@ -208,7 +211,7 @@ def main() -> None:
     parser.add_argument("--python", default=sys.executable, help="an interpreter that has ddpcheck's dependencies")
     parser.add_argument("--markdown", type=Path, help="write the report of the results so far, and judge nothing")
     options = parser.parse_args()
-    done = _read(options.results)
+    done = _judged(options.results)
     if options.markdown:
         options.markdown.write_text(
             markdown([asdict(one) for one in done], PACKAGES, options.size, options.seed), encoding="utf-8"
@@ -225,7 +228,7 @@ def main() -> None:
             if not options.again and any(_same(one, mutant) for one in done):
                 continue
             one = judge(mutant, original, options.python)
-            others = [other for other in _read(options.results) if not _same(other, mutant)]
+            others = [other for other in _judged(options.results) if not _same(other, mutant)]
             options.results.write_text("".join(json.dumps(asdict(each)) + "\n" for each in (*others, one)))
             verdict = one.killed_by or f"SURVIVED\n{one.diff}"
             print(f"{one.seconds:6.1f} s {one.file.removeprefix(SOURCES)}:{one.place[0]} {verdict}", flush=True)
@@ -243,11 +246,8 @@ def _same(one: MutantResult, mutant: Mutant) -> bool:
     return one.place == mutant.place or lines.count(mutant.diff.splitlines()[0].removeprefix("- ")) == 0
 
 
-def _read(results: Path) -> list[MutantResult]:
-    if not results.exists():
-        return []
-    lines = map(json.loads, results.read_text().splitlines())
-    return [replace(MutantResult(**line), place=tuple(line["place"])) for line in lines]
+def _judged(results: Path) -> list[MutantResult]:
+    return [replace(MutantResult(**line), place=tuple(line["place"])) for line in read_results(results)]
 
 
 if __name__ == "__main__":

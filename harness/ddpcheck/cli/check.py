@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -173,9 +174,9 @@ def command(
         how, level = profile_named(profile), LEVELS[level_name]
         sizes = world_sizes or how.world_sizes
         _one_of_a_kind(launcher_name, attach, start, listen)
-        launcher = _launcher(out, launcher_name, attach, sizes, adapters)
-        if start is not None:
-            launcher = _by_line(start, listen)
+        launcher = (
+            _by_line(start, listen) if start is not None else _launcher(out, launcher_name, attach, sizes, adapters)
+        )
         settings = Settings(
             how, deadline, seed, launcher, sessions or (1 if exitfirst else default_sessions()), level=level
         )
@@ -201,31 +202,17 @@ def command(
         out.print(
             f"{len(known)} of them did not run again: they passed before, and nothing has changed since", soft_wrap=True
         )
-    described = {
-        "profile": how.name,
-        "effort": how.effort,
-        "level": level_name,
-        "seed": seed,
-        "deadline": deadline,
-        "launcher": launcher.name if launcher else "each adapter's own",
-    }
-    results = Results(tuple(verdicts), described)
     files = RequestedFiles()
     if cache is not None:
         files.write(lambda: _keep(cache, items, verdicts, known))
-    if json_file is not None:
-        causes = [group.to_plain() for group in group_failures(verdicts)]
-        files.write(lambda: results.save(json_file, causes=causes))
-    if junit_file is not None:
-        files.write(lambda: save_junit(verdicts, junit_file))
-    if markdown_file is not None:
-        files.write(lambda: write_atomically(markdown_file, _conformance(results)))
-    if badge_file is not None:
-        files.write(lambda: save_badge(verdicts, badge_file))
+    _write_results(
+        files, Results(tuple(verdicts), _described(settings)), json_file, junit_file, markdown_file, badge_file
+    )
+    not_run = f"{len(items) - len(verdicts)} of {len(items)} did not run"
     if exitfirst and len(verdicts) < len(items):
-        out.print(f"\nstopped at the first failure: {len(items) - len(verdicts)} of {len(items)} did not run")
+        out.print(f"\nstopped at the first failure: {not_run}")
     if ended is not None:
-        out.print(f"\ninterrupted: {len(items) - len(verdicts)} of {len(items)} did not run", style="bold red")
+        out.print(f"\ninterrupted: {not_run}", style="bold red")
         sys.exit(files.status(ended))
     for problem in unusable:
         out.print(f"Error: not checked: {problem}", markup=False, soft_wrap=True)
@@ -267,6 +254,38 @@ def run_with_progress(
                 break
     if files.problem:
         out.print(f"\nfailing Jobs are not kept: {files.problem}; name another folder with --failures", soft_wrap=True)
+
+
+def _described(settings: Settings) -> dict[str, Any]:
+    """The settings of a run, as result files hold them."""
+    return {
+        "profile": settings.profile.name,
+        "effort": settings.profile.effort,
+        "level": str(settings.level),
+        "seed": settings.random_seed,
+        "deadline": settings.deadline,
+        "launcher": settings.launcher.name if settings.launcher else "each adapter's own",
+    }
+
+
+def _write_results(
+    files: RequestedFiles,
+    results: Results,
+    json_file: Path | None,
+    junit_file: Path | None,
+    markdown_file: Path | None,
+    badge_file: Path | None,
+) -> None:
+    """Write the verdicts in each form for which a file is named."""
+    if json_file is not None:
+        causes = [group.to_plain() for group in group_failures(results.verdicts)]
+        files.write(lambda: results.save(json_file, causes=causes))
+    if junit_file is not None:
+        files.write(lambda: save_junit(results.verdicts, junit_file))
+    if markdown_file is not None:
+        files.write(lambda: write_atomically(markdown_file, _conformance(results)))
+    if badge_file is not None:
+        files.write(lambda: save_badge(results.verdicts, badge_file))
 
 
 @contextmanager
@@ -365,6 +384,7 @@ def _one_of_a_kind(name: str | None, attach: str | None, start: str | None, list
 
 
 def _by_line(line: str, host: str | None) -> Launcher:
+    """--start: ranks are started by a line of the user's."""
     from ..launchers.command_launcher import CommandLauncher
 
     made = CommandLauncher(line, host or socket.gethostname())
@@ -377,6 +397,7 @@ def _by_line(line: str, host: str | None) -> Launcher:
 def _launcher(
     out: Console, name: str | None, attach: str | None, sizes: tuple[int, ...], adapters: tuple[str, ...]
 ) -> Launcher | None:
+    """--launcher or --attach; None for each adapter's own."""
     if attach is None:
         return launcher_named(name) if name else None
     if len(sizes) != 1 or len(adapters) != 1:

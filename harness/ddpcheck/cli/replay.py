@@ -42,7 +42,7 @@ from .verdict_output import ranks, show_failure, symbol
     "--script",
     "script_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write a stand-alone Python script that shows the failure.",
+    help="Write a stand-alone Python script that shows a failure of collectives, samplers, metrics or scores.",
 )
 def command(
     file: Path, adapter: str | None, launcher_name: str | None, deadline: float, script_file: Path | None
@@ -55,6 +55,10 @@ def command(
     out = console()
     with usage_errors():
         failure = Failure.load(file)
+        if script_file is not None and failure.job.model is not None:
+            raise ValueError(
+                f"Jobs of replicas and training runs have no script: they are replayed by `{replay_command(file)}`"
+            )
         reference = adapter or _trusted(failure.adapter, file)
         found, full = resolve(reference, IMPORT_SECONDS)
         checks = {check.name: check for check in installed_checks()}

@@ -2,9 +2,9 @@
 
     path = write_script(Path("shows_it.py"), "my_ddp.adapter:adapter", job, FailedCheck("check_...", "the law", diagnosis))
 
-The script runs as `python shows_it.py`, under mpirun, and under torchrun. It calls the adapter's facets one after the
-other and compares each result. Expected results of collectives, samplers, metrics and scores are computed in the
-script; those of replicas are written into it by the oracle.
+The script runs as `python shows_it.py`, under mpirun, and under torchrun. It calls collectives, samplers, metrics and
+scores one after the other, and computes the expected value of each result. Jobs with a model, of replicas and training
+runs, have no script: `ddpcheck replay FILE` shows them.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from pathlib import Path
 from typing import Any
 
 from ..contract.adapter import Adapter
-from ..job import Backward, Job, Operation, Rounds, Sample
+from ..job import Job, Operation, Rounds, Sample
 from ..launchers.launcher import Launcher, ParentProcessLauncher
 from ..running.adapter_lookup import UnusableAdapter, resolve
 from ..running.plan import installed_checks
 from ..storage.files import write_atomically
 from ..verdict import Diagnosis, Verdict
-from . import collectives, repeated_calls, samplers_and_runs, scores
+from . import collectives, repeated_calls, samplers_and_metrics, scores
 from .literals import text_literal
-from .replicas import Replicas
 from .text import NoScript, Text
 
 __all__ = ["FailedCheck", "NoScript", "script", "write_beside", "write_script"]
 
+_IMPORTS = "from __future__ import annotations\n\nimport numpy as np"
 _CUT = "# ------------------------------ the rest"
 _WRITERS: dict[str, Callable[[Text, int, Any], None]] = {
     "all_reduce": collectives.all_reduce,
@@ -38,19 +38,14 @@ _WRITERS: dict[str, Callable[[Text, int, Any], None]] = {
     "reduce_scatter": collectives.reduce_scatter,
     "barrier": collectives.barrier,
     "send_recv": collectives.send_recv,
-    "sample": samplers_and_runs.sample,
-    "resume_sampling": samplers_and_runs.resume_sampling,
-    "aggregate": samplers_and_runs.aggregate,
+    "sample": samplers_and_metrics.sample,
+    "resume_sampling": samplers_and_metrics.resume_sampling,
+    "aggregate": samplers_and_metrics.aggregate,
     "score": scores.score,
-    "train": samplers_and_runs.train,
-    "sleep": samplers_and_runs.sleep,
+    "sleep": samplers_and_metrics.sleep,
     "calls": repeated_calls.calls,
     "close": repeated_calls.close,
 }
-_OF_REPLICA = (
-    *("backward", "zero_grad", "clip", "step", "observe", "predict", "save", "resume"),
-    *("open_window", "close_window", "set_trainable", "switch", "make"),
-)
 
 
 @dataclass(frozen=True)
@@ -93,7 +88,7 @@ def script(
     _fill(text)
     head = [
         _docstring(adapter, job, told, name, text),
-        _imports(text),
+        _IMPORTS,
         _constants(launcher or adapter.launcher, full, job),
     ]
     inputs = "\n".join(text.inputs)
@@ -103,35 +98,20 @@ def script(
 
 def _fill(text: Text) -> None:
     job = text.job
-    replicas = Replicas(text) if job.model is not None else None
-    begun = False
+    if job.model is not None:
+        raise NoScript("Jobs of replicas and training runs are replayed by `ddpcheck replay FILE`")
     for position, operation in enumerate(job.operations):
         if isinstance(operation, Rounds):
-            trained = replicas if any(each.kind in _OF_REPLICA for each in operation.operations) else None
-            if trained is not None and not begun:
-                trained.first()
-                begun = True
-            repeated_calls.rounds(text, position, operation, _write_one if trained is None else trained.unjudged)
-        elif operation.kind in _WRITERS:
-            _WRITERS[operation.kind](text, position, operation)
-        elif isinstance(operation, Backward) and (operation.second or operation.interrupted):
-            raise NoScript(
-                f"operation {position} (two forward passes, or no_sync left by an exception) has no plain form"
-            )
-        elif replicas is not None and operation.kind in _OF_REPLICA:
-            if not begun and operation.kind not in ("resume", "make"):
-                replicas.first()
-            begun |= operation.kind != "resume"
-            getattr(replicas, operation.kind)(position, operation)
+            repeated_calls.rounds(text, position, operation, _write_one)
         else:
-            raise NoScript(f"operation {position} ({operation.kind}) has no plain form")
+            _write_one(text, position, operation)
     if any(isinstance(operation, Sample) for operation in job.operations):
-        samplers_and_runs.compare_orders(text)
+        samplers_and_metrics.compare_orders(text)
 
 
 def _write_one(text: Text, position: int, operation: Operation) -> None:
     if operation.kind not in _WRITERS:
-        raise NoScript(f"operation {position} (rounds of {operation.kind}) has no plain form")
+        raise NoScript(f"operation {position} ({operation.kind}) has no plain form")
     _WRITERS[operation.kind](text, position, operation)
 
 
@@ -143,13 +123,7 @@ def _docstring(adapter: Adapter, job: Job, told: FailedCheck, name: str, text: T
     paragraphs += [f"Likely cause: {found.cause.headline}"] if found.cause else []
     law = f"Law: {told.sentence.rstrip('.')}. " if told.sentence else ""
     paragraphs.append(f"{law}(Found by ddpcheck, {told.check}; this is the smallest failing case that was found.)")
-    if text.data_classes:
-        paragraphs.append(
-            "It needs NumPy, the implementation, and ddpcheck's plain data classes, which declare the model; "
-            "expected values were computed by one process, in float64."
-        )
-    else:
-        paragraphs.append("It needs NumPy and the implementation only; ddpcheck need not be installed.")
+    paragraphs.append("It needs NumPy and the implementation only; ddpcheck need not be installed.")
     if not text.judges:
         paragraphs.append("It compares nothing: it prints the results, and where it stops.")
     shown = [textwrap.fill(paragraph, 112, break_long_words=False) for paragraph in paragraphs]
@@ -160,12 +134,6 @@ def _docstring(adapter: Adapter, job: Job, told: FailedCheck, name: str, text: T
     run = "Run it in any of these ways; the exit status is 1 if anything is WRONG:\n\n" + "\n".join(lines)
     body = "\n\n".join([*shown, run]).replace("\\", "\\\\").replace('"""', "'''")
     return f'"""{body}\n"""'
-
-
-def _imports(text: Text) -> str:
-    modules = sorted(text.data_classes.items())
-    own = [f"from ddpcheck.{module} import {', '.join(sorted(names))}" for module, names in modules]
-    return "\n".join(["from __future__ import annotations", "", "import numpy as np", *[""] * bool(own), *own])
 
 
 def _constants(launcher: Launcher, reference: str, job: Job) -> str:

@@ -186,7 +186,7 @@ def _reduced(tensor: TensorSpec, reduction: str, of: str, size: int) -> tuple[st
         back = "" if dtype.kind != "f" else f'.astype("{dtype.name}")'
         return f"np.{reduction}({of}, axis=0, {wide}){back}", "", ""
     roundings = 2 * size - 2 if reduction == "prod" else size - 1 + (1 if reduction == "sum" else 3)
-    factor = bound(np.array(gamma(roundings, dtype)))
+    factor = bound(gamma(roundings, dtype))
     size_of = f'np.{reduction}(np.abs({of}), axis=0, dtype="float64")'
     return f'np.{reduction}({of}, axis=0, dtype="float64")', f"{factor} * {size_of}", f"{roundings} roundings at most"
 
@@ -207,7 +207,7 @@ def _tight(text: Text, op: AllReduce | ReduceScatter, of: str, size: int) -> tup
     if tensor.dtype == "float16" and tensor.values == "real" and text.capabilities.has(FloatRule.ROUNDS_FLOAT16_ONCE):
         want = f'np.sum({of}, axis=0, dtype="float64") / {divisor}'
         terms = f'np.sum(np.abs({of}), axis=0, dtype="float64") / {divisor}'
-        few = bound(np.array(gamma(size + 1, "float32")))
+        few = bound(gamma(size + 1, "float32"))
         near = f"np.abs(want) * {2.0**-11 * (1 + 2.0**-8)} + {2.0**-25} + {few} * {terms}"
         return "got", want, near, "one rounding to float16, and some to float32 before"
     return None
@@ -219,7 +219,7 @@ def _bits(text: Text, op: AllReduce, position: int) -> None:
     if not remark or op.group is not None:
         return
     if (text.capabilities.world.determinism >= Determinism.BETWEEN_RANKS) and text.job.world_size > 1:
-        text.add('expect_same_bits_on_all_ranks({"all_reduce": got}, ["all_reduce"])')
+        text.add('expect_same_bits_on_all_ranks("all_reduce", got)')
     twins = [other for other, made in enumerate(text.job.operations) if made == op]
     if len(twins) > 1 and (text.capabilities.world.determinism >= Determinism.BETWEEN_CALLS):
         if position == twins[0]:

@@ -93,12 +93,11 @@ def expect_untouched(what: str, got: Any, argument: Any, given: Any) -> None:
     handed_out.append((what, got, np.array(got)))
 
 
-def expect_same_bits_on_all_ranks(arrays: Any, names: list[str]) -> None:
+def expect_same_bits_on_all_ranks(name: str, array: Any) -> None:
     """Rank 0 prints the result."""
-    mine = {name: None if arrays[name] is None else np.asarray(arrays[name]).tobytes().hex() for name in names}
-    everyone = from_all_ranks(mine)
-    for name in names if place()[0] == 0 else []:
-        differ = [rank for rank, other in enumerate(everyone) if other[name] != mine[name]]
+    mine = np.asarray(array).tobytes().hex()
+    differ = [rank for rank, other in enumerate(from_all_ranks(mine)) if other != mine]
+    if place()[0] == 0:
         tell(f"{name} has the same bits on all ranks", not differ, f"      rank 0 and rank {differ} differ")
 
 

@@ -1,15 +1,12 @@
-"""Arrays and declarations as source text that evaluates to the same bits."""
+"""Arrays and strings as source text that evaluates to the same bits."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from ..models.spec import ModelSpec
 from ..numerics import same_bits
 from ..seeded_values import Array
 
@@ -29,17 +26,9 @@ def literal(array: Array) -> str:
     return text
 
 
-def bound(error: Array) -> str:
-    """A bound, rounded up; one number if all are equal; inf if unknown."""
-    known = np.where(np.isfinite(error), error, np.inf)
-    rounded = [_rounded_up(float(value)) for value in known.reshape(-1)]
-    if len(set(rounded)) == 1:
-        return _number(rounded[0])
-    return f"np.array({_nested(np.array(rounded).reshape(error.shape))})"
-
-
-def _rounded_up(value: float) -> float:
-    return value if value in (0.0, math.inf) else float(f"{value * 1.006:.2e}")
+def bound(error: float) -> str:
+    """A bound on rounding, rounded up."""
+    return _number(error if error in (0.0, math.inf) else float(f"{error * 1.006:.2e}"))
 
 
 def _nested(array: Array) -> str:
@@ -62,38 +51,6 @@ def text_literal(text: str) -> str:
     """A string as source text, with any characters."""
     plain = text.isascii() and text.isprintable() and not set(text) & {'"', "\\"}
     return f'"{text}"' if plain else repr(text)
-
-
-def declaration(value: Any, used: set[str]) -> str:
-    """A dataclass as a call, without fields at their default; adds the names of the classes to `used`."""
-    if isinstance(value, str):
-        return text_literal(value)
-    if isinstance(value, tuple):
-        inside = [declaration(item, used) for item in value]
-        return f"({', '.join(inside)}{',' * (len(inside) == 1)})"
-    if not dataclasses.is_dataclass(value) or isinstance(value, type):
-        return repr(value)
-    used.add(type(value).__name__)
-    words = []
-    for number, field in enumerate(dataclasses.fields(value)):
-        item = getattr(value, field.name)
-        if field.default is dataclasses.MISSING or item != field.default:
-            name = "" if number == 0 else f"{field.name}="
-            words.append(name + declaration(item, used))
-    return f"{type(value).__name__}({', '.join(words)})"
-
-
-def model(spec: ModelSpec, used: set[str]) -> str:
-    """A ModelSpec, one layer per line."""
-    layers = "".join(f"        {declaration(layer, used)},\n" for layer in spec.layers)
-    used.add("ModelSpec")
-    rest = [f"    {name}={declaration(getattr(spec, name), used)},\n" for name in ("loss", "loss_scale", "dtype")]
-    return f"ModelSpec(\n    (\n{layers}    ),\n{''.join(rest)})"
-
-
-def mapping(arrays: Mapping[str, Array]) -> str:
-    """Arrays by name, one per line; an element of a list."""
-    return "{\n" + "".join(f'        "{name}": {literal(array)},\n' for name, array in arrays.items()) + "    }"
 
 
 def listed(parts: list[str], name: str) -> str:

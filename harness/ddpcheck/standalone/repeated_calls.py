@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..execution.process_resources import MANY
-from ..job import Calls, Close, Make, Rounds
+from ..job import Calls, Close, Rounds
 from ..operations.repeated_calls import PERIOD
 from .text import NoScript, Text
 
@@ -89,30 +89,6 @@ def rounds(text: Text, position: int, op: Rounds, write: Write) -> None:
         "left = {name: by for name, by in grown.items() if min(by) >= least[name]}",
         'say(f"more held after each round but the first: {left}")',
         'expect("left behind by every round", sorted(left), [])',
-    )
-
-
-def make(text: Text, position: int, op: Make) -> None:
-    """Lines for a Make: settings must stay, and the generators must continue."""
-    text.comment(position, f"{op.times} replicas, one after the other: their effects on the process")
-    text.inputs.append(_FOOTPRINT)
-    text.judges = True
-    text.add(
-        "import random",
-        'generators = {"random", "numpy.random", "torch\'s generator"}',
-        "states, others = [], []",
-        f"for turn in range({op.times}):",
-        "    for _ in range(rank + 1):  # so that an equal seed shows",
-        "        random.random(), np.random.random_sample()",
-        '        "torch" in sys.modules and sys.modules["torch"].rand(1)',
-        "    was = settings()",
-        "    replica = make_replica(MODEL, INITIAL[rank], OPTIMIZER, {})",
-        "    now = settings()",
-        "    states.append({name: str(now[name]) for name in generators if now[name] is not None})",
-        "    others.append({name for name in was if was[name] != now[name]} - generators)",
-        "seeded = [name for name in states[-1] if len({each.get(name) for each in states}) == 1]",
-        'expect("generators that were seeded", sorted(seeded), [])',
-        'expect("other settings that changed", sorted(set.union(*others)), [])',
     )
 
 

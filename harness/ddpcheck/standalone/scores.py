@@ -7,7 +7,7 @@ import math
 from ..job import Score
 from ..oracle.scores import allowed, score_of
 from .literals import listed, literal
-from .samplers_and_runs import same
+from .samplers_and_metrics import same
 from .text import NoScript, Text
 
 _MOST = 8000

@@ -23,13 +23,12 @@ class NoScript(Exception):
 
 @dataclass
 class Text:
-    """A script in construction. `data_classes`: the names from ddpcheck that it needs, by module."""
+    """A script in construction."""
 
     job: Job
     capabilities: Capabilities
     inputs: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
-    data_classes: dict[str, set[str]] = field(default_factory=dict)
     facets: list[str] = field(default_factory=list)
     judges: bool = False  # whether anything is compared
     _tensors: dict[tuple[object, ...], str] = field(default_factory=dict)
@@ -45,9 +44,6 @@ class Text:
         """Note that the program calls this facet."""
         if facet not in self.facets:
             self.facets.append(facet)
-
-    def needs(self, module: str, *names: str) -> None:
-        self.data_classes.setdefault(module, set()).update(names)
 
     def tensor(self, spec: TensorSpec) -> str:
         """The name of the list of every rank's array; equal values share one name."""

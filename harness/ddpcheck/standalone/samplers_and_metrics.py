@@ -1,12 +1,12 @@
-"""Samplers, metrics, whole training runs and failures of ranks as plain calls."""
+"""Samplers, metrics and late ranks as plain calls."""
 
 from __future__ import annotations
 
 import itertools
 import math
 
-from ..job import Aggregate, Kill, Raise, ResumeSampling, Sample, Sleep, Train
-from .literals import declaration, text_literal
+from ..job import Aggregate, ResumeSampling, Sample, Sleep
+from .literals import text_literal
 from .text import Text
 
 _TELLING = 8
@@ -229,34 +229,6 @@ def _numbers(values: tuple[float, ...]) -> str:
     return repr(list(values)).replace("nan", "np.nan").replace("inf", "np.inf")
 
 
-def train(text: Text, position: int, op: Train) -> None:
-    text.use("train")
-    text.needs("contract.trainer", "TrainingTask")
-    text.comment(position, "a whole training run by the implementation's own loop")
-    plan = (
-        f"epochs={op.epochs}, batch_size={op.batch_size}, shuffle={op.shuffle}, seed={op.seed}, max_norm={op.max_norm}"
-        + (f", patience={op.patience}" if op.patience else "")
-    )
-    text.add(
-        f"task = TrainingTask(MODEL, INITIAL[rank], OPTIMIZER, INPUTS, TARGETS, {plan})",
-        "run = train(task)",
-        'say(f"losses of each epoch: {list(run.losses)}")',
-        'say(f"samples of each epoch: {[list(map(int, epoch)) for epoch in run.indices]}")',
-        "for name, array in run.parameters.items():",
-        '    say(f"{name} at the end: {array}")',
-    )
-
-
 def sleep(text: Text, position: int, op: Sleep) -> None:
     text.comment(position, f"rank {op.rank} is late")
     text.add(f"if rank == {op.rank}:", f"    time.sleep({op.seconds})")
-
-
-def raise_(text: Text, position: int, op: Raise) -> None:
-    text.comment(position, f"rank {op.rank} raises an error")
-    text.add(f"if rank == {op.rank}:", f"    raise RuntimeError({declaration(op.message, set())})")
-
-
-def kill(text: Text, position: int, op: Kill) -> None:
-    text.comment(position, f"rank {op.rank} dies: no other rank may return a result from the following calls")
-    text.add(f"if rank == {op.rank}:", "    os.kill(os.getpid(), signal.SIGKILL)")
