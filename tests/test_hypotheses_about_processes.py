@@ -13,6 +13,7 @@ from ddpcheck.hypotheses.traffic import ManyMessages, MoreSent, SentInside, Wron
 from ddpcheck.hypotheses.tried_in_order import all_causes, first_cause
 from ddpcheck.job import AllReduce, Close, Job, Kill, Operation, Sleep, TensorSpec
 from ddpcheck.launchers.failing_rank_program import CONSEQUENCE, ROOT_CAUSE, Trial
+from ddpcheck.launchers.launcher import Ending
 from ddpcheck.trace import Outcome, RankTrace, Record, Trace
 
 REDUCED = AllReduce(TensorSpec((3,), "float32"), "sum")
@@ -26,8 +27,8 @@ def unaware(operation: Operation, outcome: Outcome, other: Outcome = "hung", *, 
     return Unaware(job, Trace((first, RankTrace(1, other, here), RankTrace(2, "died", ()))), first, 2)
 
 
-def trial(status: int | None = 1, ended: str = "", output: str = "") -> Trial:
-    return Trial(1, status, ended, "", output)
+def trial(status: int | None = 1, ended: Ending | None = None, output: str = "") -> Trial:
+    return Trial(1, status, ended, None, output)
 
 
 @pytest.mark.parametrize(
@@ -59,6 +60,7 @@ def trial(status: int | None = 1, ended: str = "", output: str = "") -> Trial:
         (ordered_hypotheses.OF_FAILURE_AS_SUCCESS, True, lifecycle.SIGNAL_TAKEN_FOR_SUCCESS),
         (ordered_hypotheses.OF_FAILURE_AS_SUCCESS, False, lifecycle.STATUS_LOST),
         (ordered_hypotheses.OF_A_MISREPORT, trial(-9), lifecycle.OWN_KILL_REPORTED),
+        (ordered_hypotheses.OF_A_MISREPORT, trial(ended=Ending("rank 0 was killed", 0, -9)), lifecycle.OWN_KILL_REPORTED),
         (ordered_hypotheses.OF_A_MISREPORT, trial(output=ROOT_CAUSE), lifecycle.RANKS_AWAITED_IN_ORDER),
         (ordered_hypotheses.OF_A_MISREPORT, trial(output=CONSEQUENCE), lifecycle.OUTPUT_NOT_PASSED_ON),
         (ordered_hypotheses.OF_A_MISREPORT, trial(), lifecycle.LAST_WORDS_LOST),

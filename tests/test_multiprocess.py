@@ -165,7 +165,9 @@ def test_nothing_outlives_the_driver(method: Method, ending: signal.Signals) -> 
 def test_first_failed_rank_is_reported(method: Method, killed: bool) -> None:
     trial = run_trial(Multiprocessing(method), 2, 1, within=20.0, later=0.5, killed=killed)
     assert trial.status == (-signal.SIGKILL if killed else ROOT_STATUS)
-    assert trial.ended == ("rank 1 was killed by SIGKILL" if killed else f"rank 1 exited with status {ROOT_STATUS}")
+    assert str(trial.ended) == (
+        "rank 1 was killed by SIGKILL" if killed else f"rank 1 exited with status {ROOT_STATUS}"
+    )
     assert ROOT_CAUSE in trial.output
     assert CONSEQUENCE in trial.output
 

@@ -107,6 +107,6 @@ def test_a_check_that_cannot_see_is_skipped_with_its_reason() -> None:
 def test_processes_report_the_rank_that_failed_first(failing: int) -> None:
     trial = run_trial(Processes(), 3, failing, within=30.0, later=1.0)
     assert trial.status == ROOT_STATUS
-    assert trial.ended == f"rank {failing} exited with status {ROOT_STATUS}"
+    assert str(trial.ended) == f"rank {failing} exited with status {ROOT_STATUS}"
     assert f"rank {failing}: {ROOT_CAUSE}" in trial.output
     assert CONSEQUENCE in trial.output

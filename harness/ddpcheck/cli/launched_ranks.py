@@ -37,10 +37,11 @@ def run_ranks(launcher: Launcher, command: Sequence[str], ranks: int, variables:
     try:
         status = launched.wait()
         if status not in _PROGRAMS_OWN:
-            ended = [launched.status_of(rank) for rank in range(ranks)]
-            # the ranks that failed because of this one have printed their own errors
-            died = [text for text in ended if text and "exited" not in text] or [launched.poll() or "the ranks failed"]
-            click.echo(f"{', '.join(dict.fromkeys(died))}; the other ranks were ended", err=True)
+            endings = [found for rank in range(ranks) if (found := launched.ending_of(rank)) is not None]
+            # ranks with an exit status have printed their own errors
+            died = [str(each) for each in endings if each.status is None or each.killed]
+            first = ", ".join(dict.fromkeys(died)) or launched.poll() or "the ranks failed"
+            click.echo(f"{first}; the other ranks were ended", err=True)
     except KeyboardInterrupt as interrupt:
         click.echo("interrupted: all ranks were ended", err=True)
         return status_of(interrupt)

@@ -80,7 +80,8 @@ def status_lost(killed: bool) -> Cause:
 
 
 def own_kill_reported(trial: Trial) -> Cause | None:
-    return causes.OWN_KILL_REPORTED() if "killed" in trial.ended or (trial.status or 0) < 0 else None
+    killed = (trial.ended is not None and trial.ended.killed) or (trial.status or 0) < 0
+    return causes.OWN_KILL_REPORTED() if killed else None
 
 
 def ranks_awaited_in_order(trial: Trial) -> Cause | None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from .launcher import Output, clean_environment
+from .launcher import Ending, Output, clean_environment
 from .mpi_segments import Segment, remove_segments, segments_under
 from .ports import Port
 from .process_handles import end_process, is_stopped, open_process, processes_under
@@ -56,12 +56,12 @@ class Agent:
         )
         return cls(name, process, output, scratch, port)
 
-    def poll(self) -> str | None:
+    def poll(self) -> Ending | None:
         code = self.process.poll()
         if code is None:
             around = {self.process.pid, *processes_under(self.process.pid)}
-            return f"{self.name}, or a rank, is stopped by a signal" if any(map(is_stopped, around)) else None
-        return f"{self.name} {describe_exit(code)}"
+            return Ending(f"{self.name}, or a rank, is stopped by a signal") if any(map(is_stopped, around)) else None
+        return Ending(f"{self.name} {describe_exit(code)}", status=code)
 
     def exit_code(self) -> int | None:
         """The agent's exit status, None while it runs. kill() removes the segments that its ranks have at this time."""
@@ -75,8 +75,9 @@ class Agent:
             with suppress(subprocess.TimeoutExpired):
                 return self.process.wait(_LOOK_EVERY)
 
-    def status_of(self, rank: int) -> str:
-        return "" if self.process.poll() is None else f"rank {rank} has ended: {self.poll()}"
+    def ending_of(self, rank: int) -> Ending | None:
+        code = self.process.poll()
+        return None if code is None else Ending(f"rank {rank} has ended: {self.poll()}", rank, code)
 
     def output(self) -> str:
         return self.written.tail()

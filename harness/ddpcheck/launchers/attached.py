@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..ranks.channel import CONTROL, SECRET, SECRET_FILE, Listener
-from .launcher import Launched
+from .launcher import Ending, Launched
 
 
 def _say(text: str) -> None:
@@ -86,14 +86,14 @@ class _Elsewhere:
 
     file: Path | None
 
-    def poll(self) -> str | None:
+    def poll(self) -> Ending | None:
         return None
 
     def wait(self) -> int:
         raise NotImplementedError("ddpcheck does not wait for ranks that you start yourself")
 
-    def status_of(self, rank: int) -> str:
-        return f"rank {rank} closed its connection (see the output of its own launcher)"
+    def ending_of(self, rank: int) -> Ending | None:
+        return Ending(f"rank {rank} closed its connection (see the output of its own launcher)", rank)
 
     def output(self) -> str:
         return ""

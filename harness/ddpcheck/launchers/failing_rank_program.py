@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..contract.rank_context import RANK_VARIABLES
-from .launcher import Launched, Launcher
+from .launcher import Ending, Launched, Launcher
 
 ROOT_CAUSE, CONSEQUENCE = "the root of it all", "it lost another rank"
 ROOT_STATUS = 3
@@ -40,15 +40,15 @@ os._exit(0 if killed else 1)
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The outcome of the run. status: wait()'s result, None if it did not return in time. ended: poll()'s text.
+    """The outcome of the run. status: wait()'s result, None if it did not return in time. ended: poll()'s result.
 
-    known: the launcher's report of the failed rank. output: the last lines that the ranks wrote.
+    known: ending_of() for the failed rank. output: the last lines that the ranks wrote.
     """
 
     failing: int
     status: int | None
-    ended: str
-    known: str
+    ended: Ending | None
+    known: Ending | None
     output: str
 
 
@@ -66,7 +66,7 @@ def run_trial(
         launched = launcher.start(command, world_size, {})
         try:
             status = _status(launched, within)
-            return Trial(failing, status, launched.poll() or "", launched.status_of(failing), launched.output())
+            return Trial(failing, status, launched.poll(), launched.ending_of(failing), launched.output())
         finally:
             launched.kill()
 

@@ -13,13 +13,33 @@ if TYPE_CHECKING:
     from .fork_servers import ForkServers
 
 
+@dataclass(frozen=True)
+class Ending:
+    """How a process of a run ended, or that it is stopped.
+
+    text: the process and its end, as in "rank 2 was killed by SIGKILL". rank: None if the process is not a rank, or an
+    unknown one. status: its exit status, or the negative number of the signal that killed it; None if it is stopped or the
+    status is unknown.
+    """
+
+    text: str
+    rank: int | None = None
+    status: int | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def killed(self) -> bool:
+        """Whether a signal ended the process."""
+        return self.status is not None and self.status < 0
+
+
 class Launched(Protocol):
     """Ranks that are starting or running."""
 
-    def poll(self) -> str | None:
-        """None while all ranks run; otherwise the process that ended or is stopped, as in "rank 2 was killed by
-        SIGKILL".
-        """
+    def poll(self) -> Ending | None:
+        """None while all ranks run; otherwise the end of the process that ended first, or is stopped."""
         ...
 
     def wait(self) -> int:
@@ -29,8 +49,8 @@ class Launched(Protocol):
         """
         ...
 
-    def status_of(self, rank: int) -> str:
-        """How this rank's process ended, as far as the engine reports it; empty if it runs or the end is unknown."""
+    def ending_of(self, rank: int) -> Ending | None:
+        """How this rank's process ended, as far as the engine reports it; None if it runs or the end is unknown."""
         ...
 
     def output(self) -> str:

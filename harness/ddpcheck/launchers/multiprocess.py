@@ -22,7 +22,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import IO, Literal, Self
 
-from .launcher import Launched, Output, clean_environment
+from .launcher import Ending, Launched, Output, clean_environment
 from .multiprocess_parent import ENDED, KILL
 from .ports import rendezvous_address
 from .process_handles import is_stopped, processes_under
@@ -215,16 +215,16 @@ class _Family(Children):
     parent: _Parent = field(kw_only=True)
     scratch: tempfile.TemporaryDirectory[str] | None = field(kw_only=True)
 
-    def status_of(self, rank: int) -> str:
-        ended = self.parent.ended()
-        known = super().status_of(rank)
-        if known and rank not in self.parent.codes:
-            return f"rank {rank} has ended: the process that started it {describe_exit(ended or 0)}"
+    def ending_of(self, rank: int) -> Ending | None:
+        ended = self.parent.ended() or 0
+        known = super().ending_of(rank)
+        if known is not None and rank not in self.parent.codes:
+            return Ending(f"rank {rank} has ended: the process that started it {describe_exit(ended)}", rank, ended)
         return known
 
-    def poll(self) -> str | None:
+    def poll(self) -> Ending | None:
         stopped = any(map(is_stopped, processes_under(self.parent.process.pid)))
-        return super().poll() or ("a rank is stopped by a signal" if stopped else None)
+        return super().poll() or (Ending("a rank is stopped by a signal") if stopped else None)
 
     def kill(self) -> None:
         self.parent.kill()

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from .launcher import Launched, Output, clean_environment
+from .launcher import Ending, Launched, Output, clean_environment
 from .ports import Port, rendezvous_address
 from .process_handles import DRIVER, end_group, is_stopped
 
@@ -126,14 +126,14 @@ class Children:
     port: Port
     failed: int | None = None  # the first rank that failed
 
-    def poll(self) -> str | None:
+    def poll(self) -> Ending | None:
         codes = self._update()
         ended = next((rank for rank, code in enumerate(codes) if code is not None), None)
         first = ended if self.failed is None else self.failed
         if first is not None:
-            return self.status_of(first)
+            return self.ending_of(first)
         stopped = next((rank for rank, child in enumerate(self.children) if is_stopped(child.pid)), None)
-        return None if stopped is None else f"rank {stopped} is stopped by a signal"
+        return None if stopped is None else Ending(f"rank {stopped} is stopped by a signal", stopped)
 
     def wait(self) -> int:
         limit = float("inf")
@@ -155,9 +155,9 @@ class Children:
             self.failed = min(failed)[1] if failed else None
         return codes
 
-    def status_of(self, rank: int) -> str:
+    def ending_of(self, rank: int) -> Ending | None:
         code = self.children[rank].poll()
-        return "" if code is None else f"rank {rank} {describe_exit(code)}"
+        return None if code is None else Ending(f"rank {rank} {describe_exit(code)}", rank, code)
 
     def output(self) -> str:
         return self.written.tail()

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..causes import Cause, machine
 from ..causes.lifecycle import WORLD_OF_ITS_OWN
-from ..launchers.launcher import Launched
+from ..launchers.launcher import Ending, Launched
 from ..launchers.process_handles import processes_under, queued
 from ..launchers.starvation import Patience, Snapshot, snapshot, starved
 from ..refused_resources import cause_in_output, cause_of_death
@@ -120,14 +120,14 @@ def _accept_all(
     ]
 
 
-def _ended_early(launched: Launched, world_size: int, reached: set[int]) -> str | None:
+def _ended_early(launched: Launched, world_size: int, reached: set[int]) -> Ending | None:
     """Return how a process ended that never connected; None if there is none. A connected rank reports its own error."""
     ended = launched.poll()
     if ended is None:
         return None
-    statuses = {rank: launched.status_of(rank) for rank in range(world_size)}
-    lost = [status for rank, status in statuses.items() if status and rank not in reached]
-    return lost[0] if lost else None if any(statuses.values()) else ended
+    endings = {rank: found for rank in range(world_size) if (found := launched.ending_of(rank)) is not None}
+    lost = [found for rank, found in endings.items() if rank not in reached]
+    return lost[0] if lost else None if endings else ended
 
 
 def _hello_of(channel: Channel) -> _Hello | None:

@@ -70,9 +70,9 @@ class RankLink:
     def ending(self, launched: Launched) -> str:
         """Describe the end of the rank's process. Its connection may break shortly before its exit status is known."""
         limit = time.monotonic() + 0.5
-        while not (status := launched.status_of(self.rank)) and time.monotonic() < limit:
+        while (ended := launched.ending_of(self.rank)) is None and time.monotonic() < limit:
             time.sleep(0.005)
-        return status or f"rank {self.rank} ended"
+        return f"rank {self.rank} ended" if ended is None else ended.text
 
     def obituary(self, job: Job | None, launched: Launched) -> RankTrace:
         """Return the trace of a rank whose connection broke."""

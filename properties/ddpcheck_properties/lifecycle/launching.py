@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from ddpcheck.causes import lifecycle as causes
@@ -40,7 +39,6 @@ def check_launcher_reports_the_first_failed_rank(session: Session) -> None:
 def _wrong(trial: Trial, deadline: float, *, killed: bool) -> Finding | None:
     first = f"rank {trial.failing} was killed" if killed else f"rank {trial.failing} failed first"
     ended = f"{first}, by SIGKILL" if killed else f"{first}, with status {ROOT_STATUS}"
-    blamed = [int(rank) for rank in re.findall(r"\brank (\d+)", trial.ended)]
     wrote = tuple(trial.output.splitlines())
     if trial.status is None:
         headline = f"{first}, but the launcher still waited after {deadline:g} s, and should have ended the run"
@@ -48,9 +46,9 @@ def _wrong(trial: Trial, deadline: float, *, killed: bool) -> Finding | None:
     if trial.status == 0:
         told = first_cause(ordered_hypotheses.OF_FAILURE_AS_SUCCESS, killed)
         return Finding(Diagnosis(f"{first}, but the launcher says that all went well", told, details=wrote))
-    if blamed and trial.failing not in blamed:
+    if trial.ended is not None and trial.ended.rank not in (None, trial.failing):
         headline = f'{ended}, but the launcher says "{trial.ended}"'
-    elif f"status {ROOT_STATUS}" in trial.known and trial.status != ROOT_STATUS:
+    elif trial.known is not None and trial.known.status == ROOT_STATUS != trial.status:
         headline = f"{ended}, but the launcher's own status is {trial.status}"
     elif ROOT_CAUSE not in trial.output:
         headline = f'{first}, but its last words, "{ROOT_CAUSE}", are not in the output of the launcher'

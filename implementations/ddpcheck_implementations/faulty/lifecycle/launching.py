@@ -10,7 +10,7 @@ from typing import Any
 from ddpcheck.contract import TYPICAL
 from ddpcheck.contract.adapter import Adapter
 from ddpcheck.contract.rank_context import RankContext
-from ddpcheck.launchers.launcher import Launched
+from ddpcheck.launchers.launcher import Ending, Launched
 from ddpcheck.launchers.processes import Processes
 
 from ..registry import Registering
@@ -84,9 +84,9 @@ class KillsAtOnce(WatchedWrongly):
             child.kill()
         return min(int(child.wait()) for child in children)
 
-    def poll(self) -> str | None:
-        ended = [self.launched.status_of(rank) for rank in range(len(self.launched.children))]
-        return min((text for text in ended if text), key=lambda text: "killed" not in text, default=None)
+    def poll(self) -> Ending | None:
+        endings = [self.launched.ending_of(rank) for rank in range(len(self.launched.children))]
+        return min((each for each in endings if each is not None), key=lambda each: not each.killed, default=None)
 
 
 @launcher("launcher-always-ends-well", cause="exit-status-lost")
@@ -111,6 +111,6 @@ class ShowsOthers(WatchedWrongly):
     """The launcher shows the output of all ranks except the one that failed."""
 
     def output(self) -> str:
-        _, _, failed = str(self.launched.poll()).partition("rank ")
+        ended = self.launched.poll()
         lines = str(self.launched.output()).splitlines()
-        return "\n".join(line for line in lines if not line.startswith(f"rank {failed.partition(' ')[0]}:"))
+        return "\n".join(line for line in lines if ended is None or not line.startswith(f"rank {ended.rank}:"))
