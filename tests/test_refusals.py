@@ -1,4 +1,4 @@
-"""What the machine denies is never a fault of the adapter: files, memory, processes, ports, the loopback network."""
+"""Resources that the machine refuses are no fault of the adapter: files, memory, processes, ports, loopback network."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_without_loopback_the_start_names_the_network(tmp_path: Path, words: lis
     command = ["unshare", "-n", sys.executable, "-m", "ddpcheck", *words]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
     said = ended.stdout + ended.stderr
-    assert "127.0.0.1 cannot be reached, where the" in said
+    assert "127.0.0.1 cannot be reached, so the" in said
     assert "ip link set lo up" in said
     assert "Traceback" not in said
     assert ended.returncode in (1, 2)
@@ -181,7 +181,7 @@ adapter = replace(right, name="crashes", connect=connect)
 def test_ranks_that_die_for_want_of_shared_memory_are_no_fault(
     there: bool, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """MPI engines end their process by a signal, and say why only in their own words."""
+    """MPI engines end their process by a signal, and print the reason in their own words."""
     monkeypatch.setattr(refused_resources, "_SHARED_MEMORY", str(tmp_path if there else tmp_path / "absent"))
     (tmp_path / "crashes.py").write_text(CRASHES)
     verdict = check_adapter(f"{tmp_path}/crashes.py:adapter", [2], ["check_barrier_waits_for_every_rank"])[0]

@@ -1,8 +1,8 @@
-"""Parameters that fully_shard splits over the ranks: put together where tensors are recorded, so that all laws can judge them.
+"""Puts together parameters that fully_shard splits over the ranks, so that all laws can judge them.
 
-All ranks put a parameter together at the same place: at the first forward after a step, at a clip, at a step. A mirror run of one
-process holds every parameter whole. What another program split, as tensor parallelism does, or what has other dimensions of a
-mesh than data-parallel ones, is not put together.
+All ranks put a parameter together at the same points: at the first forward after a step, at a clip, at a step. A mirror
+run of one process holds every parameter whole. Parameters that other libraries split, as tensor parallelism does, or
+over mesh dimensions other than data-parallel ones, are not put together.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def gathers(run: Run, tensor: torch.Tensor) -> bool:
 
 
 def whole(run: Run, tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor; put together from all ranks' parts if it is split by fully_shard."""
+    """The tensor, put together from all ranks' parts if fully_shard has split it."""
     if not gathers(run, tensor):
         return tensor
     split: Any = tensor.detach()
@@ -44,20 +44,22 @@ def whole(run: Run, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def shared_digest(run: Run, tensor: torch.Tensor) -> str:
-    """The same on all ranks where their values are equal; empty for parts that are not put together any more."""
+    """A digest that is equal on ranks with equal values; empty for parts that are no longer put together."""
     if not gathers(run, tensor):
         return digest(tensor)
     return digest(whole(run, tensor)) if run.full else ""
 
 
 def is_fully_sharded(module: torch.nn.Module) -> bool:
-    """Whether fully_shard changed it."""
+    """Whether fully_shard was applied to the module."""
     package = sys.modules.get(_PACKAGE)
     return package is not None and isinstance(module, package.FSDPModule)
 
 
 def watch(run: Run) -> None:
-    """See local gradients of these parameters: they come to the whole parameter, which is there for a forward and a backward."""
+    """Watch local gradients of these parameters. They arrive at the whole parameter, which exists for one forward and
+    backward.
+    """
     if id(run) in _installed:
         return
     _installed.add(id(run))
@@ -77,7 +79,7 @@ def watch(run: Run) -> None:
 
 
 def _empty(split: Any) -> bool:
-    """Whether nothing has been accumulated for a parameter of fully_shard."""
+    """Whether no gradient has been accumulated for a parameter of fully_shard."""
     if split.unsharded_accumulated_grad is not None or split._unsharded_param.grad is not None:
         return False
     gradient = split.sharded_param.grad
@@ -88,5 +90,5 @@ def _empty(split: Any) -> bool:
 
 
 def is_split(tensor: torch.Tensor) -> bool:
-    """Whether it is a DTensor of which this rank holds a part."""
+    """Whether the tensor is a DTensor of which this rank holds a part."""
     return is_sharded(tensor) and hasattr(tensor, "placements")
