@@ -84,7 +84,7 @@ def test_a_script_that_cannot_be_written_is_a_sentence_after_the_results(wrong: 
     )
     shown = ddpcheck("replay", "failure.json", "--script", place)
     assert shown.exit_code == 2, shown.output
-    assert "holds of this Job now" in shown.output
+    assert "now passes with this Job" in shown.output
     assert f"Error: {place} cannot be written" in shown.output
     assert "stand-alone: python" not in shown.output
 
