@@ -10,12 +10,15 @@ import select
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ddpcheck.cli.exit_status import ExitStatus
+from ddpcheck.launchers.mpi import find_mpi
+from ddpcheck.launchers.process_handles import processes_under
 
 ENDS_ITS_DRIVER = """
 import os, signal
@@ -32,6 +35,11 @@ def connect(context):
 
 adapter = replace(right, name="ends its driver", connect=connect)
 """
+ENDLESS = (
+    ("train", "numpy_sockets", "--epochs", "100000", "--no-compare"),
+    ("launch", "numpy_sockets", "-n", "2", "--run", "--epochs", "100000", "--no-compare"),
+    ("audit", "endless.py"),
+)
 QUICK = ("-w", "1", "--profile", "quick", "-c", "sampler")
 pytestmark = pytest.mark.usefixtures("heard")
 
@@ -60,9 +68,53 @@ def test_a_signal_has_its_own_status_and_what_was_judged_is_shown(tmp_path: Path
     assert (tmp_path / "results.json").is_file()
 
 
+INTERRUPTED_IMPORT = """
+import os, signal, sys
+
+def interrupt(event, arguments):
+    if event == "import" and arguments[0] == "click":
+        os.kill(os.getpid(), signal.SIGINT)
+
+sys.addaudithook(interrupt)
+from ddpcheck.__main__ import main
+main()
+"""
+
+
+def test_an_interrupt_before_the_command_begins_has_no_traceback(tmp_path: Path) -> None:
+    program = [sys.executable, "-c", INTERRUPTED_IMPORT, "list", "checks"]
+    ended = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert ended.returncode == -signal.SIGINT
+    assert ended.stdout + ended.stderr == ""
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or find_mpi() is None or importlib.util.find_spec("mpi4py") is None,
+    reason="needs MPI, /proc",
+)
+def test_an_engine_says_nothing_after_an_interrupt(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "ddpcheck", "train", "numpy_mpi", "--epochs", "100000", "--no-compare"]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+        while not (_handles_signals(running) and _commands_below(running).count("ddpcheck.training") > 2):
+            assert running.poll() is None  # mpiexec and its ranks have that word
+        running.send_signal(signal.SIGINT)
+        said, _ = running.communicate(timeout=100)
+    assert running.returncode == ExitStatus.INTERRUPTED
+    assert said.rstrip().endswith("interrupted: all ranks were ended")
+
+
+def _commands_below(running: subprocess.Popen[str]) -> str:
+    found = []
+    for process in processes_under(running.pid):
+        with suppress(OSError):
+            found.append(Path(f"/proc/{process}/cmdline").read_text())
+    return " ".join(found)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-def test_a_second_interrupt_does_not_change_the_status(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "ddpcheck", "check", "numpy_sockets", "-w", "2"]
+@pytest.mark.parametrize("command", [("check", "numpy_sockets", "-w", "2"), ("tour",)], ids=lambda words: words[0])
+def test_a_second_interrupt_does_not_change_the_status(tmp_path: Path, command: tuple[str, ...]) -> None:
+    words = [sys.executable, "-m", "ddpcheck", *command]
     with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as running:
         while not _handles_signals(running):
             assert running.poll() is None
@@ -74,7 +126,7 @@ def test_a_second_interrupt_does_not_change_the_status(tmp_path: Path) -> None:
     assert b"Traceback" not in said
 
 
-def _handles_signals(running: subprocess.Popen[bytes]) -> bool:
+def _handles_signals(running: subprocess.Popen[bytes] | subprocess.Popen[str]) -> bool:
     """Whether the command has begun, which shows in its handler of SIGTERM."""
     lines = Path(f"/proc/{running.pid}/status").read_text().splitlines()
     (caught,) = (line.split()[1] for line in lines if line.startswith("SigCgt:"))
@@ -100,9 +152,7 @@ def test_doctor_tells_of_an_adapter_that_ends_the_process(tmp_path: Path) -> Non
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"])
-@pytest.mark.parametrize(
-    "words", [("train", "numpy_sockets", "--epochs", "100000", "--no-compare"), ("audit", "endless.py")]
-)
+@pytest.mark.parametrize("words", ENDLESS, ids=lambda words: words[0])
 def test_ranks_that_train_end_with_their_command(tmp_path: Path, words: tuple[str, ...], name: str) -> None:
     number: signal.Signals = getattr(signal, name)
     (tmp_path / "endless.py").write_text("while True:\n    pass\n")
@@ -164,6 +214,13 @@ def test_a_full_disk_behind_standard_output_is_no_failure(tmp_path: Path) -> Non
     assert "Traceback" not in ended.stderr
 
 
+def test_a_closed_standard_output_is_no_failure(tmp_path: Path) -> None:
+    words = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "ddpcheck", "check", "numpy_sockets", *QUICK]
+    ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert ended.returncode == ExitStatus.WELL, ended.stderr
+    assert ended.stderr == ""
+
+
 def test_a_terminal_without_utf_8_gets_ascii(tmp_path: Path) -> None:
     ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     env = {name: value for name, value in os.environ.items() if name != "PYTHONIOENCODING"}
@@ -178,6 +235,8 @@ def test_laws_keep_their_sentences_without_docstrings(tmp_path: Path, flag: str)
     assert ended.returncode == ExitStatus.WELL, ended.stderr
     listed = ddpcheck(tmp_path, "list", "checks", flags=[flag])
     assert listed.stdout == ddpcheck(tmp_path, "list", "checks").stdout
+    faults = ddpcheck(tmp_path, "faults", "first-metric-only", "--profile", "quick", flags=[flag])
+    assert faults.returncode == ExitStatus.WELL, faults.stderr
 
 
 def test_a_module_in_the_working_folder_does_not_stand_in_for_one_that_the_command_imports(tmp_path: Path) -> None:

@@ -76,5 +76,6 @@ def test_a_session_leaves_no_files_behind(monkeypatch: pytest.MonkeyPatch) -> No
     with Session(adapter, 2) as session:
         check_checkpoint_files_have_one_writer(session)
         assert all(place.exists() for place in places)
+        assert [place.stat().st_mode & 0o777 for place in places] == [0o700]
     assert len(places) == 1
     assert not places[0].exists()

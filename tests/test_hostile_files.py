@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 import os
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_report import RUN, everything
+from test_report import RUN, collective, everything, write
 
 from ddpcheck.cli import main
 from ddpcheck.job import AllReduce, Backward, DataSpec, Job, Step, TensorSpec, ZeroGrad
 from ddpcheck.models.spec import mlp
+from ddpcheck.storage.archives import read_arrays
 from ddpcheck.storage.files import UnreadableFile
 from ddpcheck.storage.results import Failure, Results
 from ddpcheck.verdict import Verdict
@@ -129,6 +133,56 @@ def test_code_that_a_file_names_is_not_run(tmp_path: Path) -> None:
     assert shown.exit_code == 2, shown.output
     assert "names code to run" in " ".join(shown.output.replace("│", " ").split())
     assert not (tmp_path / "ran").exists()
+
+
+def test_an_unknown_check_is_refused_with_the_right_name(tmp_path: Path) -> None:
+    path = tmp_path / "failure.json"
+    Failure("numpy_sockets", 2, "check_all_reduce_sums_exact", JOB).save(path)
+    shown = CliRunner().invoke(main, ["replay", str(path)])
+    assert shown.exit_code == 2, shown.output
+    assert "did you mean check_all_reduce_sums_exactly" in " ".join(shown.output.split())
+
+
+@pytest.mark.parametrize("size", ["-1", "0", "1e999", "2.5", '"2"', "100000", "null"])
+def test_a_world_size_out_of_range_is_refused(size: str, tmp_path: Path) -> None:
+    path = tmp_path / "failure.json"
+    Failure("numpy_sockets", 2, "check_a", JOB).save(path)
+    path.write_text(path.read_text().replace('"world_size": 2', f'"world_size": {size}'))
+    with pytest.raises(UnreadableFile, match=r"failure\.json"):
+        Failure.load(path)
+
+
+def test_an_array_that_claims_terabytes_is_refused(tmp_path: Path) -> None:
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (1 << 42,)})
+    with zipfile.ZipFile(tmp_path / "times.npz", "w") as archive:
+        archive.writestr("begin.npy", header.getvalue())
+    with pytest.raises(UnreadableFile, match=r"times\.npz cannot be read"):
+        read_arrays(tmp_path / "times.npz")
+
+
+@pytest.mark.parametrize("reading", [lambda path: load([path]), lambda path: read([path])], ids=["project", "report"])
+@pytest.mark.parametrize("seconds", [-1e-3, 0.0, "1e-3", None, [1e-3], pytest.param(10**400, id="huge")])
+def test_times_that_nobody_measured_are_refused(reading: Any, seconds: Any, tmp_path: Path) -> None:
+    entry = collective("a", 2, 4, 1e-3)
+    entry["stats"]["data"][1] = seconds
+    with pytest.raises(UnreadableFile, match=r"x\.json"):
+        reading(write(tmp_path, [entry]))
+
+
+@pytest.mark.parametrize("name", [["a"], 3, None, {}])
+def test_a_name_that_is_no_text_is_refused(name: Any, tmp_path: Path) -> None:
+    entry = collective("a", 2, 4, 1e-3)
+    entry["extra_info"]["adapter"] = name
+    with pytest.raises(UnreadableFile, match=r"x\.json"):
+        read([write(tmp_path, [entry])])
+
+
+def test_a_name_is_no_formula_of_a_figure(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="pip install ddpcheck[report]")
+    path = write(tmp_path, [collective("$\\frac$", 2, size, 1e-3) for size in (4, 8)])
+    shown = CliRunner().invoke(main, ["report", str(path), "-o", str(tmp_path / "report.md")])
+    assert shown.exit_code == 0, (shown.output, shown.exception)
 
 
 def test_too_many_operations_are_refused(tmp_path: Path) -> None:

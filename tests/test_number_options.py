@@ -13,7 +13,7 @@ from ddpcheck.cli.number_options import FiniteNumber, WholeNumber
 from ddpcheck.training.options import arguments_of, plan_of
 from ddpcheck.training.plan import TrainingPlan
 
-NO_NUMBERS = ("1-", "-3", "3-1", "1-99999999", "1,,2", "0", "100000", "\u0661", "1.5", "")
+NO_NUMBERS = ("1-", "-3", "3-1", "1-99999999", "999999999999", "1,,2", "0", "100000", "\u0661", "1.5", "")
 NUMBERS = (click.types.IntParamType, click.types.FloatParamType)
 
 

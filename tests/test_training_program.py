@@ -198,6 +198,9 @@ def test_one_rank_needs_no_launcher() -> None:
         (("numpy_sockets", "--epochs", "0"), "epochs is 0"),
         (("numpy_sockets", "--model", "resnet18"), "no model 'resnet18'"),
         (("numpy_sockets", "--option", "x"), "is not NAME=VALUE"),
+        (("numpy_sockets", "--option", "x=1", "-n", "1"), "refuses --option x=1: unknown option x"),
+        (("numpy_sockets", "--checkpoint", "/"), "File '/' is a directory"),
+        (("numpy_sockets", "-n", "1" + "0" * 20), "is not in the range 1<=x<=1024"),
         (("no_such_adapter",), "not a known adapter"),
     ],
 )

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddpcheck.cli import main
-from ddpcheck.job import Barrier, Job
+from ddpcheck.job import AllReduce, Barrier, Job, TensorSpec
 from ddpcheck.storage.files import UnwritableFile, atomic_file, write_atomically
-from ddpcheck.storage.results import failure_file
+from ddpcheck.storage.results import Failure, failure_file
 from ddpcheck.verdict import Diagnosis, Verdict
 
 WRONG = """
@@ -23,7 +27,7 @@ from ddpcheck_implementations.faulty import faults
 (fault,) = (fault for fault in faults() if fault.name == "first-metric-only")
 adapter = replace(fault.adapter, name={name!r})
 """
-METRICS = ("-w", "2", "-c", "metrics", "--profile", "quick")
+METRICS = ("-w", "2", "-c", "check_several_metrics_keep_their_names", "--profile", "quick")
 
 
 def ddpcheck(*arguments: str) -> Result:
@@ -46,8 +50,56 @@ def test_a_failure_is_told_where_its_files_cannot_be_written(wrong: str) -> None
     assert "Traceback" not in shown.output
 
 
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOSPC])
+def test_a_failure_is_told_where_the_system_refuses_its_files(
+    wrong: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(file: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", refused)
+    shown = ddpcheck("check", wrong, *METRICS, "--json", "r.json")
+    assert shown.exit_code == 1, shown.output
+    said = " ".join(shown.output.split())
+    assert "failing Jobs are not kept" in said
+    assert f"r.json cannot be written: {os.strerror(number)}" in said
+    assert "Traceback" not in said
+    assert sorted(path.name for path in Path.cwd().rglob("*.json")) == []
+
+
+def test_folders_that_do_not_exist_are_made(wrong: str) -> None:
+    files = ("--json", "new/r.json", "--junit", "new/j.xml", "--markdown", "new/r.md", "--failures", "new/failures")
+    shown = ddpcheck("check", wrong, *METRICS, *files)
+    assert shown.exit_code == 1, shown.output
+    assert {path.name for path in Path("new").iterdir()} == {"r.json", "j.xml", "r.md", "failures"}
+
+
+IMPOSSIBLE = ("a-file/below.json", "n" * 300, "/dev/full")
+
+
+@pytest.mark.parametrize("place", IMPOSSIBLE, ids=["in a file", "too long", "full"])
+def test_a_script_that_cannot_be_written_is_a_sentence_after_the_results(wrong: str, place: str) -> None:
+    Failure("numpy_sockets", 2, "check_all_reduce_sums_exactly", Job(2, (AllReduce(TensorSpec((3,))),))).save(
+        Path("failure.json")
+    )
+    shown = ddpcheck("replay", "failure.json", "--script", place)
+    assert shown.exit_code == 2, shown.output
+    assert "now passes with this Job" in shown.output
+    assert f"Error: {place} cannot be written" in shown.output
+    assert "stand-alone: python" not in shown.output
+
+
+def test_a_script_is_written_into_a_new_folder(wrong: str) -> None:
+    Failure("numpy_sockets", 2, "check_all_reduce_sums_exactly", Job(2, (AllReduce(TensorSpec((3,))),))).save(
+        Path("failure.json")
+    )
+    shown = ddpcheck("replay", "failure.json", "--script", "new/made.py")
+    assert shown.exit_code == 0, shown.output
+    assert Path("new/made.py").is_file()
+
+
 @pytest.mark.parametrize("option", ["--json", "--junit", "--markdown"])
-@pytest.mark.parametrize("place", ["a-file/below.json", "n" * 300])
+@pytest.mark.parametrize("place", IMPOSSIBLE, ids=["in a file", "too long", "full"])
 def test_a_file_that_cannot_be_written_is_a_sentence_after_the_results(wrong: str, option: str, place: str) -> None:
     shown = ddpcheck("check", "numpy_sockets", "-w", "1", "-c", "sampler", "--profile", "quick", option, place)
     assert shown.exit_code == 2
@@ -86,6 +138,25 @@ def test_a_write_that_breaks_off_leaves_the_old_file(tmp_path: Path) -> None:
         breaks_off()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from ddpcheck.storage.files import atomic_file
+with atomic_file(Path(sys.argv[1])) as file:
+    file.write(b"half of the new")
+    file.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_write_that_is_killed_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    write_atomically(path, "old")
+    ended = subprocess.run([sys.executable, "-c", KILLED, path], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert path.read_text() == "old"
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:

@@ -29,13 +29,11 @@ from chaos.aftermath import false_verdicts, left_files, left_processes, shared_m
 from chaos.commands import drawn_command, prepare
 from chaos.injections import INJECTIONS, Injection, struck
 from chaos.report import OF_ITSELF, SECONDS, Trial, page, recorded, table
-from chaos.surroundings import possible
+from chaos.surroundings import OWN_MEMORY, possible, start_with_own_memory
 from chaos.victims import MARK
 from ddpcheck import Job, Session
 from ddpcheck.job import AllReduce, TensorSpec
 from ddpcheck.launchers.fork_servers import ForkServers
-
-_OWN_MEMORY = "DDPCHECK_CHAOS_OWN_SHM"
 
 
 def trial(injection: Injection, drawn: random.Random, fork_servers: ForkServers | None = None) -> Trial:
@@ -78,7 +76,7 @@ def trial(injection: Injection, drawn: random.Random, fork_servers: ForkServers 
             text = said.read().decode(errors="replace")
         problems = [*_ending(injection, words, status, text, limit), *left_processes(mark)]
         problems += left_files(
-            temporary, before if _OWN_MEMORY in os.environ else shared_memory()
+            temporary, before if OWN_MEMORY in os.environ else shared_memory()
         )  # other commands use it, too
         problems += torn_files(folder)
         problems += false_verdicts(folder, may_fail=injection.judged)
@@ -149,7 +147,7 @@ def campaign(minutes: float, seed: int, names: Sequence[str] = (), record: Path 
 @click.option("--page", "path", type=click.Path(path_type=Path), help="Write the table to this file.")
 def command(minutes: float, seed: int, only: tuple[str, ...], record: Path | None, path: Path | None) -> None:
     """Run the campaign, and print the table. Exit status 1 if a trial has problems."""
-    _with_own_memory()
+    start_with_own_memory()
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # commands inherit the setting: under nohup they would ignore SIGHUP
     trials = campaign(minutes, seed, only, record)
     if record is not None:
@@ -158,15 +156,6 @@ def command(minutes: float, seed: int, only: tuple[str, ...], record: Path | Non
     if path is not None:
         path.write_text(page(trials), encoding="utf-8")
     sys.exit(1 if any(one.problems for one in trials) else 0)
-
-
-def _with_own_memory() -> None:
-    """Continue in a mount namespace with its own shared memory, where that is possible."""
-    if not possible() or _OWN_MEMORY in os.environ:
-        return
-    words = 'mount -t tmpfs none /dev/shm && exec "$@"'
-    os.environ[_OWN_MEMORY] = "1"
-    os.execvp("unshare", ["unshare", "-m", "sh", "-c", words, "sh", sys.executable, *sys.argv])
 
 
 if __name__ == "__main__":

@@ -7,12 +7,15 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
 OUT = "out"
 """The folder of results and checkpoints, in the command's working folder."""
+OWN_MEMORY = "DDPCHECK_CHAOS_OWN_SHM"
+"""The environment variable of a program whose shared memory no other program uses."""
 _EXEC = 'exec "$@"'
 
 
@@ -73,6 +76,15 @@ def possible(around: Surroundings | None = None) -> bool:
         and all(shutil.which(name) for name in ("unshare", "nsenter", "ip", "tc"))
         and subprocess.run(["unshare", "-m", "-n", "true"], check=False, capture_output=True).returncode == 0
     )
+
+
+def start_with_own_memory() -> None:
+    """Start this program again, in a mount namespace with shared memory of its own, where that is possible."""
+    if not possible() or OWN_MEMORY in os.environ:
+        return
+    words = 'mount -t tmpfs none /dev/shm && exec "$@"'
+    os.environ[OWN_MEMORY] = "1"
+    os.execvp("unshare", ["unshare", "-m", "sh", "-c", words, "sh", sys.executable, *sys.argv])
 
 
 def _in_network_of(pid: int, *words: str) -> None:

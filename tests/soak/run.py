@@ -1,6 +1,8 @@
 """One Session for minutes, in which ranks are killed at times: every other Job is right, and no resource grows.
 
 python tests/soak/run.py --minutes 10
+
+As root on Linux its shared memory is its own: a segment that is left is one of its ranks'.
 """
 
 from __future__ import annotations
@@ -12,8 +14,14 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import click
+
+if __package__ in (None, ""):  # run as a file
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from chaos.surroundings import start_with_own_memory
 
 from ddpcheck import Job, Session
 from ddpcheck.job import AllReduce, TensorSpec
@@ -90,4 +98,5 @@ def command(minutes: float, adapter: str, world_size: int, seed: int) -> None:
 
 
 if __name__ == "__main__":
+    start_with_own_memory()
     command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from ddpcheck.storage.files import UnreadableFile, read_json
 
 HINT = "write one with: ddpcheck bench ADAPTER --json FILE"
+_LONGEST = 1e9
 QUANTILE = 0.25
 """Interference only adds time, so the low quartile describes the program better than the median."""
 
@@ -103,7 +103,7 @@ def load(paths: Iterable[Path]) -> Benchmarks:
                 extra = benchmark.get("extra_info", {})
                 if extra.get("kind") == "collective":
                     measurements.append(_measurement(benchmark))
-                elif extra.get("kind") == "step" and int(extra["world_size"]) == 1:
+                elif extra.get("kind") == "step" and _whole(extra, "world_size", 1) == 1:
                     steps[str(extra["adapter"])] = _seconds(benchmark)
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 name = benchmark.get("name", "a benchmark") if isinstance(benchmark, dict) else "a benchmark"
@@ -137,19 +137,30 @@ def _measurement(benchmark: Mapping[str, Any]) -> Measurement:
     return Measurement(
         str(extra["adapter"]),
         str(extra["collective"]),
-        int(extra["world_size"]),
-        int(extra["bytes"]),
+        _whole(extra, "world_size", 1),
+        _whole(extra, "bytes", 0),
         bool(extra.get("in_place", False)),
-        int(extra["cores"]),
+        _whole(extra, "cores", 1),
         _seconds(benchmark),
     )
 
 
+def _whole(extra: Mapping[str, Any], name: str, least: int) -> int:
+    value = extra[name]
+    if type(value) is not int or value < least:
+        raise ValueError(f"{name} should be a whole number, {least} or more")
+    return value
+
+
 def _seconds(benchmark: Mapping[str, Any]) -> tuple[float, ...]:
-    seconds = tuple(float(value) for value in benchmark["stats"]["data"])
-    if not seconds or not all(math.isfinite(value) and value > 0 for value in seconds):
-        raise ValueError("stats.data should be seconds, each more than 0")
-    return seconds
+    seconds = benchmark["stats"]["data"]
+    if not isinstance(seconds, list) or not seconds or not all(map(_is_a_time, seconds)):
+        raise ValueError(f"stats.data should be seconds, each more than 0 and at most {_LONGEST:g}")
+    return tuple(map(float, seconds))
+
+
+def _is_a_time(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= _LONGEST
 
 
 def _point(measurement: Measurement, seconds: float) -> Point:

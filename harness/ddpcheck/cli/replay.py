@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -24,6 +25,7 @@ from ..storage.results import Failure
 from .number_options import SECONDS
 from .options import console, usage_errors
 from .verdict_output import ranks, show_failure, symbol
+from .written_files import RequestedFiles
 
 
 @click.command("replay")
@@ -80,11 +82,13 @@ def command(
         out.print(f"{symbol(verdict.status)} {check.name} now passes with this Job: {check.sentence}", soft_wrap=True)
     else:
         show_failure(out, verdict, None)
+    files = RequestedFiles()
     if script_file is not None:
         told = FailedCheck(check.name, check.sentence, verdict.diagnosis)
-        _write_script(script_file, reference, failure.job, told, launcher)
-        out.print(f"stand-alone: python {script_file}", markup=False, soft_wrap=True)
-    sys.exit(0 if verdict.ok else 1)
+        files.write(partial(_write_script, script_file, reference, failure.job, told, launcher))
+        if not files.problems:
+            out.print(f"stand-alone: python {script_file}", markup=False, soft_wrap=True)
+    sys.exit(files.status(0 if verdict.ok else 1))
 
 
 def _trusted(reference: str, file: Path) -> str:

@@ -31,10 +31,17 @@ def scratch_of(secret: str) -> Path:
     return Path(tempfile.gettempdir()) / f"ddpcheck-{hashlib.sha256(secret.encode()).hexdigest()[:24]}"
 
 
+def make_private(folder: Path) -> None:
+    """Make a folder and its parents, where they are missing, for this user alone. Several ranks may do so at once."""
+    for each in (*reversed(folder.parents), folder):
+        if not each.is_dir():
+            each.mkdir(mode=0o700, exist_ok=True)
+
+
 def own_temporary_folder(scratch: Path) -> None:
     """Direct this process's temporary files to a folder inside `scratch`."""
     folder = scratch / "tmp"
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private(folder)
     os.environ["TMPDIR"] = str(folder)
     tempfile.tempdir = None  # forget the cached folder
 

@@ -12,6 +12,7 @@ from .. import job as ops
 from ..launchers.mpi_segments import named_memory, remove_segments, still_named
 from ..operations.start import OWN_FOLDER
 from .broken_connections import break_connections
+from .job_files import make_private
 from .process_resources import count_resources, count_resources_at_start, named_resources_at_start
 from .rank_state import RankState, Values
 from .sent_bytes import sent_by_connection
@@ -78,7 +79,7 @@ def left(rank_state: RankState, op: ops.Left) -> Values:
 
 def _all_here(folder: Path, rank: int, world_size: int) -> bool:
     """Wait for the other ranks; returns whether all arrived."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private(folder)
     (folder / f"closed-{rank}").touch()
     until = time.monotonic() + _UNTIL_ALL_CLOSED
     while not all((folder / f"closed-{each}").exists() for each in range(world_size)):

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import job as ops
 from ..contract.trainer import TrainingRun, TrainingTask
-from .job_files import watched
+from .job_files import make_private, watched
 from .rank_state import RankState, Values
 from .result_validation import ContractViolation, checked_indices, checked_number, offered
 
@@ -45,7 +45,7 @@ def _folder(rank_state: RankState, op: ops.Train) -> str | None:
         return None
     if rank_state.scratch is None:
         raise RuntimeError("this Job needs a folder for its files: pass scratch to Execution")
-    Path(rank_state.scratch).mkdir(parents=True, exist_ok=True)
+    make_private(Path(rank_state.scratch))
     name = f"{op.folder}-of-rank-{rank_state.rank}" if op.rank_0_only and rank_state.rank else op.folder
     return str(Path(rank_state.scratch, name))
 

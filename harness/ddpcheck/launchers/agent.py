@@ -24,7 +24,10 @@ _LOOK_EVERY = 0.5
 
 @dataclass
 class Agent:
-    """One running agent. Only the agent knows how its ranks ended, and reports it in its output."""
+    """One running agent. Only the agent knows how its ranks ended, and reports it in its output.
+
+    shown: whether its output goes to the terminal.
+    """
 
     name: str
     process: subprocess.Popen[bytes]
@@ -32,6 +35,7 @@ class Agent:
     scratch: tempfile.TemporaryDirectory[str] | None = None
     port: Port | None = None
     segments: set[Segment] = field(default_factory=set)
+    shown: bool = False
 
     @classmethod
     def start(
@@ -54,7 +58,7 @@ class Agent:
             stderr=target,
             start_new_session=True,
         )
-        return cls(name, process, output, scratch, port)
+        return cls(name, process, output, scratch, port, shown=inherit_output)
 
     def poll(self) -> Ending | None:
         code = self.process.poll()
@@ -83,10 +87,14 @@ class Agent:
         return self.written.tail()
 
     def kill(self) -> None:
-        """Ask the agent to end its ranks and remove its files; kill it if it does not."""
+        """Ask the agent to end its ranks and remove its files; kill it if it does not, or if its words would be shown."""
         self.segments |= segments_under(self.process.pid)
         ranks = [open_process(pid) for pid in processes_under(self.process.pid)]
-        for number in (None, signal.SIGTERM, signal.SIGKILL):
+        numbers: tuple[signal.Signals | None, ...] = (None, signal.SIGTERM, signal.SIGKILL)
+        if self.shown and self.process.poll() is None:
+            self._silence(ranks)
+            numbers = (signal.SIGKILL,)
+        for number in numbers:
             if number is not None:
                 with suppress(ProcessLookupError):
                     os.killpg(self.process.pid, number)
@@ -105,3 +113,12 @@ class Agent:
             self.port.release()
         if self.scratch is not None:
             self.scratch.cleanup()
+
+    def _silence(self, ranks: Sequence[int | None]) -> None:
+        """Stop the agent, then all processes below it: each would report the end of another."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGSTOP)
+        for rank in ranks:
+            if rank is not None:
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(rank, signal.SIGSTOP)

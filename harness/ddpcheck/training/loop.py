@@ -28,7 +28,7 @@ from .checkpoint import Checkpoint
 from .datasets import DataSet, Samples
 from .initial_values import initial_values
 from .one_process import STEPS, FirstSteps
-from .plan import TrainingPlan, windows
+from .plan import TrainingPlan, UnusablePlan, windows
 from .rank_messages import RankExchange, TrainingFailed
 
 _EVALUATED_AT_ONCE = 512
@@ -142,13 +142,23 @@ class Training:
         return self.plan.optimizer_for(self._learning_rate(epoch), self._factor)
 
     def _replica(self, epoch: int, state: Any) -> Replica:
-        """A replica with the learning rate of this epoch, which continues from `state`, if given."""
+        """A replica with the learning rate of this epoch, which continues from `state`, if given.
+
+        UnusablePlan if the implementation refuses the user's options.
+        """
         assert self.facets.make_replica is not None
         model = self.plan.model_for(self.data)
         # without a broadcast from rank 0, all ranks start from its values
         rank = self.facets.rank if self.capabilities.replica.replica_sync >= ReplicaSync.PARAMETERS else 0
         initial = {} if isinstance(model, str) else initial_values(model, self.plan.seed, rank)
-        replica = self.facets.make_replica(model, initial, self._optimizer(epoch), dict(self.plan.options))
+        options = dict(self.plan.options)
+        try:
+            replica = self.facets.make_replica(model, initial, self._optimizer(epoch), options)
+        except ValueError as error:
+            if not options:
+                raise
+            given = " ".join(f"--option {name}={value}" for name, value in options.items())
+            raise UnusablePlan(f"the implementation refuses {given}: {error}") from error
         if state:
             with self.ranks.together("loading the state of the replica"):
                 replica.load_state(state)

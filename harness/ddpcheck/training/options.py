@@ -43,7 +43,12 @@ _OPTIONS = (
     ),
     _option("--seed", "The seed of initial values and of the order of samples.", type=int),
     _option("--dtype", "The dtype in which the ranks compute.", type=click.Choice(["float32", "float64"])),
-    _option("--checkpoint", "The file to which rank 0 saves after each epoch.", metavar="FILE"),
+    _option(
+        "--checkpoint",
+        "The file to which rank 0 saves after each epoch.",
+        type=click.Path(dir_okay=False),
+        metavar="FILE",
+    ),
     _option("--resume", "Resume from the checkpoint.", is_flag=True),
     _option("--stop-after", "Stop after this many epochs, as if interrupted.", type=int),
     click.option(
