@@ -157,7 +157,12 @@ def digest_of_batch(batch: Any, size: int, rows: list[str]) -> str:
     if not rows:
         return digest_of_nest(batch)
     rest: list[Any] = [rows]
-    walk(batch, lambda each: None if _fits(each, size) else rest.append(each), rest.append)
+
+    def add(tensor: torch.Tensor) -> None:
+        if not _fits(tensor, size):
+            rest.append(tensor)
+
+    walk(batch, add, rest.append)
     return digest_of_nest(rest)
 
 
@@ -198,7 +203,8 @@ def install(run: Run) -> None:
             if run.loading:
                 return original(self)
             loader = loaders.of(self)
-            looks.of(run).epoch()
+            if loader.trained:
+                looks.of(run).epoch()
             run.note(
                 "epoch", loader=loader.number, key=loader.key, passed=loader.passes, step=run.step, **_sampler(self)
             )

@@ -22,7 +22,7 @@ def is_split(parameter: torch.Tensor) -> bool:
     """Whether it is a flat parameter of which each rank of the world holds an equal part."""
     flat: Any = parameter
     own, all_together = getattr(flat, "_sharded_size", None), getattr(flat, "_unpadded_unsharded_size", None)
-    if own is None or all_together is None or not hasattr(flat, "_local_shard"):
+    if own is None or all_together is None:
         return False
     ranks = dist.get_world_size()
     return bool(ranks > 1 and own.numel() == -(-all_together.numel() // ranks))
@@ -32,7 +32,8 @@ def whole(parameter: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
     """The flat parameter, or its gradient, from all ranks' parts. All ranks have to call this together."""
     flat: Any = parameter
     size = flat._unpadded_unsharded_size.numel()
-    part = plain(flat._local_shard if tensor is parameter else tensor).reshape(-1)
+    kept = getattr(flat, "_local_shard", flat)  # the first forward makes it
+    part = plain(kept if tensor is parameter else tensor).reshape(-1)
     if part.numel() != flat._sharded_size.numel():  # a gradient that is not reduced yet
         return part[:size]
     made = part.new_empty(part.numel() * dist.get_world_size())

@@ -4,7 +4,7 @@ After the recorded steps, a step is looked at in five cases:
 
 - its number is that of the recorded steps times a power of two;
 - it makes calls that no step before has made, or a module is called for the first time;
-- an epoch begins or ends, and the last look is long ago;
+- an epoch of training begins or ends, and the last one that was looked at is long ago;
 - its loss is not finite;
 - the script's run is to be compared with a resumed one.
 
@@ -20,7 +20,7 @@ from ..recorded_process import Run
 _CHANGES = 32
 """So many changes are looked at: a script may make other calls in every step."""
 _APART = 32
-"""Steps between two looks at epochs, at most: a look costs about a quarter of a small step."""
+"""Steps between two looks at epochs, at least, in a long run: a look costs about a quarter of a small step."""
 
 
 class Looks:
@@ -29,7 +29,7 @@ class Looks:
     def __init__(self, run: Run) -> None:
         self.run = run
         self._until = -1
-        self._last = 0
+        self._epoch = 0
         self._known: set[Any] = set()
         self._changes = 0
 
@@ -37,10 +37,7 @@ class Looks:
         """Whether the step in progress is looked at."""
         run = self.run
         always = run.full or run.mirrors or run.settings.resumes
-        looked = always or run.step <= self._until or self._in_series(run.step)
-        if looked:
-            self._last = run.step
-        return looked
+        return always or run.step <= self._until or self._in_series(run.step)
 
     def _in_series(self, step: int) -> bool:
         times, rest = divmod(step, max(self.run.settings.steps, 1))
@@ -67,9 +64,10 @@ class Looks:
         return self.now()
 
     def epoch(self) -> None:
-        """An epoch begins, or its last batch is given."""
+        """An epoch of training begins, or its last batch is given."""
         step = self.run.step
-        if step - self._last >= min(_APART, max(step // 4, 1)):
+        if step - self._epoch >= min(_APART, max(step // 4, 1)):
+            self._epoch = step
             self.look()
 
 
