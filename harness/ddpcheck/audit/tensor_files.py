@@ -17,7 +17,7 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         if type(value) is not torch.Tensor or value.layout != torch.strided or value.device.type != "cpu":
             return NotImplemented
-        flat = value.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8).numpy()
+        flat: Any = value.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8).numpy()
         return _tensor, (pickle.PickleBuffer(flat), value.dtype, tuple(value.shape))
 
 
