@@ -68,7 +68,7 @@ STEPS, AUDITED, REPEATS = 12, 6, 2
 
 
 def recorder() -> None:
-    """Medians over steps, ranks and interleaved runs. The first step and the one after the audited ones are left out."""
+    """Medians over steps, ranks and interleaved runs, without the first step and the step after the audited ones."""
     found: dict[str, list[float]] = {"without": [], "audited": [], "after": []}
     with tempfile.TemporaryDirectory() as name:
         script = Path(name) / "train.py"

@@ -1,5 +1,5 @@
-"""Which of the faulty implementations the tests run, which checks on what is right, and which scripts: all would take most of
-their time.
+"""Selects the faulty and correct implementations, and the scripts, for the usual test run; running all takes too
+long.
 """
 
 from __future__ import annotations
@@ -12,12 +12,16 @@ from ddpcheck_implementations.faulty import Registered
 
 T = TypeVar("T")
 EVERY = "DDPCHECK_EVERY_FAULT"
-"""Set, as `tox -e faults` does it, it has them all run. `ddpcheck faults` does so, too, and says how each is caught."""
+"""If set, as by `tox -e faults`, all are run. `ddpcheck faults` also runs all, and reports the check that catches
+each.
+"""
 ONE_IN = 10
 
 
 def chosen(registered: Sequence[Registered]) -> list[Registered]:
-    """For each check the first fault that names it, and some of the others; none that takes minutes, in the deep profile."""
+    """For each check the first fault that names it, and some of the others; none that needs minutes in the deep
+    profile.
+    """
     if os.environ.get(EVERY):
         return list(registered)
     known: set[str] = set()
@@ -32,5 +36,7 @@ def chosen(registered: Sequence[Registered]) -> list[Registered]:
 
 
 def some(applicable: Iterable[T], number: int) -> list[T]:
-    """One in so many, others for the next `number`: each check is tried on some of what is correct."""
+    """Every n-th item, starting at another one for the next `number`, so that each check runs on some correct
+    implementations.
+    """
     return [*applicable] if os.environ.get(EVERY) else [*applicable][number % ONE_IN :: ONE_IN]

@@ -1,4 +1,4 @@
-"""Fixtures of pytest for tests of the pytest plugin itself; what tests share is closed at the end."""
+"""Fixtures for tests of the pytest plugin; closes resources that tests share."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-# tox sets it, and all ranks would iterate over sets in one order
+# tox sets it; with one hash seed all ranks would iterate over sets in the same order
 os.environ.pop("PYTHONHASHSEED", None)
 
 pytest_plugins = ["pytester"]
@@ -15,12 +15,12 @@ pytest_plugins = ["pytester"]
 
 @pytest.fixture
 def heard() -> Iterator[None]:
-    """Processes hear SIGHUP, also where the tests run under nohup."""
+    """Processes receive SIGHUP, even if the tests run under nohup."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
 
 
 def pytest_sessionfinish() -> None:
-    if "sessions" in sys.modules:  # tests of the wheel run where ddpcheck is not installed
+    if "sessions" in sys.modules:  # tests of the wheel run without ddpcheck in this environment
         sys.modules["sessions"].TEMPLATES.close()

@@ -1,15 +1,16 @@
-"""Commands of documentation pages with their outputs: read, run, compared, and written anew.
+"""Commands of documentation pages with their outputs: reads, runs, compares and rewrites them.
 
-A fence of `console` holds commands after "$ ", each with its output. A comment in the line above a fence says more:
+A fence of `console` holds commands after "$ ", each with its output. A comment in the line above a fence gives its
+kind:
 
     <!-- file: code/ring_1.py -->    the fence is this file of the page's folder, or a part of it
     <!-- write: adapter.py -->       the fence is written to this file, for the commands after it
     <!-- slow -->                    run only with DDPCHECK_EVERY_FAULT=1
-    <!-- illustration -->            not run: it shows a form, or needs another machine
+    <!-- illustration -->            not run: an example of a form, or for another machine
 
-A page runs in a folder of its own, which holds the files of code/ beside the page. In an output a line "..." stands for any
-lines.
-Seconds, and the numbers of a benchmark, are compared as one word. `python tests/documented.py PAGE.md` writes new outputs.
+A page runs in a folder of its own, which holds the files of code/ beside the page. A line "..." in an output matches
+any lines. Seconds, and the numbers of a benchmark, are compared as one word. `python tests/documented.py PAGE.md`
+writes the present outputs into a page.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _DEADLINE = 240
 
 @dataclass(frozen=True)
 class Fence:
-    """A fenced block of a page: its language, its text, the mark above it with the file that it names, and its place."""
+    """A fenced block of a page: its language, its text, the mark above it with its file, and its position."""
 
     kind: str
     text: str
@@ -49,7 +50,7 @@ class Fence:
 
 @dataclass(frozen=True)
 class Command:
-    """A command of a console, and the output that the page shows."""
+    """A command of a console, and its output on the page."""
 
     words: str
     output: str
@@ -70,7 +71,7 @@ def fences(page: str) -> list[Fence]:
 
 
 def commands(text: str) -> list[Command]:
-    """The commands of a console, which begin with "$ "; a backslash at the end goes on in the next line."""
+    """The commands of a console, which begin with "$ "; a backslash at the end continues the line."""
     parts = re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]
     found = []
     for part in parts:
@@ -82,7 +83,7 @@ def commands(text: str) -> list[Command]:
 
 @contextmanager
 def place_for(page: Path) -> Iterator[Path]:
-    """A folder with the files of code/ beside the page, and a `ddpcheck` on the path of what runs there."""
+    """A folder with the files of code/ beside the page, and a `ddpcheck` on the search path."""
     with tempfile.TemporaryDirectory(prefix="ddpcheck-docs-") as name:
         folder = Path(name)
         place = folder / "here"
@@ -97,7 +98,7 @@ def place_for(page: Path) -> Iterator[Path]:
 
 
 def run(words: str, place: Path) -> str:
-    """What a command writes, standard error included."""
+    """The output of a command, with standard error."""
     environment = {**os.environ, "PATH": f"{place.parent / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"}
     environment |= {
         "PYTHONPATH": ":".join(ROOTS),
@@ -126,7 +127,9 @@ def run(words: str, place: Path) -> str:
 
 
 def normalised(output: str) -> str:
-    """Without what differs from run to run: seconds, Jobs, numbers of benchmarks, places of files, notes on this machine."""
+    """The output without parts that differ from run to run: seconds, Jobs, benchmark numbers, paths, notes on this
+    machine.
+    """
     lines = [line.rstrip() for line in output.splitlines() if not line.startswith("note: ")]
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines))
     text = re.sub(r"\b\d+(\.\d+)? (s|minutes|seconds|MiB|ms)\b", r"N \2", text)
@@ -137,7 +140,7 @@ def normalised(output: str) -> str:
 
 
 def fits(shown: str, got: str) -> bool:
-    """Whether a page's output is the one that came; its lines "..." stand for any lines."""
+    """Whether the output matches the page's; lines "..." on the page match any lines."""
     pattern = "".join(
         r"(?:.*\n)*?" if line.strip() == "..." else re.escape(line) + r"\n" for line in normalised(shown).splitlines()
     )
@@ -145,7 +148,7 @@ def fits(shown: str, got: str) -> bool:
 
 
 def written_anew(page: Path, *, slow: bool = True) -> str:
-    """The page with the outputs that come now; those that fit stay as they are."""
+    """The page with the present outputs; outputs that match stay unchanged."""
     text = page.read_text(encoding="utf-8")
     changes: list[tuple[int, int, str]] = []
     with place_for(page) as place:

@@ -1,4 +1,6 @@
-"""What a failure must tell of a fault beyond the id of its cause: parameters of the cause, and numbers of the headline."""
+"""Expected details of a fault's failure beside the id of its cause: parameters of the cause, and numbers in the
+headline.
+"""
 
 from __future__ import annotations
 
@@ -91,11 +93,11 @@ NUMBERS: Mapping[str, str] = {
     "drop-last-ignored": "remainder rule: drop",
     "lengths-unequal": "remainder rule: pad",
 }
-"""Parts of headlines, where no parameter has the number."""
+"""Parts of headlines, for numbers that are in no parameter."""
 
 
 def tells_parameters(diagnosis: Diagnosis, fault: Registered) -> bool:
-    """Whether the cause that the fault names has these parameters, and the headline these numbers."""
+    """Whether the cause of this fault has these parameters, and the headline these numbers."""
     cause = next((each for each in diagnosis.causes if each.id == fault.cause), None)
     parameters = PARAMETERS.get(fault.name, {})
     told = not parameters or (cause is not None and all(cause.get(name) == value for name, value in parameters.items()))

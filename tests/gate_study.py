@@ -1,4 +1,4 @@
-"""How often the gate cries wolf, and what it finds.
+"""The gate's rate of false alarms, and the slow-downs that it finds.
 
     python tests/gate_study.py record --launches 300 aa.npz    real launches of equal code
     python tests/gate_study.py replay aa.npz                    gates drawn from them, with planted slow-downs
@@ -6,8 +6,8 @@
     python tests/gate_study.py show live.jsonl                  their table so far
     python tests/gate_study.py traffic --runs 20                real gates: more messages, more bytes
 
-A replay multiplies head's times, which is cheap and many; `live` runs code that does more (implementations/planted.py), which
-takes hours. It can be stopped at any time, and goes on where it was.
+A replay multiplies head's times, so many gates are cheap. `live` runs code that does more work
+(implementations/planted.py), which takes hours; it can be stopped at any time, and continues from there.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from ddpcheck.contract.adapter import Adapter
 from ddpcheck.ranks.rank_interpreter import Interpreter
 from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.seeded_values import Array
+from ddpcheck_benchmarks.gate.compared_revision import Side, Unusable, path_for
 from ddpcheck_benchmarks.gate.decision import Design, confirm, log_ratios, looks
+from ddpcheck_benchmarks.gate.gate_benchmarks import benchmark_named
 from ddpcheck_benchmarks.gate.launches import Pairing, Toss
 from ddpcheck_benchmarks.gate.record import MeasuredSide, Record
 from ddpcheck_benchmarks.gate.result import REGRESSION, result_of
-from ddpcheck_benchmarks.gate.side import Side, Unusable, path_for
 from ddpcheck_benchmarks.gate.stages import Progress, measure
-from ddpcheck_benchmarks.gate.workload import benchmark_named
 
 PLANTED = "ddpcheck_implementations.planted"
 SLOW_DOWNS = (0.0, 0.03, 0.05, 0.10, 0.25)
 _LIVE = {0.0: ("plain", "plain"), 0.10: ("times_10", "times_11"), 0.25: ("times_4", "times_5")}
-"""Base and head of real gates, by how much more head does."""
+"""Base and head of real gates, by the additional work of head."""
 _EXTRA = {"extra_all_reduce": "step", "unbucketed": "step", "doubled": "step,all_reduce:1MiB"}
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _BEGIN, _END = "<!-- live gates -->\n", "<!-- end of live gates -->\n"
@@ -45,7 +45,7 @@ _BEGIN, _END = "<!-- live gates -->\n", "<!-- end of live gates -->\n"
 
 @click.group()
 def main() -> None:
-    """How often the gate cries wolf, and what it finds."""
+    """The gate's rate of false alarms, and the slow-downs that it finds."""
 
 
 # ---------------------------------------------------------------------------------------------------------------- replay
@@ -53,10 +53,10 @@ def main() -> None:
 
 @main.command()
 @click.argument("file", type=_FILE)
-@click.option("--draws", default=2000, show_default=True, help="Gates for each slow-down.")
+@click.option("--draws", default=2000, show_default=True, help="Number of gates for each slow-down.")
 @click.option("--seed", default=1, show_default=True)
 def replay(file: Path, draws: int, seed: int) -> None:
-    """Gates over recorded launches of equal code, head's times multiplied."""
+    """Gates over recorded launches of equal code, with head's times multiplied."""
     record = Record.load_from(file)
     trials: list[Trial] = []
     for benchmark in record.benchmarks:
@@ -70,8 +70,8 @@ def replay(file: Path, draws: int, seed: int) -> None:
 
 
 def replayed(name: str, values: Array, slower: float, draws: int, design: Design, seed: int) -> list[Trial]:
-    """Gates on recorded ln(head / base) of equal code. Each begins at a random launch and goes on with those that followed, as
-    noise lasts; which side is called head is tossed for each launch anew, as it is in a real gate.
+    """Gates on recorded ln(head / base) of equal code. Each gate uses consecutive launches from a random one on, since
+    noise persists. The side called head is drawn for each launch, as in a real gate.
     """
     rng = np.random.default_rng(seed)
     trials = []
@@ -83,7 +83,7 @@ def replayed(name: str, values: Array, slower: float, draws: int, design: Design
         verdict = {"fail": "unconfirmed", "pass": "pass", "next": "inconclusive"}[seen.outcome]
         launches = seen.launches
         if seen.outcome == "fail":
-            # those that come next, as they would
+            # the following launches, as in a real gate
             again = confirm(drawn[seen.launches : seen.launches + design.confirmations[-1]], design)
             launches += again.launches
             verdict = "fail" if again.outcome == "fail" else verdict
@@ -102,7 +102,7 @@ def replayed(name: str, values: Array, slower: float, draws: int, design: Design
 @click.option("--adapter", "name", default=f"{PLANTED}:plain", show_default=True)
 @click.option("--seed", default=1, show_default=True)
 def record_launches(file: Path, launches: int, benchmarks: str, world_size: int, name: str, seed: int) -> None:
-    """Launch equal code again and again; an interruption keeps what there is."""
+    """Launch equal code repeatedly; an interruption keeps the launches so far."""
     adapter, _ = resolve(name)
     record, sides = _prepared(adapter, benchmarks, world_size, seed, (name, name))
     pairing = Pairing(adapter, world_size, sides)
@@ -125,16 +125,16 @@ def record_launches(file: Path, launches: int, benchmarks: str, world_size: int,
 
 @main.command()
 @click.argument("file", type=_FILE)
-@click.option("--equal", default=200, show_default=True, help="Gates on equal code, for each benchmark.")
-@click.option("--slower", default=100, show_default=True, help="Gates on each slow-down, for each benchmark.")
-@click.option("--minutes", type=float, help="Begin no gate after so many.  [default: no end]")
+@click.option("--equal", default=200, show_default=True, help="Number of gates on equal code, for each benchmark.")
+@click.option("--slower", default=100, show_default=True, help="Number of gates on each slow-down, for each benchmark.")
+@click.option("--minutes", type=float, help="Start no gate after this many.  [default: no end]")
 @click.option("--benchmarks", default="step,all_reduce:1MiB", show_default=True)
 @click.option("-w", "--world-size", default=2, show_default=True)
 def live(file: Path, equal: int, slower: int, minutes: float | None, benchmarks: str, world_size: int) -> None:
     """Real gates that FILE does not have yet: equal code, and code that does 10 and 25 % more work.
 
-    Each is a line that is added when it has ended, so that nothing but one gate is lost if this is stopped. What could not be
-    measured is tried again the next time.
+    Each gate appends a line when it ends, so an interruption loses at most one gate. Gates that could not be measured
+    are repeated in the next run.
     """
     end = None if minutes is None else time.monotonic() + 60 * minutes
     known = {trial.which for trial in trials_in(file) if trial.verdict != NOT_MEASURED}
@@ -155,9 +155,7 @@ def live(file: Path, equal: int, slower: int, minutes: float | None, benchmarks:
 
 @main.command()
 @click.argument("file", type=_FILE)
-@click.option(
-    "--page", type=_FILE, help="A page that has a place for the table, such as reports/gate.md: write it there."
-)
+@click.option("--page", type=_FILE, help="Write the table into this page, such as reports/gate.md, between its marks.")
 def show(file: Path, page: Path | None) -> None:
     """The table of the gates in FILE."""
     text = table(trials_in(file))
@@ -175,7 +173,7 @@ def show(file: Path, page: Path | None) -> None:
 @click.option("--runs", default=20, show_default=True)
 @click.option("-w", "--world-size", default=2, show_default=True)
 def traffic(runs: int, world_size: int) -> None:
-    """Real gates on what has no noise."""
+    """Real gates on quantities without noise."""
     click.echo("| planted | benchmarks | gates | failed |\n| --- | --- | ---: | ---: |")
     for head, benchmarks in {"plain": "step,all_reduce:1MiB", **_EXTRA}.items():
         results = [
@@ -215,7 +213,7 @@ def _gate(benchmarks: str, world_size: int, seed: int, planted: tuple[str, str],
 def _prepared(
     adapter: Adapter, benchmarks: str, world_size: int, seed: int, names: Sequence[str]
 ) -> tuple[Record, tuple[Side, Side]]:
-    """A record to be filled, and two sides of this very tree, with an adapter each."""
+    """An empty record, and two sides of this tree, each with its adapter."""
     chosen = tuple(benchmark_named(name) for name in benchmarks.split(","))
     here = path_for(Path("/"), Path("/nowhere"), (), Path(__file__).parents[2], shared=True)
     base, head = (

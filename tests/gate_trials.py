@@ -1,4 +1,4 @@
-"""Many gates on code whose slow-down is known: one line of JSON for each, and a table of all."""
+"""Many gates on code with a known slow-down: one line of JSON for each, and a table of all."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ NOT_MEASURED = "not measured"
 
 @dataclass(frozen=True)
 class Trial:
-    """One gate on one benchmark. slower: what head does more (0.25: 25 %). verdict: decision.Verdict, or NOT_MEASURED with the
-    reason. launches: of all stages. estimate: ln(head / base).
+    """One gate on one benchmark. slower: the additional work of head (0.25: 25 %). verdict: decision.Verdict, or
+    NOT_MEASURED with the reason. launches: of all stages. estimate: ln(head / base).
 
-    Of real gates also: seconds that it took; load: this machine's load average when it began; values and fresh: ln(head / base)
-    of each launch and of those that confirm.
+    Of real gates also: seconds of the gate; load: this machine's load average at its start; values and fresh: ln(head /
+    base) of each launch and of each confirming launch.
     """
 
     benchmark: str
@@ -37,7 +37,7 @@ class Trial:
 
     @property
     def which(self) -> tuple[str, float, int]:
-        """The key of this gate: no other has the same."""
+        """The unique key of this gate."""
         return self.benchmark, self.slower, self.seed
 
     def append_to(self, file: Path) -> None:
@@ -46,14 +46,14 @@ class Trial:
 
 
 def trials_in(file: Path) -> list[Trial]:
-    """All that were written; none if there is no file."""
+    """All gates in the file; none if there is no file."""
     if not file.exists():
         return []
     return [Trial(**json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def share(trials: Sequence[Trial], *verdicts: str) -> float:
-    """The number of measured gates with this verdict."""
+    """The share of measured gates with one of these verdicts."""
     measured = [trial.verdict for trial in trials if trial.verdict != NOT_MEASURED]
     return sum(verdict in verdicts for verdict in measured) / max(1, len(measured))
 
@@ -102,7 +102,7 @@ def _at_most(hits: int, of: int, share: float) -> float:
 
 
 def _where(reached: Callable[[float], bool]) -> float:
-    """The smallest share for which `reached` holds; it goes on to hold."""
+    """The smallest share for which `reached` holds; `reached` must be monotonic."""
     low, high = 0.0, 1.0
     for _ in range(60):
         middle = (low + high) / 2

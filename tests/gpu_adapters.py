@@ -1,4 +1,4 @@
-"""Adapters whose modules lie on a GPU that the ranks share, for test_gpu.py; ranks import this file."""
+"""Adapters for test_gpu.py whose modules are on a GPU that the ranks share; ranks import this file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _averaging(name: str, average: Callable[[Any], None]) -> Adapter:
 
 
 def _on_a_stream_of_its_own(name: str, *, waits_before: bool = True, waits_after: bool = True) -> Adapter:
-    """All-reduces after backward, on another stream than that of backward and of the optimizer."""
+    """All-reduces after backward, on another stream than that of backward and the optimizer."""
 
     def average(module: Any) -> None:
         import torch
@@ -44,7 +44,7 @@ def _on_a_stream_of_its_own(name: str, *, waits_before: bool = True, waits_after
             for parameter in module.parameters():
                 if parameter.grad is not None:
                     dist.all_reduce(parameter.grad)
-                    torch.cuda._sleep(1_000_000)  # as a slower network would
+                    torch.cuda._sleep(1_000_000)  # as on a slower network
                     parameter.grad /= dist.get_world_size()
         if waits_after:
             usual.wait_stream(side)
@@ -53,7 +53,7 @@ def _on_a_stream_of_its_own(name: str, *, waits_before: bool = True, waits_after
 
 
 def _through_memory_of_the_host(name: str, *, waits: bool = True) -> Adapter:
-    """All-reduces copies in page-locked memory, which are there once the stream that makes them has come so far."""
+    """All-reduces copies in page-locked memory, which are complete only after the stream that makes them."""
 
     def average(module: Any) -> None:
         import torch
@@ -71,7 +71,7 @@ def _through_memory_of_the_host(name: str, *, waits: bool = True) -> Adapter:
 
 
 def _stepping_on_another_stream(wrapped: Any, spec: OptimizerSpec) -> Any:
-    """An optimizer that updates beside what comes next, and that nobody waits for."""
+    """An optimizer that updates on another stream, for which no code waits."""
     import torch
 
     from ddpcheck.pytorch.replica import make_optimizer
@@ -82,7 +82,7 @@ def _stepping_on_another_stream(wrapped: Any, spec: OptimizerSpec) -> Any:
     def stepped() -> None:
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            torch.cuda._sleep(4_000_000)  # as a larger model would
+            torch.cuda._sleep(4_000_000)  # as for a larger model
             step()
 
     optimizer.step = stepped  # type: ignore[method-assign,assignment]
@@ -90,7 +90,7 @@ def _stepping_on_another_stream(wrapped: Any, spec: OptimizerSpec) -> Any:
 
 
 def _ddp_with_a_hook_on_another_stream(module: Any) -> Any:
-    """DDP with a comm hook whose future is done before its stream is."""
+    """DDP with a communication hook whose future completes before its stream does."""
     import torch
     import torch.distributed as dist
 

@@ -1,10 +1,10 @@
-"""Ranks as threads of this process: what a Session does, without processes, for tests of the checks themselves.
+"""Ranks as threads of this process: a Session without processes, for tests of the checks themselves.
 
-    session = ThreadedSession(connect, world_size=3)      # connect: as an Adapter's, context.rank and
-    context.world_size check(session)
+    session = ThreadedSession(connect, world_size=3)
+    check(session)                                    # connect: as an Adapter's, with context.rank and context.world_size
 
-Collectives are a shared table at which all meet. Whoever waits there for a rank that has ended counts as hung, at once: no
-time limit is too short on a slow machine.
+Collectives are a shared table at which all threads meet. A thread that waits there for an ended rank counts as hung at
+once, so no time limit can be too short on a slow machine.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from ddpcheck.trace import Outcome, RankTrace, Trace
 
 
 class LostError(Exception):
-    """A peer will never come."""
+    """A peer has ended and will not come."""
 
 
 @dataclass
 class Table:
-    """Where threads meet."""
+    """A meeting point of threads."""
 
     size: int
     slots: dict[int, Any] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Table:
         return found
 
     def wait(self) -> None:
-        """Until all ranks have come here as often. LostError once one of those that are missing has ended."""
+        """Wait until all ranks have come as often. LostError once a missing rank has ended."""
         with self.changed:
             turn = self.turn
             self.waiting += 1
@@ -62,7 +62,7 @@ class Table:
                 raise LostError
 
     def leave(self) -> None:
-        """A rank has ended, in one way or another."""
+        """Mark a rank as ended."""
         with self.changed:
             self.ended = True
             self.changed.notify_all()
@@ -94,7 +94,7 @@ class ThreadCollectives:
 
 
 Wire = Callable[[Any, int, int], Facets]
-"""collectives, rank, world size -> the facets under test."""
+"""From collectives, rank and world size to the facets under test."""
 
 
 @dataclass
@@ -126,7 +126,7 @@ class ThreadedSession:
             try:
                 facets = self.wire(ThreadCollectives(table, rank), rank, self.world_size)
                 execution = Execution(facets, job, rank, lambda position: None, str(scratch))
-                with np.errstate(all="ignore"):  # processes would only say so
+                with np.errstate(all="ignore"):  # processes would only print warnings
                     execution.run()
             except LostError:
                 outcome = "hung"

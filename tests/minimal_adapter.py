@@ -1,6 +1,6 @@
-"""The least that can be checked: an all-reduce over multiprocessing.connection, with no help from ddpcheck.
+"""A minimal adapter: an all-reduce over multiprocessing.connection, without help from ddpcheck.
 
-Beside it stand a twin that is wrong, one that hangs, and one whose ranks do not start.
+The file also has a wrong twin, one that hangs, and one whose ranks do not start.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 
 
 class Star:
-    """Rank 0 adds up what the others send, in the order of ranks, and sends the sum back."""
+    """Rank 0 adds the other ranks' arrays in the order of ranks, and sends the sum back."""
 
     def __init__(self, context: RankContext) -> None:
         address = (context.master_addr, context.master_port)
@@ -50,7 +50,7 @@ def _dial(address: tuple[str, int]) -> Connection:
     while True:
         try:
             return Client(address)
-        except ConnectionRefusedError:  # rank 0 is late
+        except ConnectionRefusedError:  # rank 0 is not listening yet
             if time.monotonic() > until:
                 raise
             time.sleep(0.01)
@@ -98,7 +98,7 @@ scores_alone = Adapter(
 
 
 class Forgetful(Star):
-    """Rank 0 sends the sum, and goes on with its own array."""
+    """Rank 0 sends the sum, but continues with its own array."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Sequence[int] | None = None) -> Array:
         total = super().all_reduce(array, op, group=group)
@@ -106,7 +106,7 @@ class Forgetful(Star):
 
 
 class Sleepy(Star):
-    """Never comes back."""
+    """Never returns."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Sequence[int] | None = None) -> Array:
         time.sleep(3600)

@@ -1,4 +1,4 @@
-"""Adapters that go wrong in every way that a harness must survive; each offers one collective, selected by `op`."""
+"""Adapters that fail in every way that the harness must survive; each offers one collective, selected by `op`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ddpcheck.seeded_values import Array
 
 
 class Importing:
-    """Gives each rank its own array back, and imports a framework that takes its time when it is first used."""
+    """Returns each rank's own array, and imports a slow framework at its first use."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: object = None) -> Array:
         load = spec_from_file_location("slow_to_import", Path(__file__).with_name("slow_to_import.py"))
@@ -30,7 +30,7 @@ class Importing:
 
 
 class Alone:
-    """Never communicates: all_reduce gives each rank its own array back. What goes wrong is chosen by the reduction."""
+    """Never communicates: all_reduce returns each rank's own array. The reduction selects the failure."""
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
@@ -54,15 +54,15 @@ class Alone:
 
 
 class Leaving:
-    """Ends the program where it should reduce."""
+    """Ends the program inside the reduction."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: object = None) -> Array:
         sys.exit(0)
 
 
 class Daemons:
-    """Has processes of their own session, whose parent is gone: one that was forked, and one that executes a program. Tells their
-    numbers.
+    """Starts processes in a session of their own, whose parent has ended: one forked, and one that executes a program.
+    Returns their ids.
     """
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ def connect_importing(context: RankContext) -> Facets:
 
 
 class Forking:
-    """Has a process of its own, which never ends and holds all that it has inherited; tells its number."""
+    """Starts a process that never ends and holds all inherited resources; returns its id."""
 
     def __init__(self) -> None:
         self.child = os.fork()

@@ -39,11 +39,11 @@ CASES: dict[str, tuple[tuple[Operation, ...], ...]] = {
     "root: a circle": ((Broadcast(_USUAL, 1),), (Broadcast(_USUAL, 2),), (Broadcast(_USUAL, 0),)),
     "root: a circle of four": tuple((Broadcast(_USUAL, root),) for root in (1, 2, 3, 0)),
 }
-"""What rank 0 calls, what rank 1 calls, and so on."""
+"""The calls of rank 0, of rank 1, and so on."""
 
 
 def job_of(case: str) -> Job:
-    """All agree, part, and call some more."""
+    """A Job in which all ranks agree, then differ, then call some more."""
     each = CASES[case]
     parted = [OnRanks((rank,), operation) for rank, calls in enumerate(each) for operation in calls]
     return Job(len(each), (AllReduce(TensorSpec((3,))), *parted, AllReduce(_USUAL), Barrier()))
@@ -52,7 +52,7 @@ def job_of(case: str) -> Job:
 def seen(rank: RankTrace) -> str:
     """The outcome of one rank: the last line of its error, and the seconds since it entered the operation."""
     if rank.outcome == "done":
-        return "came through to the end"
+        return "completed"
     if rank.outcome == "hung":
         return f"hangs; ended after {DEADLINE:g} s"
     lines = [line for line in rank.error.splitlines() if line.strip()]
@@ -63,7 +63,7 @@ def seen(rank: RankTrace) -> str:
 
 
 def rows(name: str, world_size: int, fork_servers: ForkServers) -> Iterator[tuple[str, ...]]:
-    """Each case of so many ranks with what each sees; one row if the reference cannot start here."""
+    """Each case for this world size with the ranks' outcomes; one row if the reference cannot start here."""
     with Session(name, world_size, deadline=DEADLINE, grace=DEADLINE, fork_servers=fork_servers) as session:
         for case in (case for case, each in CASES.items() if len(each) == world_size):
             try:
@@ -77,7 +77,7 @@ def rows(name: str, world_size: int, fork_servers: ForkServers) -> Iterator[tupl
 @click.command()
 @click.option("--page", type=click.Path(path_type=Path), help="Write the tables here.")
 def command(page: Path | None) -> None:
-    """Print what each rank sees in each case."""
+    """Print the outcome of each rank in each case."""
     cores = len(os.sched_getaffinity(0))
     lines = [
         "# Ranks that make different calls",

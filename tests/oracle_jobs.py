@@ -1,4 +1,4 @@
-"""What tests of the oracle walk, and how."""
+"""Jobs for tests of the oracle, and helpers to walk them."""
 
 from __future__ import annotations
 

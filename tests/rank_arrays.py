@@ -1,4 +1,4 @@
-"""Arrays of ranks, and what reductions make of them."""
+"""Arrays of ranks, and the expected results of reductions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions whose ranks are forked: fresh interpreters for every one would take most of the tests' time."""
+"""Sessions whose ranks are forked: starting an interpreter for each would take most of the tests' time."""
 
 from __future__ import annotations
 

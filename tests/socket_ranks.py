@@ -14,13 +14,13 @@ from ddpcheck_implementations.numpy_sockets.start import start
 LIMIT = 20.0
 TRANSPORTS = ("tcp", "unix", "shm")
 transport = "auto"
-"""What ranks use unless a test says otherwise; modules that run all their tests over each transport set it."""
+"""The transport of ranks unless a test chooses another; modules that run all their tests over each transport set it."""
 hosts = ""
-"""Those that are emulated, alike."""
+"""The emulated hosts, chosen in the same way."""
 
 
 def in_threads(functions: list[Callable[[], Any]]) -> list[Any]:
-    """What each function returned or raised, once all have ended."""
+    """The result or exception of each function, after all have ended."""
     outcomes: list[Any] = [TimeoutError("it did not end")] * len(functions)
 
     def run(place: int) -> None:
@@ -42,7 +42,7 @@ def usual() -> dict[str, Any]:
 
 
 def outcomes_of(world_size: int, program: Callable[[Communicator], Any], **options: Any) -> list[Any]:
-    """What `program` returned or raised on every rank."""
+    """The result or exception of `program` on every rank."""
     port = reserve_port()
 
     def rank(number: int) -> Any:
@@ -60,7 +60,7 @@ def outcomes_of(world_size: int, program: Callable[[Communicator], Any], **optio
 
 
 def on_ranks(world_size: int, program: Callable[[Communicator], Any], **options: Any) -> list[Any]:
-    """As outcomes_of, but the first exception of any rank is raised here."""
+    """As outcomes_of, but raises the first exception of any rank."""
     outcomes = outcomes_of(world_size, program, **options)
     for outcome in outcomes:
         if isinstance(outcome, Exception):

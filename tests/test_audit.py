@@ -1,4 +1,4 @@
-"""Audits of whole scripts: tests/audit_scripts/train.py is right, and each of its faults is told by its cause."""
+"""Audits of whole scripts: tests/audit_scripts/train.py is right, and each of its faults is found with its cause."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 pytest.importorskip("torch")
 
-from ddpcheck.audit.assertions import Audited, audit  # the marker above must come first
+from ddpcheck.audit.audit_in_tests import Audited, audit  # the marker above must come first
 from ddpcheck.cli import main
 from ddpcheck.storage.results import Results
 
@@ -135,7 +135,7 @@ for step in range(6):
 
 
 def test_batches_from_drawn_indices(tmp_path: Path) -> None:
-    """Accumulation divided by the world size, and batches drawn before they are used, as nanoGPT does."""
+    """Accumulation divided by the world size, and batches drawn before their use, as in nanoGPT."""
     audited = audit(write(tmp_path, DRAWN), steps=4)
     audited.holds()
     assert [step.not_comparable for step in audited.evidence.compared] == [""] * 4, audited.page

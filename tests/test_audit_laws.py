@@ -1,4 +1,4 @@
-"""Laws of a run on hand-written evidence: events in, a judgement out. Nothing runs, and torch is not needed."""
+"""Laws of a run on hand-written evidence: events in, verdicts out, without running a script and without torch."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ OFF = {"0.0": 900.0}
     ],
 )
 def test_gradients_against_one_process(seen: StepSeen, found: str) -> None:
-    """The table of what each pair of answers means."""
+    """A table of answers of both mirrors, with the expected cause."""
     ranks = [[state(0, **{"0.0": "p"}), backward(), step()] for _ in range(2)]
     judged = gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(seen,)))
     assert (judged.causes[0].id if judged.causes else judged.status) == found
@@ -260,7 +260,7 @@ def test_random_draws() -> None:
     assert judge(different).status == "held"
     assert cause(judge(same)) == "same-random-draws-on-every-rank"
     number = evidence([draw("a", [])], [draw("a", [])])
-    assert judge(number).status == "not judged", "one number is for the whole step"
+    assert judge(number).status == "not judged", "one number belongs to the whole step"
     assert judge(replace(same, random_streams="equal")).status == "held"
     assert cause(judge(replace(different, random_streams="equal"))) == "random-draws-differ"
     assert (
@@ -275,7 +275,7 @@ def test_random_draws() -> None:
 
 
 def trained(**changes: Any) -> Evidence:
-    """Three steps on two ranks with batches of their own. changes: of a step's fields, by name: by rank, by step."""
+    """Three steps on two ranks with different batches. changes: of a step's fields, by name: by rank, by step."""
     ranks: list[list[Event]] = []
     for rank in range(2):
         events: list[Event] = []

@@ -22,7 +22,7 @@ class NoJournal:
 
 @pytest.fixture(autouse=True)
 def no_journal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ddpcheck.audit.recorded_process.Journal", NoJournal)
+    monkeypatch.setattr("ddpcheck.audit.recorded_process.JournalWriter", NoJournal)
 
 
 def started(folder: Path, steps: int = 6, *, resumes: bool = False) -> tuple[Run, Looks]:

@@ -1,4 +1,4 @@
-"""The mirror's parts by themselves: a group of identical ranks, batches put together, digests, losses' scales."""
+"""Parts of the mirror: a group of identical ranks, joined batches, digests, factors of losses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch.distributed as dist  # noqa: E402  # it needs torch, see importorsk
 from ddpcheck.audit.mirror import group  # noqa: E402
 from ddpcheck.audit.mirror.batches import recorded_key  # noqa: E402
 from ddpcheck.audit.mirror.large_batch import Misfit, put_together  # noqa: E402
-from ddpcheck.audit.recorder import losses  # noqa: E402
+from ddpcheck.audit.recorder import loss_factors  # noqa: E402
 from ddpcheck.audit.recorder.tensors import SAMPLED, digest, nudged, sample  # noqa: E402
 
 SIZE = 3
@@ -23,7 +23,7 @@ SIZE = 3
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[None]:
-    group.install(None)  # type: ignore[arg-type]  # it needs nothing of a run
+    group.install(None)  # type: ignore[arg-type]  # install() does not use the run
     group.start(dist.init_process_group, SIZE)
     yield
     dist.destroy_process_group()
@@ -128,7 +128,7 @@ def test_digests() -> None:
     ],
 )
 def test_the_scale_of_a_loss(scaled: Any, scale: float) -> None:
-    assert losses.described(scaled(torch.ones(3, requires_grad=True)))["scale"] == scale
+    assert loss_factors.described(scaled(torch.ones(3, requires_grad=True)))["scale"] == scale
 
 
 def test_nudged_values_differ_in_the_last_place_and_flags_stay() -> None:
@@ -144,7 +144,7 @@ def test_nudged_values_differ_in_the_last_place_and_flags_stay() -> None:
     ("used", "key", "size", "wanted"),
     [
         (["a#1"], "a#1", 8, "a#1"),  # the same loader
-        (["b#1"], "b#1", 8, "a#1"),  # made anew at another line, first to be used
+        (["b#1"], "b#1", 8, "a#1"),  # made again at another line, first in use
         (["b#1", "c#1"], "c#1", 20, "a#2"),
         (["b#1"], "b#1", 9, "b#1"),  # another data set
         (["b#1", "c#1", "d#1"], "d#1", 8, "d#1"),

@@ -1,4 +1,4 @@
-"""Audits of scripts with NumPy over mpi4py: batches put together, arrays found in variables, the mirror's communicator."""
+"""Audits of NumPy scripts over mpi4py: joined batches, arrays found in variables, the mirror's communicator."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from ddpcheck.audit.assertions import audit
-from ddpcheck.audit.engines import MPI, TORCH, engine_of
+from ddpcheck.audit.audit_in_tests import audit
 from ddpcheck.audit.mpi.arrays import found_in_frames
 from ddpcheck.audit.mpi.batches import Misfit, put_together
-from ddpcheck.audit.mpi.buffers import array_of
+from ddpcheck.audit.mpi.buffer_arguments import array_of
+from ddpcheck.audit.script_kinds import MPI, TORCH, engine_of
 from ddpcheck.cli import main
 
 SCRIPTS = Path(__file__).parent / "audit" / "scripts"
@@ -98,7 +98,7 @@ def test_rank_that_raises_is_reported(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @needs_mpi
 def test_the_mirror_multiplies_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sums of identical ranks, in every form of the call: the script checks them itself, on N ranks and in each mirror."""
+    """Sums of identical ranks, in every form of the call: the script asserts them, on N ranks and in each mirror."""
     monkeypatch.chdir(tmp_path)
     script = tmp_path / "train.py"
     script.write_text(

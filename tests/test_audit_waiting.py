@@ -1,4 +1,4 @@
-"""A process that waits for a processor does not hang; one that waits for another process may."""
+"""A process that waits for a processor does not hang; a process that waits for another process may."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_process_that_runs_computes() -> None:
 
 def test_a_process_that_waits_for_input_does_not() -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as waiting:
-        while computes([waiting.pid]):  # until it has come as far as its first read
+        while computes([waiting.pid]):  # until it has reached its first read
             pass
         assert not computes([waiting.pid])
     assert not computes([waiting.pid]), "it has ended"

@@ -1,4 +1,4 @@
-"""Auxiliary terms of a loss: the oracle, NumPy and torch against numerical differences and each other, and what Jobs show."""
+"""Auxiliary terms of a loss: oracle, NumPy and torch agree with numerical differences, and Jobs show wrong terms."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_jobs_without_steps_are_exact_in_numpy_too(world_size: int, chain: Any) 
 @pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: chain.__name__.strip("_"))
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4, 5])
 def test_every_job_shows_a_term_with_another_weight(world_size: int, chain: Any) -> None:
-    """Bounds are finite, and a term that is a tenth larger is outside of them."""
+    """Bounds are finite, and exclude a term that is a tenth too large."""
     promised = TYPICAL.of_facets("replica").but(sample_weights="equal_ranks")
     for job in (
         auxiliary_terms.trained(world_size, chain, clipping=True, saving=True),

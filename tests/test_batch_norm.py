@@ -1,4 +1,4 @@
-"""What the tolerance of batch norm's gradients rests on: how far the Jobs' errors grow."""
+"""The basis of the tolerance for batch norm's gradients: the growth of errors in Jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOVED = 2.0**-30
 
 
 def gradients(job: Job, moved: float = 0.0, promised: Capabilities = PROMISED) -> list[dict[str, Array]]:
-    """The gradients that each look shows if parameters and inputs are off by a relative `moved`, up or down."""
+    """The gradients of each Observe if parameters and inputs are off by a relative `moved`, up or down."""
     rng = np.random.default_rng(0)
     oracle = Oracle(job, promised)
     for name, value in oracle.weights.tensors.items():

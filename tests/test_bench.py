@@ -1,4 +1,4 @@
-"""What a sweep writes, and what its numbers mean; one small sweep is run for real."""
+"""The result file of a sweep, and the meaning of its numbers; one small sweep is run for real."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from ddpcheck.contract import TYPICAL
 from ddpcheck.session import Session
 from ddpcheck_benchmarks import stats
 from ddpcheck_benchmarks.bench import command, exit_code
-from ddpcheck_benchmarks.cases import COLLECTIVES, Case, bus_factor, cases
+from ddpcheck_benchmarks.collective_cases import COLLECTIVES, Case, bus_factor, cases
 from ddpcheck_benchmarks.consistency import judged
 from ddpcheck_benchmarks.iteration_count import Effort
-from ddpcheck_benchmarks.ranks_time import slowest, spread
-from ddpcheck_benchmarks.records import Point, Results
+from ddpcheck_benchmarks.nccl_tests_table import tables
+from ddpcheck_benchmarks.pytest_benchmark_records import Point, Results
+from ddpcheck_benchmarks.rank_times import slowest, spread
 from ddpcheck_benchmarks.sizes import ladder, named, size, sizes
 from ddpcheck_benchmarks.step_cases import NAMED, StepCase, step_cases
 from ddpcheck_benchmarks.step_parts import step_parts
 from ddpcheck_benchmarks.steps import measure_step
-from ddpcheck_benchmarks.table import tables
 from ddpcheck_benchmarks.time_budget import Allowance
 
 EVERYTHING = TYPICAL.of_facets("collectives").but(in_place=True)
@@ -54,7 +54,7 @@ def of_kind(file: Path, kind: str) -> list[dict[str, Any]]:
 
 def test_every_collective_and_size_has_a_benchmark(measured: Path) -> None:
     found = {entry["name"]: entry for entry in of_kind(measured, "collective")}
-    assert len(found) == 6 * 2 + 1  # in all_gather and reduce_scatter 4 B is rounded up to 8 B
+    assert len(found) == 6 * 2 + 1  # all_gather and reduce_scatter round 4 B up to 8 B
     entry = found["all_reduce[numpy_sockets-p2-64KiB-float32]"]
     info: dict[str, Any] = entry["extra_info"]
     assert {
@@ -107,7 +107,7 @@ def test_steps_are_measured_with_and_without_communication(measured: Path) -> No
 
 def test_pytest_benchmark_compares_it(measured: Path) -> None:
     pytest.importorskip("pytest_benchmark")
-    other = shutil.copy(measured, measured.with_name("other.json"))  # the same file twice is too much for it
+    other = shutil.copy(measured, measured.with_name("other.json"))  # the report refuses the same file twice
     done = subprocess.run(
         [sys.executable, "-m", "pytest_benchmark", "compare", str(measured), str(other)],
         capture_output=True,
@@ -296,7 +296,7 @@ def test_self_consistency_is_judged_by_launches_and_by_the_barrier() -> None:
     assert broken["p"] == pytest.approx(1 / 252)
     assert broken["left"] / broken["right"] == pytest.approx(9.02 / 2.04)
     assert found["all_gather <= all_reduce"]["verdict"] == "holds"
-    points[-1] = collective("barrier", 0, [1e-2])  # a barrier takes longer than the whole excess
+    points[-1] = collective("barrier", 0, [1e-2])  # a barrier takes longer than the excess
     assert {one["verdict"] for one in judged(points)} == {"holds"}
     short = [collective("all_reduce", 4096, slow[:2]), collective("broadcast", 4096, [2e-3, 2e-3])]
     (one,) = judged(short)
@@ -323,7 +323,7 @@ def test_pytest_benchmark_is_given_the_time_of_the_ranks(tmp_path: Path) -> None
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        # as a worker of xdist it would not measure
+        # an xdist worker would not measure
         env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
         | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )
@@ -342,9 +342,9 @@ def test_expensive_points_are_measured_in_fewer_launches() -> None:
     for name, seconds, again in (("slow", 20.0, 4), ("quick", 1.0, 4), ("middling", 5.0, 4), ("once", 0.1, 0)):
         allowance.took(name, seconds, again)
     now = 40.0
-    assert allowance.decide(fixed=10.0) == 10 + 4 + 20  # and 80 more would be too much for the 60 that are left
+    assert allowance.decide(fixed=10.0) == 10 + 4 + 20  # the other 80 do not fit into the remaining 60
     assert [name for name in ("slow", "quick", "middling", "once") if allowance.grants(name)] == ["quick", "middling"]
-    assert allowance.decide(fixed=60.0) == 0  # ranks need not be started for nothing
+    assert allowance.decide(fixed=60.0) == 0  # ranks are not started without need
     now = 90.0  # the machine has become slower
     assert [name for name in ("slow", "quick", "middling", "once") if allowance.fits(name)] == [
         "quick",
@@ -357,7 +357,7 @@ def test_a_sweep_ends_in_time_and_says_what_it_left_out(tmp_path: Path) -> None:
     words = ["ddpcheck_implementations.numpy_sockets:adapter", "-w", "1", "--collectives", "barrier", "--steps", "none"]
     file = tmp_path / "short.json"
     done = CliRunner().invoke(command, [*words, "--launches", "3", "--minutes", "1e-12", "--json", str(file)])
-    assert "1 point in 3 launches, 1e-12 minutes at most" in done.output
+    assert "1 point in 3 launches, in at most 1e-12 minutes" in done.output
     assert "1 point: there was no time left (--minutes 1e-12)" in done.output
     assert "about 0.0 minutes more for 0 points" in done.output
     assert not json.loads(file.read_text())["benchmarks"]

@@ -1,4 +1,4 @@
-"""Buckets of gradients: how they are laid out, and what is in them after each reduction."""
+"""Buckets of gradients: their layout, and their contents after each reduction."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def names(buckets: tuple[Bucket, ...]) -> list[tuple[str, ...]]:
 
 
 def filled(bucket: Bucket, **values: float) -> None:
-    """Write each gradient where it belongs, as backward does, or beside it if there is one."""
+    """Write each gradient to its position, as backward does, or beside it if one exists."""
     for name, value in values.items():
         place = bucket.place(name)
         gradient = np.empty(2) if place is None else place
@@ -70,7 +70,7 @@ def test_gradients_are_views_of_one_flat_array_that_the_transport_made() -> None
         return made[-1]
 
     (bucket,) = lay_out(parameters(a=2, b=2), MIB, empty)
-    assert not made  # a replica that never trains needs none
+    assert not made  # a replica that never trains allocates no buckets
     filled(bucket, a=1, b=2)
     bucket.reduce(lambda flat: flat.__imul__(2))
     assert made[0].tolist() == [2, 2, 4, 4, 2, 2]  # the flags behind the elements

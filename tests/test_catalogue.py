@@ -1,4 +1,4 @@
-"""The catalogue of causes: every entry is plain, renders with any parameters, and survives a file."""
+"""The catalogue of causes: every entry has a plain sentence, renders with any parameters, and survives a file."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ RIDDLES = re.compile(
     r"\b(what (is|was|are|were)|whoever|somebody|anybody|nobody|as where|or as|none of which|taken for|went well)\b",
     re.IGNORECASE,
 )
-"""Words of sentences that a reader must unravel."""
+"""Words that make a sentence hard to understand."""
 
 PRONOUNS = {"It", "Its", "That", "They", "Which"}
-"""Words that may not begin a headline, which stands alone: their noun would be in another sentence."""
+"""Words that may not begin a headline: it stands alone, so their noun would be in another sentence."""
 
 IDENTIFIERS = {"relu", "sum"}
-"""Words that may begin a sentence in lower case: names of functions, and a parameter of the examples."""
+"""Words that may begin a sentence in lower case: names of functions, and a parameter in the examples."""
 EXAMPLES = {
     int: 2,
     float: 2.0,
@@ -38,12 +38,14 @@ EXAMPLES = {
 
 
 BY_TESTS = {
-    "undefined-gradient-in-torch": ("test_expect.py", "operations.UNDEFINED_IN_TORCH("),
-    "imports-modules": ("test_expect.py", "ranks.IMPORTS_MODULES("),
-    "dtype-not-handled": ("test_expect.py", "operations.NEW_DTYPE("),
-    "message-too-large": ("test_expect.py", "ranks.MESSAGE_TOO_LARGE("),
+    "undefined-gradient-in-torch": ("test_assertions.py", "operations.UNDEFINED_IN_TORCH("),
+    "imports-modules": ("test_assertions.py", "ranks.IMPORTS_MODULES("),
+    "dtype-not-handled": ("test_assertions.py", "operations.NEW_DTYPE("),
+    "message-too-large": ("test_assertions.py", "ranks.MESSAGE_TOO_LARGE("),
 }
-"""Causes that a fault shows after more than a minute, or by some drawn Jobs only: the test that shows each with a Trace."""
+"""Causes that a fault shows only after more than a minute, or only in some drawn Jobs, with the test that shows each
+with a Trace.
+"""
 
 
 def example(kind: Kind) -> Cause:
@@ -127,12 +129,13 @@ def test_mistakes_in_the_catalogue_are_errors() -> None:
 
 
 def test_every_cause_is_shown() -> None:
-    """The pages are made by runs of all faults and of all broken scripts; BY_TESTS names the exceptions."""
+    """The pages come from runs of all faults and of all broken scripts; BY_TESTS names the exceptions."""
     faults = (REPORTS / "kill-matrix.md").read_text(encoding="utf-8").partition("## Causes that faults show")[2]
     scripts = (REPORTS / "audit-matrix.md").read_text(encoding="utf-8")
     shown = set(re.findall(r"^\| `([a-z0-9-]+)` \|", faults, re.MULTILINE))
     shown |= set(re.findall(r"[a-z0-9]+(?:-[a-z0-9]+)+", scripts)) & set(KINDS)
-    shown |= {kind.id for kind in vars(machine).values() if isinstance(kind, Kind)}  # which no adapter can show
+    # adapters cannot show these
+    shown |= {kind.id for kind in vars(machine).values() if isinstance(kind, Kind)}
     for cause, (file, made) in BY_TESTS.items():
         assert made in (Path(__file__).parent / file).read_text(encoding="utf-8")
         assert cause not in shown, "a fault shows it by now"

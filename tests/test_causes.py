@@ -1,4 +1,4 @@
-"""What diagnosis and the oracle's evidence say of an array: the cause, and not one that merely looks like it."""
+"""Diagnosis of arrays by the oracle's evidence: the right cause, and not a similar one."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from ddpcheck.causes import Cause, Elements, gradients, values
 from ddpcheck.hypotheses.arrays import Evidence
 from ddpcheck.hypotheses.arrays.lost_precision import as_bfloat16, as_float16
+from ddpcheck.hypotheses.causes_of_wrong_arrays import likely_causes
 from ddpcheck.hypotheses.evidence import evidence_of_gradient, of_origin
 from ddpcheck.hypotheses.gradients.contributions import Contributions
-from ddpcheck.hypotheses.likely_causes import likely_causes
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.oracle import ExpectedArray
 from ddpcheck.oracle.bounded_values import Value
@@ -41,7 +41,7 @@ def test_nonzero_array_is_explained_first(got: float, times: int, monkeypatch: p
     asked: list[int] = []
 
     def evidence_of(entry: ExpectedArray, rank: int) -> Evidence:
-        asked.append(rank)  # it costs much
+        asked.append(rank)  # asking is expensive
         return Evidence(2)
 
     monkeypatch.setattr(comparison, "evidence_of", evidence_of)

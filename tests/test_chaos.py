@@ -1,4 +1,4 @@
-"""The chaos campaign, in short: some injections, each into one drawn command (tests/chaos/run.py)."""
+"""A short chaos campaign: some injections, each into one drawn command (tests/chaos/run.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Actions and hooks name options that the commands have, and their scripts do what they say."""
+"""Actions and hooks use existing options of the commands, and their scripts work as described."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ACTIONS = sorted((ROOT / ".github" / "actions").glob("*/action.yml"))
 
 
 def script_of(action: Path) -> str:
-    """The lines of its one `run: |`."""
+    """The lines of the action's `run: |`."""
     lines = action.read_text(encoding="utf-8").partition("run: |\n")[2].splitlines()
     found = [line[8:] for line in lines[: next(i for i, line in enumerate(lines) if not line.startswith(" " * 8))]]
     return "\n".join(found)
@@ -46,13 +46,13 @@ def test_actions_use_options_that_are_there(action: Path) -> None:
         re.findall(r"(?<![\w-])--[a-z][a-z-]+", "\n".join(line for line in script.splitlines() if "words" in line))
     )
     assert named <= options_of(command), named
-    assert "${{" not in script  # no text of a pull request becomes a part of the script
+    assert "${{" not in script  # no text of a pull request may become a part of the script
     assert set(re.findall(r"inputs\.([\w-]+)", action.read_text(encoding="utf-8"))) == set(inputs_of(action))
 
 
 @pytest.mark.parametrize("status", [0, 1])
 def test_the_check_action_writes_a_summary_and_keeps_the_status(tmp_path: Path, status: int) -> None:
-    """With a `ddpcheck` that writes down its words, and the file that --markdown names."""
+    """With a `ddpcheck` that prints its arguments, and writes the file that --markdown names."""
     action = ROOT / ".github" / "actions" / "ddpcheck-check" / "action.yml"
     stand_in = (
         f"#!{sys.executable}\nimport sys, pathlib\nwords = sys.argv[1:]\n"

@@ -1,4 +1,4 @@
-"""The command line, as a user types it: what it prints, what it writes, how it exits."""
+"""The command line: outputs, written files and exit statuses."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_failure_is_shown_written_and_replayed(here: Path) -> None:
     assert "collectives.all_reduce(argument" in (here / command[1]).with_suffix(".py").read_text()
     right = ddpcheck("replay", command[1], "--adapter", f"{MINIMAL}:adapter", "--script", "made.py")
     assert right.exit_code == 0, right.output
-    assert "holds of this Job now" in right.output
+    assert "now passes with this Job" in right.output
     assert "stand-alone: python made.py\n" in right.output
     assert f"{MINIMAL}:adapter" in (here / "made.py").read_text()
 
@@ -128,7 +128,7 @@ def test_a_log_with_colours_has_no_bar_that_moves(monkeypatch: pytest.MonkeyPatc
     result = CliRunner().invoke(main, ["check", f"{MINIMAL}:adapter", "-w", "1", "-c", "sums_exactly"], color=True)
     assert result.exit_code == 0, result.output
     assert "\x1b[32m✓" in result.output
-    assert "\x1b[?25l" not in result.output  # which hides the cursor
+    assert "\x1b[?25l" not in result.output  # the sequence that hides the cursor
     assert "\r" not in result.output
 
 
@@ -196,8 +196,8 @@ def test_expected_failure_is_no_failure() -> None:
         ),
         (["check", f"{MINIMAL}:adapter", "--attach", "localhost:0"], "needs one adapter and one --world-size"),
         (["check", f"{MINIMAL}:adapter", "-w", "1", "--attach", "localhost"], "should be HOST:PORT"),
-        (["check", f"{MINIMAL}:idle"], "idle promises no facet, and there is nothing to check"),
-        (["check", f"{MINIMAL}:adapter", f"{MINIMAL}:adapter"], "several of the adapters have one name"),
+        (["check", f"{MINIMAL}:idle"], "idle promises no facet, so there is nothing to check"),
+        (["check", f"{MINIMAL}:adapter", f"{MINIMAL}:adapter"], "several adapters have the same name"),
         (["check", f"{MINIMAL}:absent", "-w", "1"], "nothing was checked of absent: not installed"),
         (["replay", __file__], "cannot be read"),
         (["list", "checks", "nonsense"], "no family 'nonsense'"),
@@ -266,7 +266,7 @@ main()
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path)
     assert running.stdout is not None
     with running.stdout:
-        first = running.stdout.readline()  # the line of world size 1: world size 2 is under way
+        first = running.stdout.readline()  # the line of world size 1, while world size 2 runs
         running.send_signal(signal.SIGINT)
         rest = running.stdout.read()
     assert running.wait(20) == 130, rest

@@ -1,4 +1,4 @@
-"""`ddpcheck compare`: implementations in turns: what they print, not how fast it was."""
+"""`ddpcheck compare`: the output of implementations in turns, without judging their speed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from socket_ranks import on_ranks
 
-from ddpcheck.launchers.base import Launched
+from ddpcheck.launchers.launcher import Launched
 from ddpcheck.launchers.mpi import find_mpi
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.ranks.channel import Listener
@@ -49,7 +49,7 @@ def test_all_reduces_are_compared_by_ranks_that_take_turns(how: list[str]) -> No
         cells = line.strip("| ").split(" | ")
         assert cells[0] == size
         assert all(float(cell.replace(",", "")) > 0 for cell in cells[1:]), line
-    assert "ours over the time of memory: median of turns, and the middle eight tenths of them" in lines
+    assert "ours over the time of memory: median of turns, and the range of their middle 80 %" in lines
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_wrong_sum_is_an_error_that_names_whose_it_is() -> None:
 
 def test_small_arrays_are_reduced_often_and_large_ones_more_than_once() -> None:
     assert [calls(size, 10_000) for size in (4, 1 << 20, 1 << 28)] == [1000, 128, 2]
-    assert [calls(4, warm) for warm in (50, 1)] == [50, 1]  # who takes long is not asked as often
+    assert [calls(4, warm) for warm in (50, 1)] == [50, 1]  # slow calls are repeated less often
 
 
 def test_memory_reads_and_writes_every_element_of_all_ranks_once() -> None:

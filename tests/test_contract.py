@@ -1,4 +1,4 @@
-"""The contract: its page says what the code does, and an adapter that was written for version 1 keeps working."""
+"""The contract: its page matches the code, and an adapter written for version 1 still works."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import ddpcheck.contract.adapter
-import ddpcheck.contract.extras
+import ddpcheck.contract.optional_methods
 import ddpcheck.contract.trainer
 from ddpcheck import Adapter
 from ddpcheck.cli import main
@@ -26,7 +26,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "contract.md"
 
 
 def plain(value: Any) -> Any:
-    """A promise's value as JSON has it."""
+    """A promise's value in JSON."""
     if isinstance(value, IntEnum):
         return value.name
     return sorted(value) if isinstance(value, frozenset) else value
@@ -46,7 +46,7 @@ def promises() -> dict[str, dict[str, Any]]:
 def signatures() -> dict[str, list[str]]:
     """The parameters of every method of every facet, by `Protocol.method`; those with a default end in "="."""
     found = {}
-    for module in (ddpcheck.contract.adapter, ddpcheck.contract.extras, ddpcheck.contract.trainer):
+    for module in (ddpcheck.contract.adapter, ddpcheck.contract.optional_methods, ddpcheck.contract.trainer):
         for name, kind in vars(module).items():
             if getattr(kind, "_is_protocol", False) and kind.__module__ == module.__name__:
                 for method, function in vars(kind).items():

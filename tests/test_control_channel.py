@@ -1,4 +1,4 @@
-"""The door between driver and ranks: who knocks without the secret is turned away, and costs nobody anything."""
+"""The control channel of driver and ranks: clients without the secret are refused, and delay no rank."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from ddpcheck import Job, Session
 from ddpcheck.job import AllReduce, TensorSpec
 from ddpcheck.launchers.attached import Attached
-from ddpcheck.launchers.base import Launched
+from ddpcheck.launchers.launcher import Launched
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.ranks import authentication
 from ddpcheck.ranks.channel import Channel, ChannelClosed, Listener, connect
@@ -37,7 +37,7 @@ def listener(request: pytest.FixtureRequest) -> Iterator[Listener]:
 
 
 def knock(listener: Listener, words: bytes = b"") -> socket.socket:
-    """Connect as a stranger would."""
+    """Connect as a foreign client."""
     scheme, _, rest = listener.address.partition(":")
     if scheme == "unix":
         connection = socket.socket(socket.AF_UNIX)
@@ -51,7 +51,7 @@ def knock(listener: Listener, words: bytes = b"") -> socket.socket:
 
 
 def attach(listener: Listener, greeting: bytes = b"me") -> Channel:
-    """What a rank gets, while strangers are turned away."""
+    """Connect as a rank, while foreign clients are refused."""
     with ThreadPoolExecutor() as pool:
         rank = pool.submit(connect, listener.address, listener.secret, greeting, WITHIN)
         while (found := listener.accept(WITHIN)) is None:
@@ -66,7 +66,7 @@ def test_silent_clients_do_not_delay_a_rank(listener: Listener) -> None:
             open_.enter_context(knock(listener))
         with ThreadPoolExecutor() as pool:
             rank = pool.submit(connect, listener.address, listener.secret, b"me", WITHIN)
-            found = listener.accept(WITHIN)  # at the first try: nobody was waited for
+            found = listener.accept(WITHIN)  # at the first attempt: no client was waited for
             assert found is not None
             assert found.greeting == b"me"
             rank.result(WITHIN).close()
@@ -118,12 +118,12 @@ def test_frames_survive_any_fragmentation(frames: list[bytes], rest: bytes) -> N
         there.sendall(b"".join(struct.pack("!Q", len(frame)) + frame for frame in frames) + rest)
         there.shutdown(socket.SHUT_WR)
         assert [channel.receive() for _ in frames] == frames
-        with pytest.raises(ChannelClosed):  # what follows is no frame, or others that end some time
+        with pytest.raises(ChannelClosed):  # invalid frames, or frames of limited length
             list(iter(channel.receive, None))
 
 
 def test_replayed_answer_is_rejected(listener: Listener) -> None:
-    """What a rank has said to a driver of the same secret, word by word, and with the greeting of another."""
+    """A rank's recorded answer to a driver with the same secret, unchanged, and with the greeting of another rank."""
     nonce, own = b"n" * authentication.NONCE, b"o" * authentication.NONCE
     said = authentication.proof(listener.secret, b"rank", nonce, own, b"rank 1")
     for greeting in (b"rank 1", b"rank 0"):

@@ -1,4 +1,4 @@
-"""The data-parallel engine of the NumPy references, over real sockets: what is reduced, when, and how often."""
+"""The data-parallel engine of the NumPy references over real sockets: contents, times and number of reductions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ddpcheck.job import OptimizerSpec
 from ddpcheck.models.spec import BatchNorm, Linear, ModelSpec, mlp
 from ddpcheck.seeded_values import Array, key_of, numbers
 from ddpcheck_implementations.data_parallel import numpy_facets
-from ddpcheck_implementations.data_parallel.flat import FlatBuffer
+from ddpcheck_implementations.data_parallel.flat_arrays import FlatBuffer
 from ddpcheck_implementations.data_parallel.replica import DataParallel
 from ddpcheck_implementations.numpy_network import Network
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
@@ -26,7 +26,7 @@ NORMED = ModelSpec((BatchNorm("n", 2), Linear("a", 2, 2)), dtype="float64")
 
 
 def batch(model: ModelSpec, rank: int, seed: int = 0, branches: tuple[str, ...] = ()) -> Batch:
-    """Two samples that no other rank has; on the lattice, so that sums are exact."""
+    """Two samples that no other rank has; lattice values, so that sums are exact."""
     key = key_of(seed, rank)
     inputs = numbers((2, model.input_features), model.dtype, "lattice", key)
     return Batch(inputs, numbers((2, model.output_features), model.dtype, "lattice", key_of(key)), branches)
@@ -42,7 +42,7 @@ def local(model: ModelSpec, own: Batch) -> dict[str, Array]:
 def replicas(
     world_size: int, model: ModelSpec, program: Callable[[DataParallel, Communicator], Any], **optimizer: Any
 ) -> list[Any]:
-    """What `program` returned on every rank; ranks start from different values."""
+    """The results of `program` on every rank; ranks start from different values."""
 
     def rank(comm: Communicator) -> Any:
         make = numpy_facets(comm, comm.rank, comm.world_size).make_replica
@@ -176,7 +176,7 @@ def test_rank_0s_buffers_go_to_all_before_each_training_forward() -> None:
     assert same(zero[0], one[0])
     assert all(np.array_equal(one[0][name], initial[name]) for name in one[0])
     assert not np.array_equal(zero[1]["n.running_mean"], one[1]["n.running_mean"])
-    assert same(one[2], zero[1])  # it had no rows of its own then, so it still has what rank 0 sent
+    assert same(one[2], zero[1])  # it had no rows then, so it still has the values that rank 0 sent
     assert zero[2]["n.num_batches_tracked"] == initial["n.num_batches_tracked"] + 2
     assert zero[2]["n.num_batches_tracked"].dtype == np.int64
 

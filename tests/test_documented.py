@@ -1,4 +1,6 @@
-"""Every command of the tutorial and the how-to pages gives the output that stands there, and every shown file is the real one."""
+"""Every command of the tutorial and the how-to pages gives its printed output, and every printed file is the real
+one.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ def test_shown_files_are_the_real_ones(page: Path) -> None:
 
 
 def _lines(code: str) -> list[str]:
-    """Without empty ones, of which a formatter puts two between functions that are shown without their class."""
+    """Lines without empty ones: a formatter puts two between functions that are shown without their class."""
     return [line for line in code.splitlines(keepends=True) if line.strip()]
 
 

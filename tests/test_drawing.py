@@ -1,5 +1,5 @@
-"""for_all: the smallest failing Job, a hang only once, a crash as it is, and never a word from Hypothesis about flaky
-tests.
+"""for_all: finds the smallest failing Job, tries a hang only once, reports a crash unchanged, and hides Hypothesis's
+messages about flaky tests.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from hypothesis import find
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import ranks
 from ddpcheck.contract import TYPICAL, Capabilities
 from ddpcheck.job import Barrier, Job
@@ -26,7 +26,7 @@ from ddpcheck_properties.strategies import choice
 
 @dataclass
 class Hollow:
-    """A session whose Jobs come back done at once, or hung if their seed is at least `hangs_from`."""
+    """A session whose Jobs return at once: done, or hung if their seed is at least `hangs_from`."""
 
     capabilities: Capabilities = field(default_factory=Capabilities)
     world_size: int = 1
@@ -52,7 +52,7 @@ def jobs(draw: DrawFn) -> Job:
 
 
 def seed_is_small(job: Job, trace: Trace) -> None:
-    expect.that(job.seed <= 50, f"seed {job.seed}")
+    assertions.that(job.seed <= 50, f"seed {job.seed}")
 
 
 def failure(session: Hollow, judge: Judge, **options: object) -> Finding:
@@ -75,7 +75,7 @@ def test_the_finding_is_that_of_the_smallest_job() -> None:
 
 def test_a_brief_session_draws_one_job_and_shrinks_nothing() -> None:
     session = Hollow(effort=40, brief=True)
-    finding = failure(session, lambda job, trace: expect.that(False, "always"))
+    finding = failure(session, lambda job, trace: assertions.that(False, "always"))
     assert session.run_jobs == [finding.job]
 
 
@@ -92,7 +92,7 @@ def test_examples_come_first() -> None:
     session = Hollow()
     example = Job(1, (Barrier(),) * 3, seed=99)
     assert failure(session, seed_is_small, examples=[example]).job == example
-    assert session.run_jobs == [example] * 2  # found, and confirmed, as no cause is known
+    assert session.run_jobs == [example] * 2  # found, and confirmed, because no cause is known
 
 
 @pytest.mark.parametrize(("world_size", "effort", "seeds"), [(3, 9, [0, 1, 2]), (4, 5, [0, 2]), (4, 60, [0, 1, 2])])
@@ -132,7 +132,7 @@ def test_an_example_gets_shorter_while_its_cause_stays() -> None:
 
 def test_a_hang_is_seen_once() -> None:
     session = Hollow(hangs_from=51)
-    finding = failure(session, lambda job, trace: expect.completed(trace))
+    finding = failure(session, lambda job, trace: assertions.completed(trace))
     assert finding.hung
     assert sum(job.seed >= 51 for job in session.run_jobs) == 1
 
@@ -142,7 +142,7 @@ def test_failure_that_does_not_recur_is_reported_with_a_note() -> None:
 
     def seventh(job: Job, trace: Trace) -> None:
         calls.append(job)
-        expect.that(len(calls) != 7, "the seventh")
+        assertions.that(len(calls) != 7, "the seventh")
 
     finding = failure(Hollow(), seventh)
     assert finding.job == calls[6]
@@ -174,6 +174,6 @@ def test_examples_run_even_if_nothing_can_be_drawn() -> None:
 
 
 def test_a_choice_among_ranks_is_not_one_made_for_booleans() -> None:
-    """They are equal in Python, and a root of True indexes an array otherwise than 1 does."""
+    """Python treats booleans as equal to 0 and 1, but a root of True indexes an array differently from 1."""
     for values in ((False, True), (0, 1)):
         assert type(find(choice(values), bool)) is type(values[1])

@@ -1,4 +1,4 @@
-"""When a run with patience must end."""
+"""The end of a run with patience."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ddpcheck_properties.training.early_stopping import lasts
     ("losses", "patience", "epochs"),
     [
         ((3.0, 2.0, 1.0), 1, math.inf),
-        ((3.0, 3.0, 1.0), 1, 2),  # as low is no lower
+        ((3.0, 3.0, 1.0), 1, 2),  # an equal loss is not lower
         ((3.0, 4.0, 2.0, 2.5, 2.0, 1.0), 2, 5),
-        ((3.0, 4.0, 3.5, 2.0), 2, 3),  # lower than before, but not than the lowest
+        ((3.0, 4.0, 3.5, 2.0), 2, 3),  # lower than the previous loss, but not than the lowest
         ((math.nan, math.nan), 2, 2),
     ],
 )

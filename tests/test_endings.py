@@ -1,4 +1,6 @@
-"""How commands end: by signals, by an adapter that ends the process, without a reader, on a full disk, in any encoding."""
+"""Ends of commands: by signals, by an adapter that ends the process, without a reader, on a full disk, in any
+encoding.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,7 @@ def test_a_second_interrupt_does_not_change_the_status(tmp_path: Path) -> None:
     with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as running:
         while not _handles_signals(running):
             assert running.poll() is None
-        while running.poll() is None:  # as who holds the keys down
+        while running.poll() is None:  # as if the keys were held down
             running.send_signal(signal.SIGINT)
         assert running.stdout is not None
         said = running.stdout.read()
@@ -73,7 +75,7 @@ def test_a_second_interrupt_does_not_change_the_status(tmp_path: Path) -> None:
 
 
 def _handles_signals(running: subprocess.Popen[bytes]) -> bool:
-    """Whether the command has begun: it catches SIGTERM."""
+    """Whether the command has begun, which shows in its handler of SIGTERM."""
     lines = Path(f"/proc/{running.pid}/status").read_text().splitlines()
     (caught,) = (line.split()[1] for line in lines if line.startswith("SigCgt:"))
     return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
@@ -120,7 +122,7 @@ def test_ranks_that_train_end_with_their_command(tmp_path: Path, words: tuple[st
 @pytest.mark.skipif(sys.platform != "linux", reason="signals are sent on Linux")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_the_folder_of_an_agent_goes_with_its_command(tmp_path: Path, name: str) -> None:
-    """The adapter's ranks send the signal, when the agent and its folder are there."""
+    """The adapter's ranks send the signal when the agent and its folder exist."""
     (tmp_path / "mine.py").write_text(ENDS_ITS_DRIVER.format(signal=name))
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -131,7 +133,7 @@ def test_the_folder_of_an_agent_goes_with_its_command(tmp_path: Path, name: str)
 
 
 def _ranks_below(running: subprocess.Popen[bytes]) -> list[int]:
-    """Wait until both ranks run as the program that trains; who they are."""
+    """Wait until both ranks run the training program; returns their process ids."""
     children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
     while running.poll() is None:
         ranks = [int(child) for child in children.read_text().split()]

@@ -1,4 +1,4 @@
-"""A Job on one rank: every operation has its runner, and replicas are built when they must be."""
+"""A Job on one rank: every operation has its runner, and replicas are built when needed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ddpcheck import Facets, Job, ModelSpec
-from ddpcheck.contract.names import COLLECTIVE_DTYPES
+from ddpcheck.contract.allowed_names import COLLECTIVE_DTYPES
 from ddpcheck.execution import Execution
 from ddpcheck.execution.memory_layouts import with_layout
 from ddpcheck.execution.runners import RUNNERS
@@ -24,7 +24,7 @@ STEPS = MeasureSteps(((0,),), warmups=0, iterations=1)
 
 
 class Still:
-    """A replica that holds what it was built from."""
+    """A replica that holds its construction arguments."""
 
     def __init__(self, initial: dict[str, Any]) -> None:
         self.initial = initial

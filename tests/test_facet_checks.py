@@ -1,5 +1,7 @@
-"""Who checks the checks of collectives, samplers, metrics, scores, random numbers and failures: each fault is caught by the
-checks that it names, in words that help, and what is correct but unusual by none. Ranks are processes, and talk over sockets.
+"""Tests of the checks of collectives, samplers, metrics, scores, random numbers and failures.
+
+Each fault is caught by the checks that it names, with the expected cause; correct but unusual adapters pass. Ranks are
+processes, and communicate over sockets.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ def name_of(found: Registered) -> str:
 
 
 def session_of(found: Registered, effort: int = 2, *, hangs: bool = True) -> Session:
-    """hangs: whether the adapter may hang; the deadline of others is long, as the machine may be busy."""
+    """A session for a fault. hangs: whether the adapter may hang; others get a long deadline, since the machine may be
+    busy.
+    """
     deadline = 1.5 if hangs and found.family != "collectives.wasteful" else 20.0
     return sessions.session(
         found.adapter, found.world_size, deadline=deadline, grace=0.3, effort=effort, deep=found.deep

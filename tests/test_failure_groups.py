@@ -1,4 +1,4 @@
-"""Which failures are told as one, and which of them first."""
+"""Groups of failures: which failures count as one, and which group is first."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ NAN_KEPT = replicas.NAN_KEPT_AFTER_ZERO_GRAD()
 
 
 def about(verdict: Verdict, name: str) -> Verdict:
-    """The verdict, of the gradient of this parameter."""
+    """The verdict with this parameter's gradient as subject."""
     assert verdict.diagnosis is not None
     return replace(verdict, diagnosis=replace(verdict.diagnosis, subject=("gradients", name)))
 
@@ -245,6 +245,9 @@ def test_after_three_checks_of_one_cause_the_family_takes_one_job_each() -> None
     for name in "abc":
         assert seen.shortens(check) == ""
         seen.add(failed(name, "gradients", NOT_REDUCED, at=2 + ord(name) % 2))
-    assert seen.shortens(check) == "one Job only, as 3 checks of gradients fail of one cause; --level full takes all"
+    assert (
+        seen.shortens(check)
+        == "one Job only, since 3 checks of gradients fail by one cause; --level full runs all Jobs"
+    )
     assert seen.shortens(replace(check, family="buckets")) == ""
     assert seen.shortens(replace(check, name="a")) == ""

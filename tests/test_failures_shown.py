@@ -1,4 +1,4 @@
-"""Failures as they come: what is shown at length, what in a line, and what not at all."""
+"""Failures while checks run: the first in full, later ones in one line, or not at all."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_adapters_do_not_hide_each_other() -> None:
 
 
 def test_a_long_stack_shows_where_it_left_the_own_code() -> None:
-    """Its innermost frames are a library's, which says nothing of what waits."""
+    """The innermost frames are a library's, and do not show which call waits."""
     library = (
         '  File "/usr/lib/python3.12/multiprocessing/connection.py", line 250, in recv\n    buf = self._recv_bytes()'
     )

@@ -1,4 +1,4 @@
-"""The fault engine: circumstances combine, effects act where they hold and nowhere else, rows become adapters."""
+"""The fault engine: circumstances combine, effects act only under them, and table rows become adapters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ddpcheck_implementations.faulty.registry import REGISTERED
 
 
 class Alone:
-    """The collectives of one rank of three, where the others have the same arrays."""
+    """The collectives of one rank of three; the other ranks have the same arrays."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Any = None) -> Array:
         size = 3 if group is None else len(group)

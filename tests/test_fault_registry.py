@@ -1,4 +1,4 @@
-"""The registry of faults: ids in one form, honest origins, and counts that the README tells."""
+"""The registry of faults: ids in one form, true origins, and the counts in the README."""
 
 from __future__ import annotations
 

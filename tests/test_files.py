@@ -1,4 +1,4 @@
-"""What ranks do to the files of a Job is seen, and only that."""
+"""Files of a Job that ranks write are recorded, and no others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpcheck.execution.files_of_job import SLOW_FILE, SLOW_FOLDER, scratch_of, watched
+from ddpcheck.execution.job_files import SLOW_FILE, SLOW_FOLDER, scratch_of, watched
 from ddpcheck.session import Session
 from ddpcheck_implementations.numpy_sockets import adapter
 from ddpcheck_properties.training.checkpoints import check_checkpoint_files_have_one_writer

@@ -28,7 +28,7 @@ SUM = Job(2, (AllReduce(TensorSpec((4,), "float64")),))
 
 
 class Telling:
-    """Its all_reduce says something of the process instead."""
+    """An all_reduce that returns facts about the process instead."""
 
     def all_reduce(self, array: np.ndarray, reduction: str, *, group: object = None) -> np.ndarray:
         del reduction, group
@@ -37,8 +37,8 @@ class Telling:
 
 
 class Placed:
-    """Its all_reduce says where the process is: whose child, in which folder, whether its session is its own, and scheduled by
-    which policy.
+    """An all_reduce that returns the process's parent, its folder, whether it leads a session, and its scheduling
+    policy.
     """
 
     def all_reduce(self, array: np.ndarray, reduction: str, *, group: object = None) -> np.ndarray:
@@ -101,7 +101,7 @@ def test_a_forked_rank_is_where_the_driver_is_now(
 
 
 def test_forked_ranks_do_not_interrupt_one_another(fork_servers: ForkServers) -> None:
-    """And those of a benchmark, which are started as a user starts them, are scheduled as the driver is."""
+    """Ranks of a benchmark, which are started as a user starts them, have the driver's scheduling policy."""
     (forked, _), (fresh, _) = (told("placed", way) for way in (fork_servers, None))
     assert [[rank[3] for rank in ranks] for ranks in (forked, fresh)] == [
         [os.SCHED_BATCH] * 2,
@@ -128,7 +128,7 @@ def test_ranks_start_in_the_usual_way_where_a_fork_would_be_unsafe(one_more_thre
 def test_ranks_that_run_are_left_alone_by_those_that_start_from_other_fork_servers(
     other: str, fork_servers: ForkServers, one_more_thread: None
 ) -> None:
-    listener = Listener()  # which lets nobody in: the ranks wait
+    listener = Listener()  # it accepts no client, so the ranks wait
     variables = {"DDPCHECK_CONTROL": listener.address, "DDPCHECK_SECRET": listener.secret, "OPENBLAS_NUM_THREADS": "1"}
     running = Processes(fork_servers=fork_servers).start([*RANK_PROGRAM, f"{HERE}:telling"], 2, variables)
     try:
@@ -149,7 +149,7 @@ def test_another_environment_and_a_lost_template_get_fresh_ones(
     assert {rank[0] for rank in usual}.isdisjoint(rank[0] for rank in other)
     for rank in other:
         os.kill(int(rank[0]), signal.SIGKILL)
-    told("placed", fork_servers)  # from fresh ones, or in the usual way
+    told("placed", fork_servers)  # from new fork servers, or without them
     again, _ = told("placed", fork_servers)
     assert os.getpid() not in [rank[0] for rank in again]
 
@@ -161,7 +161,7 @@ def test_a_template_that_is_stopped_is_killed_and_said(capfd: pytest.CaptureFixt
         os.kill(parents[0], signal.SIGSTOP)
         again, _ = told("placed", own)
     assert [rank[0] for rank in again] == [os.getpid()] * 2
-    assert f"the process {parents[0]} from which ranks are forked is stopped: it was killed" in capfd.readouterr().err
+    assert f"the fork server {parents[0]} is stopped: it was killed" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("room", [0, 1])

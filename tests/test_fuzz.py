@@ -1,4 +1,4 @@
-"""Readers of what comes from outside refuse, in the way that they declare, all that has ever broken one (tests/fuzz)."""
+"""Readers of outside data refuse every input that ever broke one of them, as declared (tests/fuzz)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_every_target_reads_its_seeds(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(TARGETS))
-@settings(deadline=None)  # on a busy machine a file may take its time
+@settings(deadline=None)  # a busy machine may need long for a file
 @given(data=st.data())
 def test_damaged_seeds_are_read_or_refused(name: str, data: st.DataObject) -> None:
     seed = data.draw(st.sampled_from(seeds()[name]))

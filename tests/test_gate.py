@@ -26,8 +26,8 @@ def git(folder: Path, *words: str) -> str:
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """One commit, on `main`, with an adapter in src/mine.py that is the reference. Nothing of a gate may stay behind: no
-    worktree, and nothing in `temporary`, where temporary folders go.
+    """One commit on `main` with the reference as adapter in src/mine.py. A gate must leave nothing behind: no worktree,
+    and nothing in `temporary`, the folder for temporary files.
     """
     root = tmp_path / "repository"
     (root / "src").mkdir(parents=True)
@@ -99,7 +99,7 @@ def test_wrong_results_come_first(repository: Path) -> None:
         (("mine:absent", "--base", "main"), "has no attribute 'absent'"),
         (("mine:adapter", "--base", "main", "--benchmarks", "all_reduce"), "should have a size"),
         (("mine:adapter", "--base", "main", "--benchmarks", "all_reduce:3B"), "write a size that 4 divides"),
-        (("mine:adapter", "--base", "main", "--benchmarks", "all_reduce:64K"), "is no size: write bytes"),
+        (("mine:adapter", "--base", "main", "--benchmarks", "all_reduce:64K"), "is not a size: write bytes"),
         (("mine:adapter", "--base", "main", "--benchmarks", "stop"), "did you mean step?"),
         (("mine:adapter", "--base", "main", "--benchmarks", "broadcast:4B:in_place"), "in place"),
         (("mine:adapter", "--base", "main", "--setup", "exit 3"), "'exit 3' failed with exit status 3"),
@@ -121,7 +121,7 @@ def test_base_without_the_adapter_is_reported(repository: Path) -> None:
 
 
 def test_base_with_an_older_harness_is_reported(repository: Path) -> None:
-    """Its own ddpcheck, which goes before ours, has no measuring operations."""
+    """The base's own ddpcheck, which is imported before ours, lacks the measuring operations."""
     import ddpcheck
 
     old = repository / "src" / "ddpcheck"
@@ -143,7 +143,7 @@ def test_base_with_an_older_harness_is_reported(repository: Path) -> None:
 
 
 def test_an_adapter_from_elsewhere_is_not_compared_with_itself(repository: Path) -> None:
-    """The module would be found beside the repository, where both sides would find the same one."""
+    """A module beside the repository would be the same one for both sides."""
     elsewhere = repository.parent / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "installed.py").write_text(PLANTED.format("plain"))
@@ -214,7 +214,7 @@ def test_interrupted_as_git_checks_out_it_leaves_nothing(repository: Path, numbe
 
 
 def _ranks_below(running: subprocess.Popen[bytes]) -> list[int]:
-    """Wait until ranks run below this process; who they are."""
+    """Wait until ranks run below this process; returns their process ids."""
     children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
     while running.poll() is None:
         ranks = [int(child) for child in children.read_text().split() if "ddpcheck.worker" in _words_of(int(child))]
@@ -226,5 +226,5 @@ def _ranks_below(running: subprocess.Popen[bytes]) -> list[int]:
 def _words_of(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/cmdline").read_text()
-    except OSError:  # it has ended; of one that nobody has waited for yet the line is empty
+    except OSError:  # it has ended; the line of a process that was not waited for is empty
         return ""

@@ -1,4 +1,4 @@
-"""The gate on clocks that were never read: what it decides, writes, and counts."""
+"""The gate on invented durations: its decisions, outputs and counts."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.trace import Record as Recorded
 from ddpcheck_benchmarks.gate.command import command
 from ddpcheck_benchmarks.gate.decision import BASE, HEAD, Design
+from ddpcheck_benchmarks.gate.gate_benchmarks import Benchmark, benchmark_named, usual
 from ddpcheck_benchmarks.gate.launches import Pairing, Seen, Toss
+from ddpcheck_benchmarks.gate.pytest_benchmark_files import save_sides
 from ddpcheck_benchmarks.gate.record import MeasuredSide, Record
 from ddpcheck_benchmarks.gate.result import result_of
 from ddpcheck_benchmarks.gate.stages import Progress, _launch_until
-from ddpcheck_benchmarks.gate.storage import save_sides
 from ddpcheck_benchmarks.gate.summary import LONGEST, markdown
 from ddpcheck_benchmarks.gate.traffic import tallies
-from ddpcheck_benchmarks.gate.workload import Benchmark, benchmark_named, usual
 
 PROMISED = TYPICAL.of_facets("replica", "collectives")
 
@@ -35,7 +35,7 @@ def gate(*words: str) -> Result:
 
 
 def recorded(ratio: float, confirmed: float | None = None, control: float | None = None, measured: int = 12) -> Record:
-    """A Record of one benchmark on a machine with noise of 5 %, after so many `measured` launches."""
+    """A Record of one benchmark on a machine with noise of 5 %, after `measured` launches."""
     rng = np.random.default_rng(7)
     one = Benchmark("all_reduce:1MiB", "all_reduce", 1 << 20, calls=4)
     places = (
@@ -93,7 +93,7 @@ def test_verdict_first_and_short() -> None:
     (line,) = [line for line in text.splitlines() if "SLOWER |" in line]
     base, head = (float(cell) for cell in line.split("|")[2:4])
     assert head / base == pytest.approx(1.3, rel=0.05)
-    assert base == pytest.approx(0.5, rel=0.1)  # milliseconds of one call, of which four were timed together
+    assert base == pytest.approx(0.5, rel=0.1)  # milliseconds of one call; four were timed together
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_one_more_on_any_rank_is_more() -> None:
     assert judged([5, 5], [5, 5]) == "equal"
     assert judged([5, 5], [5, 6]) == "more"
     assert judged([5, 5], [4, 5]) == "less"
-    assert judged([5, 5], [4, 6]) == "more"  # the busiest rank has more to do
+    assert judged([5, 5], [4, 6]) == "more"  # the busiest rank sends more
     assert judged([9, 5], [8, 6]) == "moved"
 
 
@@ -186,7 +186,7 @@ def test_a_promise_is_kept_or_not() -> None:
     assert judged([least, least], [least, least], least) == "equal"
     assert judged([2 * least, 0], [2 * least, 0], least) == "wasteful"
     assert judged([2 * least, 0], [2 * least, 0], least, "messages") == "equal"
-    assert judged([200, 0], [200, 0], 100) == "equal"  # small arrays may take another way
+    assert judged([200, 0], [200, 0], 100) == "equal"  # small arrays may use another algorithm
 
 
 def test_counts_that_vary_or_are_missing_are_not_compared() -> None:
@@ -254,7 +254,7 @@ def test_short_calls_are_repeated_within_an_iteration() -> None:
 
 
 def test_several_steps_make_one_iteration() -> None:
-    """Six steps on two ranks, three to an iteration: from the begin of the first to the end of the last."""
+    """Six steps on two ranks, three to an iteration: from the first step's begin to the last step's end."""
     begin = np.arange(6.0)
     records = [
         RankTrace(

@@ -1,4 +1,4 @@
-"""The gate's statistics: exact bounds, what decides, and how often it is wrong on values whose truth is known."""
+"""The gate's statistics: exact bounds, decisions, and error rates on values with a known truth."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_distribution_is_that_of_all_signs(n: int) -> None:
 @pytest.mark.parametrize("alpha", [0.005, 0.05, 0.2])
 @pytest.mark.parametrize("n", range(4, 11))
 def test_a_bound_fails_as_often_as_it_may_and_no_oftener(n: int, alpha: float) -> None:
-    """Over all signs of the same sizes, which are equally likely where the truth is 0."""
+    """Over all signs of the same sizes, which are equally likely if the truth is 0."""
     sizes = np.random.default_rng(n).lognormal(size=n)
     failed = [lower_bound(sizes * signs, alpha) > 0 for signs in itertools.product([-1.0, 1.0], repeat=n)]
     reachable = [chance for chance in tail(n) if chance <= alpha * (1 + 1e-12)]
@@ -61,7 +61,7 @@ def test_bounds_are_each_others_mirror_and_enclose_the_estimate() -> None:
 
 
 def test_too_few_values_bound_nothing() -> None:
-    assert lower_bound(np.ones(7), 0.005) == -math.inf  # the least chance of 7 signs is 1 in 128
+    assert lower_bound(np.ones(7), 0.005) == -math.inf  # the smallest probability of 7 signs is 1 in 128
     assert lower_bound(np.ones(8), 0.005) == 1.0
 
 
@@ -70,7 +70,7 @@ def test_walsh_averages_are_all_means_of_two() -> None:
 
 
 def durations(ratio: float, launches: int = 12, seed: int = 0) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """Clocks that were never read: (launches, pairs, sides, iterations, ranks), head slower by `ratio`."""
+    """Invented durations: (launches, pairs, sides, iterations, ranks), head slower by `ratio`."""
     made = 2e-3 * np.random.default_rng(seed).lognormal(0, 0.05, (launches, 10, 2, 6, 2))
     made[:, :, HEAD] *= ratio
     return made
@@ -86,14 +86,14 @@ def test_decision_after_each_number_of_launches(ratio: float, outcome: str) -> N
 def test_the_slowest_rank_counts_and_interruptions_do_not() -> None:
     raw = durations(1.0)
     raw[..., 0] *= 0.5  # rank 0 waits for rank 1
-    raw[:, :, HEAD, :3] *= 50  # half of the iterations were interrupted: the quartile does not see it, the mean would
+    raw[:, :, HEAD, :3] *= 50  # half of the iterations were interrupted, which changes the mean but not the quartile
     assert look(log_ratios(raw), DESIGN).outcome == "pass"
-    raw[:, :, HEAD] *= [0.6, 1.2]  # the mean over ranks has not changed
+    raw[:, :, HEAD] *= [0.6, 1.2]  # the mean over ranks is unchanged
     assert look(log_ratios(raw), DESIGN).outcome == "fail"
 
 
 def test_one_launch_is_one_value() -> None:
-    """A launch that was disturbed all the way through is one of twelve, however many bursts it had."""
+    """A launch that was disturbed in all its bursts counts as one of twelve."""
     raw = durations(1.0)
     raw[3, :, HEAD] *= 10
     values = log_ratios(raw)
@@ -119,7 +119,7 @@ def test_a_failure_must_be_confirmed() -> None:
     assert verdict(0.2, 0.0) == "unconfirmed"
     assert verdict(0.2, None) == "unconfirmed"
     assert verdict(0.2, 0.2, noisy=True) == "advisory"
-    assert verdict(0.2, 0.2, difference=1e-6) == "pass"  # less than the clock and the floor can tell
+    assert verdict(0.2, 0.2, difference=1e-6) == "pass"  # below the resolution of clock and floor
     assert verdict(0.0, None) == "pass"
     wide = np.random.default_rng(0).normal(0.08, 0.2, 48)
     assert decide(wide, None, 1e-3, DESIGN).verdict == "inconclusive"
@@ -160,7 +160,9 @@ def test_seconds_apart_are_those_of_an_iteration() -> None:
 def launches_like_ours(
     rng: np.random.Generator, count: int, shift: float
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """ln(head / base) of launches on a shared machine: heavy tails, and one launch in eight disturbed on one side only."""
+    """ln(head / base) of launches on a shared machine: heavy tails, and one launch in eight disturbed on one side
+    only.
+    """
     values = shift + 0.05 * rng.standard_t(3, count)
     disturbed = rng.random(count) < 0.125
     return np.where(disturbed, values + rng.choice([-1, 1], count) * rng.exponential(0.5, count), values)
@@ -178,7 +180,9 @@ def share_of_failures(shift: float, draws: int, *, confirmed: bool) -> float:
 
 
 def test_a_slow_down_of_the_margin_fails_no_oftener_than_the_design_says() -> None:
-    """1.5 % of first stages at most, at the worst truth that is no regression; three standard errors of 3,000 draws are 0.7 %."""
+    """At most 1.5 % of first stages fail, at the largest slow-down that is no regression; three standard errors of
+    3,000 draws are 0.7 %.
+    """
     at_margin = share_of_failures(math.log1p(DESIGN.margin), 3000, confirmed=False)
     assert 0 < at_margin <= 0.015 + 0.007
 
@@ -216,7 +220,7 @@ def test_real_gates_are_kept_and_shown_on_a_page(tmp_path: Path) -> None:
     for trial in trials:
         trial.append_to(file)
     assert [trial.which for trial in trials_in(file)] == [trial.which for trial in trials]
-    for _ in range(2):  # a second time it takes the place of the first
+    for _ in range(2):  # the second write replaces the first
         page.write_text(
             page.read_text() if page.exists() else "above\n<!-- live gates -->\n<!-- end of live gates -->\nbelow\n"
         )

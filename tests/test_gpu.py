@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import gpu_adapters  # noqa: E402  # it needs torch, see importorskip
+import gpu_adapters  # noqa: E402  # needs torch, see importorskip
 
 from ddpcheck import Adapter, check_adapter  # noqa: E402
 from ddpcheck_implementations import torch_ddp  # noqa: E402
@@ -64,4 +64,4 @@ def test_a_stream_still_at_work_is_named(adapter: Adapter, law: str) -> None:
     verdicts = check_adapter(adapter, [2], [law], profile="quick")
     (verdict,) = [verdict for verdict in verdicts if verdict.check == law]
     assert verdict.diagnosis is not None
-    assert "another stream is not waited for" in verdict.diagnosis.headline
+    assert "does not wait for work on another stream" in verdict.diagnosis.headline

@@ -1,4 +1,4 @@
-"""Grading: limits hold, nothing stays behind, one submission's mischief costs no other's points, and points add up."""
+"""Grading: limits hold, no process is left, a submission's failure costs only its own points, and points add up."""
 
 from __future__ import annotations
 
@@ -116,7 +116,9 @@ def test_invalid_weights_are_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_a_folder_is_graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The example of the docs: one is right, one is wrong at three ranks, and one ends the process that imports it."""
+    """The example of the docs: one submission is right, one is wrong at three ranks, and one ends the process that
+    imports it.
+    """
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((*ROOTS, str(CODE))))
     words = [
         "grade",

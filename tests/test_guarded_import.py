@@ -1,4 +1,4 @@
-"""Modules of adapters that do not end, that end the process, or that print much while they are imported."""
+"""Modules of adapters that do not end, that end the process, or that print much during their import."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ENDLESS = {
     "lock": "import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()",
     "C": "import ctypes\nlock = ctypes.PyDLL(None)\nwhile True: lock.sleep(1 << 30)",
 }
-"""The last holds the lock of the interpreter: no other thread runs, and no signal is handled."""
+"""The last holds the interpreter's lock: no other thread runs, and no signal is handled."""
 
 
 @pytest.mark.parametrize("name", ENDLESS)
@@ -58,7 +58,7 @@ def test_other_adapters_are_judged_if_an_import_does_not_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr("ddpcheck.running.plan.IMPORT_SECONDS", 2.0)
-    resolve(MINIMAL)  # which may take longer than that
+    resolve(MINIMAL)  # which may take longer than the limit
     (tmp_path / "endless.py").write_text(ENDLESS[name] + "\n")
     options = ["-w", "1", "-c", "check_all_reduce_sums_exactly", "--profile", "quick", "--failures", str(tmp_path)]
     result = CliRunner().invoke(main, ["check", f"{tmp_path}/endless.py:adapter", MINIMAL, *options])
@@ -78,7 +78,7 @@ def test_what_an_import_prints_is_cut(tmp_path: Path, capsys: pytest.CaptureFixt
     text = told(tmp_path, "print('a' * 600_000)\nraise ValueError('b' * 600_000)\n")
     shown = capsys.readouterr().out
     assert len(shown) < 3000
-    assert "598001 more characters that" in shown
+    assert "598001 more characters were cut" in shown
     assert len(text) < 3000
 
 

@@ -1,4 +1,4 @@
-"""What is waited for once more after a hang, and for how long."""
+"""The budget of hangs: which checks run after a hang, and with which deadline."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_at_another_world_size_one_hang_of_a_facet_is_enough_and_what_hung_does_
     assert not hangs.leaves_out(SUMS[1], 3)
     hangs.add(SUMS[1], 3)
     assert "1 of the checks of collectives hung" in hangs.leaves_out(SUMS[2], 3)
-    assert not hangs.leaves_out(SUMS[2], 2)  # where the first of them hung, four more may
+    assert not hangs.leaves_out(SUMS[2], 2)  # four more may hang where the first hung
 
 
 def test_where_everything_hangs_no_other_world_size_is_tried() -> None:
@@ -58,7 +58,7 @@ def test_where_everything_hangs_no_other_world_size_is_tried() -> None:
     for check in (SUMS[0], TRAINS[0], SCORES):
         assert not hangs.leaves_out(SUMS[1], 3)
         hangs.add(check, 2)
-    assert hangs.leaves_out(SUMS[1], 3).startswith("collectives hung at world size 2, as much else did")
+    assert hangs.leaves_out(SUMS[1], 3).startswith("collectives hung at world size 2, as many others did")
     assert not hangs.leaves_out(made("draws", needs.randomness), 3)
 
 

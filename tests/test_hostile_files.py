@@ -1,4 +1,4 @@
-"""Files from outside that are not what they should be: each is refused in a sentence that names it."""
+"""Invalid files from outside: each is refused in a sentence that names the file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ddpcheck.storage.files import UnreadableFile
 from ddpcheck.storage.results import Failure, Results
 from ddpcheck.verdict import Verdict
 from ddpcheck_benchmarks.projection.measurements import load
-from ddpcheck_reports.reading import read
+from ddpcheck_reports.result_files import read
 
 T = TypeVar("T")
 TRAINED = (ZeroGrad(), Backward(((0, 1), (2, 3))), Step(), AllReduce(TensorSpec((5,))))
@@ -121,7 +121,7 @@ def test_a_name_is_no_code_and_no_path(tmp_path: Path, name: str) -> None:
 
 
 def test_code_that_a_file_names_is_not_run(tmp_path: Path) -> None:
-    """Without --adapter, and with nobody to ask."""
+    """Without --adapter, and without a terminal for the question."""
     (tmp_path / "theirs.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
     path = tmp_path / "failure.json"
     Failure(f"{tmp_path / 'theirs.py'}:adapter", 2, "check_all_reduce_sums_exactly", JOB).save(path)
@@ -139,7 +139,7 @@ def test_too_many_operations_are_refused(tmp_path: Path) -> None:
 
 
 def _loaded(load: Callable[[Path], T], path: Path) -> T | None:
-    """What is read; None if it is refused by UnreadableFile, and no other error."""
+    """The file's content; None if it is refused by UnreadableFile."""
     try:
         return load(path)
     except UnreadableFile:

@@ -1,4 +1,4 @@
-"""Emulated hosts: namespaces that go away by themselves, links as slow as they should be, and steps that wait."""
+"""Emulated hosts: namespaces that end by themselves, links with the given rate, and steps that wait."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def two_hosts() -> Iterator[Network]:
 def test_ranks_on_two_hosts_meet_over_the_link_and_its_counter_sees_their_bytes(
     two_hosts: Network, name: str, each: int
 ) -> None:
-    """However many there are on each, two hosts need not send more than the array."""
+    """With any number of ranks on each, two hosts need not send more than the array."""
     before = two_hosts.sent()
     count = 1 << 16
     with Session(name, 2 * each, launcher=Hosts(two_hosts, resolve(name)[0].launcher, each)) as session:
         trace = session.run(Job(2 * each, (AllReduce(TensorSpec((count,), "float32", "powers")),)))
     assert trace.completed
     for sent, earlier in zip(two_hosts.sent(), before, strict=True):
-        assert 4 * count <= sent - earlier < 4 * count * 1.2  # headers, and how they met
+        assert 4 * count <= sent - earlier < 4 * count * 1.2  # headers, and the rendezvous
 
 
 @may_emulate
@@ -121,12 +121,12 @@ def test_fabrics_are_read_as_written() -> None:
     assert Fabric.of("10GbE", 4).hosts(8) == 2
     assert Fabric.of("10GbE", 4).refuses(6) == "6 ranks do not fill hosts of 4"
     assert Fabric.of("10GbE", 4).refuses(2) is None
-    with pytest.raises(ValueError, match="is no rate"):
+    with pytest.raises(ValueError, match="is not a rate"):
         Fabric.of("fast", 1)
 
 
 def test_launcher_without_emulated_hosts_gives_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cannot_carry(Torchrun()) == "its ranks are started by torchrun, which knows nothing of emulated hosts"
+    assert cannot_carry(Torchrun()) == "its ranks are started by torchrun, which does not support emulated hosts"
     monkeypatch.setattr(launcher, "find_mpi", lambda: Mpi("mpiexec", "openmpi", "Open MPI 5.0"))
     assert "use MPICH" in str(cannot_carry(Mpiexec()))
     monkeypatch.setattr(launcher, "find_mpi", lambda: Mpi("mpiexec", "mpich", "5.0"))

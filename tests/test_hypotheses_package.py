@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpcheck.hypotheses import register
+from ddpcheck.hypotheses import ordered_hypotheses
 
 HARNESS = Path(__file__).parents[1] / "harness" / "ddpcheck"
 MAY_BE_IMPORTED = {
@@ -24,11 +24,11 @@ MAY_BE_IMPORTED = {
     "seeded_values",
     "trace",
 }
-"""By hypotheses: evidence, and what it is made of; no check, Finding or report."""
+"""Imports that hypotheses may have: evidence and its parts; no check, Finding or report."""
 
 
 def imported(file: Path) -> set[str]:
-    """The first part, below ddpcheck, of each module that a module of the harness imports."""
+    """The first part, below ddpcheck, of each harness module that a module imports."""
     found: set[str] = set()
     package = file.relative_to(HARNESS).parts[:-1]
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -50,7 +50,7 @@ def test_imports_go_from_hypotheses_to_the_oracle(folder: str, allowed: set[str]
 
 
 def test_no_table_has_a_hypothesis_twice() -> None:
-    tables = [table for name, table in vars(register).items() if name.startswith("OF_")]
+    tables = [table for name, table in vars(ordered_hypotheses).items() if name.startswith("OF_")]
     assert tables
     for table in tables:
         assert len({*table}) == len(table)

@@ -1,4 +1,4 @@
-"""Adapters that `ddpcheck init` writes: they can be checked as they are, or say what to fill in."""
+"""Adapters that `ddpcheck init` writes: they can be checked unchanged, or name the parts to fill in."""
 
 from __future__ import annotations
 

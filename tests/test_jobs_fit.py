@@ -1,4 +1,4 @@
-"""Every check makes Jobs that can run at every world size up to 8, as far as those go that it makes first."""
+"""Every check makes Jobs that can run at every world size up to 8, as far as its first Jobs show."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ddpcheck_properties import CHECKS
 
 
 class Seen(Exception):
-    """The Jobs of a check have been made, which is all that is asked of it here."""
+    """The Jobs of a check have been made, and the test needs no more."""
 
 
 class NeverStarted(Session):
-    """What is not a Job that can run is an error as soon as it is made."""
+    """A session that never starts: a Job that cannot run is an error as soon as it is made."""
 
     def run(self, job: Job) -> Trace:
         raise Seen

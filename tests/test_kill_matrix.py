@@ -1,4 +1,4 @@
-"""The page of the kill matrix: what was run in parts is one page, and what was found last counts."""
+"""The page of the kill matrix: several runs give one page, and the last outcome of a fault counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Launchers register by entry points: another package's launcher is found by its name, and a broken one is named."""
+"""Launchers register by entry points: a launcher of another package is found by its name, and errors name a broken
+one.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ def test_a_launcher_that_cannot_be_made_is_named(another_package: Path, name: st
 
 
 def ddpcheck(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command, with the other package on its search path."""
+    """The command with the other package on its search path."""
     path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
     return subprocess.run(
         [sys.executable, "-m", "ddpcheck", *arguments],

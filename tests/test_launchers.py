@@ -1,4 +1,4 @@
-"""Launchers: engines are found and told apart, and a launch that does not fit is told at once."""
+"""Launchers: engines are found and distinguished, and a wrong launch is reported at once."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from ddpcheck import Job, RankContext, Session, StartFailed, expect, rank_context
+from ddpcheck import Job, RankContext, Session, StartFailed, assertions, rank_context
 from ddpcheck.causes import lifecycle
 from ddpcheck.job import AllReduce, Barrier, Broadcast, Kill, TensorSpec
 from ddpcheck.launchers import mpi
 from ddpcheck.launchers.agent import Agent
-from ddpcheck.launchers.base import Launched
+from ddpcheck.launchers.launcher import Launched
 from ddpcheck.launchers.mpi import Mpi, Mpiexec, find_mpi
 from ddpcheck.launchers.ports import reserve_port
 from ddpcheck.launchers.process_handles import processes_under
@@ -100,7 +100,7 @@ def test_open_mpi_gets_the_flags_that_it_needs(monkeypatch: pytest.MonkeyPatch) 
 
 
 class EachItsOwnWorld:
-    """What a foreign mpiexec does: it starts N processes, and each of them is rank 0 of 1."""
+    """A foreign mpiexec: it starts N processes, and each of them is rank 0 of 1."""
 
     name = "each its own world"
 
@@ -128,14 +128,14 @@ def test_reserved_ports_differ_and_lie_outside_the_ephemeral_range() -> None:
     assert len({port.number for port in ports}) == 3
     assert all(20000 <= port.number < 32768 for port in ports)
     with socket.socket() as rank_0:
-        # what an earlier run on this port left to the kernel is in no one's way
+        # an earlier run on this port may have left sockets in the kernel, which disturb no one
         rank_0.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         rank_0.bind(("127.0.0.1", ports[0].number))
     for port in ports:
         port.release()
     again = reserve_port()
     again.release()
-    assert again.number not in {port.number for port in ports}  # where a killed world may have left something
+    assert again.number not in {port.number for port in ports}  # a killed world may have left files there
 
 
 def test_a_reserved_port_is_free_again_after_its_driver() -> None:
@@ -147,7 +147,7 @@ def test_a_reserved_port_is_free_again_after_its_driver() -> None:
 
 @needs_mpi
 def test_worlds_under_mpiexec_have_ports_of_their_own(tmp_path: Path) -> None:
-    """What meets at MASTER_PORT, torch's process groups for one, would meet another world's there."""
+    """Without ports of their own, process groups of torch, which meet at MASTER_PORT, would meet another world's."""
     leave = (
         f"import os, pathlib; pathlib.Path({str(tmp_path)!r}, os.environ['MASTER_PORT'] + f'-{{os.getpid()}}').touch()"
     )
@@ -167,7 +167,7 @@ def test_mpiexec_starts_ranks(world_size: int) -> None:
     job = Job(world_size, (AllReduce(TensorSpec((5,))), Broadcast(TensorSpec((2, 2)), world_size - 1), Barrier()))
     with Session("numpy_mpi", world_size, deadline=30.0) as session:
         trace = session.run(job)
-        expect.completed(trace)
+        assertions.completed(trace)
     total = sum(TensorSpec((5,)).on(rank) for rank in range(world_size))
     assert all((got == total).all() for got in trace.values(0, "result"))
 
@@ -177,12 +177,12 @@ def test_death_under_mpiexec_is_reported() -> None:
     with Session("numpy_mpi", 2, deadline=30.0) as session:
         trace = session.run(Job(2, (Kill(1), Barrier())))
         with pytest.raises(Finding, match="died in operation 0"):
-            expect.completed(trace)
+            assertions.completed(trace)
         assert session.run(Job(2, (Barrier(),))).completed
 
 
 def test_neighbours_hash_strings_by_different_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    # in one write, as print() has two, between which another rank may write
+    # in one write: print() makes two, between which another rank may write
     words = "' '.join([os.environ['RANK'], os.environ['PYTHONHASHSEED']]) + '\\n'"
     say = [sys.executable, "-c", f"import os; os.write(1, ({words}).encode())"]
 
@@ -202,7 +202,7 @@ def test_neighbours_hash_strings_by_different_seeds(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.skipif(Torchrun().unavailable() is not None, reason="needs torch")
 def test_the_agent_of_torchrun_listens_nowhere() -> None:
-    """It unpickles what it finds in its store, which is a file in a folder of this user alone."""
+    """The agent unpickles the content of its store, which is a file in a folder of this user alone."""
     program = "import signal; print('here', flush=True); signal.pause()"
     launched = Torchrun().start([sys.executable, "-c", program], 2, {})
     try:
@@ -223,7 +223,7 @@ def test_the_agent_of_torchrun_listens_nowhere() -> None:
     getattr(find_mpi(), "flavour", "") != "mpich", reason="Open MPI's TCP transport listens on all addresses"
 )
 def test_ranks_of_mpich_listen_on_loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """But for what they inherit of mpiexec."""
+    """Except sockets inherited from mpiexec."""
     monkeypatch.delenv("UCX_NET_DEVICES", raising=False)
     program = (
         "import signal; from mpi4py import MPI; MPI.COMM_WORLD.Barrier(); print('here', flush=True); signal.pause()"

@@ -1,4 +1,4 @@
-"""Adapters of libraries, judged by what they promise: those that are right pass, and findings in the others are found."""
+"""Adapters of libraries: correct ones pass by their promises, and findings in the others are reported."""
 
 from __future__ import annotations
 

@@ -11,13 +11,13 @@ import pytest
 
 from ddpcheck import Session
 from ddpcheck.ranks import low_priority_poll
-from ddpcheck_benchmarks.workloads import three_steps
+from ddpcheck_benchmarks.harness_speed_jobs import three_steps
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="policies of Linux's scheduler")
 
 
 class Watched:
-    """A poller that takes note of the policy that it is called under."""
+    """A poller that records the scheduling policy of its caller."""
 
     def __init__(self) -> None:
         self.policy = -1
@@ -29,7 +29,7 @@ class Watched:
 
 @pytest.fixture
 def chosen() -> Iterator[int]:
-    """Somebody has chosen a policy for this thread."""
+    """The user has chosen a policy for this thread."""
     before = os.sched_getscheduler(0)
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     yield os.SCHED_BATCH

@@ -1,4 +1,4 @@
-"""Ranks that one parent forks or spawns: what they inherit, how their ends are told, and that nothing stays behind."""
+"""Ranks that one parent forks or spawns: inherited state, reports of their ends, and no remains."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpcheck import Job, Multiprocessing, Session, StartFailed, expect
+from ddpcheck import Job, Multiprocessing, Session, StartFailed, assertions
 from ddpcheck.causes import Cause, lifecycle
 from ddpcheck.job import AllReduce, Kill, TensorSpec
 from ddpcheck.launchers.failing_rank_program import CONSEQUENCE, ROOT_CAUSE, ROOT_STATUS, run_trial
@@ -65,7 +65,7 @@ def test_a_rank_that_is_killed_is_told_and_started_again(method: Method) -> None
         assert session.run(sums()).completed
         trace = session.run(Job(2, (Kill(1),)))
         with pytest.raises(Finding, match="rank 1 was killed by SIGKILL"):
-            expect.completed(trace)
+            assertions.completed(trace)
         assert session.run(sums()).completed
         pids = session.pids
     assert all(until_gone(pid) for pid in pids)
@@ -85,7 +85,7 @@ def test_what_is_there_at_import_is_common_to_forked_ranks(
     ranks, pids, importers, at_import, hashes, required = zip(*(line.split() for line in said), strict=True)
     assert ranks == ("0", "1", "2")
     assert len(set(pids)) == 3
-    assert set(at_import) == {"None"}  # no method tells the rank before the adapter is imported
+    assert set(at_import) == {"None"}  # no method sets the rank before the adapter is imported
     assert set(required) == {"True"}
     assert (len(set(importers)), importers == pids) == ((1, False) if method == "fork" else (3, True))
     assert len(set(hashes)) == (2 if method == "spawn" else 1)
@@ -118,8 +118,8 @@ def test_a_parent_that_is_killed_takes_its_ranks_along(method: Method) -> None:
         parent = session._world.launched.parent.process.pid
         os.kill(parent, signal.SIGKILL)
         assert all(until_gone(pid) for pid in session.pids)
-        with pytest.raises(Finding, match="is gone, the process that started it was killed by SIGKILL"):
-            expect.completed(session.run(sums()))
+        with pytest.raises(Finding, match="has ended: the process that started it was killed by SIGKILL"):
+            assertions.completed(session.run(sums()))
         assert session.run(sums()).completed
 
 
@@ -139,7 +139,7 @@ session.run(Job(2, (AllReduce(TensorSpec((3,)), "max"),)))
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
 @every_method
 def test_nothing_outlives_the_driver(method: Method, ending: signal.Signals) -> None:
-    folder = Path(tempfile.mkdtemp(dir="/tmp"))  # a short path: a socket lies in it
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))  # a short path, for a socket in it
     driver = subprocess.Popen(
         [sys.executable, "-c", DRIVER.format(reference=MISBEHAVING, method=method)],
         stdout=subprocess.PIPE,
@@ -157,7 +157,7 @@ def test_nothing_outlives_the_driver(method: Method, ending: signal.Signals) -> 
         readable, _, _ = select.select([process], [], [], 20.0)  # a pidfd is readable once the process has ended
         os.close(process)
         assert readable, "a process was left behind"
-    folder.rmdir()  # nothing was left in it
+    folder.rmdir()  # fails if a file is left in it
 
 
 @pytest.mark.parametrize("killed", [False, True])

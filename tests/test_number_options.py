@@ -1,4 +1,6 @@
-"""Numbers on the command line: every option has a range, and what is out of it is a sentence and status 2 at once."""
+"""Numbers on the command line: every option has a range, and a value out of range ends with one sentence and status
+2.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ NUMBERS = (click.types.IntParamType, click.types.FloatParamType)
 
 
 def test_every_number_has_a_range() -> None:
-    """Those of a training plan are checked by the plan."""
+    """Numbers of a training plan are checked by the plan."""
     for name in COMMANDS:
         command = main.get_command(click.Context(main), name)
         assert command is not None

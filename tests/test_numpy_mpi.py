@@ -1,4 +1,4 @@
-"""numpy_mpi's own work around MPI: large all-reduces in pieces, and what it counts."""
+"""numpy_mpi's own work around MPI: large all-reduces in pieces, and traffic counts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytest.importorskip("mpi4py", reason="pip install ddpcheck[mpi]")
 pytestmark = pytest.mark.skipif(find_mpi() is None, reason="no mpiexec: pip install mpich")
 
 LARGE = (9 << 20) // 8 + 3
-"""float64 elements of a message that is cut, the last piece short."""
+"""float64 elements of a message in several pieces, the last of them short."""
 
 
 @pytest.mark.parametrize("in_place", [True, False])
@@ -44,7 +44,7 @@ def test_a_large_mean_with_a_handle_is_finished_when_waited_for() -> None:
 
 @pytest.mark.parametrize("world_size", [1, 2, 3])
 def test_large_in_place_mean_uses_a_ring(world_size: int) -> None:
-    """Chunks of a piece that are not of one size, and a last piece of fewer elements than ranks."""
+    """Chunks of unequal sizes, and a last piece with fewer elements than ranks."""
     short = 2 * (2 << 20) // 8 + (4 << 20) // 8 + 1
     specs = [TensorSpec((size,), "float64", seed=seed) for seed, size in enumerate((LARGE, short))]
     with Session("numpy_mpi", world_size, deadline=60.0) as session:
@@ -70,7 +70,7 @@ comm.close()
 
 
 def test_a_large_array_that_has_no_flat_view_is_refused_in_place() -> None:
-    """Its pieces would be those of a copy, and it would stay as it is."""
+    """Its pieces would be pieces of a copy, so the array itself would not change."""
     launcher = find_mpi()
     assert launcher is not None
     command = [*launcher.command(1), sys.executable, "-c", STRIDED]

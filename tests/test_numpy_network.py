@@ -65,7 +65,7 @@ def backward(
 def difference(
     model: ModelSpec, initial: Mapping[str, Array], batch: tuple[Array, Array], name: str, element: int
 ) -> float:
-    """The derivative by one element, of fourth order in the step."""
+    """The derivative by one element, by a difference quotient of fourth order."""
 
     def loss(shift: float) -> float:
         moved = dict(initial)
@@ -214,7 +214,7 @@ def test_optimizer_state_continues_the_same_updates(spec: OptimizerSpec) -> None
     for gradient in gradients[:2]:
         first.step({"p": gradient})
     second = make_optimizer(spec, {"p": halves})
-    second.step({"p": np.zeros(3, np.float32)})  # what it has gathered before loading must not matter
+    second.step({"p": np.zeros(3, np.float32)})  # state from before loading must have no effect
     halves[...] = formula_free_copy(spec, gradients[:2])
     second.load_state(first.state())
     for gradient in gradients[2:]:
@@ -224,7 +224,7 @@ def test_optimizer_state_continues_the_same_updates(spec: OptimizerSpec) -> None
 
 
 def formula_free_copy(spec: OptimizerSpec, gradients: list[Array]) -> Array:
-    """The parameter after these updates, by an optimizer of its own."""
+    """The parameter after these updates, by a new optimizer."""
     parameter = numbers((3,), "float32", "real", 9)
     optimizer = make_optimizer(spec, {"p": parameter})
     for gradient in gradients:

@@ -24,7 +24,7 @@ def _transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("world_size", [2, 3])
 def test_large_arrays_do_not_deadlock(world_size: int) -> None:
-    count = 5_000_011  # 20 MB, and no multiple of 2 or 3
+    count = 5_000_011  # 20 MB, not a multiple of 2 or 3
     own = [np.arange(rank, count + rank, dtype=np.float32) % 1024 for rank in range(world_size)]
     results = on_ranks(world_size, lambda comm: comm.all_reduce(own[comm.rank]))
     assert same_bits([*results, np.add.reduce(own)])
@@ -32,7 +32,7 @@ def test_large_arrays_do_not_deadlock(world_size: int) -> None:
 
 @pytest.mark.parametrize("world_size", [2, 3, 4, 5])
 def test_a_ring_sends_its_share_of_the_data_and_no_more(world_size: int) -> None:
-    count = 60_000  # a multiple of 2, 3, 4 and 5; 240 KB go through the ring without being told to
+    count = 60_000  # a multiple of 2, 3, 4 and 5; 240 KB use the ring by default
     own = np.ones(count, np.float32)
 
     def program(comm: Communicator) -> list[tuple[int, int]]:
@@ -74,7 +74,7 @@ def test_in_memory_others_read_the_share_of_the_data_that_a_ring_would_send(worl
 @pytest.mark.parametrize("count", [0, 3, 10_000, 300_001, 1_000_003])
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4])
 def test_in_place_gives_the_same_bits_wherever_the_arrays_are(world_size: int, count: int) -> None:
-    """One rank's array may be where others reach it while another rank's is not."""
+    """One rank's array may be in memory that others reach while another rank's is not."""
 
     def program(comm: Communicator) -> list[Array]:
         own = of_rank(comm.rank, (count,))
@@ -110,7 +110,7 @@ def test_memory_of_arrays_that_are_gone_is_used_again() -> None:
 
 
 def test_in_place_reaches_memory_that_is_used_again_and_more_arrays_than_it_keeps_parts_of() -> None:
-    """Ranks use theirs again in another order, so that a part that is kept is right only for those very places."""
+    """Ranks reuse their memory in another order, so a cached part is right only for exactly these addresses."""
     counts = [70_000 + 3 * number for number in range(MAX_CACHED + 3)]
 
     def program(comm: Communicator) -> list[float]:
@@ -179,7 +179,7 @@ def test_a_rank_may_leave_while_others_still_receive_from_it() -> None:
 
     def program(comm: Communicator) -> Array | None:
         if comm.rank == 0:
-            comm.send(large, 1)  # and is closed at once
+            comm.send(large, 1)  # closed at once
             return None
         return comm.recv(np.empty_like(large), 0)
 
@@ -195,5 +195,5 @@ def test_connections_within_a_host_bound_what_is_under_way_and_others_leave_it_t
                 before = connection.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
                 set_options(connection, 1.0)
                 after = connection.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-                # Linux doubles what is asked for, as room for its own
+                # Linux doubles the requested size, for its own use
                 assert after == (2 * min(IN_FLIGHT_BYTES, wmem_max) if bounded else before)

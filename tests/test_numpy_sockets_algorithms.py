@@ -129,7 +129,7 @@ def test_an_unknown_algorithm_is_refused() -> None:
 @pytest.mark.parametrize("world_size", [2, 3, 4, 5])
 @each_path
 def test_real_numbers_have_the_same_bits_on_all_ranks_and_each_time(world_size: int, path: dict[str, str]) -> None:
-    """Of arrays larger than the buffers of the kernel."""
+    """For arrays larger than the kernel's buffers."""
     own = [numbers((500_003,), "float32", "real", key_of(0, rank)) for rank in range(world_size)]
 
     def program(comm: Communicator) -> list[Array]:

@@ -1,4 +1,4 @@
-"""Ranks that wait in a circle are told so, over every transport; a rank that is only slow is never part of one."""
+"""Ranks that wait in a circle raise an error over every transport; a rank that is only slow is never part of one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ddpcheck_implementations.numpy_sockets.connections.waits import Wait, is_de
 from ddpcheck_implementations.numpy_sockets.errors import Mismatch
 
 NEVER = 10_000.0
-"""A time limit that ends nothing here."""
+"""A time limit that is never reached here."""
 _LARGE = 4_000_000
 _HEADER = wire_format.pack("send", np.ones(4, np.float32))
 
@@ -32,7 +32,7 @@ def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 
 def next_is_root(comm: Communicator) -> None:
-    """No rank takes itself for the root, so nobody sends."""
+    """Every rank takes another for the root, so no rank sends."""
     comm.barrier()
     comm.broadcast(np.ones(4), (comm.rank + 1) % comm.world_size)
 
@@ -42,12 +42,12 @@ def all_receive(comm: Communicator) -> None:
 
 
 def all_send(comm: Communicator) -> None:
-    """More than the kernel keeps for a rank that receives nothing."""
+    """Send more than the kernel buffers for a rank that receives nothing."""
     comm.send(np.ones(_LARGE), (comm.rank + 1) % comm.world_size)
 
 
 def groups_in_a_circle(comm: Communicator) -> None:
-    """Each pair of neighbours is a group, and each rank begins with the next one. Only the others' messages are there."""
+    """Each pair of neighbours is a group, and each rank starts with the next one. Only the others' messages arrive."""
     after = sorted((comm.rank, (comm.rank + 1) % comm.world_size))
     comm.all_reduce(np.ones(100_000), group=after)
 
@@ -88,7 +88,7 @@ def test_a_circle_of_some_ranks_ends_the_wait_of_those_that_wait_for_it(transpor
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Ranks that were asked whether they wait, in order."""
+    """The ranks that were asked whether they wait, in order."""
     found: list[int] = []
     say = DeadlockDetector._send
 
@@ -102,7 +102,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_rank_that_is_only_slow_is_asked_in_vain_and_awaited(transport: str, asked: list[int]) -> None:
-    """Rank 0 comes late, when the others have asked for a while. Rank 2 waits for 1, which waits for it."""
+    """Rank 0 is late, when the others have asked for a while. Rank 2 waits for 1, which waits for 0."""
     late = threading.Event()
 
     def program(comm: Communicator) -> list[float]:
@@ -139,12 +139,12 @@ def waits(*ends: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]) -> di
         (waits(((1,), (), ()), ((0,), (), ())), True),
         (waits(((1,), (), ()), ((2,), (), ()), ((0,), (), ())), True),
         (waits(((1,), (), ()), ((2,), (), ())), False),  # rank 2 has not answered
-        (waits(((1,), (), ()), ((0,), (), (0,))), False),  # something is on its way to rank 0
+        (waits(((1,), (), ()), ((0,), (), (0,))), False),  # a message is on its way to rank 0
         (waits(((1,), (), (2,)), ((2,), (), ()), ((0,), (), ())), False),
         (waits(((1,), (), (1,)), ((2,), (), ()), ((0,), (), ())), True),  # but to a rank that does not wait for it
-        (waits(((1,), (2,), ()), ((0,), (), ())), False),  # rank 2 may take it
-        (waits(((), (1,), (1,)), ((), (0,), (0,))), True),  # all wait until the other one takes something
-        (waits(((), (1,), (1,)), ((0,), (), ())), False),  # rank 1 is about to take it
+        (waits(((1,), (2,), ()), ((0,), (), ())), False),  # rank 2 may receive it
+        (waits(((), (1,), (1,)), ((), (0,), (0,))), True),  # each waits until the other receives
+        (waits(((), (1,), (1,)), ((0,), (), ())), False),  # rank 1 is about to receive
     ],
 )
 def test_only_closed_circles_of_answers_with_nothing_under_way_are_one(said: dict[int, Wait], stuck: bool) -> None:
@@ -160,7 +160,7 @@ def test_what_is_said_of_waits_is_read_again_and_nothing_else_is() -> None:
 
 
 class Ranks:
-    """Detectors of ranks in one thread, which look when they are told to."""
+    """Detectors of ranks in one thread, which look on request."""
 
     def __init__(self, count: int) -> None:
         ports = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
@@ -177,7 +177,7 @@ class Ranks:
         self.detectors[rank].start_wait(_HEADER, still, (source,))
 
     def look(self, *order: int) -> bool:
-        """Whether one of them has found a circle."""
+        """Whether one of the ranks has found a circle."""
         for rank in order:
             try:
                 self.detectors[rank].poll()
@@ -202,7 +202,7 @@ def test_two_answers_of_the_same_waits_are_a_proof_and_one_is_not(pair: Ranks) -
     pair.wait(1, 0)
     assert not pair.look(0)  # asks
     assert not pair.look(1)  # answers, and asks
-    assert not pair.look(0)  # has heard once, answers, and asks again
+    assert not pair.look(0)  # has one answer, answers, and asks again
     assert pair.look(1, 0)
 
 
@@ -210,7 +210,7 @@ def test_a_rank_that_has_gone_on_between_two_answers_is_in_no_circle(pair: Ranks
     pair.wait(0, 1)
     pair.wait(1, 0)
     assert not pair.look(0, 1, 0)
-    pair.wait(1, 0)  # again: something has come in between
+    pair.wait(1, 0)  # again: a message has arrived in between
     assert not pair.look(1, 0)
 
 

@@ -1,4 +1,4 @@
-"""What is said when ranks disagree, die or fall silent, and that nobody is left waiting."""
+"""Errors if ranks disagree, die or fall silent, and no rank keeps waiting."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def calls_one_thing_on_rank_1(comm: Communicator, first: str, second: str) -> No
         "send": lambda: comm.send(own, 1),
     }
     calls[second if comm.rank == 1 else first]()
-    comm.barrier()  # a root, or a sender, has nothing to receive before
+    comm.barrier()  # a root, or a sender, has received nothing before
 
 
 @pytest.mark.parametrize(
@@ -77,11 +77,11 @@ def test_a_rank_that_is_one_call_ahead_is_told_both_sequence_numbers() -> None:
 
 
 def test_a_rank_that_has_gone_on_is_told_from_what_was_reduced_before() -> None:
-    """Rank 0 cannot notice: who receives sends nothing."""
+    """Rank 0 cannot notice: a rank that only receives sends nothing."""
 
     def program(comm: Communicator) -> None:
         for _ in range(2):
-            comm.all_reduce(np.full(3, -1, np.int64))  # all bits of them
+            comm.all_reduce(np.full(3, -1, np.int64))  # all bits set
         if comm.rank == 1:
             comm.recv(np.empty(3, np.int64), 0)
         else:

@@ -1,4 +1,4 @@
-"""Several hosts with several ranks each: they are emulated, as all memory of this machine is within reach."""
+"""Several emulated hosts with several ranks each; in fact all ranks share this machine's memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from rank_arrays import REDUCED, of_rank, same_bits
 from socket_ranks import on_ranks, outcomes_of
 
-from ddpcheck.execution.sockets import sent_by_connection
+from ddpcheck.execution.sent_bytes import sent_by_connection
 from ddpcheck.seeded_values import Array, key_of, numbers
 from ddpcheck_implementations.numpy_sockets.communicator import Communicator
 from ddpcheck_implementations.numpy_sockets.connections.peer import Peer
@@ -22,7 +22,7 @@ from ddpcheck_implementations.numpy_sockets.shared_memory.mapping import map_reg
 
 HIERARCHICAL = {"algorithm": "hierarchical"}
 LARGE = 300_003
-"""Elements: several blocks of memory, and of no size that anything divides."""
+"""Elements: several blocks of memory, and no divisor in common with block sizes."""
 
 
 @pytest.mark.parametrize(("world_size", "hosts"), [(3, "1,2"), (4, "2"), (6, "4,2")])
@@ -70,7 +70,7 @@ def test_groups_take_what_they_have_of_each_host(group: tuple[int, ...]) -> None
     [("hierarchical", 60_000, 2 / 2), ("", 60_000, 2 / 2), ("ring", 60_000, 2 * 3 / 4), ("", 60, 2)],
 )
 def test_host_sends_only_the_minimum_for_two_hosts(algorithm: str, elements: int, share: float) -> None:
-    """Small arrays are not worth it, and ranks that are told to go over sockets alone do so."""
+    """Small arrays do not use it, nor ranks that are told to use sockets only."""
     own = np.ones(elements, np.float32)
 
     def program(comm: Communicator) -> int:
@@ -110,7 +110,7 @@ def test_disagreeing_ranks_are_reported_anywhere(odd: int) -> None:
 
 
 def test_a_host_whose_memory_is_out_of_reach_counts_as_one_for_each_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All ranks must know, those of other hosts too, or they would wait for different ones."""
+    """All ranks must know this, including those of other hosts; otherwise they would wait for different ranks."""
     calls = itertools.count()
 
     def once_refused(process: int, descriptor: int, size: int) -> memoryview:
@@ -130,7 +130,7 @@ def test_hosts_of_no_size_are_refused(hosts: str) -> None:
 
 
 def by_hosts(comm: Communicator, odd: Callable[[Communicator], object]) -> None:
-    """One all-reduce that fits, and one in place of which rank 6, alone on its host, calls something else."""
+    """One all-reduce that fits, and one in which rank 6, alone on its host, makes another call."""
     comm.all_reduce(np.ones(3))
     if comm.rank == 6:
         odd(comm)
@@ -142,9 +142,9 @@ def by_hosts(comm: Communicator, odd: Callable[[Communicator], object]) -> None:
 @pytest.mark.parametrize(
     ("odd", "words"),
     [
-        # rank 6 waits for 5, that one in memory for 4, and 4 for 6: nobody would hear what it said to 0
+        # rank 6 waits for 5, which waits in memory for 4, and 4 waits for 6: no rank would read messages to 0
         (lambda comm: comm.barrier(), "barrier"),
-        # 4 hears of its next call only; 0, 1 and 3 have heard of this one, and would not say so
+        # 4 learns of its next call only; 0, 1 and 3 know this one, but would not report it
         (lambda comm: comm.broadcast(np.ones(140), 6), "broadcast(root 6)"),
     ],
 )

@@ -1,4 +1,4 @@
-"""How ranks meet: late ones, wrong ones, strangers, and who is named when somebody does not come."""
+"""The rendezvous: late ranks, wrong ranks, foreign clients, and errors that name missing ranks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def close(outcomes: list[Any]) -> None:
 
 
 def stranger(port: int, words: Callable[[bytes], bytes]) -> socket.socket:
-    """Someone who talks to rank 0 before the ranks do, once it listens. words: what it says to rank 0's challenge."""
+    """A foreign client that connects to rank 0 before the ranks do. words: its answer to rank 0's challenge."""
     deadline = time.monotonic() + LIMIT
     while True:
         try:
@@ -44,7 +44,7 @@ def stranger(port: int, words: Callable[[bytes], bytes]) -> socket.socket:
 
 
 def hello(rank: int, world_size: int, run: str = "", start: bytes | None = None) -> Callable[[bytes], bytes]:
-    """start: the challenge of another one, at which this was recorded."""
+    """start: the challenge of another rendezvous, for which this answer was recorded."""
     digest = RendezvousConfig(rank, world_size, "", 0, run).run_digest
     told = struct.pack("!16sIIH46s", digest, rank, world_size, 1, b"127.0.0.1")
 
@@ -67,7 +67,7 @@ def test_strangers_do_not_disturb_the_start() -> None:
 
     def visit() -> list[socket.socket]:
         visitors = [stranger(port.number, said) for said in words]
-        visitors[2].close()  # in the middle of its first words
+        visitors[2].close()  # in the middle of its greeting
         came.set()
         return visitors
 
@@ -95,7 +95,7 @@ def test_messages_of_an_earlier_start_are_ignored() -> None:
         said = [hello(1, 3, "the name", start=b"another start..."), hello(2, 3, "the name", start=bytes(16))]
         visitors = [stranger(port.number, words) for words in said]
         for visitor in visitors:
-            assert visitor.recv(100) == b""  # hung up
+            assert visitor.recv(100) == b""  # closed
         came.set()
         return visitors
 

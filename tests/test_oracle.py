@@ -12,11 +12,11 @@ from oracle_jobs import PROMISED, job_model, moments, one_backward
 
 from ddpcheck.causes import gradients as gradients_causes
 from ddpcheck.contract import TYPICAL, Capabilities
+from ddpcheck.hypotheses.causes_of_wrong_arrays import likely_causes
 from ddpcheck.hypotheses.evidence import evidence_of_gradient
 from ddpcheck.hypotheses.gradients.accumulated import contributions_of
 from ddpcheck.hypotheses.gradients.contributions import Contributions
 from ddpcheck.hypotheses.gradients.passes import layers_gone_wrong
-from ddpcheck.hypotheses.likely_causes import likely_causes
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Predict, Resume, Save, Step, ZeroGrad
 from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
 from ddpcheck.oracle import Oracle
@@ -53,7 +53,7 @@ EVERY_LAYER = (
 def last(
     job: Job, what: str = "gradients", capabilities: Capabilities = PROMISED, *, bounds: bool = False
 ) -> dict[str, Array]:
-    """What rank 0 holds at the last operation."""
+    """Rank 0's values at the last operation."""
     return {name: entry.value.exact[0] for name, entry in moments(job, capabilities, bounds)[-1].arrays[what].items()}
 
 

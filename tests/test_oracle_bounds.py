@@ -1,4 +1,4 @@
-"""The oracle's bounds against float32 in random orders."""
+"""The oracle's bounds hold for float32 in random orders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ddpcheck_properties.strategies import shards, training_job
 @pytest.mark.parametrize("loss", ["linear", "squared_error", "cross_entropy"])
 @pytest.mark.parametrize("curve", ["relu", "tanh"])
 def test_bounds_hold_in_float32_and_are_tight(curve: str, loss: str) -> None:
-    """An independent float32 forward and backward, sums in random orders: always within the bound, and not far below
+    """An independent float32 forward and backward, with sums in random orders, is within the bound, and not far below
     it.
     """
     tightest, loose = np.inf, 2e-4 * (10 if curve == "tanh" else 1) * (10 if loss == "cross_entropy" else 1)
@@ -38,7 +38,7 @@ def test_bounds_hold_in_float32_and_are_tight(curve: str, loss: str) -> None:
 
 
 def test_past_the_range_of_the_dtype_there_is_no_bound() -> None:
-    """The loss after a step far too large is finite in float64, where float32 has only infinities on the way."""
+    """The loss after a step far too large is finite in float64, but float32 has infinite intermediate values."""
     job = one_backward(mlp((3, 5, 4), loss="squared_error"), [4, 4])
     backward = job.operations[1]
     job = replace(job, operations=(ZeroGrad(), backward, Step(), backward), optimizer=OptimizerSpec(lr=1e25))
@@ -50,7 +50,7 @@ def test_past_the_range_of_the_dtype_there_is_no_bound() -> None:
 
 
 def _in_float32(job: Job, curve: str, loss: str, rng: np.random.Generator) -> dict[str, Array]:
-    """The mean of two ranks' gradients of a two-layer network, with every matrix product added up in a random order."""
+    """The mean of two ranks' gradients of a two-layer network, with every matrix product summed in a random order."""
     model = job_model(job)
     assert job.data is not None
     p = job.initial(0)
@@ -92,7 +92,7 @@ def _product(a: Array, b: Array, rng: np.random.Generator) -> Array:
     "spec", [OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=0.1), OptimizerSpec("adam", lr=0.02, eps=0.01)]
 )
 def test_bounds_of_trajectories_hold_in_float32_and_see_float32_in_float64(spec: OptimizerSpec) -> None:
-    """Three steps computed in float32 stay within the float32 bound, and break the float64 one by far."""
+    """Three steps computed in float32 stay within the float32 bound, and exceed the float64 bound by far."""
     network = pytest.importorskip("ddpcheck_implementations.numpy_network")
     for seed in range(10):
         operations: list[Operation] = []

@@ -1,4 +1,4 @@
-"""Jobs that are called exact: every order of additions, and every way to divide, gives the same bits."""
+"""Exact Jobs: every order of additions, and every way to divide, gives the same bits."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def _tree(arrays: list[Array]) -> Array:
 
 
 def test_reduced_gradients_that_are_reduced_again_stay_exact() -> None:
-    """131 = 393 / 3 is no multiple of 3: as some do, reducing it once more as 131 * fl(1/3) * 3 rounds. So scale by
-    W^2.
+    """131 = 393 / 3 is not a multiple of 3. Some implementations reduce it once more, and 131 * fl(1/3) * 3 rounds. So
+    scale by W^2.
     """
     twice = training_job(3, mlp((2, 2)), [Backward(shards([1] * 3)), Backward(shards([1] * 3, 3))])
     once = training_job(3, mlp((2, 2)), [Backward(shards([1] * 3)), ZeroGrad(), Backward(shards([1] * 3, 3))])

@@ -1,4 +1,4 @@
-"""Ranks that live elsewhere see the code of their home, and nothing of the driver's folder."""
+"""Ranks with another interpreter path import their own code, and nothing from the driver's folder."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ adapter = dataclasses.replace(minimal, connect=connect)
 
 @pytest.fixture
 def trees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Two folders with a module `there` that differ in a number; this process stands in the first."""
+    """Two folders with a module `there` that differs in a number; this process's working folder is the first."""
     made = [tmp_path / "first", tmp_path / "second"]
     for number, tree in enumerate(made, start=1):
         tree.mkdir()

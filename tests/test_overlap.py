@@ -1,4 +1,4 @@
-"""All-reduces of buckets while backward goes on, or after it: the same bits, and what is told of them."""
+"""All-reduces of buckets during backward, or after it: the same bits, counts and errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from socket_ranks import on_ranks, outcomes_of
 
 from ddpcheck.contract.adapter import Batch
-from ddpcheck.contract.extras import Timed
+from ddpcheck.contract.optional_methods import Timed
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.models.spec import BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
 from ddpcheck.seeded_values import Array, key_of, numbers
@@ -42,7 +42,7 @@ def spans_of(replica: Timed) -> list[tuple[str, float, float]]:
 
 
 def trained(settings: EngineSettings) -> Callable[[Communicator], dict[str, Array]]:
-    """The state after some steps, and a backward that is not followed by a step."""
+    """The state after some steps, and a backward without a step after it."""
 
     def program(comm: Communicator) -> dict[str, Array]:
         replica = replica_of(comm, DEEP, settings)
@@ -87,7 +87,7 @@ def test_size_of_buckets_changes_no_bit_of_two_ranks() -> None:
 
 
 def test_a_bucket_is_reduced_while_backward_goes_on() -> None:
-    """Backward waits here for the first all-reduce to have begun: it would never end if that waited for backward."""
+    """Backward waits here until the first all-reduce has started, which would hang if that waited for backward."""
 
     class Telling:
         def __init__(self, comm: Communicator) -> None:
@@ -151,7 +151,7 @@ def test_timeline_covers_the_last_backward_only(overlap: Any) -> None:
 
 
 def test_an_error_during_overlap_is_raised_by_backward_on_every_rank() -> None:
-    """Rank 1 fails in its second all-reduce; what it raises is what was raised, and rank 0 is told by the connection."""
+    """Rank 1 fails in its second all-reduce. It raises the original error, and rank 0 an error of the connection."""
 
     class Failing:
         def __init__(self, comm: Communicator) -> None:
@@ -180,7 +180,7 @@ def test_an_error_during_overlap_is_raised_by_backward_on_every_rank() -> None:
     assert str(failed) == "the cable is out"
     assert isinstance(failed.__cause__, KeyError)
     assert "rank 1" in str(lost)
-    assert calls == {0: 2, 1: 2}  # the four buckets that are left are not begun
+    assert calls == {0: 2, 1: 2}  # the other four buckets are not started
     assert "gradients" not in {thread.name for thread in threading.enumerate()}
 
 
@@ -225,7 +225,7 @@ def test_a_thread_does_its_work_in_order_and_a_block_without_work_starts_none() 
 @pytest.mark.parametrize("faster", [True, False])
 def test_auto_tries_both_ways_and_keeps_the_faster(faster: bool) -> None:
     choice = OverlapChoice("auto")
-    choice.record(0.0)  # of the first backward of all
+    choice.record(0.0)  # of the first backward
     tried = []
     for _ in range(2 * OverlapChoice.TRIALS):
         tried.append(choice.overlaps())

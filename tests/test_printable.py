@@ -1,4 +1,4 @@
-"""Texts that an adapter brings: what it calls itself, and its errors, are shown and obeyed by nothing."""
+"""Texts of an adapter, such as its name and errors, are shown, but never interpreted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddpcheck.cli import main
-from ddpcheck.printable import cut, fenced, in_markdown, printable
+from ddpcheck.printable_text import cut, fenced, in_markdown, printable
 
 HOSTILE = """
 from dataclasses import replace

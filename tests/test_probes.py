@@ -1,4 +1,4 @@
-"""Operations that only some ranks enter, programs that end, bytes on the wire, and launchers put to the test."""
+"""Operations on some ranks only, ends of programs, bytes on the wire, and tests of launchers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from ddpcheck import Job, Session
 from ddpcheck.checks import law
-from ddpcheck.execution.sockets import sent_by_connection
+from ddpcheck.execution.sent_bytes import sent_by_connection
 from ddpcheck.job import AllReduce, Attempt, Barrier, Close, Kill, Raise, TensorSpec
 from ddpcheck.launchers.failing_rank_program import CONSEQUENCE, ROOT_CAUSE, ROOT_STATUS, run_trial
 from ddpcheck.launchers.processes import Processes

@@ -1,4 +1,4 @@
-"""What a process holds is counted, and what it has set is seen and put back."""
+"""Resources of a process are counted, and changed settings are found and restored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ddpcheck.execution.process_settings import ProcessSettings
 
 @pytest.fixture(autouse=True)
 def no_alarm() -> Iterator[None]:
-    """A limit on the time of a test is one."""
+    """A time limit for tests uses this alarm, too."""
     left, every = signal.setitimer(signal.ITIMER_REAL, 0)
     yield
     signal.setitimer(signal.ITIMER_REAL, left, every)
@@ -31,7 +31,7 @@ def test_arrays_are_counted_as_long_as_somebody_holds_them() -> None:
     before = count_resources()["bytes"]
     small, large = np.ones(8002), np.ones(10**6)
     during = count_resources()["bytes"]
-    size = small.nbytes + large.nbytes - 4096  # other objects come and go
+    size = small.nbytes + large.nbytes - 4096  # other objects are allocated and released meanwhile
     del small, large
     assert during - before >= size
     assert during - count_resources()["bytes"] >= size
@@ -65,7 +65,7 @@ def test_a_setting_that_is_changed_is_seen_and_put_back(name: str, change: Calla
 
 @contextmanager
 def smallest_numbers_taken_for_zero() -> Iterator[None]:
-    """As a library does that was built with -ffast-math: bits 6 and 15 of MXCSR, at byte 28 of glibc's fenv_t."""
+    """As in a library built with -ffast-math: bits 6 and 15 of MXCSR, at byte 28 of glibc's fenv_t."""
     library = ctypes.CDLL("libm.so.6")
     before, after = (ctypes.create_string_buffer(32) for _ in range(2))
     library.fegetenv(before)

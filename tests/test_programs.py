@@ -1,4 +1,4 @@
-"""Each program of the repository, outside the command line, still starts: --help ends with status 0."""
+"""Each program of the repository, besides the command line, starts: --help ends with status 0."""
 
 from __future__ import annotations
 

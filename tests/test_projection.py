@@ -1,4 +1,4 @@
-"""The cost model: formulas against messages played one by one, steps against sums by hand."""
+"""The cost model: formulas match message-by-message schedules, and steps match sums by hand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ LINK = Link(3e-6, 2e-9, 5e-10)
 
 
 def played(schedule: Schedule, size: float, link: Link) -> float:
-    """The end of the last rank: a message starts when both have got to its round, and each waits for its own only."""
+    """The end of the last rank. A message starts when both ranks have reached its round; each rank waits only for its
+    own.
+    """
     clocks = [0.0] * schedule.world_size
     for transfers in schedule.rounds:
         ends = {rank: clocks[rank] for each in transfers for rank in (each.source, each.dest)}
@@ -71,7 +73,7 @@ def test_busy_ranks_are_those_of_an_average_round(name: str, p: int) -> None:
 
 
 def halves(name: str) -> tuple[Callable[[int], Schedule], Callable[[int], Schedule]]:
-    """The first and the second part of an all-reduce: reducing, and giving out."""
+    """The first and the second part of an all-reduce: reduction and distribution."""
 
     def part(p: int, first: bool) -> Schedule:
         schedule = SCHEDULES[name](p)
@@ -117,7 +119,7 @@ def test_nothing_beats_the_lower_bound(name: str) -> None:
 def test_hierarchy_is_its_parts() -> None:
     assert hierarchical(8, 1, 1e6, LINK, LINK) == pytest.approx(ring_all_reduce(8, 1e6).seconds(LINK))
     assert hierarchical(1, 8, 1e6, LINK, LINK) == pytest.approx(ring_all_reduce(8, 1e6).seconds(LINK))
-    # the ranks of a host share its link, so inside a host at no cost it is a ring of hosts with as many bytes
+    # the ranks of a host share its link, so with no cost inside a host this is a ring of hosts with as many bytes
     inside = Link(0, 0)
     assert hierarchical(4, 8, 1e6, inside, Link(0, 1e-9)) == pytest.approx(1.5e6 * 1e-9)
 

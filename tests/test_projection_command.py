@@ -1,4 +1,4 @@
-"""`ddpcheck project`, as a user types it: links and sizes, files of results, tables, and errors that say what to do."""
+"""The command `ddpcheck project`: links and sizes, result files, tables, and error messages."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def benchmark(p: int, size: int, seconds: list[float], **extra: object) -> dict[
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[..., Path]:
-    """A file of results: times of a ring, five launches that differ by some percent, changed by a factor."""
+    """Writes a result file: times of a ring, five launches that differ by some percent, multiplied by a factor."""
 
     def written(factor: Callable[[int, int], float] = lambda p, size: 1.0, *others: dict[str, Any]) -> Path:
         file = tmp_path / "bench.json"
@@ -87,8 +87,8 @@ def test_links(text: str, bytes_a_second: float, latency: float) -> None:
         ("25G:20us", "write bits as 25GbE"),
         ("25GbE:20", "write a number with ns, us, ms or s"),
         ("0GbE:20us", "give a rate above 0"),
-        ("2.5.1GbE:20us", "'2.5.1' .* is no number"),
-        ("25GbE:-1us", "is no time"),
+        ("2.5.1GbE:20us", "'2.5.1' .* is not a number"),
+        ("25GbE:-1us", "is not a time"),
     ],
 )
 def test_no_links(text: str, message: str) -> None:
@@ -125,7 +125,7 @@ def test_usage_errors(tmp_path: Path, write: Callable[..., Path]) -> None:
         (["--link", "25GbE:20us", "--ranks", "1..8"], "write 8..4096"),
         (["--link", "25GbE:20us", "--ranks", "many"], "write 8..4096"),
         (["--link", "25GbE:20us", "--ranks", "64..8"], "write 8..4096"),
-        (["--link", "25GbE:20us", "--model-bytes", "100Mbit"], "is no size: write bytes above 0"),
+        (["--link", "25GbE:20us", "--model-bytes", "100Mbit"], "is not a size: write bytes above 0"),
         (["--link", "25GbE:20us", "--compute", "0s"], "--compute should be more than 0"),
         (["--link", "25GbE:20us", "--algorithm", "rnig"], "did you mean ring"),
         (["--from", tmp_path / "absent.json"], "cannot be read.*ddpcheck bench"),
@@ -180,7 +180,7 @@ def test_projection_from_results(tmp_path: Path, write: Callable[..., Path]) -> 
 
 
 def test_a_model_that_does_not_hold_shows_beside_the_projection(tmp_path: Path, write: Callable[..., Path]) -> None:
-    """From six ranks on everything takes four times as long: the error says so, and the interval reaches that far."""
+    """From six ranks on all calls take four times as long: the error shows it, and the interval includes it."""
     out = tmp_path / "p.json"
     result = project(
         "--from", write(lambda p, _: 4.0 if p > 4 else 1.0), "--ranks", "64", "--model-bytes", "1MB", "--json", out
@@ -197,7 +197,7 @@ def test_step_times_of_one_rank_give_compute_and_lateness(tmp_path: Path, write:
     result = project("--from", write(lambda *_: 1.0, steps), "--ranks", "64", "--model-bytes", "1MB", "--json", out)
     assert result.exit_code == 0, result.output
     (row,) = json.loads(out.read_text())["projections"][0]["rows"]
-    assert row["step"]["jitter"] == pytest.approx(0.3, rel=1e-3)  # the latest of 64 takes 0.6, the mean is 0.3
+    assert row["step"]["jitter"] == pytest.approx(0.3, rel=1e-3)  # the slowest of 64 takes 0.6, the mean is 0.3
     assert row["step"]["total"] > 0.6
     assert "comes from 4 step times of one rank: too small for 64 ranks" in " ".join(result.output.split())
 
@@ -223,4 +223,4 @@ def test_collectives_without_a_formula_are_left_out(write: Callable[..., Path]) 
     file = write(lambda *_: 1.0, benchmark(2, 64, [1.0], collective="all_to_all"))
     result = project("--from", file, "--ranks", "8")
     assert result.exit_code == 0, result.output
-    assert "made, all_to_all: no formula for it" in result.output
+    assert "made, all_to_all: there is no formula for it" in result.output

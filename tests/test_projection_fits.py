@@ -1,4 +1,4 @@
-"""The cost model fitted to times that are known, and its errors on what it was not fitted to."""
+"""The cost model fitted to known times, and its errors on held-out points."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def truth(name: str, point: tuple[int, int], coefficients: tuple[float, float, f
 def synthetic(
     time: Callable[[tuple[int, int]], float], noise: float = 0.03, launches: int = 12, seed: int = 1
 ) -> Series:
-    """Times with noise of launches, which all sizes of a world size share, and of each time; a fifth have a spike."""
+    """Times with noise of launches, shared by all sizes of a world size, and noise of each time; a fifth have a
+    spike.
+    """
     random = np.random.default_rng(seed)
     shared = {p: random.normal(0, noise, launches) for p in WORLDS}
     return Series(
@@ -91,14 +93,14 @@ def test_two_ranks_distinguish_few_algorithms() -> None:
     errors = held_out_errors("all_reduce", points)
     assert len(look_alikes(errors)) == len(errors)
     assert next(iter(errors)) == "ring"
-    # what cannot be told from messages counts as messages, not as a constant
+    # costs that cannot be separated from messages count as messages, not as a constant
     assert fit("all_reduce", points).segments[0].overhead == 0
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_nonnegative_least_squares_is_the_best_of_all_subsets(seed: int) -> None:
     random = np.random.default_rng(seed)
-    # columns much alike, of which some would help with a negative coefficient
+    # similar columns, some of which would have a negative coefficient
     alike = random.random((12, 1)) + 0.3 * random.random((12, 4))
     matrix = alike * [1.0, 1e-9, 1e9, 1.0]
     target = alike @ random.normal(0.3, 1.0, 4) + 0.1 * random.normal(size=12)
@@ -114,7 +116,7 @@ def test_nonnegative_least_squares_is_the_best_of_all_subsets(seed: int) -> None
 
 
 def test_nonnegative_least_squares_drops_columns_that_helped_first() -> None:
-    """The first column is the best alone, and worse than nothing beside the two others."""
+    """The first column is the best alone, and useless beside the two others."""
     matrix = np.array([[1.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 0.2, 0.2]])
     target = np.array([1.0, 1.0, 0.5])
     found = nonnegative_least_squares(matrix, target)
@@ -147,7 +149,7 @@ def test_bootstrap_covers_the_truth_and_needs_launches() -> None:
     model = fit("all_reduce", series.points())
     alphas = [draw.segments[0].alpha for draw in bootstrap(model, series, 60)]
     low, high = np.quantile(alphas, (0.01, 0.99))
-    # a low quartile is below what made the times, by about 0.67 of the noise
+    # a low quartile is below the true time, by about 0.67 of the noise
     assert low < TRUE[1] < high * 1.15
     assert high / low > 1.02
     assert bootstrap(model, synthetic(lambda point: truth("ring", point, TRUE), launches=1), 60) == ()
@@ -164,7 +166,7 @@ def errors_of(time: Callable[[tuple[int, int]], float]) -> Mapping[str, tuple[fl
 def test_held_out_errors_are_small_where_the_model_holds() -> None:
     found = errors_of(lambda point: truth("ring", point, TRUE))
     assert len(found) == 4
-    # from one world size, what a call takes cannot be told from what messages take
+    # from one world size, the cost of a call cannot be separated from the cost of messages
     assert all(median < 0.1 for name, (median, _) in found.items() if name != SMALLEST_WORLD), found
 
 
@@ -176,7 +178,7 @@ def test_held_out_errors_are_small_where_the_model_holds() -> None:
     ],
 )
 def test_a_model_that_breaks_beyond_its_data_shows(scenario: str, broken: Callable[[tuple[int, int]], bool]) -> None:
-    """Times three times as long where the scenario holds out: two thirds too low."""
+    """Times are three times as long in the held-out points of the scenario, so predictions are two thirds too low."""
     found = errors_of(lambda point: truth("ring", point, TRUE) * (3 if broken(point) else 1))
     median, bias = found[scenario]
     assert median == pytest.approx(2 / 3, abs=0.1)
@@ -192,7 +194,7 @@ def test_the_errors_beside_a_prediction_are_of_its_kind() -> None:
 
 
 def test_errors_are_of_points_the_model_has_not_seen() -> None:
-    """Of noise alone, a fit to all points knows more than a fit without them."""
+    """For noise alone, a fit to all points has a smaller error than a fit without them."""
     random = np.random.default_rng(3)
     points = [Point(p, size, CORES, float(np.exp(random.normal(0, 1)))) for p in (2, 4) for size in SIZES[:4]]
     model = fit("all_reduce", points, "ring")

@@ -1,4 +1,4 @@
-"""The simulation beside the formulas, and what happens where there is no SimGrid, or no end."""
+"""The simulation agrees with the formulas; errors without SimGrid, or past the deadline."""
 
 from __future__ import annotations
 
@@ -44,10 +44,11 @@ def small_tree(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("simgrid", "small_tree")
 def test_simulation_knows_what_formulas_do_not() -> None:
     found = {(each.algorithm, each.case): each.difference for each in comparison.departures(Link(20e-6, 8 / 25e9), 1e8)}
-    # one link at half its bandwidth holds up every step of a ring
+    # one link at half its bandwidth slows every step of a ring
     assert found["ring", "one host's link at half its bandwidth"] == pytest.approx(1, abs=0.1)
     assert found["ring", "one rank begins half an all-reduce later"] == pytest.approx(0.5, abs=0.05)
-    # in order, a ring crosses each leaf's uplinks once; recursive doubling does with all four ranks, in one of three rounds
+    # in order, a ring crosses each leaf's uplinks once; recursive doubling crosses them with all four ranks, in one of
+    # three rounds
     assert found["ring", "fat tree 4:1, 2 leaves of 4, ranks in order"] < 0.05
     assert found["recursive doubling", "fat tree 4:1, 2 leaves of 4, ranks in order"] == pytest.approx(1, abs=0.1)
     assert found["ring", "fat tree 4:1, 2 leaves of 4, ranks anywhere"] == pytest.approx(1, abs=0.1)
@@ -55,7 +56,9 @@ def test_simulation_knows_what_formulas_do_not() -> None:
 
 @pytest.mark.usefixtures("simgrid")
 def test_links_are_shared_fairly() -> None:
-    """Two hosts of one leaf send over its one uplink at once: each gets half. Exchanges within a leaf do not."""
+    """Two hosts of one leaf send over its one uplink at once: each gets half. Exchanges within a leaf are not
+    slowed.
+    """
     cluster = Cluster(4, Link(0.0, 1e-9), hosts_per_leaf=2, uplinks=1)
     (seconds,) = simulate(cluster, SCHEDULES["recursive doubling"](4), [1e6])
     assert seconds == pytest.approx(1e-3 + 2e-3, rel=1e-6)
@@ -95,8 +98,8 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     [
         ("while True: pass", "took more than 0.5 s; simulate fewer ranks"),
         ("raise SystemExit('no such link')", "exit status 1: no such link"),
-        ("print('nonsense')", "which is no answer"),
-        ("print('{}')", "which is no answer"),
+        ("print('nonsense')", "which is not an answer"),
+        ("print('{}')", "which is not an answer"),
     ],
 )
 def test_a_simulation_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str) -> None:

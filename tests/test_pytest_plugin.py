@@ -1,4 +1,4 @@
-"""What a user's own pytest run does with the checks."""
+"""The checks in a user's own pytest run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import ddpcheck_properties
 from ddpcheck import check_adapter
 
-# pytester takes out of sys.modules what a run inside this process brought there, and NumPy cannot be imported twice
+# pytester removes modules from sys.modules that a run in this process has imported, and NumPy cannot be imported twice
 assert ddpcheck_properties.CHECKS
 
 MINIMAL = Path(__file__).parent / "minimal_adapter.py"
@@ -25,7 +25,7 @@ def test_my_ddp(check):
 
 @pytest.fixture(scope="module")
 def sums() -> str:
-    """An installed check that the broken twin fails, found by running them."""
+    """An installed check that fails on the broken twin, found by running them."""
     verdicts = check_adapter(f"{MINIMAL}:forgetful", [2], ["all_reduce"], profile="quick")
     return next(verdict.check for verdict in verdicts if verdict.status == "failed")
 

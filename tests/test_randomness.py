@@ -1,4 +1,4 @@
-"""Random streams: what comes back is looked at, what is disturbed is disturbed, and the reference's streams are apart."""
+"""Random streams: results are validated, generators are disturbed, and the reference's streams are independent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ddpcheck_implementations.data_parallel import RandomStreams
 
 
 class Given:
-    """Streams that give what they are told."""
+    """Streams that return given values."""
 
     def __init__(self, made: Callable[[int], Any]) -> None:
         self.local = self.common = made
@@ -31,8 +31,8 @@ class Given:
         (lambda count: [0.5] * count, "must return 2 floats in an array of one dimension, got list"),
         (lambda count: np.zeros((count, 1)), r"got float64\[2, 1\]"),
         (lambda count: np.zeros(count, int), r"got int64\[2\]"),
-        (lambda count: np.full(count, 1.0), r"numbers of \[0, 1\), got .*1\.0"),
-        (lambda count: np.full(count, np.nan), r"numbers of \[0, 1\), got .*nan"),
+        (lambda count: np.full(count, 1.0), r"numbers in \[0, 1\), got .*1\.0"),
+        (lambda count: np.full(count, np.nan), r"numbers in \[0, 1\), got .*nan"),
     ],
 )
 def test_invalid_random_numbers_break_the_contract(made: Callable[[int], Any], words: str) -> None:

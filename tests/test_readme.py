@@ -1,4 +1,4 @@
-"""What the README shows to copy works as it stands there."""
+"""The README's examples work unchanged."""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
-"""What the machine denies is never a fault of the adapter: files, memory, processes, ports, the loopback network."""
+"""Resources that the machine refuses are no fault of the adapter: files, memory, processes, ports, loopback network."""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
+import resource
 import shutil
 import socket
 import subprocess
@@ -14,10 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from ddpcheck import check_adapter, refused_resources
+from ddpcheck import Session, StartFailed, check_adapter, refused_resources
 from ddpcheck.causes import machine
 from ddpcheck.launchers import ports
-from ddpcheck.refused_resources import refusal_cause, refused_resource
+from ddpcheck.launchers.multiprocess import Method, Multiprocessing
+from ddpcheck.refused_resources import cause_in_output, refusal_cause, refused_resource
 from ddpcheck.verdict import Verdict
 
 DENIED = """
@@ -155,7 +158,7 @@ def test_without_loopback_the_start_names_the_network(tmp_path: Path, words: lis
     command = ["unshare", "-n", sys.executable, "-m", "ddpcheck", *words]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
     said = ended.stdout + ended.stderr
-    assert "127.0.0.1 cannot be reached, where the" in said
+    assert "127.0.0.1 cannot be reached, so the" in said
     assert "ip link set lo up" in said
     assert "Traceback" not in said
     assert ended.returncode in (1, 2)
@@ -178,7 +181,7 @@ adapter = replace(right, name="crashes", connect=connect)
 def test_ranks_that_die_for_want_of_shared_memory_are_no_fault(
     there: bool, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """MPI engines end their process by a signal, and say why only in their own words."""
+    """MPI engines end their process by a signal, and print the reason in their own words."""
     monkeypatch.setattr(refused_resources, "_SHARED_MEMORY", str(tmp_path if there else tmp_path / "absent"))
     (tmp_path / "crashes.py").write_text(CRASHES)
     verdict = check_adapter(f"{tmp_path}/crashes.py:adapter", [2], ["check_barrier_waits_for_every_rank"])[0]
@@ -187,3 +190,71 @@ def test_ranks_that_die_for_want_of_shared_memory_are_no_fault(
     assert verdict.diagnosis is not None
     causes = [cause.id for cause in verdict.diagnosis.causes]
     assert (machine.SYSTEM_REFUSES_RESOURCE.id in causes) == (not there)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts the descriptors of Linux")
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_ranks_that_cannot_start_for_want_of_descriptors_are_no_fault(tmp_path: Path, method: str) -> None:
+    """Their parent may open so few files that it cannot start all of them; those that it has started do not wait for the rest."""
+    words = ("check", "numpy_sockets", "-w", "8", "-c", CHECK, "--profile", "quick", "--json", "results.json")
+    ended = subprocess.run(
+        [sys.executable, "-m", "ddpcheck", *words, "--launcher", method],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16)),
+    )
+    assert (tmp_path / "results.json").is_file(), ended.stdout + ended.stderr
+    first = json.loads((tmp_path / "results.json").read_text())["verdicts"][0]
+    assert first["status"] == "unknown", first
+    assert [cause["id"] for cause in first["diagnosis"]["causes"]] == [machine.SYSTEM_REFUSES_RESOURCE.id]
+    assert "EMFILE" in ended.stdout
+
+
+NO_THREAD = """
+import threading
+
+def refusing(start):
+    def begin(bootstrap, *arguments, **options):
+        if bootstrap.__self__.name == "ddpcheck-sentinel":
+            raise RuntimeError("no more threads")
+        return start(bootstrap, *arguments, **options)
+
+    return begin
+
+for name in ("_start_new_thread", "_start_joinable_thread"):
+    if hasattr(threading, name):
+        setattr(threading, name, refusing(getattr(threading, name)))
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_rank_that_may_not_start_a_thread_names_the_resource(
+    method: Method, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(NO_THREAD)
+    monkeypatch.syspath_prepend(tmp_path)
+    session = Session("numpy_sockets", 2, launcher=Multiprocessing(method), grace=0.3)
+    with session, pytest.raises(StartFailed) as failed:
+        session.start()
+    assert failed.value.says_nothing
+    assert "EAGAIN" in failed.value.causes[0].headline
+
+
+@pytest.mark.parametrize(
+    ("line", "resource"),
+    [
+        ("BlockingIOError: [Errno 11] Resource temporarily unavailable", "EAGAIN"),
+        ("RuntimeError: can't start new thread", "EAGAIN"),
+        ("[mpiexec@here] launch_procs: pipe error (Too many open files)", "EMFILE"),
+        ("OSError: [Errno 28] No space left on device", "ENOSPC"),
+        ("OSError: [Errno 12] Cannot allocate memory", "ENOMEM"),
+    ],
+)
+@pytest.mark.skipif(sys.platform != "linux", reason="these are the words of Linux")
+def test_output_of_a_process_that_cannot_start_names_the_resource(line: str, resource: str) -> None:
+    (cause,) = cause_in_output(f"Traceback (most recent call last):\n{line}\n")
+    assert resource in cause.headline
+    assert not cause_in_output("ModuleNotFoundError: No module named 'mine'")

@@ -1,4 +1,4 @@
-"""How ranks are started under conditions: what a Start says is what happens, and causes are told apart."""
+"""Start conditions: ranks start as a Start describes, and causes are distinguished."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def test_a_start_goes_through_json_and_is_shown_by_replay() -> None:
 
 
 def test_an_order_that_is_none_of_the_ranks_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"the order \(0, 0\) is none of 2 ranks"):
+    with pytest.raises(ValueError, match=r"the order \(0, 0\) is not an order of 2 ranks"):
         Job(2, (), start=Start((0, 0)))
 
 
 def test_hosts_that_do_not_hold_the_ranks_are_refused() -> None:
     for hosts in ((1,), (2, 0)):
-        with pytest.raises(ValueError, match="do not hold 2"):
+        with pytest.raises(ValueError, match="do not add up to 2"):
             Job(2, (), start=Start(hosts=hosts))
 
 

@@ -1,6 +1,4 @@
-"""Who checks the checks of replicas: every fault is caught by the checks that it names, and correct replicas by
-none.
-"""
+"""Tests of the checks of replicas: each fault is caught by the checks that it names, and correct replicas pass."""
 
 from __future__ import annotations
 
@@ -42,13 +40,15 @@ def session_of(
 
 
 def applicable(world_size: int, capabilities: Capabilities) -> list[Check]:
-    """Without the laws of what a process holds, as ranks that are threads share theirs; references keep them as processes."""
+    """Without the laws on resources of a process, since ranks that are threads share them; references are tested as
+    processes.
+    """
     fit = [check for check in MINE.values() if not unmet_need(check, capabilities, world_size)]
     return [check for check in fit if not check.name.endswith("_process_state_unchanged")]
 
 
 def opened(fault: Registered) -> AbstractContextManager[Any]:
-    """A session of threads, or of processes where threads would hide what is wrong."""
+    """A session of threads, or of processes if threads would hide the fault."""
     if fault.made.between_processes:
         return sessions.session(
             fault.adapter, fault.world_size, deadline=10.0 if fault.adapter.requires else 1.5, grace=0.3, effort=2
@@ -106,7 +106,7 @@ def test_models_of_several_dtypes_have_both(world_size: int) -> None:
 
 
 def strict(promised: Capabilities) -> type[PlainReplica]:
-    """A correct replica that does what was promised, and raises on whatever else it is asked for."""
+    """A correct replica that keeps its promises, and raises on every other request."""
 
     class Strict(PlainReplica):
         def __init__(
@@ -159,7 +159,7 @@ NARROWER: list[dict[str, object]] = [
     {"model_features": frozenset({"branch"})},
     {"model_features": frozenset()},
 ]
-"""What is promised in place of what the replicas promise: less."""
+"""Narrower promises, in place of the replicas' own."""
 
 
 @pytest.mark.parametrize("number", range(len(NARROWER)), ids=lambda number: "-".join(NARROWER[number]))

@@ -1,4 +1,4 @@
-"""Jobs for what only some replicas promise: what is refused, what is written and read again, what the oracle makes of it."""
+"""Jobs for optional promises of replicas: invalid ones are refused, files keep them, and the oracle computes them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BATCH = ((0,), (1,))
         (Backward(BATCH, broken=(0, 1)), "no zero_grad is next"),
         (Backward(BATCH, second=BATCH, broken=(0, 1)), "two forward passes, or is interrupted"),
         (Backward(BATCH, second=((0,),)), "has samples for 1 ranks, not 2"),
-        (SetTrainable(("fc9",)), "'fc9' is no Linear layer"),
+        (SetTrainable(("fc9",)), "'fc9' is not a Linear layer"),
         (Join(((), ())), "no rank has a batch"),
         (Join((((0,),), ((99,),))), "a sample index is outside"),
         (Remeasure(((0,),)), "has samples for 1 ranks, not 2"),

@@ -1,4 +1,4 @@
-"""The report is made of result files alone, equal files give equal reports, and it says what matters first."""
+"""The report is made only from result files, equal files give equal reports, and the most important part is first."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from ddpcheck_benchmarks.projection.command import command as project
 from ddpcheck_reports.command import command  # figures need matplotlib, see importorskip
 from ddpcheck_reports.document import SUMMARY_BYTES, Code, Figure, Heading, Table, Text, page, plain, summary
 from ddpcheck_reports.noise_section import against_itself, smallest_effect
-from ddpcheck_reports.reading import Entry, read
+from ddpcheck_reports.number_formatting import bars, significant, with_spread
 from ddpcheck_reports.resource_section import trace_events
-from ddpcheck_reports.words import bars, significant, with_spread
+from ddpcheck_reports.result_files import Entry, read
 
 RUN = {
     **measured.RUN,
@@ -107,7 +107,7 @@ def write(folder: Path, entries: list[dict[str, Any]], name: str = "x.json", **r
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a report of everything."""
+    """The folder of a report with all sections."""
     monkeypatch.chdir(tmp_path)
     write(Path(), everything())
     done = CliRunner().invoke(command, ["x.json", "-o", "out/scaling.md"])
@@ -129,7 +129,7 @@ def test_three_targets_are_written_and_every_figure_is_there(made: Path) -> None
     short = (made / "scaling-summary.md").read_text()
     assert "![" not in short
     assert len(short.encode()) <= SUMMARY_BYTES
-    assert "Weak-scaling efficiency" in short  # the figure's sentence, and its twin
+    assert "Weak-scaling efficiency" in short  # the figure's sentence, and its content as text
     assert "█" in (made / "scaling.txt").read_text()
 
 
@@ -192,7 +192,7 @@ def test_emulated_hosts_have_a_section_of_their_own(tmp_path: Path) -> None:
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[1] == "8"
     assert cells[5:8] == ["83 %", "80 %", "4.00"]
-    assert cells[8].endswith("(too many)")  # 8 ranks at work all the time, on 2 cores
+    assert cells[8].endswith("(too many)")  # 8 ranks work all the time on 2 cores
     assert "at 8 ranks 80 % with a" in text
     assert "## Training steps" not in text
     assert "says anything about a cluster" not in text

@@ -1,4 +1,4 @@
-"""Result files come back as they went, and CI servers can read what is made for them."""
+"""Result files are read as they were written, and CI servers can read theirs."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_junit(tmp_path: Path) -> None:
     assert failure.get("message") == "got 2, but should be 1"
     assert failure.get("type") == "left-collective-early"
     assert "likely cause: Rank 1 left a collective early" in (failure.text or "")
-    assert "rank 1: ?[31mred?" in (failure.text or "")  # what XML cannot hold is replaced
+    assert "rank 1: ?[31mred?" in (failure.text or "")  # characters that XML cannot hold are replaced
     assert hung.find("failure[@type='hung']") is not None
     assert skipped.find("skipped[@message='subgroups is not promised']") is not None
     assert expected.find("skipped[@message='expected failure: ticket 7']") is not None

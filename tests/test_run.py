@@ -1,4 +1,4 @@
-"""Every planned item gets its verdict, whatever becomes of the ranks; and the minimal outsider passes everything."""
+"""Every planned item gets its verdict, even if ranks fail; and the minimal adapter passes everything."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def check_of_nothing(session: Session) -> None:
 
 @law("trial", needs.replica.no_sync, needs.replica)
 def check_of_replicas(session: Session) -> None:
-    """Needs what the minimal adapter does not promise."""
+    """Needs a promise that the minimal adapter does not make."""
 
 
 def own(function: object) -> Check:
-    found: Check = function.check  # type: ignore[attr-defined]  # the decorator `law` puts it there
+    found: Check = function.check  # type: ignore[attr-defined]  # the decorator `law` sets it
     return found
 
 

@@ -1,4 +1,4 @@
-"""Weights of samples: losses and gradients of the oracle, NumPy and torch against formulas, and what ranks make of them."""
+"""Weights of samples: losses and gradients of the oracle, NumPy and torch match formulas, with and without ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which samples each rank gets, and how local metrics become global ones."""
+"""The samples of each rank, and the aggregation of local metrics."""
 
 from __future__ import annotations
 

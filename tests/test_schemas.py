@@ -1,4 +1,4 @@
-"""JSON Schemas: those in docs/schemas/ are those of the code, files that are written fit them, and stored files are read."""
+"""JSON Schemas: docs/schemas/ matches the code, written files fit them, and stored files are read."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ddpcheck.storage.dataclass_json import to_plain
 from ddpcheck.storage.json_schema import document
 from ddpcheck.storage.results import Failure, Results
 from ddpcheck_properties import strategies
-from ddpcheck_reports.reading import read
+from ddpcheck_reports.result_files import read
 
 ROOT = Path(__file__).parents[1]
 STORED = Path(__file__).parent / "stored"
 sys.path.insert(0, str(ROOT / "docs" / "site"))
 
-import schemas  # noqa: E402  # beside the pages
+import schemas  # noqa: E402  # in the folder of the pages
 
 
 def published(name: str) -> Any:
@@ -40,7 +40,7 @@ def validate(data: Any, name: str) -> None:
 
 
 def test_published_schemas_are_those_of_the_code() -> None:
-    """If not: python docs/site/schemas.py"""
+    """To update: python docs/site/schemas.py"""
     files = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "schemas").glob("*.json")}
     assert files == schemas.texts()
 
@@ -133,7 +133,7 @@ def test_stored_failures_are_read() -> None:
 
 
 def test_stored_measurements_are_read() -> None:
-    """Nobody's files of an earlier version become unreadable by a later one."""
+    """Files of earlier versions stay readable."""
     validate(json.loads((STORED / "bench-1.json").read_text(encoding="utf-8")), "bench-1")
     measured = read([STORED / "bench-1.json"])
     assert [(entry.info["kind"], entry.info["adapter"], entry.info["world_size"]) for entry in measured.entries] == [

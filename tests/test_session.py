@@ -1,4 +1,4 @@
-"""Sessions: ranks started once, reused, and every way to fail is an outcome that names the rank."""
+"""Sessions: ranks are started once and reused, and every failure is an outcome that names the rank."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import sessions
 
-from ddpcheck import Job, Session, StartFailed, Trace, expect
+from ddpcheck import Job, Session, StartFailed, Trace, assertions
 from ddpcheck.job import AllReduce, Barrier, Kill, Operation, Raise, Rounds, Sleep, TensorSpec
 from ddpcheck.launchers.attached import Attached
 from ddpcheck.launchers.fork_servers import ForkServers
@@ -49,7 +49,7 @@ def session() -> Iterator[Session]:
 
 def text_of(trace: Trace) -> str:
     with pytest.raises(Finding) as caught:
-        expect.completed(trace)
+        assertions.completed(trace)
     return str(caught.value)
 
 
@@ -90,12 +90,12 @@ def test_a_hung_rank_is_named_with_its_stack(session: Session) -> None:
 
 
 def test_slow_rank_with_progress_is_not_hung(session: Session) -> None:
-    """Two operations together take longer than the deadline is."""
-    expect.completed(session.run(Job(2, (Sleep(0, 0.6), Sleep(0, 0.6)))))
+    """Two operations together take longer than the deadline."""
+    assertions.completed(session.run(Job(2, (Sleep(0, 0.6), Sleep(0, 0.6)))))
 
 
 def test_many_calls_in_one_operation_may_take_long(session: Session) -> None:
-    expect.completed(session.run(Job(2, (Rounds((Sleep(0, 0.3),), times=2, rounds=2),))))
+    assertions.completed(session.run(Job(2, (Rounds((Sleep(0, 0.3),), times=2, rounds=2),))))
 
 
 @pytest.mark.parametrize(("patience", "outcome"), [(60.0, "done"), (0.0, "hung")])
@@ -107,7 +107,7 @@ def test_rank_that_imports_a_module_is_not_hung(patience: float, outcome: str, m
 
 @pytest.mark.parametrize(("share", "outcome"), [(1.0, "done"), (0.5, "hung")])
 def test_rank_without_processor_time_is_not_hung(share: float, outcome: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of the time is what busy waiting for each other costs, on too few processors, and no excuse."""
+    """Half of the time is the cost of busy waiting on too few processors, and does not extend the deadline."""
     monkeypatch.setattr(RankLink, "queued", lambda _: {1: share * time.monotonic()})
     with Session(MISBEHAVING, 2, deadline=0.5) as running:
         running.start()
@@ -170,7 +170,7 @@ def test_abandoned_hanging_job_costs_no_deadline() -> None:
 def test_concurrent_use_of_a_session_is_an_error(session: Session) -> None:
     traces = session.run_many([reduce_by("sum")] * 2)
     next(traces)
-    with pytest.raises(RuntimeError, match="still under way"):
+    with pytest.raises(RuntimeError, match="has not ended"):
         session.run(reduce_by("sum"))
     traces.close()
     assert session.run(reduce_by("sum")).completed
@@ -281,7 +281,7 @@ signal.pause()
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("name", ["adapter", "forking"])
 def test_no_rank_outlives_the_driver(name: str, ending: signal.Signals) -> None:
-    """Nor what it has started."""
+    """Nor do processes that a rank has started."""
     reference, forks = f"{HERE / 'misbehaving.py'}:{name}", name == "forking"
     driver = subprocess.Popen(
         [sys.executable, "-c", DRIVER.format(reference=reference, forks=forks)],

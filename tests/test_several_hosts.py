@@ -1,4 +1,6 @@
-"""Checks over several hosts, which are namespaces with names, addresses and a stand-in for ssh; each engine by its own line."""
+"""Checks over several emulated hosts, with names, addresses and a stand-in for ssh; each engine with its own
+command.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ def on_first(hosts: tuple[Machine, ...], folder: Path, *words: str) -> subproces
     ],
 )
 def test_a_reference_holds_over_two_hosts(two_hosts: tuple[Machine, ...], tmp_path: Path, name: str, line: str) -> None:
-    """Without DDPCHECK_EVERY_FAULT two checks of the quick profile, one of which starts the ranks anew."""
+    """Without DDPCHECK_EVERY_FAULT: two checks of the quick profile, one of which restarts the ranks."""
     (tmp_path / "hosts").write_text("host0\nhost1\n", encoding="utf-8")
     some = () if EVERY else ("-c", "all_reduce_sums_exactly", "-c", "close_returns")
     words = ("check", name, "--profile", "quick", "--deadline", "60", "-w", "2", "-q", *some)
@@ -84,7 +86,7 @@ def test_a_command_on_emulated_hosts_has_its_own_exit_status(tmp_path: Path) -> 
 
 
 def test_ranks_that_a_line_starts_are_right_on_this_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No host and no namespace is needed: the line starts both ranks itself."""
+    """No emulated host is needed: the command starts both ranks itself."""
     script = tmp_path / "both.sh"
     script.write_text(
         '#!/bin/sh\nn=$1; shift\nfor rank in 0 1; do RANK=$rank WORLD_SIZE=$n "$@" & done\nwait\n', encoding="utf-8"
@@ -130,8 +132,8 @@ def test_a_secret_that_the_user_has_copied_to_all_hosts_is_used(
     [
         (["--start", "mpirun -n 2"], "should hold {ranks}"),
         (["--start", "'mpirun {ranks}"], "cannot be read"),
-        (["--start", "no_such_program {ranks}"], "no_such_program of --start is not found"),
-        (["--listen", "host0"], "--listen belongs to --start"),
+        (["--start", "no_such_program {ranks}"], "no_such_program in --start was not found"),
+        (["--listen", "host0"], "--listen is only for --start"),
         (["--start", "sh {ranks}", "--launcher", "mpiexec"], "--launcher and --start exclude each other"),
     ],
 )

@@ -1,4 +1,6 @@
-"""Several Sessions at work at once: nothing is lost, nothing goes on after the end, and who does not share a host is alone."""
+"""Several Sessions at the same time: all verdicts arrive, all Sessions end, and an adapter that shares no host runs
+alone.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ unsharing = minimal_adapter.adapter
 
 
 def never() -> None:
-    raise AssertionError("nothing was to be interrupted")
+    raise AssertionError("no Session should be interrupted")
 
 
 def test_one_at_a_time_keeps_the_order() -> None:
@@ -65,7 +67,7 @@ def test_an_error_ends_the_others_and_comes_through() -> None:
     def long() -> Iterator[int]:
         told.wait(20)
         yield 2
-        raise AssertionError("it was to end with what it was at")
+        raise AssertionError("it should end with its current Job")
 
     with pytest.raises(ZeroDivisionError):
         list(advance_in_threads([wrong(), long()], 2, told.set))

@@ -1,4 +1,4 @@
-"""The site: generated pages hold all that there is, and links of the repository become links of the site."""
+"""The site: generated pages are complete, and links of the repository become links of the site."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ddpcheck.running.plan import installed_checks
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs" / "site"))
 
-import hooks  # noqa: E402  # lies beside the pages, where mkdocs finds it
+import hooks  # noqa: E402  # in the folder of the pages, where mkdocs finds it
 import pages  # noqa: E402
 
 NAVIGATION = re.findall(
@@ -37,13 +37,13 @@ def test_every_check_has_its_law_source_and_a_fault() -> None:
         section = page.partition(f"### `{check.name}` {{ #{check.name} }}")[2].partition("\n###")[0]
         assert re.search(r"- source: `ddpcheck\w*/[\w/]+\.py`", section), check.name
         assert "- needs: " in section
-    assert page.count("- catches, for example: ") > 150  # without torch and MPI some faults cannot be asked
+    assert page.count("- catches, for example: ") > 150  # without torch and MPI some faults cannot run
 
 
 def test_every_cause_has_its_words_and_nearly_all_a_fault() -> None:
     page = pages.catalogue_of_causes()
     assert [id for id in KINDS if f"### `{id}` {{ #{id} }}" not in page] == []
-    assert len(KINDS) - page.count("\n- shown by: ") < 10  # those of the machine, and two that tests show
+    assert len(KINDS) - page.count("\n- shown by: ") < 10  # causes of the machine, and two that tests show
 
 
 def test_options_of_pytest_are_there() -> None:

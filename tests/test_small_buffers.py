@@ -1,4 +1,4 @@
-"""Buffers of sockets and pipes become small, and what lies in them is told of a rank that hangs."""
+"""Buffers of sockets and pipes become small, and unread bytes are reported for a hung rank."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import socket
 
 from ddpcheck.execution.small_buffers import SMALL, restore_buffers, shrink_buffers, waiting_bytes
-from ddpcheck.hypotheses.endings import why_stuck
+from ddpcheck.hypotheses.failed_ranks import why_stuck
 from ddpcheck.storage.codec import decode, encode
 from ddpcheck.trace import RankTrace, Record, Trace, Unread, rank_from_plain, rank_to_plain
 

@@ -1,4 +1,4 @@
-"""A failing Job as a script: it shows the fault wherever it is run, and nothing where there is none."""
+"""A failing Job as a script: it shows the fault wherever it runs, and passes for a correct implementation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from chosen_faults import some
 from ddpcheck import Diagnosis, Job, Verdict, mlp
 from ddpcheck import job as ops
 from ddpcheck.causes import Cause
-from ddpcheck.contract.names import SCORES
+from ddpcheck.contract.allowed_names import SCORES
 from ddpcheck.job import (
     Aggregate,
     AllGather,
@@ -162,7 +162,7 @@ JOBS = {
     ),
     "thread-for-each-call": (
         Job(2, (Rounds((AllReduce(TensorSpec((5,)), wait=False), Wait(0))),)),
-        "what every round leaves behind: WRONG",
+        "left behind by every round: WRONG",
     ),
     "every-epoch-cut-after-resume": (Job(2, (ResumeSampling(20, (3, 2)),)), "epoch 1 in the last sampler: WRONG"),
     "optimizer-in-float32": (
@@ -254,7 +254,7 @@ def fault(name: str) -> str:
 def run(
     *command: str, python_path: list[str] = ROOTS, cwd: Path | None = None, tmp: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run, with a port for engines that do not choose one. tmp: for temporary files."""
+    """Run the script, with a port for engines that do not choose one. tmp: for temporary files."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -351,7 +351,7 @@ def test_it_runs_under_the_engines_that_people_use(tmp_path: Path, engine: tuple
 
 
 def test_the_folder_of_a_run_is_no_other_runs() -> None:
-    """Though its parent may have the number of one that left a folder behind."""
+    """The process id of its parent may be one that left a folder behind."""
     with subprocess.Popen(["sleep", "60"]) as process:
         began = since(process.pid)
         assert began

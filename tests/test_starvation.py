@@ -1,4 +1,4 @@
-"""A time limit passes for processes that are slow, and waits for those that get no processor."""
+"""A time limit ends for slow processes, and is extended for processes without a processor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ddpcheck.launchers.starvation import Patience
 
 @dataclass
 class Machine:
-    """Its clock, and for how many of the seconds that pass the one process waits for a processor."""
+    """A clock, and the part of its seconds in which the one process waits for a processor."""
 
     now: float = 0.0
     waited: dict[int, float] = field(default_factory=lambda: {1: 0.0})
@@ -39,7 +39,7 @@ def test_a_limit_passes_for_a_process_that_is_only_slow(machine: Machine) -> Non
     assert not patience.is_over(machine.threads)
     assert patience.left == 1.0
     machine.passes(2.0, share=0.5)
-    assert not patience.is_over(machine.threads)  # it is looked at from here on
+    assert not patience.is_over(machine.threads)  # the measurement starts here
     machine.passes(2.1, share=0.5)
     assert patience.is_over(machine.threads)
 

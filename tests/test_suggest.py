@@ -1,4 +1,4 @@
-"""`ddpcheck suggest` finds the promises that an adapter keeps and does not make, and none that it breaks."""
+"""`ddpcheck suggest` finds promises that an adapter keeps without making them, and none that it breaks."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_broken_sampler_promises_are_not_suggested(own: Path) -> None:
 
 
 def test_promise_with_a_claim_as_default_repairs_failing_checks(own: Path) -> None:
-    """Without replica_sync each replica keeps its own parameters, which those of numpy_sockets do not."""
+    """Without replica_sync each replica keeps its own parameters; those of numpy_sockets do not."""
     suggesting, found = suggested(f"{own}:replica", "check_gradients_equal_the_large_batch_exactly")
     assert not suggesting.broken
     assert found["replica_sync=ReplicaSync.PARAMETERS"].passed == ("check_gradients_equal_the_large_batch_exactly",)
@@ -115,4 +115,4 @@ def test_the_command_prints_what_to_paste(own: Path) -> None:
 def test_adapter_without_facets_gets_advice(own: Path) -> None:
     done = CliRunner().invoke(main, ["suggest", f"{own}:nothing"])
     assert done.exit_code == 2
-    assert "hands out no facet" in done.output
+    assert "promises no facet" in done.output

@@ -1,4 +1,4 @@
-"""A port that is looked up as free and released is taken; one that is listened on until it has served stays in use."""
+"""A port that was only looked up is taken by another socket; a port in use by connections stays free of others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the measuring operations yield, and that wrong elements are counted."""
+"""The values of measuring operations, and the count of wrong elements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KINDS: tuple[Collective, ...] = ("all_reduce", "broadcast", "all_gather", "reduc
 
 
 class _LastElementLost:
-    """The reference, but for the last element of each reduction."""
+    """The reference without the last element of each reduction."""
 
     def __init__(self, comm: Any) -> None:
         self.comm = comm
@@ -66,7 +66,7 @@ def test_wrong_elements_are_counted_before_and_after() -> None:
 
 
 class _Doubling:
-    """Collectives that sum in place what two equal ranks have. An overflow is a warning, and so an error here."""
+    """Collectives that sum in place as for two equal ranks. An overflow is a warning, and so an error here."""
 
     empty = staticmethod(np.empty)
 
@@ -99,8 +99,8 @@ def test_steps_are_timed_in_their_parts(synced: bool) -> None:
 @pytest.mark.parametrize(
     ("operation", "says"),
     [
-        (MeasureCollective("all_gather", 3), "3 elements cannot be shared out"),
-        (MeasureCollective("broadcast", 4, in_place=True), "no broadcast in place"),
+        (MeasureCollective("all_gather", 3), "3 elements cannot be divided"),
+        (MeasureCollective("broadcast", 4, in_place=True), "broadcast cannot work in place"),
     ],
 )
 def test_unmeasurable_case_is_reported(operation: MeasureCollective, says: str) -> None:

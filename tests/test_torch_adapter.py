@@ -1,4 +1,4 @@
-"""Adapters of torch wrappers, and the models that the implementations know by name."""
+"""Adapters of torch wrappers, and models that the implementations build by name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ddpcheck.pytorch import adapter as torch_adapter  # noqa: E402  # all of th
 
 
 def made_by(wrap: Any, options: Mapping[str, Any]) -> Replica:
-    """What a one-rank adapter without communication builds."""
+    """The replica of a one-rank adapter without communication."""
     adapter = torch_adapter.torch_adapter("mine", wrap, start=lambda context: None)
     facets = adapter.connect(RankContext(0, 1, 0, 1))
     assert facets.make_replica is not None
@@ -35,7 +35,7 @@ def made_by(wrap: Any, options: Mapping[str, Any]) -> Replica:
 
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """connect() exports the rank's variables; they end with the test."""
+    """connect() exports the rank's variables; remove them after the test."""
     names = (
         "RANK",
         "WORLD_SIZE",
@@ -78,7 +78,7 @@ def test_a_wrap_that_forgets_its_return_is_told() -> None:
 
 
 class Averaging:
-    """No module, and no method but the call."""
+    """No module, and no method except __call__."""
 
     def __init__(self, module: Any) -> None:
         self.module = module

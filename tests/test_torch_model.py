@@ -1,4 +1,4 @@
-"""What torch builds of a ModelSpec, layer by layer, against forward passes and derivatives written out by hand."""
+"""torch's modules for a ModelSpec, layer by layer, against forward passes and derivatives written by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A replica whose module is its own wrapper, as one process trains it."""
+"""A replica whose module is its own wrapper, in one process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook  # noqa: E4
 from torch_replicas import T, X, assert_close, initial_of, replica_of, spec  # noqa: E402
 
 from ddpcheck.contract.adapter import Batch  # noqa: E402
-from ddpcheck.contract.extras import BackwardBroken  # noqa: E402
+from ddpcheck.contract.optional_methods import BackwardBroken  # noqa: E402
 from ddpcheck.job import OptimizerSpec  # noqa: E402
 from ddpcheck.models.spec import Linear, mlp  # noqa: E402
 from ddpcheck.pytorch.replica import Hooks, TorchReplica  # noqa: E402
@@ -41,7 +41,7 @@ def test_a_batch_is_used_where_it_lies_and_copied_where_torch_cannot() -> None:
     read_only = X.copy()
     read_only.flags.writeable = False
     given = [X.copy(), X.copy()[:, ::-1], read_only]
-    shown: list[Any] = []  # to the model, and then to its one layer
+    shown: list[Any] = []  # the inputs of the model, and then of its one layer
     with register_module_forward_pre_hook(lambda _, arguments: shown.append(arguments[0].numpy())):
         for inputs in given:
             replica.backward(Batch(inputs, T))
@@ -49,7 +49,7 @@ def test_a_batch_is_used_where_it_lies_and_copied_where_torch_cannot() -> None:
 
 
 def assert_goes_on_alike(first: TorchReplica, second: TorchReplica) -> None:
-    """The second replica, resumed from the first after a step, takes the next one as the first does."""
+    """The second replica, resumed from the first after a step, takes the same next step."""
     first.backward(Batch(X, T))
     first.step()
     second.load_state(first.state())

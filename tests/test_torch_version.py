@@ -1,4 +1,4 @@
-"""Which torch is installed, asked without importing it."""
+"""The version of the installed torch, without importing it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who checks the checks of training runs: four faults, each caught in words that help, and no alarm without one."""
+"""Tests of the checks of training runs: four faults are each caught with the expected cause, and correct runs pass."""
 
 from __future__ import annotations
 

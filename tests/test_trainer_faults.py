@@ -1,5 +1,5 @@
-"""Who checks the checks of training runs: each fault is caught by the checks that it names, in words that tell the cause, and
-what is correct by none.
+"""Tests of the checks of training runs: each fault is caught by the checks that it names, with the expected cause, and
+correct runs pass.
 """
 
 from __future__ import annotations

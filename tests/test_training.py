@@ -1,4 +1,4 @@
-"""The training loop equals a single process, however it trains, and wrong gradients are found with their cause."""
+"""The training loop equals a single process under all plans, and wrong gradients are found with their cause."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_an_engine_that_sums_and_says_so_trains_like_one_that_averages(data: Dat
 
 
 class Summing(ThreadCollectives):
-    """A mean comes out as the sum."""
+    """A mean is computed as a sum."""
 
     def all_reduce(self, array: Any, op: str = "sum", *, group: Any = None) -> Any:
         return super().all_reduce(array, op) * self.table.size
@@ -92,7 +92,7 @@ def summing(collectives: Any, rank: int, world_size: int) -> Facets:
 
 
 class Deaf(ThreadCollectives):
-    """Gradients stay as they are on each rank."""
+    """Gradients are not reduced."""
 
     def all_reduce(self, array: Any, op: str = "sum", *, group: Any = None) -> Any:
         return array * self.table.size if op == "sum" else array.copy()

@@ -1,4 +1,4 @@
-"""Resuming to the last bit, saving by rank 0 alone, and a rank in trouble that leaves nobody waiting."""
+"""Resuming gives equal bits, only rank 0 saves, and a failing rank stops the others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from training_in_threads import (
 from ddpcheck.contract.adapter import Facets
 from ddpcheck.training import checkpoint as files
 from ddpcheck.training.datasets import DataSet
-from ddpcheck.training.ranks import OtherRankFailed, RankExchange, TrainingFailed
+from ddpcheck.training.rank_messages import OtherRankFailed, RankExchange, TrainingFailed
 from ddpcheck_implementations.data_parallel import numpy_facets
 
 
@@ -45,7 +45,7 @@ def test_resuming_equals_the_uninterrupted_run_to_the_last_bit(
     resumed = trained(dataclasses.replace(plan, resume=True), data, 2)
     assert_same_bits(uninterrupted, resumed)
     assert [epoch.number for epoch in resumed.epochs] == [2, 3]
-    assert judged(plan, data, resumed).verdict == "equal"  # from its very beginning
+    assert judged(plan, data, resumed).verdict == "equal"  # from the beginning
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["a.npz"]
 
 
@@ -94,7 +94,7 @@ def test_resuming_from_what_does_not_fit_says_what(data: DataSet, tmp_path: Path
     with pytest.raises(TrainingFailed, match="2 ranks instead of 1"):
         trained(again, data, 2)
     (tmp_path / "a.npz").write_text("no checkpoint")
-    with pytest.raises(TrainingFailed, match="is no checkpoint of this program"):
+    with pytest.raises(TrainingFailed, match="is not a checkpoint of this program"):
         trained(again, data)
 
 

@@ -1,4 +1,4 @@
-"""Hypotheses about training runs: a run that ends where one of them says is told as its cause."""
+"""Hypotheses about training runs: the cause is named for a run whose result fits it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from in_threads import ThreadedSession
 
 from ddpcheck.causes import Cause
 from ddpcheck.hypotheses.training.emulation import emulate
-from ddpcheck.hypotheses.training.rules import Rules
+from ddpcheck.hypotheses.training.emulation_rules import Rules
 from ddpcheck.hypotheses.training.some_steps import _wrong
 from ddpcheck.hypotheses.training.whole_runs import wrong_rules
 from ddpcheck.job import OptimizerSpec, Train
@@ -33,7 +33,7 @@ MOMENTUM = OptimizerSpec(lr=0.125, momentum=0.5, weight_decay=0.25)
 
 @pytest.fixture(scope="module", params=PLANS)
 def run(request: pytest.FixtureRequest) -> Run:
-    """A right run, of 5 samples a rank: the last batch, and the last window, are short."""
+    """A correct run with 5 samples per rank: the last batch, and the last window, are short."""
     plan = PLANS[request.param]
     job = replace(run_job(WORLD, PROMISED, 5 * WORLD, plan, seed=3), optimizer=MOMENTUM)
     session = ThreadedSession(partial(facets, Trainer), WORLD, PROMISED)
@@ -50,7 +50,7 @@ def test_every_hypothesis_is_told_by_its_own_end(run: Run) -> None:
     for cause, rules in hypotheses(run):
         end = emulate(run, rules).ends[-1]
         if max(float(abs(end[name] - law[name]).max()) for name in law) < 1e-6:
-            continue  # such a run shows nothing of it
+            continue  # such a run shows no difference
         wrong = [{name: array[rank] for name, array in end.items()} for rank in range(WORLD)]
         found = why_it_ends_elsewhere(replace(run, parameters=wrong))
         assert found, cause

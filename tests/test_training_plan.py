@@ -1,4 +1,4 @@
-"""What is trained on, and what a plan says: files, options, steps, and errors that say what to do."""
+"""Training plans: files, options, steps and error messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def data() -> DataSet:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """MNIST in small: 6 training and 3 test images of 2 x 2 pixels, some files gzipped."""
+    """Small MNIST files: 6 training and 3 test images of 2 x 2 pixels, some files gzipped."""
     for part, count, suffix in (("train", 6, ".gz"), ("t10k", 3, "")):
         images = np.arange(count * 4).reshape(count, 2, 2) * 10
         write_idx(tmp_path / f"{part}-images-idx3-ubyte{suffix}", images)
@@ -72,8 +72,8 @@ def truncate(path: Path) -> None:
         (lambda f: (f / "t10k-images-idx3-ubyte").unlink(), "holds neither t10k-images-idx3-ubyte nor"),
         (lambda f: truncate(f / "t10k-images-idx3-ubyte"), "should hold 3 x 2 x 2 bytes, but holds 11"),
         (lambda f: truncate(f / "train-images-idx3-ubyte.gz"), "cannot be read"),
-        (lambda f: (f / "t10k-labels-idx1-ubyte").write_bytes(b"<html>"), "is no IDX file"),
-        (lambda f: (f / "t10k-labels-idx1-ubyte").write_bytes(b""), "is no IDX file"),
+        (lambda f: (f / "t10k-labels-idx1-ubyte").write_bytes(b"<html>"), "is not an IDX file"),
+        (lambda f: (f / "t10k-labels-idx1-ubyte").write_bytes(b""), "is not an IDX file"),
         (lambda f: write_idx(f / "t10k-labels-idx1-ubyte", np.zeros((3, 2, 2))), "are images and labels swapped"),
         (lambda f: write_idx(f / "t10k-labels-idx1-ubyte", np.zeros(3), kind=13), "type 0x0d in 1 dimensions"),
         (lambda f: write_idx(f / "t10k-labels-idx1-ubyte", np.zeros(4)), "3 t10k images, but 4 labels"),

@@ -1,4 +1,4 @@
-"""Training as a user starts it: by one command, by hand, with lines for several hosts."""
+"""Training as a user starts it: by one command, by hand, with commands for several hosts."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_batch_norm_is_compared_with_one_process_that_normalises_each_part_apart
 
 
 def images(folder: Path) -> None:
-    """40 training and 40 test images of 8 x 8."""
+    """Files with 40 training and 40 test images of 8 x 8."""
     words = np.arange(64 * 40) * 37 % 251
     for part in ("train", "t10k"):
         write_idx(folder / f"{part}-images-idx3-ubyte.gz", words.reshape(40, 8, 8))
@@ -248,8 +248,8 @@ def test_terminals_get_a_line_for_each_process() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("numpy_sockets", "--nnodes", "2"), "give its host with --master-addr"),
-        (("numpy_sockets", "--nnodes", "3", "--hosts", "a,b"), "one of the two is enough"),
+        (("numpy_sockets", "--nnodes", "2"), "name its host with --master-addr"),
+        (("numpy_sockets", "--nnodes", "3", "--hosts", "a,b"), "give only one of the two"),
         (("numpy_sockets", "--hosts", "a,b", "--run"), "on this host only"),
         (("numpy_sockets", "--engine", "torchrun", "--run", "--master-port", "4000"), "another --engine"),
         (("no_such_adapter",), "not a known adapter"),

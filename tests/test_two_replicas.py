@@ -1,4 +1,4 @@
-"""Programs on two replicas in turns: how they are made, and what the oracle says of each."""
+"""Programs on two replicas in turns: their operations, and the oracle's results for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stranger gets wrong in an adapter, told before anything starts, with what to do."""
+"""Frequent errors in an adapter are reported before any rank starts, with the remedy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def connect(context: RankContext) -> Facets:
 
 
 RIGHT = Adapter("right", connect, PROMISED)
-TAKES_NOTHING: Any = lambda: None  # noqa: E731  # typed as anything: a type checker would see what the test is about
+TAKES_NOTHING: Any = lambda: None  # noqa: E731  # typed as Any: a type checker would see the error under test
 TAKES_TWO: Any = lambda context, port: None  # noqa: E731
 
 
@@ -74,7 +74,7 @@ def test_what_is_no_adapter_is_named(adapter: Any, problem: str) -> None:
         ({"reductions": frozenset()}, "but Capabilities.collectives.reductions is empty"),
         (
             {"reductions": frozenset({"mean"}), "dtypes": frozenset({"int8"})},
-            "has the mean only, which is of floats",
+            "has only mean, which needs a floating dtype",
         ),
     ],
 )
@@ -99,7 +99,7 @@ def test_a_rank_of_the_import_and_a_world_of_its_own_have_causes() -> None:
         ({"rank": "0"}, "says that it is rank '0'"),
         (
             {"collectives": None},
-            "Facets.collectives is None; hand it out, or take its group of promises out of Capabilities(...)",
+            "Facets.collectives is None; return it from connect(), or remove its group of promises from Capabilities(...)",
         ),
         ({"collectives": Alone}, "Facets.collectives is the class Alone, but should be an object of it"),
     ],

@@ -1,4 +1,4 @@
-"""The cache of verdicts: what has passed runs again only if something has changed, and nothing else is kept."""
+"""The cache of verdicts: a passed check runs again only after a change, and only passes are kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from ddpcheck.cli.check import command
 
 MINIMAL = (Path(__file__).parent / "minimal_adapter.py").read_text(encoding="utf-8")
-UNCHANGED = "did not run: they passed before, and nothing has changed since"
+UNCHANGED = "did not run again: they passed before, and nothing has changed since"
 
 
 @pytest.fixture

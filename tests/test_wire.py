@@ -1,4 +1,4 @@
-"""Bytes on the wire: who counted them, how many are too many, and MPI's, which has to be made to use sockets."""
+"""Bytes on the wire: by whose count, limits, and MPI's bytes, which must be made to use sockets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BYTES = 120_000
 
 
 def trace_of(*readings: tuple[Mapping[str, tuple[int, int]], Mapping[str, int] | None]) -> Trace:
-    """One rank that read these."""
+    """A trace of one rank with these readings."""
     records = [Record(i, Sent.kind, 0.0, 0.0, {"sent": sent, "counts": own}) for i, (sent, own) in enumerate(readings)]
     return Trace((RankTrace(0, "done", tuple(records)),))
 
@@ -56,7 +56,7 @@ def test_uncounted_traffic_is_not_judged(own: Mapping[str, int] | None) -> None:
 
 
 def judged(kind: str, sent: Sequence[float], *, each: bool = False) -> None:
-    """What ranks sent of an operation on one MiB, in MiB."""
+    """Judge the MiB that ranks sent in an operation on one MiB."""
     demand = Demand(kind, SIZE, range(len(sent)), "it", each)
     sends_no_more([round(count * SIZE) + 200 for count in sent], demand, "")
 
@@ -111,7 +111,7 @@ def test_least_is_asked_of_each_rank_where_it_is_promised() -> None:
 
 @dataclass(frozen=True)
 class _Transport(Processes):
-    """A launcher whose ranks do not start as it says."""
+    """A launcher whose ranks do not start as requested."""
 
     def over_tcp(self) -> Mapping[str, str]:
         return {"PYTHONHASHSEED": "none such"}

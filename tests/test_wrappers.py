@@ -1,4 +1,4 @@
-"""Torch wrappers as they are written by hand: the right ones pass, the wrong ones have one headline, which is true."""
+"""Typical torch wrappers written by hand: correct ones pass, wrong ones get one headline with the true cause."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ pytest.importorskip("torch")
 
 from chosen_faults import EVERY
 
-from ddpcheck.levels import Level
+from ddpcheck.check_levels import Level
 from ddpcheck.running.check_runner import Settings, run_checks
 from ddpcheck.running.failure_groups import group_failures, identity_of
 from ddpcheck.running.profiles import Profile
@@ -33,11 +33,11 @@ WRONG = {
     "buffers_stay": "own-initial-value",
     "handle_dropped": "one-ranks-part-only",
 }
-"""The cause of each, the usual ones in front."""
+"""The cause of each, the most frequent first."""
 USUAL = 5
 AT_STANDARD = {"unused_stay", "frozen_trained"}
-"""These are wrong on models that are not plain only."""
-FEW = Profile("few", 3, (2,), "As many Jobs as tell.")
+"""These are wrong only on models that are not plain."""
+FEW = Profile("few", 3, (2,), "Enough Jobs to show each fault.")
 
 
 def verdicts_of(reference: str, level: Level) -> list[Verdict]:

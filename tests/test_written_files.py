@@ -1,4 +1,4 @@
-"""Files that commands write: whole or as they were; one that cannot be written costs no verdict and is told in a sentence."""
+"""Files that commands write are complete or unchanged; an unwritable file costs no verdict and is reported."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_report_does_not_write_over_what_it_is_made_of(tmp_path: Path, monkeyp
     before = Path("b.json").read_bytes()
     shown = ddpcheck("report", "b.json", "-o", "./b.json")
     assert shown.exit_code == 2
-    assert "which the report is made of" in shown.output
+    assert "would overwrite the input file" in shown.output
     assert Path("b.json").read_bytes() == before
 
 

@@ -1,4 +1,4 @@
-"""Replicas of one process, built of a ModelSpec by torch, for the tests."""
+"""Replicas of one process, built by torch from a ModelSpec, for the tests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def replica_of(
     *,
     unfreezing: bool = False,
 ) -> TorchReplica:
-    """The module as its own wrapper: what one process does."""
+    """The module as its own wrapper, as in one process."""
     module = build_model(model, initial)
     return TorchReplica(
         module,

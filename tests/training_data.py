@@ -1,4 +1,4 @@
-"""MNIST in small, for tests."""
+"""Small MNIST files for tests."""
 
 from __future__ import annotations
 

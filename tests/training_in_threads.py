@@ -34,7 +34,7 @@ Wire = Callable[[Any, int, int], Facets]
 
 
 def on_ranks(world_size: int, body: Callable[[ThreadCollectives, int], Any]) -> list[Any]:
-    """What `body` returns, or raises, on every rank."""
+    """The result or exception of `body` on every rank."""
     table = Table(world_size)
     results: list[Any] = [None] * world_size
 
@@ -64,7 +64,7 @@ def train(
 
 
 def trained(*arguments: Any, **settings: Any) -> Trained:
-    """As rank 0 sees it, if all ranks came through."""
+    """Rank 0's result, if all ranks completed."""
     results = train(*arguments, **settings)
     for result in results:
         if isinstance(result, Exception):

@@ -1,4 +1,4 @@
-"""`ddpcheck bench`: how fast are collectives and training steps, implementation beside implementation?"""
+"""`ddpcheck bench`: measures collectives and training steps of implementations side by side."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from ddpcheck.cli.number_options import world_sizes as sizes_option
 from ddpcheck.cli.options import console, usage_errors
 from ddpcheck.operations.timing import Collective
 from ddpcheck.running.adapter_lookup import known_adapters, resolve
-from ddpcheck.running.suggestions import require_known
+from ddpcheck.running.unknown_names import require_known
 
-from .cases import COLLECTIVES
+from .collective_cases import COLLECTIVES
 from .consistency import judged
 from .defaults import Scope
 from .display import Display
 from .hosts.link import Fabric
 from .hosts.network import unavailable as no_hosts
 from .machine import command_line
+from .nccl_tests_table import step_tables, tables
 from .plan import Wanted
-from .records import Results
+from .pytest_benchmark_records import Results
 from .sizes import named
 from .sizes import sizes as sizes_of
 from .step_cases import MODELS
 from .sweep import sweep
-from .table import step_tables, tables
 
 WRONG = 3
 
@@ -47,9 +47,10 @@ _OVERSUBSCRIBED = 1 << 20
     callback=sizes_option,
     help="World sizes, such as 1,2,4 or 1-4.  [default: 1,2,4,8; quick: 1,2]",
 )
-@click.option("--sizes", help="Bytes: 4B..1MiB (each 8 x the one before), or 4B,64KiB.  [default: 4B..256MiB]")
+@click.option("--sizes", help="Sizes: 4B..1MiB (in factors of 8), or 4B,64KiB.  [default: 4B..256MiB]")
 @click.option(
-    "--collectives", help="Names, separated by commas, or all, or none.  [default: all; with --link: all_reduce]"
+    "--collectives",
+    help="Collectives by name, separated by commas; or all, or none.  [default: all; with --link: all_reduce]",
 )
 @click.option(
     "--steps",
@@ -59,23 +60,25 @@ _OVERSUBSCRIBED = 1 << 20
 )
 @click.option(
     "--buckets",
-    help="Values of the option bucket_cap_mb, where an implementation has it.  [default: 0.5,1,5,25; with --link: "
+    help="Values of bucket_cap_mb, for implementations with that option.  [default: 0.5,1,5,25; with --link: "
     "1,25; quick: none]",
 )
-@click.option("--launches", type=COUNT, help="How often to start the ranks.  [default: 5; quick: 3; with --link: 2]")
+@click.option("--launches", type=COUNT, help="Number of launches of the ranks.  [default: 5; quick: 3; with --link: 2]")
 @click.option(
-    "--minutes", type=FiniteNumber(0, 1e6, min_open=True), help="Minutes for the whole run.  [default: 14; quick: 3]"
+    "--minutes",
+    type=FiniteNumber(0, 1e6, min_open=True),
+    help="Time limit for the whole run, in minutes.  [default: 14; quick: 3]",
 )
-@click.option("--seed", type=SEED, default=0, show_default=True, help="The seed of the order of sizes.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the order of sizes.")
 @click.option(
     "--link",
-    help="Rate of links (1Gbit/s, 10GbE) between emulated hosts; needs root. Steps wait for an emulated accelerator.",
+    help="Rate of the links between emulated hosts, such as 10GbE; needs root. Steps use an emulated accelerator.",
 )
 @click.option(
     "--ranks-per-host", default=1, show_default=True, type=RANKS, help="Ranks on each emulated host, with --link."
 )
-@click.option("--quick", is_flag=True, help="Fewer sizes, world sizes and launches: a first impression.")
-@click.option("--json", "json_file", type=_FILE, help="Write results as pytest-benchmark does, after every launch.")
+@click.option("--quick", is_flag=True, help="Fewer sizes, world sizes and launches, for a first impression.")
+@click.option("--json", "json_file", type=_FILE, help="Write results in pytest-benchmark's format, after every launch.")
 def command(
     adapters: tuple[str, ...],
     world_sizes: tuple[int, ...] | None,
@@ -91,9 +94,9 @@ def command(
     quick: bool,
     json_file: Path | None,
 ) -> None:
-    """Measure ADAPTERS side by side, with time taken on the ranks.
+    """Measure ADAPTERS side by side, with clocks on the ranks.
 
-    Every time is the median over launches of the median over iterations of the slowest rank. Exit status: 0 all well, 1
+    Every time is the median over launches of the median over iterations of the slowest rank. Exit status: 0 success, 1
     something could not be measured, 3 a collective gave wrong elements.
     """
     out = console()
@@ -127,14 +130,14 @@ def command(
         with Display(out) as display:
             sweep(wanted, results, display)
     except KeyboardInterrupt as interrupt:
-        ended = status_of(interrupt)  # measurements until here are kept, shown and saved all the same
+        ended = status_of(interrupt)  # the measurements so far are kept, shown and saved
     results.consistency = judged(results.sorted())
     results.save()
     show(out, results)
     if results.unwritable:
         click.echo(f"Error: {results.unwritable}", err=True)
     if ended is not None:
-        out.print("\ninterrupted: these figures come from fewer launches", style="bold red")
+        out.print("\ninterrupted: these results are from fewer launches", style="bold red")
         sys.exit(ended)
     status = exit_code(results)
     sys.exit(ExitStatus.UNUSABLE if results.unwritable and status == ExitStatus.WELL else status)

@@ -1,4 +1,4 @@
-"""Collectives of one launch: small sizes are warmed up first, then each is measured, in an order drawn anew."""
+"""Collectives of one launch: small sizes are warmed up first, then each is measured, in a new random order."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 from ddpcheck.job import Job
 from ddpcheck.session import Session
 
-from .cases import Case
+from .collective_cases import Case
 from .iteration_count import Effort
-from .ranks_time import queue_share, slowest, spread, stamps, why
-from .records import Point, Results
+from .pytest_benchmark_records import Point, Results
+from .rank_times import queue_share, slowest, spread, stamps, why
 
-_WARM = 16 << 20  # larger messages warm up by what checks their results: to look first would take half of their time
+_WARM = 16 << 20  # for larger messages the check of their results is the warm-up, to save half of their time
 Plan = dict[str, tuple[int, int]]
-"""Iterations, and calls to each, by the name of the case: decided in the first launch for all of them."""
+"""Iterations, and calls in each, by the name of the case; decided in the first launch for all launches."""
 
 
 def measure_collectives(
@@ -33,7 +33,7 @@ def measure_collectives(
 ) -> Iterator[tuple[Case, float]]:
     """Measure all cases once in this Session, and add them to the results; yields each with its seconds.
 
-    begin: whether there is time for a case. One whose ranks fail is a problem of the results; the others go on.
+    begin: whether there is time for a case. A case whose ranks fail is reported as a problem; the others continue.
     """
     wanted = list(chosen)
     plan |= {case.name: (effort.least, 1) for case in wanted if case.bytes > _WARM}
@@ -44,12 +44,12 @@ def measure_collectives(
         if case.name in plan:
             _measure(case, session, plan[case.name], results)
         else:
-            results.problems.append(f"{case.name}: the ranks failed at the first look")
+            results.problems.append(f"{case.name}: the ranks failed in the warm-up")
         yield case, time.monotonic() - began
 
 
 def _warm_up(chosen: list[Case], session: Session, effort: Effort, plan: Plan) -> None:
-    """All sizes in one Job; one by one if it fails, to find the failing size."""
+    """All sizes in one Job; if it fails, one by one, to find the failing size."""
     if chosen and not _look(chosen, session, effort, plan):
         for case in chosen:
             _look([case], session, effort, plan)

@@ -1,8 +1,8 @@
-"""Performance conformance without a baseline: an implementation is compared with itself, so any machine will do.
+"""Performance rules without a baseline: an implementation is compared with itself, so any machine can judge them.
 
-A collective should not be slower than the same effect by others of its own (Träff, Gropp and Thakur 2010; Hunold and
-Carpen-Amarie 2018). A rule is violated only if the rank-sum test over launches says so at 5 %, and by more than a barrier
-takes.
+A collective should not be slower than other collectives that have the same effect (Träff, Gropp and Thakur 2010; Hunold
+and Carpen-Amarie 2018). A rule is violated only if the rank-sum test over launches is significant at 5 %, and the
+difference is larger than the time of a barrier.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from itertools import pairwise
 from statistics import median
 from typing import Any, Literal
 
-from .records import Point
+from .pytest_benchmark_records import Point
 from .stats import larger
 
 LEVEL = 0.05
 Verdict = Literal["holds", "violated", "too few launches"]
 Key = tuple[str, int]
-"""Collective (all_reduce_in_place is one of its own) and bytes."""
+"""Collective (all_reduce_in_place counts as its own) and bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class GuidelineVerdict:
-    """One rule at one size: the seconds of both sides, and p of the left one being larger by chance."""
+    """One rule at one size: the seconds of both sides, and the probability p that the left one is larger by chance."""
 
     rule: str
     adapter: str
@@ -90,4 +90,4 @@ _RULES: tuple[tuple[str, str, Callable[[dict[Key, Sequence[float]], int], Sequen
     ("all_gather <= all_reduce", "all_gather", _alone("all_reduce")),
     ("broadcast <= all_reduce", "broadcast", _alone("all_reduce")),
 )
-"""The last three: an all_reduce of zeros everywhere else does the same."""
+"""The last three rules: an all_reduce with zeros on the other ranks has the same effect."""

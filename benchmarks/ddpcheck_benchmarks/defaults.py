@@ -12,7 +12,7 @@ _COMPUTED = "small,medium,large,resnet18"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The options of the command line, as they would be written there."""
+    """The options of the command line, as texts."""
 
     effort: Effort
     world_sizes: tuple[int, ...]
@@ -24,7 +24,9 @@ class Scope:
 
     @classmethod
     def of(cls, *, quick: bool, hosts: bool) -> Scope:
-        """hosts: with emulated accelerators on emulated hosts, where launches differ little, as nobody fights for cores."""
+        """hosts: with emulated accelerators on emulated hosts. Launches differ little there, because ranks do not share
+        cores.
+        """
         if hosts:
             return _QUICK_HOSTS if quick else _HOSTS
         return _QUICK if quick else _FULL

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 class Display:
-    """A sweep.Progress."""
+    """Implements sweep.Progress."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -1,4 +1,4 @@
-"""The machine while it measured: hardware, versions and load. Linux; unreadable values are left out."""
+"""Describes the machine during a measurement: hardware, versions and load. Linux; unreadable values are left out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ddpcheck.storage.results import Environment
 
 
 def command_line() -> str:
-    """The command line of this process, to run it again."""
+    """The command line of this process, to repeat it."""
     return " ".join(["ddpcheck", *sys.argv[1:]])
 
 
@@ -47,7 +47,7 @@ def commit() -> dict[str, Any]:
 
 
 def pytest_machine_info(facts: dict[str, Any]) -> dict[str, Any]:
-    """CPU information in pytest-benchmark's format, without the frequency, which changes all the time."""
+    """CPU information in pytest-benchmark's format, without the frequency, which varies."""
     return {
         "node": platform.node(),
         "processor": platform.processor(),
@@ -68,7 +68,7 @@ class Load:
         self._average, self._ticks, self._pressure = os.getloadavg(), _ticks(), _pressure()
 
     def so_far(self) -> dict[str, Any]:
-        """Load averages, seconds of steal (by the hypervisor), seconds in which something waited for a core."""
+        """Load averages, seconds of steal (by the hypervisor), and seconds in which some thread waited for a core."""
         ticks, pressure = _ticks(), _pressure()
         return {
             "seconds": round(time.monotonic() - self._began, 1),

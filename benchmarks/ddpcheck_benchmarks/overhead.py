@@ -3,9 +3,10 @@
     torchrun --nproc-per-node 2 -m ddpcheck_benchmarks.overhead step
     mpiexec -n 2 python -m ddpcheck_benchmarks.overhead all-reduce
 
-A rank's program: by hand it uses torch or mpi4py, a clock and nothing else; the other side is the harness's program of a rank,
-with an adapter. Bursts go A B B A in the same processes, whose memory and cores both share. A burst's time is the median over its
-iterations of the slowest rank's; the ratio is the median over pairs of bursts, with its 95 % interval.
+By hand, a rank's program uses only torch or mpi4py, and a clock. The other side is the harness's program of a rank,
+with an adapter. Bursts go A B B A in the same processes, so that both use the same memory and cores. A burst's time is
+the median over its iterations of the slowest rank's; the ratio is the median over pairs of bursts, with its 95 %
+interval.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from ddpcheck.operations.timing import MeasureCollective
 from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.seeded_values import Array
 
-from .paired_turns import in_turns
-from .ranks_time import Floats
+from .interleaved_runs import in_turns
+from .rank_times import Floats
 from .sizes import named
 from .stats import interval
 from .step_cases import StepCase
@@ -47,7 +48,7 @@ def main(what: str, pairs: int) -> None:
     context = rank_context()
     for title, by_hand, harness, largest in (_steps if what == "step" else _all_reduces)(context):
         one, other = (partial(_time_of, burst, largest) for burst in (by_hand, harness))
-        in_turns(one, other, 1)  # the first time of a process differs
+        in_turns(one, other, 1)  # the first measurement of a process differs
         both = in_turns(one, other, pairs)
         if context.rank == 0:
             ratios = [ours / theirs for theirs, ours in both]
@@ -85,7 +86,7 @@ def _steps(context: RankContext) -> Iterator[Comparison]:
     batch = Batch(inputs, labels)
 
     module = nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
-    with torch.no_grad():  # of other values the same step takes 2 % less time: other neurons are silent
+    with torch.no_grad():  # with other values the same step takes 2 % less time: more neurons are zero
         for parameter, value in zip(module.parameters(), initial.values(), strict=True):
             parameter.copy_(torch.from_numpy(value))
     model = DistributedDataParallel(module)
@@ -112,7 +113,7 @@ def _steps(context: RankContext) -> Iterator[Comparison]:
 
 
 class _Bare:
-    """An adapter's collectives over mpi4py that are nothing but the call. `array` is the only one that it makes."""
+    """An adapter whose collectives are bare calls of mpi4py. `array` is the only array that it makes."""
 
     def __init__(self, comm: Any, in_place: Any, array: Array) -> None:
         self.barrier = comm.Barrier
@@ -141,7 +142,9 @@ def _all_reduces(context: RankContext) -> Iterator[Comparison]:
         def by_hand(
             array: Array = array, call: partial[None] = call, operation: MeasureCollective = operation
         ) -> Floats:
-            """After a sum that is looked at, as in the harness: MPI's memory and the array's values make up to 10 %."""
+            """Measured after a sum that was checked, as in the harness: MPI's memory and the array's values change
+            times by up to 10 %.
+            """
             own = pattern(array.size, context.rank, "float32")
             array[:] = own
             call()
@@ -160,7 +163,7 @@ def _all_reduces(context: RankContext) -> Iterator[Comparison]:
 
 
 def _by_hand(meet: Callable[[], object], call: Callable[[], object], iterations: int, calls: int) -> Floats:
-    """As a script times it: a clock before, a clock after."""
+    """Timed as in a script: a clock before, a clock after."""
     found = np.empty(iterations)
     for iteration in range(-_WARMUPS, iterations):
         meet()

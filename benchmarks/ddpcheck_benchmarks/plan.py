@@ -1,4 +1,4 @@
-"""The plan of measurements: every implementation at every world size, as far as possible."""
+"""The plan of measurements: every implementation at every possible world size."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ddpcheck.contract.adapter import Adapter
 from ddpcheck.operations.timing import Collective
 from ddpcheck.running.adapter_lookup import missing_modules, resolve
 
-from .cases import Case, cases, memory_needed
+from .collective_cases import Case, cases, memory_needed
 from .collectives import Plan
 from .hosts.launcher import cannot_carry
 from .hosts.link import Fabric
 from .iteration_count import Effort
-from .records import Results
+from .pytest_benchmark_records import Results
 from .sizes import named
 from .step_cases import NAMED, StepCase, step_cases
 from .steps import StepPlan
@@ -23,10 +23,10 @@ from .steps import StepPlan
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to measure. sizes: bytes; oversubscribed_size: the largest where there are more ranks than cores.
+    """The requested measurements. sizes: bytes; oversubscribed_size: the largest if there are more ranks than cores.
 
-    models: names of step_cases.MODELS; buckets: values of bucket_cap_mb. fabric: emulated hosts that ranks live on, each rank
-    with a core of its own in as far as it waits for an accelerator. minutes: the limit for all of it.
+    models: names of step_cases.MODELS; buckets: values of bucket_cap_mb. fabric: the emulated hosts on which ranks run;
+    ranks that wait for an emulated accelerator hardly use a core. minutes: the limit for the whole run.
     """
 
     adapters: tuple[str, ...]
@@ -69,7 +69,7 @@ class PlannedMeasurement:
 
 
 def places(wanted: Wanted, results: Results) -> list[PlannedMeasurement]:
-    """World size by world size; what cannot be measured is skipped in the results, with the reason."""
+    """World size by world size. Impossible measurements are listed in the results as skipped, with the reason."""
     found = []
     memory = available_memory()
     for world_size in wanted.world_sizes:
@@ -111,7 +111,7 @@ def _steps(adapter: Adapter, world_size: int, crowded: bool, wanted: Wanted, res
         return []
     models = [model for model in wanted.models if model not in NAMED or model in adapter.named_models]
     if len(models) < len(wanted.models):
-        results.skip(f"{adapter.name}: it has no {', '.join(sorted(set(wanted.models) - set(models)))}")
+        results.skip(f"{adapter.name}: it does not build {', '.join(sorted(set(wanted.models) - set(models)))}")
     many, models = len(models), [model for model in models if not crowded or model == "small"]
     if len(models) < many:
         results.skip(f"world size {world_size}: steps of all models but small, as there are more ranks than cores")

@@ -1,4 +1,6 @@
-"""Sizes as people write them: 4B, 64KiB, 1.5MiB, 100MB. KiB, MiB and GiB are powers of two, kB, MB and GB of ten."""
+"""Sizes in bytes as texts: 4B, 64KiB, 1.5MiB, 100MB. KiB, MiB and GiB are powers of two; kB, MB and GB powers of
+ten.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +14,19 @@ _ONE = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)", re.ASCII)
 
 
 def size(text: str) -> int:
-    """Whole bytes, which a number alone is too; case does not count. ValueError if it is no size above 0."""
+    """The number of bytes; a number without unit is bytes; case is ignored. ValueError if the text is no size above
+    0.
+    """
     found = _ONE.fullmatch(text.strip())
     count = Fraction(found[1]) * _FACTORS.get(found[2].lower(), 0) if found else Fraction(0)
     if count <= 0 or count.denominator != 1:
         units = ", ".join(filter(None, _UNITS))
-        raise ValueError(f"{text!r} is no size: write bytes above 0 as 64KiB, 1.5MiB or 100MB (units: {units})")
+        raise ValueError(f"{text!r} is not a size: write bytes above 0 as 64KiB, 1.5MiB or 100MB (units: {units})")
     return int(count)
 
 
 def ladder(first: int, last: int, factor: int) -> tuple[int, ...]:
-    """From first to last, each `factor` times the one before; last is always there."""
+    """From first to last, each `factor` times the one before; last is always included."""
     found = [first]
     while found[-1] * factor < last:
         found.append(found[-1] * factor)
@@ -30,7 +34,9 @@ def ladder(first: int, last: int, factor: int) -> tuple[int, ...]:
 
 
 def sizes(text: str, factor: int = 8) -> tuple[int, ...]:
-    """Bytes of 4B..256MiB (a ladder, x`factor`), of 4B,64KiB (these), or of both mixed. ValueError if there is none."""
+    """Bytes of 4B..256MiB (in steps of `factor`), of 4B,64KiB (a list), or of both mixed. ValueError if there is
+    none.
+    """
     found: list[int] = []
     for part in text.split(","):
         first, dots, last = part.partition("..")
@@ -42,7 +48,7 @@ def sizes(text: str, factor: int = 8) -> tuple[int, ...]:
 
 
 def named(count: int) -> str:
-    """64KiB for 65536; a number that is no whole multiple stays in bytes."""
+    """64KiB for 65536; other numbers stay in bytes."""
     for unit, scale in _IEC.items():
         if count >= scale and count % scale == 0:
             return f"{count // scale}{unit}"

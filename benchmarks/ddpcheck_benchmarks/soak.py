@@ -1,4 +1,4 @@
-"""Thousands of Jobs in one Session: how many a second, and does anything grow on any rank?
+"""Thousands of Jobs in one Session: Jobs per second, and growth of resources on any rank.
 
 python -m ddpcheck_benchmarks.soak numpy_sockets --jobs 10000
 """
@@ -13,7 +13,7 @@ import click
 
 from ddpcheck.session import Session
 
-from .workloads import three_steps
+from .harness_speed_jobs import three_steps
 
 _CHUNK = 500
 

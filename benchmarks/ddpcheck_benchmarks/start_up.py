@@ -1,9 +1,10 @@
-"""From the launch of the ranks to the end of their first collective, beside interpreters that import NumPy only.
+"""The time from the launch of the ranks to the end of their first collective, compared with interpreters that only
+import NumPy.
 
     python -m ddpcheck_benchmarks.start_up numpy_sockets --world-size 4
 
-Both are launched in turns, in the same way, and timed until all of their processes have ended; the difference is what an
-adapter's own imports, its rendezvous and one all-reduce of 4 bytes take.
+Both are launched in turns, in the same way, and timed until all processes have ended. The difference is the time of the
+adapter's imports, its rendezvous and one all-reduce of 4 bytes.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ _THREADS = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
 @click.option("-w", "--world-size", default=4, show_default=True)
 @click.option("--launches", default=30, show_default=True, help="Of each.")
 def main(adapter: str, world_size: int, launches: int) -> None:
-    """Print milliseconds of both, and of the difference, with 95 % intervals."""
+    """Print the milliseconds of both, and of the difference, with 95 % intervals."""
     module, _, name = reference_of(resolve(adapter)[0]).partition(":")
     programs = {"NumPy only": _ALONE, adapter: _FIRST.format(module=module, name=name)}
     times: dict[str, list[float]] = {name: [] for name in programs}
     for turn in range(launches + 1):
         for name, program in programs.items():
             seconds = _launched(program, world_size)
-            if turn:  # the first fills the caches of files
+            if turn:  # the first launch fills the file caches
                 times[name].append(seconds * 1e3)
     times["difference"] = [ours - alone for alone, ours in zip(*times.values(), strict=True)]
     click.echo(f"world size {world_size}, {launches} launches of each, in turns; ms until all processes have ended\n")

@@ -1,4 +1,4 @@
-"""Order statistics of a few launches: nothing here assumes a distribution."""
+"""Order statistics of a few launches, without assumptions about a distribution."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from itertools import combinations
 from typing import Any
 
 _Z = 1.96
-_ENUMERATED = 1_000  # 6 launches beside 6
+_ENUMERATED = 1_000  # as for two groups of 6 launches
 
 
 def summary(data: Sequence[float]) -> dict[str, Any]:
-    """The fields of pytest-benchmark's `stats`, of at least one value in seconds."""
+    """The fields of pytest-benchmark's `stats`, for at least one value in seconds."""
     ordered = sorted(data)
     middle, half = statistics.median(ordered), len(ordered) // 2
     q1 = statistics.median(ordered[:half] or ordered)
@@ -46,7 +46,9 @@ def summary(data: Sequence[float]) -> dict[str, Any]:
 
 
 def interval(data: Sequence[float]) -> tuple[float, float]:
-    """A nonparametric 95 % interval of the median, from ranks (Hoefler and Belli 2015); all of the data below 6 values."""
+    """A nonparametric 95 % interval of the median, from ranks (Hoefler and Belli 2015); the range of all data below 6
+    values.
+    """
     ordered, n = sorted(data), len(data)
     if n < 6:
         return ordered[0], ordered[-1]
@@ -56,9 +58,10 @@ def interval(data: Sequence[float]) -> tuple[float, float]:
 
 
 def larger(a: Sequence[float], b: Sequence[float]) -> float:
-    """One-sided p of the rank-sum test: how likely values of `a` this far above those of `b` are if both are alike.
+    """One-sided p of the rank-sum test: the probability that values of `a` lie this far above those of `b` if both have
+    equal distributions.
 
-    Exact by enumeration where there are few values, with ties counted half; else by the normal approximation.
+    Exact by enumeration for few values, with ties counted half; otherwise by the normal approximation.
     """
     statistic = _above(a, b)
     n, m = len(a), len(b)

@@ -1,4 +1,4 @@
-"""Training steps to measure: models, and the growth of their batch with the number of ranks."""
+"""Training steps to measure: models, and the growth of their batch with the world size."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ _WIDTHS: dict[str, tuple[int, ...]] = {
     "medium": (784, 1024, 1024, 1024, 10),
     "large": (784, 4096, 4352, 1024, 10),
 }
-"""Of multi-layer perceptrons with 0.7, 2.9 and 25.5 million parameters."""
+"""Layer widths of multi-layer perceptrons with 0.7, 2.9 and 25.5 million parameters."""
 EMULATED = "emulated"
-"""On an accelerator that does not use the host's cores: 9 million parameters, and a wait in place of each layer's work."""
+"""A model on an emulated accelerator, which uses no cores: 9 million parameters, and a wait in place of each layer's
+work.
+"""
 _LAYERS, _FEATURES = 16, 768
-_DELAY = Delay(forward=0.01, backward=0.02)  # in all about as long as 1 Gbit/s takes for the gradients of two ranks
+_DELAY = Delay(forward=0.01, backward=0.02)  # together about the time of the gradients of two ranks on 1 Gbit/s
 
 MODELS: dict[str, ModelSpec] = {
     **{name: mlp(widths, loss="cross_entropy") for name, widths in _WIDTHS.items()},
@@ -36,7 +38,7 @@ MODELS: dict[str, ModelSpec] = {
     ),
 }
 NAMED = {"resnet18": 11_172_810}
-"""Parameters of models that some implementations build by name, on 28 x 28 pixels."""
+"""Parameters of models that some implementations build by name, for 28 x 28 pixels."""
 MODELS |= dict.fromkeys(NAMED, mlp((784, 10), loss="cross_entropy"))
 _BATCH = {"small": 64, "medium": 64, "large": 32, "resnet18": 4, EMULATED: 1}
 BURSTS = 2  # synced, local, synced, local
@@ -44,9 +46,9 @@ BURSTS = 2  # synced, local, synced, local
 
 @dataclass(frozen=True, slots=True)
 class StepCase:
-    """Steps of one model: weak scaling keeps the batch of each rank, strong scaling that of all together.
+    """Steps of one model. Weak scaling keeps each rank's batch size, strong scaling that of all ranks together.
 
-    link: the rate of the links between hosts, if ranks live on emulated ones.
+    link: the rate of the links between emulated hosts, or empty.
     """
 
     adapter: str
@@ -70,23 +72,23 @@ class StepCase:
 
     @property
     def bytes(self) -> int:
-        """Of all gradients together."""
+        """The bytes of all gradients together."""
         return 4 * self.parameters
 
     @property
     def batch(self) -> int:
-        """Samples of each rank."""
+        """The samples of each rank."""
         whole = _BATCH[self.model]
         return whole if self.scaling == "weak" else max(1, whole // self.world_size)
 
     @property
     def delays(self) -> tuple[float, float]:
-        """Seconds that one pass waits in all, forward and backward."""
+        """The seconds that forward and backward of one pass wait in all."""
         found = [layer for layer in MODELS[self.model].layers if isinstance(layer, Delay)]
         return sum(layer.forward for layer in found), sum(layer.backward for layer in found)
 
     def job(self, parts: Sequence[MeasureSteps | MeasureCollective]) -> Job:
-        """A learning rate so small that numbers stay as they are, and with them the time of a step."""
+        """A Job with a learning rate so small that parameters, and with them the time of a step, stay constant."""
         samples = self.batch * self.world_size
         return Job(
             self.world_size,
@@ -124,10 +126,10 @@ class StepCase:
 def step_cases(
     adapter: str, world_size: int, models: Sequence[str], buckets: Sequence[float], link: str = ""
 ) -> Iterator[StepCase]:
-    """Small models first, so that the peak of memory belongs to the one that was measured last.
+    """Small models first, so that the peak of memory belongs to the most recent measurement.
 
-    buckets: values of the option bucket_cap_mb (of implementations that have it), for the largest of the models that do not
-    take long.
+    buckets: values of the option bucket_cap_mb (for implementations with that option), for the largest model with short
+    steps.
     """
     chosen = [model for model in MODELS if model in models]
     swept = next((model for model in reversed(chosen) if model not in ("large", *NAMED)), None)

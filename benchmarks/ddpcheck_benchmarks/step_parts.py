@@ -1,4 +1,4 @@
-"""The parts of a step's time: exposed communication and the part that is hidden behind computing."""
+"""The parts of a step's time: exposed communication, and communication that is hidden behind computing."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 def step_parts(data: Sequence[float], info: Mapping[str, Any]) -> dict[str, float | None]:
     """Seconds: medians over launches, each of differences within a launch.
 
-    exposed = T(N) - T_compute(N), where T_compute is the same step in no_sync(); hidden = 1 - exposed / t_comm_alone, within
-    [0, 1], where t_comm_alone is one all_reduce of as many bytes as there are gradients. of_possible is hidden time over what
-    can be hidden at most, the smaller of backward and t_comm_alone; backward is known where forward is a known wait. None
-    where a part is not known, and where there is one rank, and so nothing to hide.
+    exposed = T(N) - T_compute(N), where T_compute is the same step in no_sync(); hidden = 1 - exposed / t_comm_alone,
+    within [0, 1], where t_comm_alone is one all_reduce of as many bytes as there are gradients. of_possible is the
+    hidden time over the smaller of backward and t_comm_alone, which is the most that can be hidden; backward is known
+    if forward is a known wait. Unknown parts are None; so are all parts for one rank, which has nothing to hide.
     """
     launches = info["per_launch"]
     compute, alone = _known(launches["compute"]), _known(launches["comm_alone"])

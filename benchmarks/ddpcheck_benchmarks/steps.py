@@ -1,4 +1,4 @@
-"""Training steps of one launch, with communication and without, in turn, in one process: T(N) beside T_compute(N)."""
+"""Training steps of one launch, with communication and without, in turn, in one process: T(N) and T_compute(N)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ddpcheck.session import Session
 from ddpcheck.trace import Trace
 
 from .iteration_count import Effort
-from .ranks_time import Floats, queue_share, slowest, spread, stamps, why
-from .records import Point, Results
+from .pytest_benchmark_records import Point, Results
+from .rank_times import Floats, queue_share, slowest, spread, stamps, why
 from .step_cases import BURSTS, StepCase
 from .step_parts import step_parts
 
 _WARMUPS = (
-    8  # torch's DDP builds its buckets anew after the first step; others find out over seven whether overlap pays
+    8  # torch's DDP rebuilds its buckets after the first step; others decide within seven steps whether overlap pays
 )
 _AGAIN = 2
 _COUNTED = 3
 StepPlan = dict[str, int]
-"""Steps of each burst, by the name of the case: decided in the first launch for all of them."""
+"""Steps of each burst, by the name of the case; decided in the first launch for all launches."""
 
 
 Sent = Callable[[], Sequence[int]]
@@ -56,8 +56,8 @@ def measure_step(
 
 
 def _wire_bytes(session: Session, case: StepCase, sent: Sent) -> list[float] | None:
-    """Bytes that each host sends for one step, counted by the kernel: a difference, as ranks also say how
-    they begin. None if a rank failed.
+    """Bytes that each host sends for one step, counted by the kernel: a difference, because ranks also send when they
+    start. None if a rank failed.
     """
     found = []
     for steps in (1, 1 + _COUNTED):

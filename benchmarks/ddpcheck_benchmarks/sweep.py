@@ -1,4 +1,6 @@
-"""The whole sweep: launches of all implementations in turn (A B A B), so that a drift of the machine meets all alike."""
+"""The whole sweep: launches of all implementations in turn (A B A B), so that drift of the machine affects all
+equally.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +8,28 @@ import time
 from contextlib import ExitStack
 from typing import Protocol
 
-from ddpcheck.launchers.base import Launcher
+from ddpcheck.launchers.launcher import Launcher
 from ddpcheck.ranks.attaching import StartFailed
 from ddpcheck.session import Session
 
-from .cases import Case
+from .collective_cases import Case
 from .collectives import measure_collectives
 from .hosts.launcher import Hosts
 from .hosts.network import Network, network
 from .plan import PlannedMeasurement, Wanted, places
-from .records import Point, Results
+from .pytest_benchmark_records import Point, Results
 from .step_cases import StepCase
 from .steps import measure_step
 from .time_budget import Allowance
 
-_DEADLINE = 300.0  # seconds for one Job: the largest messages on the most ranks take a while
+_DEADLINE = 300.0  # seconds for one Job, with the largest messages on the most ranks
 
 
 class Progress(Protocol):
     """The interface for progress reports of a sweep."""
 
     def expect(self, points: int, text: str) -> None:
-        """So many points are to be measured in all; `text` says how long it should take."""
+        """`points` are to be measured in all; `text` says how long this should take."""
         ...
 
     def begin(self, what: str) -> None: ...
@@ -38,13 +40,13 @@ class Progress(Protocol):
 
 
 def sweep(wanted: Wanted, results: Results, progress: Progress) -> None:
-    """Measure everything, launch after launch; the results are saved after every Session."""
+    """Measure everything, launch after launch; save the results after every Session."""
     chosen = places(wanted, results)
     points = sum(len(place.items) for place in chosen)
     launches = wanted.effort.launches
     progress.expect(
         points,
-        f"{_points(points)} in {launches} launches, {wanted.minutes:g} minutes at most: others are measured in fewer",
+        f"{_points(points)} in {launches} launches, in at most {wanted.minutes:g} minutes; some points may get fewer launches",
     )
     fabric = wanted.fabric
     with ExitStack() as opened:
@@ -84,13 +86,13 @@ class _Sweep:
         return [item for item in place.items if self._allowance.grants(item.name)]
 
     def _again(self, place: PlannedMeasurement, item: StepCase | Case) -> int:
-        """The number of launches after the first in which to measure it, if there is time."""
+        """The number of further launches in which to measure the point, if there is time."""
         effort = self._wanted.effort
         most = effort.crowded_launches if place.crowded else effort.launches
         return sum(effort.includes(item.bytes, launch) for launch in range(1, min(most, effort.launches)))
 
     def _launch(self, place: PlannedMeasurement, launch: int) -> None:
-        """One Session; none if nothing is to be measured in it."""
+        """Run one Session; none if it has nothing to measure."""
         wanted = (item for item in self._granted(place) if not launch or launch <= self._again(place, item))
         due = {item.name for item in wanted if self._allowance.fits(item.name)}
         if not due:
@@ -113,7 +115,7 @@ class _Sweep:
         )
 
     def _launcher(self, place: PlannedMeasurement) -> Launcher | None:
-        """None: the implementation's own."""
+        """The launcher; None for the implementation's own."""
         fabric = self._wanted.fabric
         if fabric is None or self._hosts is None:
             return None
@@ -141,7 +143,7 @@ class _Sweep:
             self._end(place, case, launch, seconds)
 
     def _fits(self, item: StepCase | Case, launch: int) -> bool:
-        """Whether there is time for it. Where there is none after the first launch, it has been measured in fewer."""
+        """Whether there is time for the point. If not after the first launch, the point gets fewer launches."""
         fits = self._allowance.fits(item.name)
         self._out_of_time += not (fits or launch)
         return fits
@@ -164,7 +166,7 @@ def _points(count: int) -> str:
 
 
 def _add_start(place: PlannedMeasurement, link: str, seconds: float, results: Results) -> None:
-    """Seconds until connect() returned on every rank: interpreters, imports and rendezvous."""
+    """Record the seconds until connect() returned on every rank: interpreters, imports and rendezvous."""
     name = f"startup[{'-'.join([place.adapter.name, f'p{place.world_size}', *[link] * bool(link)])}]"
     info = {"kind": "startup", "adapter": place.adapter.name, "world_size": place.world_size, "link": link}
     results.add(Point(name, "startup", {**info, "cores": results.environment["cores"]}), seconds)

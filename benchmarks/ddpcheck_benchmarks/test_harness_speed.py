@@ -1,6 +1,6 @@
-"""Jobs per second of a warm Session, by pytest-benchmark: `pytest benchmarks --ddp-adapter numpy_sockets`.
+"""Jobs per second of a running Session, by pytest-benchmark: `pytest benchmarks --ddp-adapter numpy_sockets`.
 
-Three-step trainings that are made beforehand, and checks that draw their Jobs, run them and judge every Trace.
+The Jobs are three-step trainings made in advance, and whole checks, which draw Jobs, run them and judge every Trace.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ddpcheck.running.check_runner import run_check
 from ddpcheck.running.plan import installed_checks
 from ddpcheck.session import Session
 
-from .workloads import three_steps
+from .harness_speed_jobs import three_steps
 
 JOBS = 100
 
@@ -34,7 +34,7 @@ def session(request: pytest.FixtureRequest) -> Iterator[Session]:
 
 
 def test_three_step_jobs(session: Session, benchmark: Any) -> None:
-    """One round is 100 Jobs, several of them under way at once."""
+    """One round is 100 Jobs, several of them at the same time."""
     jobs = [three_steps(session.world_size, seed) for seed in range(JOBS)]
     traces = benchmark(lambda: list(session.run_many(jobs)))
     assert all(trace.completed for trace in traces)
@@ -43,7 +43,7 @@ def test_three_step_jobs(session: Session, benchmark: Any) -> None:
 
 @pytest.mark.parametrize("name", JUDGED, ids=lambda name: name.removeprefix("check_"))
 def test_drawing_and_judging(session: Session, benchmark: Any, name: str) -> None:
-    """One round is a whole check with as many Jobs as its `jobs_per_round` says, one after the other."""
+    """One round is a whole check with `jobs_per_round` Jobs, one after the other."""
     check = next(check for check in installed_checks() if check.name == name)
     session.effort = JOBS
     before = session.jobs_run

@@ -1,9 +1,9 @@
-"""Collectives and training steps by pytest-benchmark, with time taken on the ranks.
+"""Collectives and training steps by pytest-benchmark, with clocks on the ranks.
 
 pytest --pyargs ddpcheck_benchmarks.test_speed --ddp-adapter my_ddp:adapter --benchmark-json new.json
 pytest-benchmark compare old.json new.json
 
-A round is a burst of iterations on ranks that run already; its time is the median over them of the slowest rank.
+A round is a burst of iterations on running ranks; its time is the median over them of the slowest rank.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ddpcheck.session import Session
 from ddpcheck.storage.results import visible_cores
 from ddpcheck.trace import Trace
 
-from .cases import COLLECTIVES, cases
+from .collective_cases import COLLECTIVES, cases
 from .defaults import Scope
-from .ranks_time import slowest, stamps, why
+from .rank_times import slowest, stamps, why
 from .sizes import named
 from .step_cases import StepCase
 
@@ -34,7 +34,7 @@ _QUICK = Scope.of(quick=True, hosts=False).effort
 
 
 class RankClock:
-    """A clock that advances by the ranks' own measurements, so that pytest-benchmark reports these."""
+    """A clock that advances by the ranks' own measurements, so that pytest-benchmark reports them."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -43,7 +43,7 @@ class RankClock:
         return self._now
 
     def advance(self, trace: Trace, parts: int) -> None:
-        """By the median of the slowest rank's time for one of `parts`. An assertion if a rank failed."""
+        """Advance by the median of the slowest rank's time for one of `parts`. AssertionError if a rank failed."""
         assert trace.completed, why(trace)
         self._now += float(np.median(slowest(stamps(trace, 0, "begin"), stamps(trace, 0, "end")))) / parts
 
@@ -69,7 +69,7 @@ def ranks(request: pytest.FixtureRequest) -> Iterator[Session]:
 
 
 def _median(benchmark: Any) -> float | None:
-    """None where pytest-benchmark is switched off."""
+    """The measured median; None if pytest-benchmark is switched off."""
     return None if benchmark.stats is None else float(benchmark.stats.stats.median)
 
 

@@ -1,4 +1,6 @@
-"""The time of a whole sweep, and the points measured again in it: after the first launch all costs are known."""
+"""The time of a whole sweep, and the points to measure again: the costs of all points are known after the first
+launch.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from collections.abc import Callable
 
 
 class Allowance:
-    """So many seconds from now. The first launch measures everything once, the others again what fits, the cheapest first."""
+    """A number of seconds from now. The first launch measures all points once; the others repeat the cheapest that
+    fit.
+    """
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -18,17 +22,19 @@ class Allowance:
 
     @property
     def left(self) -> float:
-        """Seconds; below 0 if it took longer."""
+        """The seconds left; negative if it took longer."""
         return self._end - self._clock()
 
     def took(self, name: str, seconds: float, again: int) -> None:
-        """The cost of a point in the first launch, and the number of other launches that should measure it."""
+        """Record the cost of a point in the first launch, and the number of other launches that should measure it."""
         self._each[name] = seconds
         if again > 0:
             self._costs[name] = seconds * again
 
     def decide(self, fixed: float) -> float:
-        """Choose the points to measure again, where starting ranks takes `fixed` seconds in all; returns seconds for both."""
+        """Choose the points to measure again if starts of ranks take `fixed` seconds in all; returns seconds for
+        both.
+        """
         self._repeated = set()
         total = fixed
         for name, cost in sorted(self._costs.items(), key=lambda item: item[1]):
@@ -39,9 +45,9 @@ class Allowance:
         return total if self._repeated else 0.0
 
     def fits(self, name: str) -> bool:
-        """Whether there is time for it now, at its cost before: a machine may have become slower."""
+        """Whether there is time for the point now, at its earlier cost: the machine may have become slower."""
         return self.left > self._each.get(name, 0.0)
 
     def grants(self, name: str) -> bool:
-        """Whether this is to be measured in the launch that runs."""
+        """Whether the point is to be measured in the current launch."""
         return self.left > 0 if self._repeated is None else name in self._repeated

@@ -17,7 +17,7 @@ from ddpcheck import causes, parametrize_with_checks
 from ddpcheck.causes import Kind
 from ddpcheck.checks import Check
 from ddpcheck.cli import COMMANDS, main
-from ddpcheck.docstrings import docstring
+from ddpcheck.docstrings_from_source import docstring
 from ddpcheck.running.fault_runs import KnownFault, installed_faults
 from ddpcheck.running.plan import installed_checks
 from ddpcheck.testing import pytest_plugin

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ddpcheck.storage import file_schemas
 from ddpcheck.storage.json_schema import document
-from ddpcheck_reports.entries import BenchForm
+from ddpcheck_reports.benchmark_entries import BenchForm
 
 FOLDER = Path(__file__).parents[1] / "schemas"
 _BENCH = "Measurements of ddpcheck bench --json, in the form of pytest-benchmark."

@@ -1,6 +1,6 @@
 """ddpcheck: is this data-parallel training implementation right, and how does it scale?
 
-Names are imported when they are first used: the pytest plugin is part of every pytest run, and must not bring NumPy there.
+Names are imported at first use: the pytest plugin is part of every pytest run, and must not import NumPy there.
 """
 
 from __future__ import annotations

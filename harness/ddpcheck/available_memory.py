@@ -1,4 +1,4 @@
-"""How much memory programs on this machine can still take."""
+"""The memory that programs on this machine can still allocate."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def available_memory() -> int:
-    """Bytes; 0 where the system does not tell."""
+    """The number of bytes; 0 if the system does not report it."""
     with suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):

@@ -1,12 +1,13 @@
-"""A check: a plain function `check_<subject>_<verb>_<condition>(session)` with its family and the promises that it needs.
+"""A check: a plain function `check_<subject>_<verb>_<condition>(session)` with its family and the promises that it
+needs.
 
     @law("collectives", needs.collectives.operations("all_reduce"))
     def check_all_reduce_sums_exactly(session: Session) -> None:
         '''All-reduce gives the exact sum of the ranks' arrays.'''
 
-It runs Jobs on the session, judges their Traces, and raises Finding if its law is broken. It knows capabilities,
-never an implementation's name. A text that it returns is a note to its verdict; an Observation is shown to the user.
-The first paragraph of its docstring is the law in one sentence.
+A check runs Jobs on the session, judges their Traces, and raises Finding if its law is broken. It reads capabilities,
+never an implementation's name. A returned text is a note in the verdict; an Observation is shown to the user. The first
+paragraph of the docstring is the law.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
+from .check_levels import Level
 from .contract import Capabilities
 from .contract.needs import Need
-from .docstrings import sentence as sentence_of
-from .levels import Level
+from .docstrings_from_source import sentence as sentence_of
 
 if TYPE_CHECKING:
     from .session import Session
@@ -28,7 +29,7 @@ F = TypeVar("F", bound=Callable[..., str | None])
 
 
 class Observation(str):
-    """A text that a check returns: a fact that breaks no promise. It is shown beside the verdict, and does not change it."""
+    """A fact that breaks no promise, returned by a check. It is shown beside the verdict and does not change it."""
 
     __slots__ = ()
 
@@ -46,7 +47,7 @@ class Check:
 
 
 def law(family: str, *needs: Need, level: Level = Level.STANDARD) -> Callable[[F], F]:
-    """Mark a function as a check of `family` that needs these capabilities, and runs from this level on."""
+    """Mark a function as a check of `family` that needs these capabilities and runs from this level on."""
 
     def mark(function: F) -> F:
         name = function.__name__
@@ -78,8 +79,8 @@ def unmet_need(check: Check, capabilities: Capabilities, world_size: int) -> str
 
 
 def select(checks: Iterable[Check], patterns: Iterable[str]) -> tuple[Check, ...]:
-    """The checks that match a pattern: a family's name chooses that family, anything else every check whose name holds it.
-    ValueError on no match.
+    """The checks that match a pattern: a family's name selects the family, any other text every check whose name
+    contains it. ValueError if a pattern matches no check.
     """
     every = tuple(checks)
     wanted = tuple(patterns)

@@ -1,8 +1,8 @@
 """A Job: the work of all ranks. Immutable, framework-neutral, and a file that can be replayed.
 
-A Job holds declarations and seeds, never arrays: ranks and oracle make the same numbers from them (seeded_values.py). Every rank
-gets different numbers, unless a check says otherwise on purpose. Ranks run the operations in order; what an operation
-yields goes into the Trace under the operation's position.
+A Job holds declarations and seeds, never arrays: ranks and oracle generate the same numbers from them
+(seeded_values.py). Every rank gets different numbers, unless a check decides otherwise. Ranks run the operations in
+order. The values that an operation yields are stored in the Trace at the operation's position.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ += operations.__all__
 
 _DEFAULT = OptimizerSpec()
 MOST_RANKS = 1024
-"""The largest world size. Ranks are processes of one machine, or are attached, and the driver talks to each."""
+"""The largest world size. Ranks are processes of one machine, or attached, and the driver connects to each."""
 
 
 @plain
@@ -32,9 +32,9 @@ MOST_RANKS = 1024
 class Job:
     """Operations for `world_size` ranks, with their model, optimizer and data.
 
-    Rank r builds its model from initial values of its own (seed and rank), so that a missing broadcast shows; replicas
-    must then hold those of rank 0. start: how the ranks are started for this Job; None takes those that run. over_tcp: only
-    those will do whose launcher made them send over TCP, where the system counts, even what stays on one host. ValueError if
+    Rank r builds its model from its own initial values (seed and rank), so that a missing broadcast shows; replicas
+    must then hold those of rank 0. start: the start of the ranks for this Job; None uses running ranks. over_tcp: run
+    only on ranks whose launcher made them send over TCP, where the system counts bytes, even on one host. ValueError if
     the operations do not fit the world size or the data.
     """
 
@@ -65,7 +65,7 @@ class Job:
         return self.model.initial(key_of(self.seed, rank), kind)
 
     def initial_of_resumed(self, rank: int) -> dict[str, Array]:
-        """The parameters and buffers with which `rank` builds the new replica that a Resume loads a state into."""
+        """The parameters and buffers with which `rank` builds a new replica for a Resume."""
         assert self.model is not None
         return self.model.initial(key_of(self.seed, rank, 1), "real")
 
@@ -79,7 +79,7 @@ class Job:
 
     @staticmethod
     def from_plain(data: Any) -> Job:
-        """Inverse of to_plain. ValueError if it is no Job."""
+        """Inverse of to_plain. ValueError if the data is not a Job."""
         job = from_plain(data)
         if not isinstance(job, Job):
             raise ValueError(f"not a Job, but {type(job).__name__}")

@@ -1,8 +1,9 @@
 """Distances between floating-point arrays, and a-priori bounds on rounding.
 
-u is the unit roundoff of a dtype (2**-24 for float32, 2**-53 for float64) and gamma_m = m u / (1 - m u) bounds the relative
-error of a product of m factors (1 + d), |d| <= u: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., Lemma 3.1.
-A sum of terms, each of which goes through at most m roundings, is off by at most gamma_m times the sum of |terms|.
+u is the unit roundoff of a dtype (2**-24 for float32, 2**-53 for float64) and gamma_m = m u / (1 - m u) bounds the
+relative error of a product of m factors (1 + d), |d| <= u: Higham, Accuracy and Stability of Numerical Algorithms, 2nd
+ed., Lemma 3.1. A sum of terms that each go through at most m roundings is off by at most gamma_m times the sum of
+|terms|.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def gamma(roundings: int, dtype: npt.DTypeLike) -> float:
 def sum_bound(magnitudes: Array, terms: int, dtype: npt.DTypeLike, *, extra: int = 0) -> Array:
     """Bound on a sum of `terms` numbers in any order: gamma_(terms - 1 + extra) * sum|terms| (Higham, section 4.2).
 
-    magnitudes: sum of the absolute values, element by element. extra: further roundings, as one for a division.
+    magnitudes: sum of the absolute values, element by element. extra: further roundings, such as one for a division.
     """
     return np.asarray(magnitudes, np.float64) * gamma(max(terms - 1, 0) + extra, dtype)
 
@@ -50,8 +51,9 @@ def sum_bound(magnitudes: Array, terms: int, dtype: npt.DTypeLike, *, extra: int
 def reduction_bound(magnitudes: Array, ranks: int, dtype: str, roundings: int) -> Array:
     """Bound on a sum over ranks, each term of which goes through at most `roundings` roundings, in any order.
 
-    magnitudes: sum of the absolute values, element by element. dtype: of the model, or float16 or bfloat16, where another
-    rounding leads there, each may be off by the smallest number, and past the largest is infinity: there is no bound.
+    magnitudes: sum of the absolute values, element by element. dtype: the model's, or float16 or bfloat16, in which
+    each value may also be off by the smallest number. Values above the dtype's largest number become infinite and have
+    no bound.
     """
     if dtype not in LARGEST:
         return np.asarray(magnitudes * gamma(roundings, dtype))
@@ -65,7 +67,7 @@ def same_bits(a: Array, b: Array) -> bool:
 
 
 def different_bits(a: Array, b: Array) -> npt.NDArray[np.bool_]:
-    """Element by element; shapes and dtypes must be equal."""
+    """Whether bits differ, element by element; shapes and dtypes must be equal."""
     width = a.dtype.itemsize
     left = np.frombuffer(a.tobytes(), np.uint8).reshape(*a.shape, width)
     right = np.frombuffer(b.tobytes(), np.uint8).reshape(*b.shape, width)

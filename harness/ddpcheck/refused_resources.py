@@ -25,15 +25,20 @@ _RESOURCES = {
 _SHARED_MEMORY = "/dev/shm"
 _LITTLE_BYTES = 1 << 20
 _AMPLE_BYTES = 1 << 30
-"""Far more than a Job of the harness needs at once, where it does not look for free memory first."""
+"""A size far above that of any one Job, tested if free memory is unknown."""
 _PROCESSES = "more processes or threads (EAGAIN)"
-_START_PROCESSES = ("subprocess.py", "popen_fork.py", "threading.py")
+_START_PROCESSES = ("subprocess.py", "popen_fork.py", "popen_spawn_posix.py", "threading.py")
 _STARTING = ("_execute_child", "_launch", "start")
-"""Where the standard library starts processes and threads: elsewhere EAGAIN is the word of a socket that has nothing to read."""
+"""Functions of the standard library that start processes and threads. Elsewhere EAGAIN means a socket without data."""
+_WORDS = {os.strerror(number): resource for number, resource in _RESOURCES.items()} | {
+    os.strerror(errno.EAGAIN): _PROCESSES,
+    "can't start new thread": _PROCESSES,
+}
+"""The words of the C library, and of Python, in the output of a process that cannot start."""
 
 
 def refused_resource(error: BaseException) -> str:
-    """The resource that was refused, of this error or of one that led to it; empty if it was none."""
+    """The resource that was refused by this error or an earlier one in its chain; empty if none was."""
     return next((resource for each in _chain(error) if (resource := _resource(each))), "")
 
 
@@ -43,8 +48,14 @@ def refusal_cause(error: BaseException) -> tuple[Cause, ...]:
     return (SYSTEM_REFUSES_RESOURCE(resource=resource),) if resource else ()
 
 
+def cause_in_output(output: str) -> tuple[Cause, ...]:
+    """The cause, if the output of a process that ended before it could report says that a resource was refused."""
+    resource = next((resource for words, resource in _WORDS.items() if words in output), "")
+    return (SYSTEM_REFUSES_RESOURCE(resource=resource),) if resource else ()
+
+
 def cause_of_death() -> tuple[Cause, ...]:
-    """The cause, if there is no shared memory to be had: engines outside Python end their process then."""
+    """The cause, if no shared memory is available: engines outside Python then end their process."""
     if sys.platform != "linux":
         return ()
     try:
@@ -66,7 +77,9 @@ def _resource(error: BaseException) -> str:
 
 
 def _memory_is_short() -> bool:
-    """Whether memory is limited or nearly gone. If not, the request itself was absurd, such as a length read from other data."""
+    """Whether memory is limited or nearly gone. Otherwise the request was absurd, such as a length read from other
+    data.
+    """
     if getrlimit(RLIMIT_AS)[0] != RLIM_INFINITY:
         return True
     try:

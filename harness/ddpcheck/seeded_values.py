@@ -1,7 +1,7 @@
-"""Deterministic numbers: a Job names them by seed, every rank and the oracle make the same ones.
+"""Deterministic numbers: a Job gives a seed, from which every rank and the oracle generate the same numbers.
 
-A counter-based generator (the finalizer of SplitMix64, Steele, Lea and Flood, OOPSLA 2014) costs a few microseconds for a
-small array, where seeding a NumPy generator costs more than a whole training step of a small model.
+A counter-based generator (the finalizer of SplitMix64, Steele, Lea and Flood, OOPSLA 2014) takes a few microseconds for
+a small array; seeding a NumPy generator takes longer than a whole training step of a small model.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _mix(x: int) -> int:
 
 
 def key_of(*parts: int) -> int:
-    """One 64-bit key out of several integers; (1, 2) and (2, 1) give different keys."""
+    """One 64-bit key from several integers; (1, 2) and (2, 1) give different keys."""
     key = 0
     for part in parts:
         key = _mix((key + _GOLDEN + part) & _MASK)
@@ -39,7 +39,7 @@ _27, _30, _31 = (np.uint64(bits) for bits in (27, 30, 31))
 
 
 def hashed(count: int, key: int, first: int = 0) -> _Words:
-    """`count` 64-bit words from position `first` on, uniform, the same for the same key."""
+    """`count` uniform 64-bit words from position `first` on, the same for the same key."""
     x = np.arange(first + 1, first + count + 1, dtype=np.uint64)
     x *= _STRIDE
     x += np.uint64(key)
@@ -52,8 +52,8 @@ def hashed(count: int, key: int, first: int = 0) -> _Words:
 
 
 def _lattice(words: _Words, spread: int) -> Array:
-    """Integers of [-spread, spread] without zero, so that an element that was never touched cannot pass for a value."""
-    # the remainder by a vectorised division, which is ten times as fast as NumPy's %
+    """Integers of [-spread, spread] without zero, so that an untouched element cannot equal a value."""
+    # a vectorised division gives the remainder ten times as fast as NumPy's %
     kind = np.dtype(np.int32 if spread < 1 << 29 else np.int64)
     steps: np.ndarray[Any, np.dtype[np.signedinteger[Any]]] = (words >> np.uint64(33)).astype(kind)
     steps -= steps // (2 * spread) * (2 * spread)
@@ -74,13 +74,13 @@ def _powers(words: _Words, spread: int) -> Array:
 
 
 def _nonfinite(words: _Words, spread: int) -> Array:
-    """Lattice values, of which about one in six each is NaN, infinity and minus infinity."""
+    """Lattice values; about one in six each is NaN, infinity and minus infinity."""
     fate = (words >> np.uint64(8)) % np.uint64(6)
     return np.select([fate == 0, fate == 1, fate == 2], [np.nan, np.inf, -np.inf], _lattice(words, spread))
 
 
 def _rare(words: _Words) -> Array:
-    """One in 29."""
+    """True for one in 29."""
     rare: Array = (words >> np.uint64(8)) % np.uint64(29) == 0
     return rare
 
@@ -91,7 +91,7 @@ def _sparse(words: _Words, spread: int) -> Array:
 
 
 def _even(words: _Words, spread: int) -> Array:
-    """The first lattice value repeated, with some others."""
+    """One lattice value, repeated, with a few others."""
     values = _lattice(words, spread)
     return np.where(_rare(words), values, values[:1])
 
@@ -103,7 +103,7 @@ def _patchy(words: _Words, spread: int) -> Array:
 
 
 def _special(words: _Words, dtype: np.dtype[Any]) -> Array:
-    """The values of a dtype that a detour through another dtype, or through arithmetic, would change."""
+    """Values of a dtype that a conversion to another dtype, or arithmetic, would change."""
     if dtype.kind == "f":
         limits = np.finfo(dtype)
         positive = [0.0, np.inf, limits.max, limits.tiny, limits.smallest_subnormal, 1 + limits.eps]
@@ -132,7 +132,7 @@ _DEPEND_ON_FIRST = {"even", "patchy"}
 """The kinds whose values depend on the first word, too."""
 
 _BLOCK = 1 << 14
-"""Words that stay in the processor's cache while values are made of them: a large array is made block by block."""
+"""Words that fit into the processor's cache: a large array is generated block by block."""
 
 
 def numbers(shape: tuple[int, ...], dtype: str, kind: Kind, key: int, spread: int = 3) -> Array:
@@ -142,8 +142,8 @@ def numbers(shape: tuple[int, ...], dtype: str, kind: Kind, key: int, spread: in
     they stay below 2**24 (float32) or 2**53 (float64). `real`: uniform floats of (-spread, spread); in an integer dtype
     they are truncated. `powers`: ±1 or ±2, whose products are exact. `nonfinite`: lattice values mixed with NaN and
     infinities, for floating dtypes. `special`: the extremes of the dtype, for data that is moved and not computed with.
-    `tiny`: lattice values times the smallest positive number of the dtype, a floating one. `sparse`: zeros, but for a few
-    lattice values; `even`: one lattice value, but for a few; `patchy`: zeros, sparse, even or lattice, as the key has it.
+    `tiny`: lattice values times the smallest positive number of a floating dtype. `sparse`: zeros with a few lattice
+    values; `even`: one lattice value with a few others; `patchy`: zeros, sparse, even or lattice, depending on the key.
     """
     count, form = math.prod(shape), np.dtype(dtype)
     if count <= _BLOCK or kind in _DEPEND_ON_FIRST:
@@ -156,7 +156,7 @@ def numbers(shape: tuple[int, ...], dtype: str, kind: Kind, key: int, spread: in
 
 
 def _made(words: _Words, dtype: np.dtype[Any], kind: Kind, spread: int) -> Array:
-    """The values of these words, not yet in `dtype`."""
+    """The values of these words, before conversion to `dtype`."""
     if kind == "special":
         return _special(words, dtype)
     made = _MAKERS[kind](words, spread)
@@ -178,10 +178,10 @@ def poison_like(array: Array) -> Array:
 
 
 def unreceived(array: Array) -> Array:
-    """The initial values of a receive buffer, of equal shape and dtype: different from poison, which a sender leaves behind."""
+    """The initial values of a receive buffer: different from poison, which senders leave behind."""
     return np.full_like(array, 109)
 
 
 def poison(array: Array) -> None:
-    """Overwrite an array with them."""
+    """Overwrite an array with poison."""
     array.fill(np.nan if array.dtype.kind in "fc" else 113)

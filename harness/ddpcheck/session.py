@@ -3,9 +3,8 @@
     with Session("numpy_sockets", world_size=2) as session:
         trace = session.run(job)
 
-Everything has a deadline. A rank that raises, dies or hangs is an outcome in the Trace, never a stuck run; the ranks
-are then started afresh before the next Job. The control channel is the harness's own, so a wedged implementation cannot
-wedge it.
+Every wait has a deadline. A rank that raises, dies or hangs is recorded in the Trace, and the ranks are started again
+before the next Job. The control channel is the harness's own, so a stuck implementation cannot block it.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from types import TracebackType
 from typing import Self
 
 from .causes.machine import SYSTEM_REFUSES_RESOURCE
+from .check_levels import Level, promises_at_level
 from .contract import Capabilities
 from .contract.adapter import Adapter
-from .contract.narrowing import watched, withdrawn
+from .contract.asked_promises import watched, withdrawn
 from .contract.needs import Need
 from .job import Job
-from .launchers.base import ForkServerLauncher, Launcher, ParentProcessLauncher, TcpLauncher
 from .launchers.failing_rank_program import Trial, run_trial
 from .launchers.fork_servers import ForkServers
-from .levels import Level, promises_at_level
+from .launchers.launcher import ForkServerLauncher, Launcher, ParentProcessLauncher, TcpLauncher
 from .ranks.attaching import StartFailed
 from .ranks.foreign_clients import ForeignClients
 from .ranks.hang_detection import gather_reports
@@ -44,15 +43,14 @@ _SMALL = 1 << 14
 class Session:
     """Ranks that run Jobs.
 
-    adapter: an Adapter, or its reference (adapter_lookup.py). reference: where ranks find an Adapter, if that is known.
-    deadline: seconds for one operation of a Job. grace: seconds for the other ranks once one has failed. start_deadline: seconds
-    until all ranks are connected. effort: how many Jobs a drawn check runs; one while `brief` is set, and a failing Job is not
-    made smaller then. deep: checks run their longest Jobs, too.
-    random_seed: None derandomizes drawing. launcher: instead of the adapter's own. home: where the ranks live, if they are to
-    see other code than this process. fork_servers: plain processes are forked from these. capabilities: promises to
-    be judged in place of the adapter's own. level: whose features models have.
-    replayed: the only Job that checks judge, in place of those that they would draw.
-    lacks: promises that the ranks take back when they start, with why.
+    adapter: an Adapter, or its reference (adapter_lookup.py). reference: by which ranks find an Adapter object, if
+    known. deadline: seconds for one operation of a Job. grace: seconds for the other ranks once one has failed.
+    start_deadline: seconds until all ranks are connected. effort: the number of Jobs of a drawn check. While `brief` is
+    set, a drawn check runs one Job, and a failing Job is not made smaller. deep: checks run their longest Jobs, too.
+    random_seed: None makes draws repeatable. launcher: used instead of the adapter's. home: the interpreter and import
+    path of ranks that see other code than this process. fork_servers: plain processes are forked from these.
+    capabilities: promises to judge instead of the adapter's. level: limits the features of models. replayed: the only
+    Job that checks judge, instead of drawn Jobs. lacks: promises that the ranks withdraw when they start, with reasons.
     """
 
     def __init__(
@@ -102,7 +100,7 @@ class Session:
         self._home = home
         self._world: LaunchedRanks | None = None
         self._busy = False
-        self._connecting = 0.0  # seconds that connect() took at most
+        self._connecting = 0.0  # the longest time of connect() in seconds
         self._over_tcp = False
         self._interrupted = False
 
@@ -113,13 +111,13 @@ class Session:
 
     @property
     def capabilities(self) -> Capabilities:
-        """The adapter's promises, less those that its ranks lack or the level leaves out; `asked` has the names of those
-        that were asked for.
+        """The adapter's promises, without those that its ranks lack or the level leaves out. `asked` collects the names
+        of promises that are read.
         """
         return self._capabilities
 
     def withdraws(self, needs: Iterable[Need]) -> str:
-        """Why the ranks lack a promise that is needed, once they have started; empty if they lack none."""
+        """The reason why started ranks lack a needed promise; empty if they lack none."""
         return withdrawn(needs, self._promised, self.lacks, self.world_size) if self.lacks else ""
 
     @property
@@ -134,11 +132,11 @@ class Session:
 
     @property
     def starts_again(self) -> bool:
-        """Whether ranks that have run can be started again: not those that a user has started."""
+        """Whether ranks can be started again: not if a user has started them."""
         return self._launcher.unavailable() is None
 
     def beside(self) -> Session:
-        """A Session of the same kind, whose ranks are another world."""
+        """A Session of the same kind for another world."""
         return Session(
             self.adapter,
             self.world_size,
@@ -171,9 +169,9 @@ class Session:
         return self._next(deque((job,)))
 
     def run_many(self, jobs: Iterable[Job]) -> Generator[Trace, None, None]:
-        """Run Jobs in order, several of them under way at once; one Trace each, in order.
+        """Run Jobs in order, several at the same time; yields one Trace each, in order.
 
-        No other Job may be run until this generator has ended, or was closed.
+        No other Job may run until this generator has ended or was closed.
         """
         self._not_busy()
         self._busy = True
@@ -188,7 +186,7 @@ class Session:
                     yield self._run_afresh(job)
                     continue
                 frame = self._frame(job)
-                # a large frame waits until the ranks read: two full socket buffers facing each other block both sides
+                # a large frame waits until the ranks read: two full socket buffers would block both sides
                 room = _IN_FLIGHT if len(frame) <= _SMALL else 1
                 while len(waiting) >= room:
                     yield self._next(waiting)
@@ -199,12 +197,12 @@ class Session:
                 yield self._next(waiting)
         finally:
             while waiting and self._world is not None:
-                # answers that nobody wants must not be taken for those of the next Job; who is long about them is ended
+                # unread answers must not be taken for answers to the next Job; slow ranks are ended
                 self._next(waiting, min(self.deadline, self.grace))
             self._busy = False
 
     def _choose_transport(self, job: Job) -> None:
-        """Let ranks that send another way than the Job wants make room for others. CannotTell if the launcher has no choice."""
+        """End ranks that use another transport than the Job needs. CannotTell if the launcher has no choice."""
         if job.over_tcp == self._over_tcp:
             return
         if job.over_tcp and not self.offers_tcp:
@@ -214,7 +212,7 @@ class Session:
 
     def _not_busy(self) -> None:
         if self._busy:
-            raise RuntimeError("a run_many() of this Session is still under way: exhaust or close it first")
+            raise RuntimeError("a run_many() of this Session has not ended: exhaust or close it first")
 
     def _next(self, waiting: deque[Job], deadline: float | None = None) -> Trace:
         """The Trace of the Job that was submitted first."""
@@ -231,7 +229,9 @@ class Session:
         return trace
 
     def _run_afresh(self, job: Job) -> Trace:
-        """Start the ranks as the Job says, and run it. CannotTell if they cannot be started again, or not so."""
+        """Start the ranks as the Job requests, and run it. CannotTell if they cannot be started again, or not in this
+        way.
+        """
         assert job.start is not None
         frame = self._frame(job)
         if (reason := self._launcher.unavailable()) is not None:
@@ -254,7 +254,7 @@ class Session:
             return begin.add_report(trace if theirs is None or theirs.completed else theirs)
 
     def _end_world(self, *, in_place: bool) -> int | None:
-        """End the ranks that run; in_place: by force, and say at which port they met."""
+        """End the running ranks. in_place: kill them, and return the port of their rendezvous."""
         if not in_place:
             self.close()
             return None
@@ -270,7 +270,7 @@ class Session:
         return int(port.number)
 
     def _submit_again(self, waiting: Iterable[Job]) -> None:
-        """Jobs that went to ranks which are gone go to fresh ones."""
+        """Send Jobs again to new ranks after the ranks that had them have ended."""
         if self._world is None:
             for job in waiting:
                 self._send(self._frame(job))
@@ -287,8 +287,8 @@ class Session:
         self._world.send(frame)
 
     def trial(self, failing: int, later: float, *, killed: bool = False) -> Trial:
-        """Let the launcher start another program, of which one rank fails, or is killed, and the others `later` seconds
-        after (launchers/failing_rank_program.py). CannotTell if it cannot.
+        """Let the launcher start a program in which one rank fails or is killed, and the others fail `later` seconds
+        afterwards (launchers/failing_rank_program.py). CannotTell if the launcher cannot.
         """
         reason = self._launcher.unavailable()
         if reason is not None:
@@ -338,7 +338,7 @@ class Session:
             world.stop()
 
     def interrupt(self) -> None:
-        """From another thread: end the ranks, and what this Session is at, by KeyboardInterrupt in the thread that uses it."""
+        """From another thread: end the ranks, and raise KeyboardInterrupt in the thread that uses this Session."""
         self._interrupted = True
         world = self._world
         if world is not None:

@@ -1,14 +1,15 @@
-"""What happened: per rank, as plain data. Checks judge Traces and nothing else.
+"""A Trace: the results of each rank in a Job, as plain data. Checks judge only Traces.
 
 A rank's `outcome`:
 
     done     it ran all operations
-    raised   the implementation (or a Raise operation) raised; `error` says what and where
-    invalid  the implementation returned something that the contract does not allow; `error` lists all problems
-    hung     it had not ended by the deadline, or by the grace time after another rank failed; `stack` says where it stood
-    died     its process ended; `error` has the exit status and the last lines that it wrote
+    raised   the implementation (or a Raise operation) raised an exception; `error` says which and where
+    invalid  the implementation returned a value that the contract does not allow; `error` lists all problems
+    hung     it had not ended by the deadline, or by the grace time after another rank failed; `stack` says where it waits
+    died     its process ended; `error` has the exit status and the last lines of its output
 
-`Trace.first_failure` is the rank that failed of itself: one that waits for a failed rank is hung, but not the cause.
+`Trace.first_failure` is the rank that failed first. A rank that waits for a failed rank also hangs, but is not the
+cause.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 from .storage import codec
 
 _SEEN_WITHIN = 0.3
-"""Seconds after which a death is surely seen."""
+"""Seconds after which the driver has noticed a death."""
 
 Outcome = Literal["done", "raised", "invalid", "hung", "died"]
 
@@ -29,8 +30,8 @@ Outcome = Literal["done", "raised", "invalid", "hung", "died"]
 class Record(NamedTuple):
     """One operation on one rank: position in the Job, kind, times, and results.
 
-    entered and left are seconds of the host's monotonic clock (comparable between ranks of one host); left is None if the
-    rank never came out.
+    entered and left are seconds of the host's monotonic clock (comparable between ranks of one host); left is None if
+    the operation did not end.
     """
 
     operation: int
@@ -41,11 +42,11 @@ class Record(NamedTuple):
 
 
 IMPORTING = '"<frozen importlib._bootstrap>", line'
-"""In the stack of a rank that imports a module."""
+"""A line in the stack of a rank that imports a module."""
 
 
 MAKING = "make_replica() raised:"
-"""The first line of an error that came before there was a replica to do the operation."""
+"""The first line of an error in make_replica, before the operation itself."""
 
 
 class WrongForm(NamedTuple):
@@ -58,7 +59,7 @@ class WrongForm(NamedTuple):
 
 
 class Unread(NamedTuple):
-    """Bytes that lie in the sockets of a rank that hangs: sent by it and not read by a peer, and sent to it and not read."""
+    """Unread bytes in the sockets of a hung rank: sent by it and not read by a peer, and sent to it and not read."""
 
     sent: int
     received: int
@@ -66,9 +67,11 @@ class Unread(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RankTrace:
-    """The record of one rank. wrong_form: of the array for which its outcome is invalid, if it is one. unread: of a
-    rank that hangs, if known. refused: the resource that the system refused where it raised (refused_resources.py). elsewhere:
-    its process died on another host, where the driver cannot see in which operation.
+    """The record of one rank.
+
+    wrong_form: of an array that made the outcome invalid. unread: of a hung rank, if known. refused: the resource that
+    the system refused (refused_resources.py). elsewhere: the process died on another host, where the driver cannot see
+    its operation.
     """
 
     rank: int
@@ -89,7 +92,7 @@ class RankTrace:
 
     @property
     def without_replica(self) -> bool:
-        """Whether it failed in making the replica that the operation entered last needs."""
+        """Whether the rank failed while it made the replica for its last operation."""
         return self.error.startswith(MAKING)
 
     def values(self, operation: int) -> dict[str, Any]:
@@ -104,8 +107,8 @@ class RankTrace:
 class StartReport:
     """Observations from the start of the ranks of a Job with a Start until its end.
 
-    listening: for each rank the addresses ("127.0.0.1:29500") on which it listened, where strangers were about. calls: how
-    many strangers were let in. ran: whether a rank loaded a pickle that one of them sent.
+    listening: the addresses ("127.0.0.1:29500") on which each rank listened, if foreign clients were active. calls: the
+    number of accepted foreign connections. ran: whether a rank loaded a foreign client's pickle.
     """
 
     listening: tuple[tuple[str, ...], ...] = ()
@@ -127,7 +130,7 @@ class Trace:
 
     @property
     def first_failure(self) -> RankTrace | None:
-        """The rank that failed first of itself; a hung one only if no rank raised or died."""
+        """The rank that failed first; a hung one only if no rank raised or died."""
         failed = [rank for rank in self.ranks if rank.outcome not in ("done", "hung")]
         if failed:
             return min(failed, key=_began)
@@ -144,7 +147,7 @@ class Trace:
                 yield record.operation, [rank.values(record.operation) for rank in self.ranks]
 
     def to_plain(self) -> dict[str, Any]:
-        """Dicts, lists, scalars and arrays; codec.encode makes bytes of it."""
+        """Dicts, lists, scalars and arrays, which codec.encode turns into bytes."""
         start = [self.start.listening, self.start.calls, self.start.ran]
         return {"deadline": self.deadline, "ranks": [rank_to_plain(rank) for rank in self.ranks], "start": start}
 
@@ -163,7 +166,7 @@ class Trace:
 
 
 def _began(rank: RankTrace) -> float:
-    """When the rank failed. Others that see its sockets close may say so before the driver knows that it is dead."""
+    """The time when the rank failed. Others may report its closed sockets before the driver notices its death."""
     since = _SEEN_WITHIN if rank.outcome == "died" else 0.0
     return float("inf") if rank.failed_at is None else rank.failed_at - since
 
@@ -174,7 +177,7 @@ def rank_to_plain(rank: RankTrace) -> list[Any]:
 
 
 def rank_from_plain(data: list[Any]) -> RankTrace:
-    number, outcome, records, error, stack, failed_at, *later = data  # older files have fewer of the last four
+    number, outcome, records, error, stack, failed_at, *later = data  # older files lack some of the last four
     form = later[0] if later else None
     unread = later[1] if len(later) > 1 else None
     refused = later[2] if len(later) > 2 else ""

@@ -1,4 +1,4 @@
-"""The conclusion of a check: Finding (a check raises it), Diagnosis (the wrong value and its likeliest causes),
+"""The conclusion of a check: Finding (raised by a check), Diagnosis (the wrong value and its likeliest causes),
 Verdict.
 """
 
@@ -27,13 +27,11 @@ SYMBOLS: dict[str, str] = {
 class Diagnosis:
     """Why a check failed.
 
-    headline: one line: got and expected, rank, parameter or operation.
-    causes: what may be wrong, the likeliest first; empty if the evidence points nowhere.
-    advice: where to look next, for any cause.
-    subject: the wrong thing as values: ("gradients", "fc1.weight"), ("loss", ""); empty if there is none.
-    operation: the position in the Job of the operation that shows it; -1 if it is none.
-    by_rank: what became of each rank, in rank order, where a rank raised, died or hung; empty if all came to the end.
-    details: further lines: a few elements, stacks.
+    headline: one line: got and expected, rank, parameter or operation. causes: possible causes, the likeliest first;
+    empty if the evidence suggests none. advice: the next step, for any cause. subject: the wrong value: ("gradients",
+    "fc1.weight"), ("loss", ""); empty if there is none. operation: the position in the Job of the operation that shows
+    it; -1 if there is none. by_rank: the outcome of each rank, in rank order, if a rank raised, died or hung; empty if
+    all finished. details: further lines: a few elements, stacks.
     """
 
     headline: str
@@ -46,11 +44,11 @@ class Diagnosis:
 
     @property
     def cause(self) -> Cause | None:
-        """The likeliest cause, if there is one."""
+        """The likeliest cause, or None."""
         return self.causes[0] if self.causes else None
 
     def text(self) -> str:
-        """All of it, as a user reads it."""
+        """The whole diagnosis as text."""
         lines = [self.headline]
         for number, cause in enumerate(self.causes):
             lines.append(f"  {'or' if number else f'{cause.certainty} cause'}: {cause.headline} [{cause.id}]")
@@ -63,9 +61,9 @@ class Diagnosis:
 
 
 class Finding(AssertionError):
-    """A check saw something that must not be. `hung` marks a rank that never came back.
+    """A check found its law broken. `hung` marks a rank that did not return.
 
-    `job`, set by whoever ran it, is the smallest Job that shows it.
+    `job` is the smallest Job that shows it; the caller sets it.
     """
 
     def __init__(self, diagnosis: Diagnosis, *, hung: bool = False) -> None:
@@ -79,7 +77,7 @@ class Finding(AssertionError):
         return self._with(causes=tuple(dict.fromkeys(as_causes(causes))))
 
     def noting(self, note: str) -> Finding:
-        """The same, with one more line of details."""
+        """The same finding, with one more line of details."""
         return self._with(details=(*self.diagnosis.details, note))
 
     def about(self, kind: str, name: str = "") -> Finding:
@@ -97,7 +95,7 @@ class Finding(AssertionError):
 
 
 class CannotTell(Exception):
-    """A check cannot judge here; its text says why. The verdict is a skip, never a pass."""
+    """A check cannot judge here; the text says why. The verdict is a skip, never a pass."""
 
 
 class Refused(Exception):
@@ -112,9 +110,9 @@ class Refused(Exception):
 class Verdict:
     """The outcome of one check on one adapter at one world size.
 
-    `reason` is why it was skipped, why the failure was expected, how far to trust a pass, or the traceback of a check that
-    crashed (status unknown: never a pass). `job` is the smallest Job known to fail; `jobs` counts those run; `seconds` is
-    wall time. `not_covered` names cases that a passed check left out because they are not promised, such as sub-groups.
+    `reason`: of a skip or an expected failure; for a pass, how far to trust it; for a crashed check (unknown, never a
+    pass), its traceback. `job` is the smallest Job known to fail; `jobs` the number of Jobs run; `seconds` wall time.
+    `not_covered` names cases that a passed check left out because they are not promised, such as sub-groups.
     `observation` is a fact that breaks no promise, such as the number of bytes that a step sends.
     """
 
@@ -133,7 +131,7 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """True for what must not fail a build: passed, skipped, or failed as declared."""
+        """True for outcomes that do not fail a build: passed, skipped, or failed as declared."""
         return self.status in ("passed", "skipped", "expected_failure")
 
     def to_plain(self) -> dict[str, Any]:
@@ -167,9 +165,7 @@ class Verdict:
         if "diagnosis" in values:
             found = values["diagnosis"]
             causes = tuple(map(Cause.from_plain, found.get("causes", ())))
-            told = (
-                (f"likely cause: {found['cause']}",) if found.get("cause") else ()
-            )  # a sentence, in files of schema 1
+            told = (f"likely cause: {found['cause']}",) if found.get("cause") else ()  # a text in files of schema 1
             values["diagnosis"] = Diagnosis(
                 found["headline"],
                 causes,

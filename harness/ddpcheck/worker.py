@@ -1,8 +1,8 @@
 """One rank: `python -m ddpcheck.worker ADAPTER`, started once per rank by any launcher.
 
 It attaches to the driver named by DDPCHECK_CONTROL and DDPCHECK_SECRET (or DDPCHECK_SECRET_FILE), connects the adapter,
-and runs Jobs until told to stop. A second connection, served by a thread, tells the driver where the rank stands when it
-is stuck; when that connection breaks, the driver is gone and the rank ends itself, so that nothing stays behind.
+and runs Jobs until the driver ends it. A second connection, served by a thread, reports the stack of a stuck rank to
+the driver. When that connection breaks, the driver has ended, and the rank ends itself, so that nothing stays behind.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from .contract.rank_context import RankContext, rank_context
 from .contract.validation import causes_of_facets, problems_of_facets
 from .execution import ContractViolation, Execution
 from .execution.broken_connections import sockets_at_start
-from .execution.files_of_job import own_temporary_folder, scratch_of
+from .execution.job_files import own_temporary_folder, scratch_of
 from .execution.process_resources import count_resources_at_start
 from .execution.short_reads import shorten_reads
 from .execution.small_buffers import waiting_bytes
 from .execution.taken_ports import take_released_ports
 from .job import Job
 from .launchers.agent import SCRATCH
-from .launchers.leftovers import RUN, clock_ticks, kill_leftover_processes
 from .launchers.mpi_segments import remove_segments, segments_of
+from .launchers.orphaned_processes import RUN, clock_ticks, kill_leftover_processes
 from .launchers.process_handles import processes_under
 from .operations.start import GATED, HOSTS, OWN_FOLDER, SHORT_READS, TAKEN_PORTS
 from .ranks.channel import CONTROL, SECRET, SECRET_FILE, Channel, ChannelClosed, connect
@@ -56,8 +56,8 @@ _PROGRESS = struct.Struct("qq")
 class _Scratch:
     """Two unnamed memory files that the driver can read through /proc even when this process is stuck or dead.
 
-    One holds the position of the operation under way, and how many have been entered; into the other go the stacks that
-    faulthandler writes, without needing the interpreter's lock, on SIGUSR1 and on a crash.
+    One holds the position of the current operation, and the count of operations entered. The other holds stacks, which
+    faulthandler writes on SIGUSR1 and on a crash, without the interpreter's lock.
     """
 
     def __init__(self) -> None:
@@ -79,31 +79,31 @@ class Worker:
 
     def __init__(self, reference: str, secret: str) -> None:
         self._secret, self._since = secret, clock_ticks()
-        os.environ[RUN] = secrets.token_hex(8)  # by which programs that this rank starts are known
+        os.environ[RUN] = secrets.token_hex(8)  # marks programs that this rank starts
         self._reference = reference
         self._context: RankContext = rank_context()
         self._execution: Execution | None = None
         self._files = scratch_of(secret)
-        self._jobs = 0  # counted alike on all ranks, as all get all Jobs
+        self._jobs = 0  # the count is equal on all ranks, since all get all Jobs
         self._scratch = _Scratch() if hasattr(os, "memfd_create") else None
 
     def serve(self, address: str) -> None:
         jobs = self._attach(address, "jobs")
         sentinel = self._attach(address, "sentinel")
-        self._remove_files()  # of an earlier session with the same secret, if a user has chosen it
-        threading.Thread(target=self._watch, args=(sentinel,), daemon=True, name="ddpcheck-sentinel").start()
+        self._remove_files()  # files of an earlier session with the same secret, if a user chose it
         try:
+            threading.Thread(target=self._watch, args=(sentinel,), daemon=True, name="ddpcheck-sentinel").start()
             adapter, _ = resolve(self._reference)
             if GATED in os.environ:
-                jobs.receive()  # the driver says when to go in
+                jobs.receive()  # the driver lets the rank enter connect()
             if OWN_FOLDER in os.environ:
                 own_temporary_folder(self._files)
             if SHORT_READS in os.environ:
                 shorten_reads()
             if TAKEN_PORTS in os.environ:
                 take_released_ports()
-            count_resources_at_start()  # what close() should leave behind at most
-            sockets_at_start()  # which stay whole where an implementation's are broken
+            count_resources_at_start()  # counts that close() may not exceed
+            sockets_at_start()  # these sockets stay whole when the implementation's are broken
             facets = adapter.connect(self._context)
             problems = problems_of_facets(facets, adapter.capabilities, self._context)
             causes = [cause.to_plain() for cause in causes_of_facets(facets, self._context)]
@@ -113,7 +113,7 @@ class Worker:
                 codec.encode({"problems": [_short(error)], "error": _readable(error), "causes": causes, "lacks": {}})
             )
             return
-        gc.freeze()  # what start-up made stays: the collector need not walk it again for every few Jobs
+        gc.freeze()  # objects from start-up stay: the collector need not visit them again
         lacks = {} if problems else dict(facets.lacks)
         jobs.send(codec.encode({"problems": problems, "error": "", "causes": causes, "lacks": lacks}))
         while True:
@@ -121,7 +121,7 @@ class Worker:
             if not message:
                 break
             jobs.send(codec.encode(rank_to_plain(self._run(facets, Job.from_plain(json.loads(message))))))
-        self._remove_files()  # on this host, which may be another than the driver's
+        self._remove_files()  # this host may differ from the driver's
         if facets.close is not None:
             facets.close()
 
@@ -151,7 +151,7 @@ class Worker:
         except ContractViolation as error:
             records, failed_at = tuple(execution.records), time.monotonic()
             return RankTrace(rank, "invalid", records, str(error), failed_at=failed_at, wrong_form=error.form)
-        except SystemExit as error:  # which would end the program: no error, but told with its place
+        except SystemExit as error:  # SystemExit would end the program; report it with its place instead
             return RankTrace(rank, "died", tuple(execution.records), _readable(error), failed_at=time.monotonic())
         except Exception as error:
             records, failed_at = tuple(execution.records), time.monotonic()
@@ -161,7 +161,7 @@ class Worker:
         return RankTrace(rank, "done", tuple(execution.records))
 
     def _watch(self, sentinel: Channel) -> None:
-        """Answer every question of the driver with where the main thread stands."""
+        """Answer each request of the driver with the stack of the main thread."""
         main = threading.main_thread().ident
         while True:
             try:
@@ -194,7 +194,7 @@ def _short(error: BaseException) -> str:
 
 
 def _readable(error: BaseException) -> str:
-    """The traceback from the implementation's first frame on: the harness's own frames say nothing to a user."""
+    """The traceback from the implementation's first frame on, without the harness's own frames."""
     frames = traceback.extract_tb(error.__traceback__)
     own = str(Path(__file__).resolve().parent)
     kept = next((i for i, frame in enumerate(frames) if not frame.filename.startswith(own)), 0)
@@ -207,7 +207,7 @@ def _readable(error: BaseException) -> str:
 
 
 def _trimmed(stack: str) -> str:
-    """The stack from the operation's runner on, or from what this module calls: where the implementation stands."""
+    """The stack from the operation's runner on, or from the call in this module: the implementation's part."""
     at = stack.rfind(f"{Path(__file__).with_name('execution')}{os.sep}")
     if at < 0:
         at = stack.find('\n  File "', stack.rfind(f'"{__file__}", line')) + 3
@@ -216,13 +216,13 @@ def _trimmed(stack: str) -> str:
 
 
 def _secret() -> str:
-    """Empty if nobody has told it."""
+    """The secret; empty if it was not set."""
     if SECRET in os.environ or SECRET_FILE not in os.environ:
         return os.environ.get(SECRET, "")
     try:
         return Path(os.environ[SECRET_FILE]).read_text(encoding="ascii").strip()
     except OSError as error:
-        sys.exit(f"the file of the secret cannot be read ({error}): copy it from the host of the driver")
+        sys.exit(f"the secret file cannot be read ({error}): copy it from the driver's host")
 
 
 def main() -> NoReturn:
@@ -230,14 +230,14 @@ def main() -> NoReturn:
     if len(sys.argv) != 2 or CONTROL not in os.environ or not secret:
         sys.exit(
             f"usage: {CONTROL}=... {SECRET_FILE}=... python -m ddpcheck.worker ADAPTER\n"
-            "ddpcheck starts this by itself; by hand only for `ddpcheck check --attach`, which prints the line"
+            "ddpcheck starts this program itself; start it by hand only for `ddpcheck check --attach`, which prints the command"
         )
     search_working_folder_last()
     if os.environ.get(SAFE_PATH) == OURS:
-        del os.environ[SAFE_PATH]  # programs that the implementation starts are not concerned
-    # with -W error, too: the values that checks draw are not finite now and then, and NumPy may say so
+        del os.environ[SAFE_PATH]  # programs that the implementation starts do not need it
+    # also under -W error: checks draw values that are not finite, about which NumPy may warn
     warnings.filterwarnings("ignore", r"(invalid value|overflow|underflow|divide by zero) encountered", RuntimeWarning)
-    # a shell's background job ignores interrupts, and all that it starts would
+    # a shell's background job ignores interrupts, and its children would, too
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if HOSTS in os.environ:
         set_simulated_hosts(os.environ, [int(size) for size in os.environ[HOSTS].split(",")])
@@ -246,14 +246,14 @@ def main() -> NoReturn:
         worker.serve(os.environ[CONTROL])
     except ChannelClosed:
         worker.end_alone()
-    # An implementation's threads and exit handlers must not turn a finished rank into a crash at exit.
+    # threads and exit handlers of an implementation must not crash a finished rank at exit
     sys.stdout.flush()
     sys.stderr.flush()
     _leave(0)
 
 
 def _leave(status: int) -> NoReturn:
-    """End this process without the exit handler that would have removed what MPI keeps, if nobody has."""
+    """Remove the segments that MPI keeps, and end this process without its exit handlers, which would do so."""
     remove_segments(segments_of())
     os._exit(status)
 

@@ -1,1 +1,1 @@
-"""Implementations of data-parallel training: what ddpcheck judges, and learns from."""
+"""Implementations of data-parallel training: references, library adapters, and adapters that are wrong on purpose."""

@@ -1,4 +1,4 @@
-"""The NumPy references with every parameter in a bucket of its own, reduced while backward goes on: the engine at its busiest."""
+"""The NumPy references with one bucket for each parameter, reduced during backward, so that most messages overlap."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .data_parallel.settings import EngineSettings
 
 @dataclass(frozen=True)
 class _Connect:
-    """An Adapter's connect(): that of a reference, with other settings of the engine."""
+    """An Adapter's connect(): a reference with other settings of the engine."""
 
     reference: Adapter
     settings: EngineSettings

@@ -1,8 +1,8 @@
-"""The sockets reference, made slower or more talkative on purpose: regressions that a gate must find.
+"""The sockets reference, made slower or with more traffic on purpose: regressions that a gate must find.
 
-Results stay right. `times_N` does each backward of a step, and each all_reduce, N times: from times_10 to times_11 is 10 % more
-work, from times_4 to times_5 25 %. `extra_all_reduce` has one more for each backward, `unbucketed` one for each parameter, and
-`doubled` sends float32 as float64.
+Results stay right. `times_N` runs each backward of a step and each all_reduce N times: times_11 has 10 % more work than
+times_10, and times_5 25 % more than times_4. `extra_all_reduce` adds one all_reduce to each backward. `unbucketed` has one for
+each parameter. `doubled` sends float32 as float64.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Through:
 
 
 class _Repeating(_Through):
-    """A replica, in steps that begin with zero_grad, or collectives."""
+    """A replica or collectives with repeated work. Steps of the replica must begin with zero_grad()."""
 
     def __init__(self, inner: Any, times: int) -> None:
         super().__init__(inner)

@@ -1,7 +1,6 @@
 """ResNet-18 (He et al., CVPR 2016) for small one-channel images, about 11 million parameters.
 
-As usual for small images the stem is one 3 x 3 convolution without pooling. Images come as rows of h x h
-features.
+As usual for small images, the stem is one 3 x 3 convolution without pooling. Each image is a row of h x h features.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 
 
 class Block(nn.Module):
-    """Two convolutions beside a shortcut, which is a 1 x 1 convolution where the shape changes."""
+    """Two convolutions and a shortcut, which is a 1 x 1 convolution if the shape changes."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -35,7 +34,7 @@ class Block(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """Four stages of two blocks; each stage but the first halves the image and doubles the width."""
+    """Four stages of two blocks. Each stage after the first halves the image's sides and doubles the width."""
 
     def __init__(self, width: int = 64) -> None:
         super().__init__()

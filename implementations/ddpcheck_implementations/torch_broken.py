@@ -1,4 +1,4 @@
-"""Wrappers in torch that note in their hooks how far a backward is, and what becomes of that where an exception ends it.
+"""Wrappers in torch whose hooks track the progress of a backward, correctly or wrongly after an exception.
 
 faulty/in_torch/broken_backwards.py registers them.
 """
@@ -15,7 +15,7 @@ from .torch_steps.naive import NaiveDDP
 
 
 class AtTheEnd(Hooked):
-    """Correct: the first hook of a backward asks for a callback at its end, which reduces; forward asks for a new one."""
+    """Correct: the first hook of a backward queues a callback that reduces at its end; forward resets the flag."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
@@ -40,14 +40,14 @@ class AtTheEnd(Hooked):
 
 
 class AsksOnce(AtTheEnd):
-    """Only the callback says that it is to be asked for again."""
+    """Only the callback resets the flag."""
 
     def begin(self) -> None:
-        """After a broken backward, its expected gradients are still counted as coming."""
+        """Do not reset the flag, which a failed backward leaves set."""
 
 
 class CountsDown(AtTheEnd):
-    """All gradients travel once so many have arrived; the callback is not needed."""
+    """All gradients are reduced once all have arrived, without a callback."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
@@ -62,7 +62,7 @@ class CountsDown(AtTheEnd):
 
 
 class CountsAlways(CountsDown):
-    """Counts inside no_sync, too, where nothing is sent."""
+    """Gradients are also counted inside no_sync, where nothing is reduced."""
 
     def after(self, parameter: Tensor) -> None:
         self.missing -= 1
@@ -73,7 +73,7 @@ class CountsAlways(CountsDown):
 
 
 class KeepsTheRest(AtTheEnd):
-    """Gathers in buffers of its own, which are emptied when they were sent."""
+    """Gradients are collected in separate buffers, which are emptied only by a reduction."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddpcheck.contract import Capabilities, Determinism, ReplicaSync, Traffic
 from ddpcheck.contract.adapter import Adapter
-from ddpcheck.contract.names import ALL_MODEL_FEATURES, ALL_TRAINER_FEATURES
+from ddpcheck.contract.allowed_names import ALL_MODEL_FEATURES, ALL_TRAINER_FEATURES
 from ddpcheck.contract.trainer import Train, TrainingRun, TrainingTask
 from ddpcheck.pytorch.adapter import (
     TORCH_PROMISES,
@@ -102,7 +102,7 @@ def _train(task: TrainingTask) -> TrainingRun:
 
 # Not promised:
 # - closed_to_strangers: TCPStore listens on all interfaces;
-# - exact_resume: DDP orders its buckets anew after a model's first step, which changes the order of additions of three ranks.
+# - exact_resume: DDP rebuilds its buckets after a model's first step, which changes the order of additions of three ranks.
 adapter = _ddp(
     "torch_ddp",
     "torch DistributedDataParallel with its defaults",
@@ -130,7 +130,7 @@ small_buckets = _ddp(
     bucket_cap_mb=0.0001,
 )
 
-# The unused parameters of the first backward count as unused for ever. A first backward inside no_sync() raises an internal
+# Parameters unused in the first backward count as unused forever. A first backward inside no_sync() raises an internal
 # error of torch.
 static_graph = _ddp(
     "torch_ddp_static_graph",

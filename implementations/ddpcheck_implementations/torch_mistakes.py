@@ -1,4 +1,4 @@
-"""Wrappers in torch as they are written by hand, each with one mistake; faulty/in_torch/wrappers.py registers them."""
+"""Hand-written wrappers in torch, each with one mistake; faulty/in_torch/wrappers.py registers them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .torch_steps.naive import NaiveDDP
 
 
 class CopiedBackLate(NaiveDDP):
-    """Gradients are reduced in copies, which the next forward puts in their place: the step comes before."""
+    """Gradients are reduced in copies, which the next forward copies back, after the step."""
 
     reduced: tuple[tuple[nn.Parameter, Tensor], ...] = ()
 
@@ -62,11 +62,11 @@ class Hooked(NaiveDDP):
             self.synchronising = before
 
     def synchronise(self) -> None:
-        """The hooks have done it."""
+        """Do nothing: the hooks have already reduced."""
 
 
 class ReducesWhatArrives(Hooked):
-    """The hook sees the gradient that arrives, and not what no_sync has gathered before."""
+    """The hook reduces the new gradient only, without gradients accumulated inside no_sync."""
 
     def hook(self, parameter: nn.Parameter) -> None:
         parameter.register_hook(self.arriving)  # type: ignore[no-untyped-call]
@@ -79,7 +79,7 @@ class ReducesWhatArrives(Hooked):
 
 
 class HooksReplacedOnes(Hooked):
-    """Biases are replaced by others after the hooks were set."""
+    """Biases are replaced after hooks are attached to them."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
@@ -90,7 +90,7 @@ class HooksReplacedOnes(Hooked):
 
 
 class ComputedAnew(NaiveDDP):
-    """Activations are computed anew for backward, batch norm's running statistics with them."""
+    """Backward recomputes activations, which updates batch norm's running statistics again."""
 
     def forward(self, *args: object) -> Tensor:
         outputs: Tensor = checkpoint(self.module, *args, use_reentrant=False)
@@ -98,7 +98,7 @@ class ComputedAnew(NaiveDDP):
 
 
 class BufferNotCleared(NaiveDDP):
-    """Gradients are sent in buffers that are made once: a rank without a gradient sends old content."""
+    """Send buffers are reused without clearing, so a rank without a gradient sends old content."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
@@ -113,7 +113,7 @@ class BufferNotCleared(NaiveDDP):
 
 
 class PlaceByPlace(NaiveDDP):
-    """Correct: each layer's parameters are averaged, and so those of tied layers twice, which changes nothing."""
+    """Correct: each use of a parameter is averaged, so tied parameters twice, which changes nothing."""
 
     def synchronise(self) -> None:
         places = [p for _, p in self.module.named_parameters(remove_duplicate=False) if p.requires_grad]
@@ -122,14 +122,14 @@ class PlaceByPlace(NaiveDDP):
             parameter.grad = gradient
 
     def sent(self, place: int, parameter: nn.Parameter, places: list[nn.Parameter]) -> Tensor:
-        """What comes back of the gradient that stands at this place of the list."""
+        """The averaged gradient of the parameter at this place in the list."""
         gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.clone()
         communication.all_reduce_mean(gradient)
         return gradient
 
 
 class OnePlaceOnly(PlaceByPlace):
-    """Hooks are kept by parameter, so that the place of tied layers that came first has none: it is taken for unused."""
+    """Hooks are stored by parameter, so the first use of a tied parameter has none and counts as unused."""
 
     def sent(self, place: int, parameter: nn.Parameter, places: list[nn.Parameter]) -> Tensor:
         gradient = super().sent(place, parameter, places)
@@ -138,7 +138,7 @@ class OnePlaceOnly(PlaceByPlace):
 
 
 class FrozenCached(NaiveDDP):
-    """Frozen parameters are copied once, as for a faster layout, and forward uses the copies."""
+    """Frozen parameters are copied once, and forward uses the copies."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
@@ -150,7 +150,7 @@ class FrozenCached(NaiveDDP):
 
 
 def summed(_: object, bucket: Any) -> Future[Any]:
-    """A communication hook of DDP that forgets to divide."""
+    """A communication hook of DDP that does not divide."""
     return _all_reduced(bucket.buffer())
 
 
@@ -161,7 +161,7 @@ def divided_twice(_: object, bucket: Any) -> Future[Any]:
 
 
 def last_bucket_only(_: object, bucket: Any) -> Future[Any]:
-    """A communication hook of DDP that takes the last bucket for the only one."""
+    """A communication hook of DDP that reduces the last bucket only."""
     if bucket.is_last():
         return _all_reduced(bucket.buffer().div_(dist.get_world_size()))
     future: Future[Any] = Future()

@@ -1,4 +1,4 @@
-"""A whole training run as torch users write it: DistributedSampler, DataLoader, DDP with no_sync, LambdaLR, torch.save."""
+"""A typical training run in torch: DistributedSampler, DataLoader, DDP with no_sync, LambdaLR, torch.save."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from ddpcheck.pytorch.replica import make_optimizer
 from ddpcheck.seeded_values import Array
 
 Batch = tuple[Tensor, Tensor, Tensor]
-"""Inputs, targets, and the samples' numbers."""
+"""Inputs, targets, and the samples' indices."""
 
 
 class Run:
-    """One task on one rank. `epoch`, `lowest` and `best` go into a checkpoint, beside the states of torch's objects."""
+    """One task on one rank. A checkpoint has `epoch`, `lowest`, `best` and the states of torch's objects."""
 
     def __init__(self, task: TrainingTask) -> None:
         self.task = task
@@ -69,7 +69,7 @@ class Run:
         return TrainingRun(self.parameters(), losses, indices, self.rates, best)
 
     def windows(self) -> Iterator[list[Batch]]:
-        """The micro-batches of one optimizer step after the other; the last window of the epoch may be short."""
+        """Yield the micro-batches of each optimizer step; the last window of an epoch may be short."""
         window: list[Batch] = []
         for batch in self.loader:
             window.append(tuple(batch))
@@ -80,14 +80,14 @@ class Run:
             yield window
 
     def step(self, window: list[Batch]) -> float:
-        """One optimizer step; the sum of the losses of its samples on this rank."""
+        """Take one optimizer step. Returns the sum of the losses of this rank's samples."""
         samples = sum(len(numbers) for *_, numbers in window)
         total = 0.0
         self.optimizer.zero_grad()
         for position, (inputs, targets, numbers) in enumerate(window, start=1):
             with nullcontext() if position == len(window) else self.model.no_sync():
                 loss = self.loss(self.model(inputs.to(self.device)), targets.to(self.device)) * len(numbers)
-                (loss / samples).backward()  # type: ignore[no-untyped-call]  # torch leaves it without annotations
+                (loss / samples).backward()  # type: ignore[no-untyped-call]  # torch does not annotate it
             total += loss.item()
         if self.task.max_norm is not None:
             nn.utils.clip_grad_norm_(self.learned, self.task.max_norm)
@@ -97,7 +97,7 @@ class Run:
         return total
 
     def mean(self, total: float, samples: int) -> float:
-        """Over the samples of all ranks."""
+        """The mean loss over the samples of all ranks."""
         sums = torch.tensor([total, samples], dtype=torch.float64, device=self.device)
         dist.all_reduce(sums)
         return float(sums[0] / sums[1])
@@ -108,7 +108,7 @@ class Run:
     # --------------------------------------------------------------------------------------------------- checkpoints
 
     def save(self) -> None:
-        """Rank 0 writes for all, beside the place, and moves it there."""
+        """Rank 0 writes a temporary file and renames it, so the checkpoint is always complete."""
         if self.task.folder is None or dist.get_rank():
             return
         folder = Path(self.task.folder)
@@ -125,7 +125,7 @@ class Run:
         (folder / "checkpoint.half").replace(folder / "checkpoint.pt")
 
     def load(self) -> None:
-        """Resume from the checkpoint that rank 0 finds; rank 0 alone decides whether there is one."""
+        """Resume from rank 0's checkpoint, if rank 0 finds one; the other ranks do not look for it."""
         assert self.task.folder is not None
         path = Path(self.task.folder, "checkpoint.pt")
         found: list[Any] = [None]

@@ -1,4 +1,4 @@
-"""Wrappers, hooks and optimizers as torch's users write them, each with one mistake.
+"""Typical wrappers, hooks and optimizers of torch users, each with one mistake.
 
 faulty/in_torch/training_scripts.py registers them.
 """
@@ -55,14 +55,14 @@ class UsedByValue(SkipsNone):
 
 
 class TrainsACopy(SkipsNone):
-    """The module is copied, and the optimizer has the parameters of the one that was."""
+    """The wrapper trains a copy of the module, but the optimizer has the parameters of the original."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(copy.deepcopy(module))
 
 
 class EvalStays(SkipsNone):
-    """train() and eval() are the wrapper's own, and do not go on to the module."""
+    """train() and eval() change the wrapper's mode only, not the module's."""
 
     def train(self, mode: bool = True) -> EvalStays:
         self.training = mode
@@ -70,7 +70,7 @@ class EvalStays(SkipsNone):
 
 
 class KeepsOutputs(SkipsNone):
-    """What comes out is kept, for a report at the end, and with it the graph of every step."""
+    """All outputs are kept for a final report, and with them the graph of every step."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
@@ -83,14 +83,14 @@ class KeepsOutputs(SkipsNone):
 
 
 class HooksEachForward(Hooked):
-    """Every forward pass hooks the parameters once more; of the hooks that pile up one reduces."""
+    """Every forward pass attaches hooks again; only the first hook of each parameter reduces."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
         self.reduced: set[Tensor] = set()
 
     def hook(self, parameter: nn.Parameter) -> None:
-        """In forward."""
+        """Do nothing at construction: forward attaches the hooks."""
 
     def after(self, parameter: Tensor) -> None:
         if parameter not in self.reduced:
@@ -106,7 +106,7 @@ class HooksEachForward(Hooked):
 
 
 class SeedsEachForward(SkipsNone):
-    """Every forward pass seeds the process, so that ranks differ: masks are the same in every step."""
+    """Every forward pass seeds the process by rank, so dropout masks are equal in every step."""
 
     def forward(self, *args: object) -> Tensor:
         torch.manual_seed(dist.get_rank())
@@ -114,7 +114,7 @@ class SeedsEachForward(SkipsNone):
 
 
 class SetsDefaultDtype(SkipsNone):
-    """New tensors get the dtype of the inputs, as long as those are of float64, and the program's, too, from then on."""
+    """float64 inputs make float64 the process's default dtype, which also affects later tensors of the program."""
 
     def forward(self, *args: Any) -> Tensor:
         if args[0].dtype == torch.float64:
@@ -123,11 +123,11 @@ class SetsDefaultDtype(SkipsNone):
 
 
 class HookedAtTheStart(Hooked):
-    """Hooks are attached to the parameters that learn at construction: layers unfrozen later stay local."""
+    """Hooks are attached to parameters that are trainable at construction; layers unfrozen later stay local."""
 
 
 class ClipsUnasked(SkipsNone):
-    """Gradients are clipped by a large norm behind the user's back."""
+    """Gradients are clipped at a large norm although no clipping was requested."""
 
     def synchronise(self) -> None:
         super().synchronise()
@@ -135,7 +135,7 @@ class ClipsUnasked(SkipsNone):
 
 
 class ZeroesItsShard(torch.optim.SGD):
-    """Every rank resets the gradients of the parameters that it owns, by number, and takes the others for somebody else's."""
+    """zero_grad() clears only the gradients of this rank's shard of the parameters."""
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         parameters = [parameter for group in self.param_groups for parameter in group["params"]]
@@ -147,7 +147,7 @@ class ZeroesItsShard(torch.optim.SGD):
 
 
 class SkipsItsShard(torch.optim.SGD):
-    """Every rank updates the parameters that it owns, and sends them on; a NaN among others' gradients it does not see."""
+    """Every rank checks, steps and broadcasts its own shard, so it misses a NaN in another shard."""
 
     def step(self, closure: Any = None) -> Any:
         parameters = [parameter for group in self.param_groups for parameter in group["params"]]
@@ -166,7 +166,7 @@ class SkipsItsShard(torch.optim.SGD):
 
 
 def clamped(_: object, bucket: Any) -> Future[Any]:
-    """A communication hook that cuts off large elements before it sends them."""
+    """A communication hook that clamps large elements before it sends them."""
     return _mean(bucket.buffer().clamp(-_CAP, _CAP))
 
 
@@ -186,7 +186,7 @@ def _mean(buffer: Tensor) -> Future[Any]:
 
 
 class EvalSwitchesOff(SkipsNone):
-    """Nothing is reduced in evaluation, and train() does not say that it is over."""
+    """eval() turns off the reduction, and train() does not turn it on again."""
 
     on = True
 

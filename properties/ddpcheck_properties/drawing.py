@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis.errors import Unsatisfiable
 from hypothesis.strategies import SearchStrategy
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import ranks
 from ddpcheck.contract import Capabilities
 from ddpcheck.job import Job, OptimizerSpec
@@ -273,7 +273,7 @@ class _Search:
         try:
             self.judge(job, trace)
         except Finding as found:
-            finding = found if trace.completed else expect.explained(found, job, trace)
+            finding = found if trace.completed else assertions.explained(found, job, trace)
             finding.job = job
             self.lost_a_rank = any(rank.outcome in ("hung", "died") for rank in trace.ranks)
             return finding

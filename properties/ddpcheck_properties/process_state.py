@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import process_state as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, ReplicaMethod, needs
@@ -186,7 +186,7 @@ def _trained(session: Session, model: ModelSpec, operations: tuple[Operation, ..
 
 
 def _making_leaves_no_trace(_: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     changed, before, after = (trace.values(0, name) for name in ("changed", "before", "after"))
     for rank, each in enumerate(changed):
         # the first round may import a module that sets something once
@@ -194,13 +194,13 @@ def _making_leaves_no_trace(_: Job, trace: Trace) -> None:
         _settings_stay(f"make_replica() on rank {rank}", ((), others))
         for name in after[rank][-1]:
             was, became = ({states[name] for states in found[rank] if name in states} for found in (before, after))
-            expect.that(
+            assertions.that(
                 len(was) == 1 or len(became) > 1,
                 f"make_replica() on rank {rank}: {name} is in one state after each of {len(each)} calls, but should go on from "
                 f"where it was, which were {len(was)} states",
                 causes.MAKING_SEEDS(generator=name),
             )
-            expect.that(
+            assertions.that(
                 not rank
                 or before[rank][-1][name] == before[0][-1][name]
                 or after[rank][-1][name] != after[0][-1][name],
@@ -246,7 +246,7 @@ def _leaving(session: Session, jobs: Sequence[Job], unchanged: Judge) -> list[Jo
     found: list[Job] = []
 
     def judge(job: Job, trace: Trace) -> None:
-        expect.completed(trace)
+        assertions.completed(trace)
         try:
             unchanged(job, trace)
         except Finding:
@@ -257,12 +257,12 @@ def _leaving(session: Session, jobs: Sequence[Job], unchanged: Judge) -> list[Jo
 
 
 def _completed(_: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
 
 
 def _nothing_changed(allowed: Collection[str], job: Job, trace: Trace) -> None:
     """A judge. allowed: settings that may change."""
-    expect.completed(trace)
+    assertions.completed(trace)
     (rounds,) = job.operations
     assert isinstance(rounds, Rounds)
     what = ", ".join(dict.fromkeys(operation.kind + in_group(operation) for operation in rounds.operations))
@@ -275,7 +275,7 @@ def _nothing_changed(allowed: Collection[str], job: Job, trace: Trace) -> None:
 def _settings_stay(what: str, changed: Sequence[Sequence[str]], allowed: Collection[str] = ()) -> None:
     """The first round may change settings once, as an import or the choice of a port does."""
     names = [name for name in changed[1] if name not in allowed]
-    expect.that(
+    assertions.that(
         not names,
         f"{what}: {', '.join(names)} changed, but should stay as the program has set it",
         tuple(why_changed(names)),
@@ -290,7 +290,7 @@ def _nothing_piles_up(what: str, held: Sequence[dict[str, int]], times: int) -> 
         if many != (name == "objects"):  # few calls suffice for other resources
             continue
         growth = [later[name] - earlier[name] for earlier, later in pairwise(after)]
-        expect.that(
+        assertions.that(
             min(growth) < left_by_each_call(name, times),
             f"{what}: got {' and then '.join(f'{each:,}' for each in growth)} more {name} from {times} calls each, but should "
             "leave nothing behind",

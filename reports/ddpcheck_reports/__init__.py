@@ -1,1 +1,1 @@
-"""How results are shown: pages made from result files, which are all that they read."""
+"""Reports: pages made from result files, and from nothing else."""

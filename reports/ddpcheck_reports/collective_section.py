@@ -1,4 +1,4 @@
-"""Collectives: time and bandwidth over message size, then everything in the columns of nccl-tests."""
+"""Collectives: time and bandwidth over message size, then all results in the columns of nccl-tests."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pathlib import Path
 
 from .document import Block, Figure, Heading, Table, Text
 from .figures import lines
-from .reading import Entry, Measured, distinct
-from .words import bytes_named, grid, significant, with_spread
+from .number_formatting import bytes_named, grid, significant, with_spread
+from .result_files import Entry, Measured, distinct
 
 _BUSBW = (
-    "`size` is the total size of the data: the vector that is reduced, broadcast or sent, all that all_gather collects, "
-    "all that reduce_scatter shares out. `algbw` = size / time. `busbw` = algbw x 2(n-1)/n for all_reduce, x (n-1)/n for "
-    "all_gather and reduce_scatter, x 1 else: what would go over each rank's wire, so that it can be compared between "
-    "collectives and numbers of ranks. Between ranks of one host there is no wire: the figure says how fast memory is copied. "
-    "send_recv is one message: half a round trip between the first rank and the last. `#wrong` counts elements that are "
-    "not exactly right, on all ranks, in all launches."
+    "`size` is the total size of the data: the vector that is reduced, broadcast or sent, the total that all_gather "
+    "collects or reduce_scatter distributes. `algbw` = size / time. `busbw` = algbw x 2(n-1)/n for all_reduce, x "
+    "(n-1)/n for all_gather and reduce_scatter, x 1 otherwise: the traffic on each rank's wire, which can be "
+    "compared between collectives and numbers of ranks. Ranks of one host have no wire: there the number is the rate "
+    "of copies in memory. send_recv is one message: half a round trip between the first rank and the last. `#wrong` "
+    "counts elements that are not exactly right, on all ranks, in all launches."
 )
 _NAMES = ("implementation", "size (B)", "count", "type", "redop", "time (µs)", "algbw (GB/s)", "busbw (GB/s)", "#wrong")
 
@@ -35,8 +35,8 @@ def collectives(measured: Measured, plots: Path) -> Iterator[Block]:
         yield Heading(f"{world_size} ranks{': functional, oversubscribed' if crowded else ''}", 3)
         if crowded:
             yield Text(
-                f"{world_size} ranks share {own[0].info['cores']} cores: these times say that it works, and how time slices are "
-                "shared, not how it scales."
+                f"{world_size} ranks share {own[0].info['cores']} cores: these times show that the collectives work, "
+                "and how time slices are shared. They do not show scaling."
             )
         else:
             yield from _figure(own, world_size, plots)
@@ -110,8 +110,8 @@ def _figure(entries: list[Entry], world_size: int, plots: Path) -> Iterator[Bloc
     )
     yield Figure(
         f"{plots.name}/all-reduce-busbw-p{world_size}.svg",
-        f"Bus bandwidth of all_reduce in GB/s over size, {world_size} ranks: {best[1]} reaches {significant(best[0])} GB/s at "
-        f"{bytes_named(sizes[-1])}.",
+        f"Bus bandwidth of all_reduce in GB/s over size, {world_size} ranks: {best[1]} reaches {significant(best[0])} "
+        f"GB/s at {bytes_named(sizes[-1])}.",
         twin,
     )
 

@@ -1,4 +1,4 @@
-"""`ddpcheck report`: a page, a summary and a text of result files, without measuring anything."""
+"""`ddpcheck report`: makes a page, a summary and a text from result files, without measuring."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from ddpcheck.storage.files import UnreadableFile, UnwritableFile, write_atomically
 
 from .document import page, plain, summary
-from .reading import read
+from .result_files import read
 
 
 @click.command("report")
@@ -20,18 +20,18 @@ from .reading import read
     "-o",
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The page; beside it go plots/, a summary and a text.  [default: reports/scaling.md; --html: FILE.html]",
+    help="The page; plots/, a summary and a text are written beside it.  [default: reports/scaling.md; --html: FILE.html]",
 )
 @click.option(
-    "--html", "as_html", is_flag=True, help="Make one HTML page of a file of `check --json` or `audit --json`."
+    "--html", "as_html", is_flag=True, help="Make one HTML page from a file of `check --json` or `audit --json`."
 )
 def command(files: tuple[Path, ...], out: Path | None, as_html: bool) -> None:
     """Make a report of FILES that `ddpcheck bench --json` wrote, or with --html of verdicts.
 
-    Three targets: OUT with figures in plots/ beside it, OUT-summary.md without images for a comment on a pull request, and
-    OUT.txt. Equal files give equal reports.
+    Writes three files: OUT with figures in plots/ beside it, OUT-summary.md without images for a comment on a pull
+    request, and OUT.txt. Equal files give equal reports.
 
-    With --html one file that holds all that it shows: the verdict, failures by cause, a matrix to filter, and figures.
+    With --html, writes one self-contained file: the verdict, failures by cause, a matrix to filter, and figures.
     """
     if as_html:
         _as_html(files, out)
@@ -57,7 +57,7 @@ def command(files: tuple[Path, ...], out: Path | None, as_html: bool) -> None:
 
 def _as_html(files: tuple[Path, ...], out: Path | None) -> None:
     if len(files) != 1:
-        raise click.UsageError("--html makes a page of one file; write one with: ddpcheck check ADAPTER --json FILE")
+        raise click.UsageError("--html needs exactly one file; write one with: ddpcheck check ADAPTER --json FILE")
     from ddpcheck.storage.results import Results
 
     from .web.page import page as web_page
@@ -73,8 +73,8 @@ def _as_html(files: tuple[Path, ...], out: Path | None) -> None:
 
 
 def _keep(files: Iterable[Path], targets: Iterable[Path]) -> None:
-    """UsageError if a target is one of the files that the report is made of."""
+    """UsageError if a target is one of the input files."""
     inputs = {file.resolve() for file in files}
     for target in targets:
         if target.resolve() in inputs:
-            raise click.UsageError(f"--out would write over {target}, which the report is made of; name another page")
+            raise click.UsageError(f"--out would overwrite the input file {target}; name another page")

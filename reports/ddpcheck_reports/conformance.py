@@ -1,4 +1,4 @@
-"""The conformance report: what `ddpcheck check --json` found, as a page of markdown.
+"""The conformance report: the verdicts of `ddpcheck check --json` as a page of markdown.
 
 python -m ddpcheck_reports.conformance results.json > conformance.md
 """
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ddpcheck.printable import fenced, in_markdown
+from ddpcheck.printable_text import fenced, in_markdown
 from ddpcheck.running.failure_groups import FailureGroup, group_failures
 from ddpcheck.storage.results import Results
 from ddpcheck.verdict import SYMBOLS, Status, Verdict
@@ -20,9 +20,9 @@ from .markdown import table
 _MEANING: dict[Status, str] = {
     "passed": "passed",
     "failed": "failed",
-    "hung": "a rank never came back",
+    "hung": "a rank did not return",
     "unknown": "the check could not judge",
-    "expected_failure": "failed, as was declared",
+    "expected_failure": "failed, as declared",
     "skipped": "does not apply, or was not promised",
 }
 
@@ -85,7 +85,7 @@ def _causes(verdicts: Iterable[Verdict]) -> list[str]:
         [in_markdown(group.first.adapter), in_markdown(group.text), _named(group.checks), _symptoms(group)]
         for group in group_failures(verdicts)
     ]
-    return ["## What went wrong", table(["implementation", "cause", "checks", "from it follow"], rows)] if rows else []
+    return ["## Failures by cause", table(["implementation", "cause", "checks", "symptoms"], rows)] if rows else []
 
 
 def _symptoms(group: FailureGroup) -> str:

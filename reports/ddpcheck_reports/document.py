@@ -1,4 +1,4 @@
-"""A report as a list of blocks, and the three forms that it takes: a page with figures, a summary without, plain text."""
+"""A report as a list of blocks, and its three forms: a page with figures, a summary without, plain text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 SUMMARY_BYTES = 60_000
-"""The limit of a comment on a pull request, with some room."""
+"""The limit of a comment on a pull request, with a reserve."""
 _WIDTH = 110
 _CUT = "\n\nThe rest does not fit into a comment; it is in the full report.\n"
 
@@ -34,7 +34,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Cells that are numbers stand on the right. caption: one line above it."""
+    """Cells that are numbers are aligned right. caption: one line above the table."""
 
     names: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -43,7 +43,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """An image beside the page. alt: its content in a sentence; twin: the same as text."""
+    """An image beside the page. alt: its content in a sentence; twin: its content as text."""
 
     file: str
     alt: str
@@ -60,12 +60,12 @@ Block = Heading | Text | Alert | Table | Figure | Code
 
 
 def page(blocks: Sequence[Block]) -> str:
-    """GitHub's markdown, with figures by relative links."""
+    """The page as GitHub's markdown, with figures by relative links."""
     return "\n\n".join(_markdown(block) for block in blocks) + "\n"
 
 
 def summary(blocks: Sequence[Block]) -> str:
-    """The same without images, their twins in fences, and cut at a block's end if it is too long."""
+    """The page without images, with their twins in fences, cut at a block's end if it is too long."""
     text = ""
     for block in blocks:
         more = _markdown(Code(f"{block.alt}\n\n{block.twin}") if isinstance(block, Figure) else block)
@@ -76,7 +76,7 @@ def summary(blocks: Sequence[Block]) -> str:
 
 
 def plain(blocks: Sequence[Block]) -> str:
-    """For a terminal, or a mail."""
+    """The page as plain text, for a terminal or a mail."""
     return "\n\n".join(_plain(block) for block in blocks) + "\n"
 
 

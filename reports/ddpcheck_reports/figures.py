@@ -1,4 +1,4 @@
-"""Figures as SVG. Equal data give equal bytes: no date, and ids from a fixed salt."""
+"""Figures as SVG. Equal data gives equal bytes: no date, and ids from a fixed salt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STYLE: Any = {"svg.hashsalt": "ddpcheck", "svg.fonttype": "path", "font.size": 
 
 
 def _literal(text: str) -> str:
-    """A name as it is: matplotlib would read a formula between dollar signs."""
+    """The name as a literal: matplotlib would read a formula between dollar signs."""
     return text.replace("$", r"\$")
 
 
@@ -30,7 +30,7 @@ def colour(position: int) -> str:
 
 
 def lines(path: Path, panels: Mapping[str, Series], axes: Mapping[str, Any]) -> None:
-    """One panel beside the other, with curves and their spread.
+    """Panels side by side, with curves and their spread.
 
     axes: x and y (labels), x_base (logarithmic to that base), y_log, ideal (a level), edge (a vertical line: x, label).
     """
@@ -52,7 +52,7 @@ def _in_panels(
     curve: Callable[[Axes, int, Any], Any],
     dress: Callable[[Axes, str], None],
 ) -> None:
-    """One panel beside the other, and one legend. curve: draws the data of a label, whose position gives its colour."""
+    """Panels side by side, and one legend. curve: draws the data of a label, whose position gives its colour."""
     with mpl.rc_context(_STYLE):
         canvas = Canvas(figsize=(max(6.4, 4.6 * len(panels) + 0.6), height), layout="constrained")
         every = list(dict.fromkeys(label for panel in panels.values() for label in panel))
@@ -95,7 +95,7 @@ def _dress(place: Axes, title: str, axes: Mapping[str, Any]) -> None:
 
 
 def ecdf(path: Path, panels: Mapping[str, Mapping[str, Sequence[float]]], unit: str) -> None:
-    """One panel beside the other: the share of values, in ascending order, up to each; logarithmic, for the tails."""
+    """Panels side by side: the share of values up to each value; logarithmic, to show the tails."""
 
     def dress(place: Axes, title: str) -> None:
         _dress(place, title, {"x": unit, "y": "share of steps", "y_top": 1.02})
@@ -110,7 +110,7 @@ def ecdf(path: Path, panels: Mapping[str, Mapping[str, Sequence[float]]], unit: 
 
 
 def stacked(path: Path, names: Sequence[str], parts: Mapping[str, Sequence[float]], unit: str) -> None:
-    """Horizontal bars, one for each name, of parts one after the other."""
+    """Horizontal bars, one for each name, with their parts side by side."""
     with mpl.rc_context(_STYLE):
         canvas = Canvas(figsize=(8.2, 0.36 * len(names) + 1.5), layout="constrained")
         place = canvas.subplots()
@@ -127,7 +127,7 @@ def stacked(path: Path, names: Sequence[str], parts: Mapping[str, Sequence[float
 
 
 def timeline(path: Path, ranks: Sequence[Sequence[tuple[str, float, float]]], title: str) -> None:
-    """What every rank does when: a row for what computes, and one for what communicates; milliseconds."""
+    """The activity of every rank over time, in milliseconds: one row for computing, one for communicating."""
     with mpl.rc_context(_STYLE):
         kinds = list(dict.fromkeys(_kind(name) for spans in ranks for name, _, _ in spans))
         rows = [(rank, lane) for rank in range(len(ranks)) for lane in ("compute", "communicate")]

@@ -1,4 +1,4 @@
-"""Training steps between emulated hosts: what overlap hides on a link that is slower than memory, and how that scales."""
+"""Training steps between emulated hosts: the effect of overlap on a link that is slower than memory, and scaling."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import Any
 
 from .document import Block, Figure, Heading, Table, Text
 from .figures import lines
-from .reading import Entry, Measured, distinct
-from .words import bars, percent, significant, with_spread
+from .number_formatting import bars, percent, significant, with_spread
+from .result_files import Entry, Measured, distinct
 
 _METHOD = (
-    "Each rank, or group of ranks, lives on a host of its own: a network namespace with one link of the given rate, shaped in "
-    "both directions by a token bucket. The rate is honest, the latency is not: the kernel adds no delay. Compute is emulated by "
-    "waiting, layer by layer, as for an accelerator that leaves the host's cores alone, so that ranks do not fight for the cores "
-    "of this machine as long as `cores busy` is well below 100 %: that is the processor time of all ranks over the time of all "
-    "cores. Hidden is (all_reduce alone - exposed) over what can be hidden at most, the smaller of backward and the all_reduce "
-    "of all gradients at once. Wire is the number of bytes that the interface of a host sends for one step, by its own counter."
+    "Each rank, or group of ranks, runs on a host of its own: a network namespace with one link of the given rate, "
+    "shaped in both directions by a token bucket. The rate is realistic, the latency is not: the kernel adds no "
+    "delay. Compute is emulated by waiting, layer by layer, as for an accelerator that does not use the host's "
+    "cores, so that ranks do not compete for the cores of this machine if `cores busy` is well below 100 %: this is "
+    "the processor time of all ranks over the time of all cores. Hidden is (all_reduce alone - exposed) over the "
+    "smaller of backward and the all_reduce of all gradients at once, which is the most that can be hidden. Wire is "
+    "the number of bytes that the interface of a host sends for one step, by its own counter."
 )
 _BUSY = 0.8
 
@@ -49,8 +50,8 @@ def hosts(measured: Measured, plots: Path) -> Iterator[Block]:
 def _told(steps: Sequence[Entry]) -> str:
     forward, backward = steps[0].info["delays"]
     return (
-        f"{significant(steps[0].info['parameters'] / 1e6)} million parameters, {significant(forward * 1e3)} ms of waiting "
-        f"forward and {significant(backward * 1e3)} ms backward."
+        f"{significant(steps[0].info['parameters'] / 1e6)} million parameters, {significant(forward * 1e3)} ms of "
+        f"waiting forward and {significant(backward * 1e3)} ms backward."
     )
 
 
@@ -107,8 +108,8 @@ def _figure(own: Sequence[Entry], link: str, plots: Path) -> Iterator[Block]:
     best, worst = max(last, key=lambda item: item[1][1]), min(last, key=lambda item: item[1][1])
     yield Figure(
         f"{plots.name}/{file}",
-        f"Weak-scaling efficiency over ranks on emulated hosts, links of {link}: at {best[1][0]:g} ranks {percent(best[1][1])} "
-        f"with {best[0]}, {percent(worst[1][1])} with {worst[0]}.",
+        f"Weak-scaling efficiency over ranks on emulated hosts, links of {link}: at {best[1][0]:g} ranks "
+        f"{percent(best[1][1])} with {best[0]}, {percent(worst[1][1])} with {worst[0]}.",
         bars([(f"{label}, {p[0]:g} ranks", p[1]) for label, points in curves.items() for p in points[1:]], ""),
     )
 

@@ -1,8 +1,8 @@
-"""The kill matrix: what `ddpcheck faults --json` found, as a page of markdown.
+"""The kill matrix: the outcomes of `ddpcheck faults --json` as a page of markdown.
 
 python -m ddpcheck_reports.kill_matrix kills.json > kill-matrix.md
 
-Several files, which may come from runs at the same time, make one page.
+Several files, which may come from simultaneous runs, make one page.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def markdown(record: Mapping[str, Any]) -> str:
     parts = ["# Kill matrix", _summary(kills)]
     for family in sorted({kill["family"] for kill in kills}):
         parts += [f"## {family}", _table([kill for kill in kills if kill["family"] == family])]
-    parts += ["## Causes that faults show", "For each cause, one fault of which a failure names it.", _causes(kills)]
+    parts += ["## Causes that faults show", "For each cause, one fault whose failure names it.", _causes(kills)]
     here, runs = record["environment"], record.get("runs", 1)
     parts += [
         "## How this was run",
         f"`ddpcheck faults --profile {record['profile']} --deadline {record['deadline']:g}`, Python {here['python']}, "
         f"{here['cores']} cores visible. Seconds include the start of the ranks."
-        + f" The matrix was run in {runs} parts, at the same time or at earlier revisions, some of them."
+        + f" The matrix was run in {runs} parts, some of them at the same time or at earlier revisions."
         * (runs > 1),
     ]
     return "\n\n".join(parts) + "\n"
@@ -81,7 +81,7 @@ def _causes(kills: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _code(text: str) -> str:
-    """Numbers and brackets as they are, which markdown would read as something else."""
+    """Numbers and brackets as code, which markdown would otherwise interpret."""
     return f"`{text.replace('`', chr(39))}`" if text else ""
 
 
@@ -95,7 +95,7 @@ def _said(verdict: Mapping[str, Any]) -> str:
 
 
 def merged(records: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """One record of several runs; what of a fault was found last counts."""
+    """One record of several runs; the last outcome of a fault counts."""
     kills = {(kill["family"], kill["name"]): kill for record in records for kill in record["kills"]}
     return {**records[-1], "kills": [*kills.values()], "runs": len(records)}
 

@@ -1,4 +1,4 @@
-"""Noise: the difference of the same code from itself in this run, and so the smallest change that it could find."""
+"""Noise: the difference between equal code in this run, and so the smallest change that the run could find."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from statistics import fmean, median, stdev
 
 from .document import Block, Figure, Heading, Table, Text
 from .figures import ecdf
-from .reading import Entry, Measured, distinct
-from .words import grid, percent, significant
+from .number_formatting import grid, percent, significant
+from .result_files import Entry, Measured, distinct
 
 _POWER = 1.96 + 0.84  # found by a two-sided test at 5 %, in 80 % of all runs
 _MEDIAN = 1.2533  # the error of a median over that of a mean
@@ -62,19 +62,19 @@ def _rows(entries: Sequence[Entry]) -> Iterator[list[str]]:
 
 
 def against_itself(entries: Sequence[Entry]) -> str:
-    """The median over points of odd launches over even ones, and the middle 95 % of points."""
+    """The median over points of odd launches over even launches, and the middle 95 % of points."""
     ratios = sorted(median(e.data[::2]) / median(e.data[1::2]) for e in entries)
     cut = int(0.025 * len(ratios))
     return f"{median(ratios):.3f} [{ratios[cut]:.2f}, {ratios[-1 - cut]:.2f}]"
 
 
 def smallest_effect(entry: Entry) -> float:
-    """The relative difference that would be found, between two points as noisy as this one."""
+    """The smallest relative difference that would be found between two points as noisy as this one."""
     return math.exp(_POWER * _MEDIAN * stdev(map(math.log, entry.data)) * math.sqrt(2 / len(entry.data))) - 1
 
 
 def _tails(measured: Measured, plots: Path) -> Iterator[Block]:
-    """How step times are distributed: the largest model that every rank had a core for, weak scaling."""
+    """The distribution of step times: the largest model with a core for every rank, weak scaling."""
     steps = [e for e in measured.of("step") if e.info["scaling"] == "weak" and not e.info["options"] and not e.crowded]
     steps = [e for e in steps if e.name in measured.samples]
     if not steps:

@@ -1,4 +1,4 @@
-"""What `ddpcheck project` says of more ranks than there are, beside the errors of its model."""
+"""Projections of `ddpcheck project` to more ranks, with the errors of its model."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .document import Block, Heading, Table, Text
-from .reading import Measured
-from .words import bytes_named, percent, significant
+from .number_formatting import bytes_named, percent, significant
+from .result_files import Measured
 
 _METHOD = (
-    "In brackets, 90 % of what the errors of the model leave open; beside it the median and the worst of them, on points that it "
-    "was not fitted to. `x ranks` is how many times as many ranks as were measured, the bound what the link takes alone."
+    "In brackets, the 90 % interval from the errors of the model; beside it the median and the largest error, on points that the "
+    "model was not fitted to. `x ranks` is the number of ranks over the measured number; the bound is the time of the link alone."
 )
 
 
@@ -40,7 +40,7 @@ def projections(measured: Measured) -> Iterator[Block]:
 
 
 def _some(rows: Sequence[Any]) -> list[Any]:
-    """The fewest ranks, the most, and one between."""
+    """The fewest ranks, the most, and one number between."""
     return [rows[place] for place in sorted({0, len(rows) // 2, len(rows) - 1})]
 
 

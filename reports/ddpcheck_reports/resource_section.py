@@ -1,4 +1,4 @@
-"""Start-up, memory, processor time and traffic; late ranks; and one step as a timeline."""
+"""Start-up, memory, processor time and traffic; late ranks; and a timeline of one step."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from .document import Block, Figure, Heading, Table, Text
 from .figures import stacked, timeline
-from .reading import Entry, Measured
-from .words import bars, percent, significant, with_spread
+from .number_formatting import bars, percent, significant, with_spread
+from .result_files import Entry, Measured
 
 _SHOWN = 12
 
@@ -46,7 +46,9 @@ def _costs(steps: list[Entry], plots: Path) -> Iterator[Block]:
     yield Heading("Memory, processor time and traffic")
     names = [f"{e.info['adapter']}, {e.info['model']}, {e.info['world_size']}" for e in steps]
     peaks = [max(e.info["peak_kib"]) / 1024 for e in steps]
-    stacked(plots / "memory.svg", names, {"peak": peaks}, "MiB of resident memory at most, of the rank with most")
+    stacked(
+        plots / "memory.svg", names, {"peak": peaks}, "peak of resident memory in MiB, of the rank with the highest"
+    )
     most = max(zip(peaks, names, strict=True))
     yield Figure(
         f"{plots.name}/memory.svg",
@@ -68,12 +70,12 @@ def _costs(steps: list[Entry], plots: Path) -> Iterator[Block]:
     yield Table(
         ("implementation", "model", "ranks", "peak (MiB)", "CPU time (ms)", "bytes sent", "messages", "collectives"),
         rows,
-        "Of one step on the rank with most, weak scaling. Traffic is counted where an implementation promises `counts_traffic`.",
+        "One step on the rank with the highest value, weak scaling. Traffic is counted if `counts_traffic` is promised.",
     )
 
 
 def stragglers(measured: Measured) -> Iterator[Block]:
-    """Points whose ranks differ, or whose iterations do."""
+    """Points with large differences between ranks, or between iterations."""
     entries = [e for e in measured.entries if len(e.info.get("ranks", ())) > 1 and not e.crowded]
     if not entries:
         return
@@ -104,7 +106,7 @@ def stragglers(measured: Measured) -> Iterator[Block]:
 
 
 def timelines(measured: Measured, plots: Path) -> Iterator[Block]:
-    """One step of each implementation at its largest world size that has cores enough, with a file for Perfetto."""
+    """One step of each implementation at its largest world size with a core for each rank, with a file for Perfetto."""
     chosen: dict[str, Entry] = {}
     for entry in measured.of("step"):
         if (
@@ -113,12 +115,12 @@ def timelines(measured: Measured, plots: Path) -> Iterator[Block]:
             and entry.info["scaling"] == "weak"
             and entry.info.get("timeline")
         ):
-            chosen[entry.info["adapter"]] = entry  # ascending by parameters and ranks: the last is the largest
+            chosen[entry.info["adapter"]] = entry  # ascending by parameters and ranks, so the largest is kept
     if not chosen:
         return
     yield Heading("Timeline of one step")
     yield Text(
-        "The last step that was measured, rank by rank. Where an implementation promises `timeline` it shows when backward "
+        "The last measured step, rank by rank. If an implementation promises `timeline`, the bars show when backward "
         "computed and when each bucket was reduced; else forward and backward are one bar, communication included. The "
         "`.json` files open in <https://ui.perfetto.dev>."
     )

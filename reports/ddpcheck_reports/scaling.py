@@ -1,4 +1,4 @@
-"""The scaling report: everything that result files of `ddpcheck bench` tell, verdict first."""
+"""The scaling report: the content of result files of `ddpcheck bench`, verdict first."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from .collective_section import collectives
 from .document import Alert, Block, Heading, Table, Text
 from .hosts_section import hosts
 from .noise_section import noise
+from .number_formatting import bytes_named, percent, significant
 from .projection_section import projections
-from .reading import Entry, Measured, distinct
 from .resource_section import resources, stragglers, timelines
+from .result_files import Entry, Measured, distinct
 from .step_section import alone, buckets, efficiency, steps
 from .trust_section import caveats, environment, method, reproduce
-from .words import bytes_named, percent, significant
 
 
 def blocks(measured: Measured, plots: Path, names: Sequence[str], out: str) -> list[Block]:
-    """The whole report. Figures are written into `plots`; names and out are files, for the command that makes it again."""
+    """The whole report. Figures are written into `plots`; names and out are files, for the command that repeats the
+    report.
+    """
     return [
-        Heading("How fast, and how it scales", 1),
+        Heading("Speed and scaling", 1),
         *_verdict(measured),
         *_at_a_glance(measured),
         *method(measured),
@@ -67,7 +69,7 @@ def _verdict(measured: Measured) -> Iterator[Block]:
 
 
 def _at_a_glance(measured: Measured) -> Iterator[Block]:
-    """One row for each implementation, at the most ranks that have a core each."""
+    """One row for each implementation, at the largest world size with a core for each rank."""
     several = [e for e in measured.entries if e.info["world_size"] > 1 and not e.crowded and not e.linked]
     if not several:
         return
@@ -100,7 +102,7 @@ def _at_a_glance(measured: Measured) -> Iterator[Block]:
     names += [f"step of {model} (ms)", "at one rank (ms)", "weak efficiency"] if model else []
     yield Table(names, rows, f"At {ranks} ranks, the most that have a core each:")
     yield Text(
-        "Whether they are right is on two other pages: [conformance](conformance.md), and the [kill matrix](kill-matrix.md) of "
+        "Two other pages show correctness: [conformance](conformance.md), and the [kill matrix](kill-matrix.md) of "
         "the checks."
     )
 
@@ -119,10 +121,10 @@ def _consistency(measured: Measured) -> Iterator[Block]:
         return
     yield Heading("Self-consistency")
     yield Text(
-        "Each implementation is compared with itself: a collective should not be slower than others of its own that do the same, "
-        "nor than itself with more bytes, nor than itself in parts. A rule is violated if the difference over launches is "
-        "significant (one-sided rank sum, 5 %) and larger than a barrier takes. At that level about one in twenty of the rules "
-        "whose sides are equal is flagged by chance."
+        "Each implementation is compared with itself: a collective should not be slower than its other collectives "
+        "with the same effect, nor than itself with more bytes, nor than itself in parts. A rule is violated if the "
+        "difference over launches is significant (one-sided rank sum, 5 %) and larger than a barrier takes. At that "
+        "level about one in twenty of the rules whose sides are equal is flagged by chance."
     )
     counted = []
     for place in sorted({(rule["adapter"], rule["world_size"]) for rule in rules}):

@@ -8,8 +8,8 @@ from typing import Any
 
 from .document import Block, Figure, Heading, Table, Text
 from .figures import lines, stacked
-from .reading import Entry, Measured, distinct
-from .words import bars, grid, percent, significant, with_spread
+from .number_formatting import bars, grid, percent, significant, with_spread
+from .result_files import Entry, Measured, distinct
 
 _METHOD = (
     "A step is zero_grad, forward and backward with its communication, and the optimizer's update; its time is that of the "
@@ -54,7 +54,7 @@ def steps(measured: Measured, plots: Path) -> Iterator[Block]:
             yield Table(
                 ("implementation", "ranks", "scaling", "batch", "step (ms)", "CPU time of a rank (ms)"),
                 [_crowded_row(entry) for entry in crowded],
-                f"functional, oversubscribed (more ranks than the {crowded[0].info['cores']} cores): no efficiency can be told",
+                f"functional, oversubscribed (more ranks than the {crowded[0].info['cores']} cores): efficiency is unknown",
             )
         yield from _breakdown(own, model, plots)
     yield from _efficiency(entries, plots)
@@ -65,7 +65,7 @@ def alone(entry: Entry) -> bool:
 
 
 def efficiency(entry: Entry, entries: Sequence[Entry], scaling: str) -> float | None:
-    """T(1) / T(N), by N for strong scaling; None without a base, and where ranks share cores."""
+    """T(1) / T(N), divided by N for strong scaling; None without a base, and if ranks share cores."""
     base = next(
         (
             e
@@ -127,7 +127,7 @@ def _breakdown(own: Sequence[Entry], model: str, plots: Path) -> Iterator[Block]
     share = max(0.0, most.info["parts"]["exposed"] / most.seconds)
     yield Figure(
         f"{plots.name}/step-{model}.svg",
-        f"What a step of {model} consists of, by implementation and ranks (weak scaling): at most {percent(share)} of a step is "
+        f"Parts of a step of {model}, by implementation and ranks (weak scaling): at most {percent(share)} of a step is "
         f"exposed communication ({most.info['adapter']}, {most.info['world_size']} ranks).",
         grid(["ms", *parts], table),
     )
@@ -166,7 +166,7 @@ def _efficiency(entries: Sequence[Entry], plots: Path) -> Iterator[Block]:
 
 
 def buckets(measured: Measured, plots: Path) -> Iterator[Block]:
-    """Step time over bucket_cap_mb, where an implementation has that option."""
+    """Step time over bucket_cap_mb, for implementations with that option."""
     swept = [entry for entry in measured.of("step") if "bucket_cap_mb" in entry.info["options"]]
     if not swept:
         return

@@ -1,4 +1,4 @@
-"""How the numbers came about: method, environment, caveats, and how to get them again."""
+"""How to judge the numbers: method, environment, caveats, and the command to repeat them."""
 
 from __future__ import annotations
 
@@ -6,50 +6,51 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .document import Block, Code, Heading, Table, Text
-from .reading import Measured, distinct
+from .result_files import Measured, distinct
 
 _FEW = 12
 
 
 def caveats(measured: Measured) -> Iterator[Block]:
-    """Warnings to the reader, found in the numbers themselves."""
+    """Warnings to the reader, derived from the numbers."""
     entries = measured.entries
     found = []
     if not all(e.linked for e in entries):
         found.append(
-            "All ranks share one host: they communicate over memory or loopback, not a network; no latency or bandwidth "
-            "here says anything about a cluster."
+            "All ranks share one host: they communicate over memory or loopback, not a network; no latency or "
+            "bandwidth here says anything about a cluster."
         )
     if any(e.linked for e in entries):
         found.append(
-            "Emulated hosts share the cores, caches and kernel of one machine; their links have a rate, but no latency and no "
-            "losses of a network."
+            "Emulated hosts share the cores, caches and kernel of one machine; their links have a rate, but neither "
+            "the latency nor the losses of a network."
         )
     crowded = distinct([e for e in entries if e.crowded], lambda e: e.info["world_size"])
     if crowded:
         sizes = ", ".join(map(str, crowded))
         found.append(
-            f"{sizes} ranks are more than the {entries[0].info['cores']} cores: such rows are functional only."
+            f"{sizes} ranks are more than the {entries[0].info['cores']} cores: such rows show function, not speed."
         )
     fewest = min((len(e.data) for e in entries if e.info["kind"] != "startup"), default=_FEW)
     if fewest < _FEW:
         found.append(
-            f"Some points have {fewest} launches, less than {_FEW}: brackets hold all launches below 6, and are no 95 % interval."
+            f"Some points have {fewest} launches, less than {_FEW}: below 6 launches, brackets hold all of them "
+            "instead of a 95 % interval."
         )
     apart = [
         e for e in entries if e.info.get("global_seconds", 0) > 1.05 * e.seconds and e.info["kind"] == "collective"
     ]
     if apart:
         found.append(
-            f"In {len(apart)} of {len(measured.of('collective'))} collective points the ranks began more than 5 % of the time "
-            "apart (the barrier before each iteration does not let all go at once): `global_seconds` in the result file is from "
-            "the first begin to the last end."
+            f"In {len(apart)} of {len(measured.of('collective'))} collective points the ranks began more than 5 % of "
+            "the time apart (the barrier before each iteration does not let all go at once): `global_seconds` in the "
+            "result file is from the first begin to the last end."
         )
     busy = [run for run in measured.runs if run["load"]["loadavg_before"][0] > run["environment"]["cores"] / 2]
     if busy:
         found.append(f"The machine was busy with other work when {len(busy)} of {len(measured.runs)} runs began.")
     if any(run["environment"].get("governor") == "unknown" for run in measured.runs):
-        found.append("The clock frequency of the cores is not known to this machine, and may have changed.")
+        found.append("This machine does not report the clock frequency of its cores, which may have changed.")
     found += [f"Not measured: {text}." for text in dict.fromkeys(measured.told("skipped"))]
     found += [f"Failed: {text}." for text in measured.told("problems")]
     yield Heading("Caveats")
@@ -78,13 +79,13 @@ def environment(measured: Measured) -> Iterator[Block]:
 def method(measured: Measured) -> Iterator[Block]:
     yield Heading("How it was measured")
     yield Text(
-        "Ranks take the time themselves, with the host's monotonic clock, after a barrier of the implementation. A sample is one "
-        "iteration on the slowest rank; a launch (fresh processes) gives the median of its samples; a time in this report is "
-        "the median over launches, with a nonparametric 95 % interval in brackets (all launches, if there are less than 6; or "
-        "once, if there is one). Sizes up to 16 MiB are warmed up before any is measured, larger ones by two calls each; sizes "
-        "follow in an order drawn anew in each launch, and launches of the "
-        "implementations alternate. Operations below 5 µs are called several times to a sample. p95 is the median over "
-        "launches, too, and the worst iteration that of all launches."
+        "Ranks measure time with the host's monotonic clock, after a barrier of the implementation. A sample is one "
+        "iteration on the slowest rank; a launch (fresh processes) gives the median of its samples; a time in this "
+        "report is the median over launches, with a nonparametric 95 % interval in brackets (all launches, if there "
+        "are less than 6; or once, if there is one). Sizes up to 16 MiB are warmed up before any is measured, larger "
+        "ones by two calls each; sizes follow in an order drawn anew in each launch, and launches of the "
+        "implementations alternate. Operations below 5 µs are called several times to a sample. p95 is the median "
+        "over launches, too, and the worst iteration that of all launches."
     )
 
 
@@ -93,4 +94,4 @@ def reproduce(measured: Measured, names: Sequence[str], out: str) -> Iterator[Bl
     lines = [str(run["settings"].get("command", "")) for run in measured.runs]
     lines += [str(told.get("command", "")) for told in measured.projections]
     yield Code("\n".join([*lines, f"ddpcheck report {' '.join(names)} -o {out}"]), "console")
-    yield Text("The last line makes this report again from the result files, without measuring.")
+    yield Text("The last line repeats this report from the result files, without measuring.")

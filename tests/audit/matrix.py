@@ -1,10 +1,11 @@
-"""Audits the scripts of manifest.toml and writes what came out: which cause was named first, which right scripts were blamed.
+"""Audits the scripts of manifest.toml and writes the outcomes: the first cause of broken scripts, and findings in right
+ones.
 
     python tests/audit/matrix.py                                    # every script; one line each in results.jsonl
     python tests/audit/matrix.py no_sampler right/                  # scripts whose name contains one of these words
     python tests/audit/matrix.py --markdown reports/audit-matrix.md # the page of results.jsonl; runs nothing
 
-A broken script runs as it is, and again with its repair: the repaired one must be silent. The last line of a script counts.
+A broken script runs unchanged, and again with its repair, which must have no finding. The last line of a script counts.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ddpcheck.audit.assertions import Audited
+from ddpcheck.audit.audit_in_tests import Audited
 from ddpcheck.audit.evidence_collection import conduct
 from ddpcheck.audit.script_runs import Request
 from ddpcheck.audit.verdicts import verdicts_of
@@ -45,7 +46,7 @@ right script, and the repair of a broken one, must have no finding. Scripts run 
 
 @dataclass(frozen=True)
 class Entry:
-    """One script of the manifest. repaired: with its repair, or right by itself, so that no finding is allowed."""
+    """One script of the manifest. repaired: with its repair, or right without one, so that no finding is allowed."""
 
     data: Mapping[str, Any]
     repaired: bool = False
@@ -70,7 +71,7 @@ class Entry:
         return tuple(need for need in self.data.get("needs", ()) if need not in OPTIONS)
 
     def text(self) -> str:
-        """The script. ValueError if a replacement of its repair does not fit exactly once."""
+        """The script's text. ValueError if a replacement of its repair does not match exactly once."""
         text = (SCRIPTS / self.file).read_text(encoding="utf-8")
         for repair in self.data.get("repair", ()) if self.repaired else ():
             old, new = (

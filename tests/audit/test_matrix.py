@@ -1,6 +1,6 @@
-"""Each broken script is caught with the cause of the manifest first; each right or repaired one has no finding.
+"""Each broken script is caught with the manifest's cause first; each right or repaired script has no finding.
 
-pytest takes a few scripts, over different laws. DDPCHECK_EVERY_FAULT=1 takes them all, as does `tox -e faults`:
+pytest runs a few scripts, for different laws. DDPCHECK_EVERY_FAULT=1 runs all of them, as does `tox -e faults`:
 
     DDPCHECK_EVERY_FAULT=1 pytest tests/audit/test_matrix.py
 """

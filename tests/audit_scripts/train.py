@@ -1,4 +1,4 @@
-"""A training script with DistributedDataParallel, right by itself; --fault puts one mistake in.
+"""A training script with DistributedDataParallel, right without options; --fault adds one mistake.
 
 Plain torch: nothing of ddpcheck is imported.
 """

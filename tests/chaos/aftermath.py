@@ -1,4 +1,4 @@
-"""What is wrong after a trial: processes, files and memory that are left, verdicts that are false, files that are torn."""
+"""Finds problems after a trial: processes, files and memory left behind, false verdicts, incomplete files."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _OF_ENDS = frozenset(
     for kind in vars(module).values()
     if isinstance(kind, Kind)
 )
-"""Causes that a signal to a process may have; wrong values are none of its."""
+"""Causes that a signal to a process may have; wrong values are not among them."""
 
 
 def left_processes(mark: str) -> Iterator[str]:
-    """Those that run still, which are ended then."""
+    """End the processes that still run, and yield a problem for each."""
     until = time.monotonic() + _ENDS_WITHIN
     while (running := marked(mark)) and time.monotonic() < until:
         time.sleep(_LOOK_EVERY)
@@ -40,7 +40,7 @@ def left_processes(mark: str) -> Iterator[str]:
 
 
 def left_files(temporary: Path, shared_before: set[str]) -> Iterator[str]:
-    """In the trial's own temporary folder, and in shared memory."""
+    """Files left in the trial's own temporary folder, and in shared memory."""
     for path in sorted(temporary.iterdir()):
         if path.name.startswith("torchinductor_"):
             continue  # the cache of torch's compiler
@@ -50,14 +50,14 @@ def left_files(temporary: Path, shared_before: set[str]) -> Iterator[str]:
 
 
 def shared_memory() -> set[str]:
-    """The names in it."""
+    """The names of all shared memory."""
     with suppress(OSError):
         return {path.name for path in Path("/dev/shm").iterdir()}
     return set()
 
 
 def torn_files(folder: Path) -> Iterator[str]:
-    """Results and checkpoints that cannot be read, and files that were to become some."""
+    """Results and checkpoints that cannot be read, and temporary files that should have replaced them."""
     for path in sorted(folder.rglob("*")):
         if path.suffix == ".json":
             with suppress(OSError):
@@ -70,7 +70,7 @@ def torn_files(folder: Path) -> Iterator[str]:
 
 
 def false_verdicts(folder: Path, *, may_fail: bool) -> Iterator[str]:
-    """Failures of an adapter that is right: none may be, or such alone as the injection explains."""
+    """Failures of a correct adapter, unless the injection explains them."""
     try:
         results: Any = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
     except (OSError, ValueError):

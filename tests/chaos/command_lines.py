@@ -1,4 +1,4 @@
-"""Drawn command lines, most of which make no sense: each ends in time, with a documented status and without a traceback.
+"""Random command lines, most of them invalid: each ends in time, with a documented status and without a traceback.
 
 python tests/chaos/command_lines.py --lines 500
 """
@@ -23,7 +23,7 @@ import click
 from ddpcheck.cli import COMMANDS, main
 
 SECONDS, SECONDS_TO_END = 20, 10
-"""A line that runs for so long is asked to end by SIGTERM, and ends within so many more."""
+"""A command that runs this long gets SIGTERM, and must end within this many further seconds."""
 DOCUMENTED = frozenset({0, 1, 2, 3})
 _WORDS = (
     *(
@@ -116,7 +116,9 @@ _FILES = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """words: the line. status: how it ended; None if it did not end. problem: what is wrong with that, or empty."""
+    """words: the command line. status: its exit status; None if it did not end. problem: empty if the end was
+    correct.
+    """
 
     words: tuple[str, ...]
     status: int | None
@@ -145,7 +147,7 @@ def _line(drawn: random.Random) -> tuple[str, ...]:
 
 
 def prepare(folder: Path) -> None:
-    """Files that the lines name."""
+    """Create the files that the command lines name."""
     for name, text in _FILES.items():
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "bytes.json").write_bytes(bytes(range(256)))
@@ -153,7 +155,7 @@ def prepare(folder: Path) -> None:
 
 
 def outcome(words: tuple[str, ...], folder: Path) -> Outcome:
-    """Run a line in a folder that was prepared."""
+    """Run a command line in a prepared folder."""
     command = [sys.executable, "-m", "ddpcheck", *words]
     with (
         tempfile.TemporaryFile() as said,
@@ -164,7 +166,7 @@ def outcome(words: tuple[str, ...], folder: Path) -> Outcome:
         text = said.read().decode(errors="replace")
     if status is None:
         return Outcome(words, None, f"still runs {SECONDS_TO_END} s after SIGTERM")
-    if "Traceback (most recent call last)" in text and words[0] != "audit":  # which shows that of the script
+    if "Traceback (most recent call last)" in text and words[0] != "audit":  # the script's own traceback
         return Outcome(words, status, text[text.index("Traceback") :][-600:])
     if asked:
         return Outcome(words, status, "" if status == 128 + signal.SIGTERM else f"status {status} after SIGTERM")
@@ -176,7 +178,7 @@ def outcome(words: tuple[str, ...], folder: Path) -> Outcome:
 
 
 def _ended(running: subprocess.Popen[bytes]) -> tuple[int | None, bool]:
-    """The status, and whether the line was asked to end."""
+    """The exit status, and whether SIGTERM was sent."""
     with suppress(subprocess.TimeoutExpired):
         return running.wait(SECONDS), False
     running.terminate()
@@ -190,7 +192,7 @@ def _ended(running: subprocess.Popen[bytes]) -> tuple[int | None, bool]:
 @click.option("--lines", "number", type=int, default=500, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
 def campaign(number: int, seed: int) -> None:
-    """Run drawn lines; print those that end badly, and a count of statuses."""
+    """Run random command lines; print those with problems, and a count of exit statuses."""
     counts: Counter[str] = Counter()
     for words in lines(seed, number):
         with tempfile.TemporaryDirectory() as folder:

@@ -48,10 +48,10 @@ dist.destroy_process_group()
 def drawn_command(
     drawn: random.Random, victim: str, *, pauses: bool = False, killed: bool = False, adapter: str = ""
 ) -> tuple[str, ...]:
-    """The words behind `ddpcheck`: a command that has such a process, a rank, a helper or an engine.
+    """The words after `ddpcheck`: a command that has a process of this kind: a rank, a helper or an engine.
 
-    pauses: it may be stopped, which only commands with a deadline have to bear. killed: the driver may be, and what it has in
-    temporary folders of git stays then. adapter: to be checked in place of one that is drawn.
+    pauses: the process may be stopped, so only commands with a deadline qualify. killed: the driver may be killed, so
+    commands with temporary folders of git do not qualify. adapter: checked in place of a random one.
     """
     size = drawn.choice((*("1",) * 2, *("2",) * 6, "3", "3", "4", "8"))
     has_torch = importlib.util.find_spec("torch") is not None
@@ -85,7 +85,7 @@ def _check(drawn: random.Random, adapter: str, size: str) -> tuple[str, ...]:
 
 
 def prepare(folder: Path, words: Sequence[str]) -> None:
-    """Files that the command names."""
+    """Create the files that the command names."""
     (folder / OUT).mkdir()
     (folder / "train.py").write_text(SCRIPT, encoding="utf-8")
     (folder / rank_programs.FILE).write_text(rank_programs.TEXT, encoding="utf-8")

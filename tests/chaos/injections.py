@@ -1,4 +1,4 @@
-"""What goes wrong in a trial: a signal to some process at a drawn moment, or want of a resource from the start."""
+"""The injections of trials: a signal to some process at a random moment, or a lack of resources from the start."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _PAUSE = 2.0
 
 @dataclass(frozen=True)
 class Injection:
-    """kind: to what processes it happens; empty for all. strike: does it; without one it is so from the start. limit: what is
-    done before the command starts.
+    """kind: of the processes that are hit; empty for all. strike: hits them; None if the injection acts from the start.
+    limit: called before the command starts.
 
-    judged: whether a verdict may be a failure afterwards. statuses: how the command may end. around: what it finds around it.
-    adapter: whose ranks do it themselves.
+    judged: whether a verdict may be a failure afterwards. statuses: the allowed exit statuses. around: the command's
+    surroundings. adapter: whose ranks do the injection themselves.
     """
 
     name: str
@@ -88,7 +88,8 @@ INJECTIONS = (
     *(Injection(f"{size} MiB of address space", limit=_address_space(size), judged=False) for size in (1024, 320)),
     Injection("12 processes", around=surroundings.FEW_PROCESSES, judged=False),
     *(
-        Injection(name, "engine", around=around, judged=False)  # which uses it: numpy_sockets has memory without a name
+        # the engine uses it: numpy_sockets has memory without a name
+        Injection(name, "engine", around=around, judged=False)
         for name, around in (
             ("/dev/shm of 64 KiB", surroundings.SMALL_SHARED_MEMORY),
             ("full /dev/shm", surroundings.FULL_SHARED_MEMORY),
@@ -121,7 +122,7 @@ INJECTIONS = (
 
 
 def _listens(driver: int) -> bool:
-    """Whether the command has begun: it handles SIGTERM."""
+    """Whether the command has begun, which shows in its handler of SIGTERM."""
     try:
         status = Path(f"/proc/{driver}/status").read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -131,7 +132,9 @@ def _listens(driver: int) -> bool:
 
 
 def struck(injection: Injection, drawn: random.Random, mark: str, running: subprocess.Popen[bytes]) -> str:
-    """Let it happen at a drawn moment; to whom it happened. Empty if there was nobody, or the command had ended."""
+    """Strike at a random moment; returns the process that was hit, or empty if there was none or the command had
+    ended.
+    """
     if injection.strike is None:
         return "all"
     until = time.monotonic() + _UNTIL_VICTIM

@@ -1,4 +1,4 @@
-"""Adapters whose last rank does something at a moment of its own, while it works as numpy_sockets does."""
+"""Adapters whose last rank disturbs itself at a random moment, and otherwise works as numpy_sockets does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of the trials: a table of injection by outcome, and the problems."""
+"""The outcomes of the trials: a table of injections by outcome, and the problems."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pathlib import Path
 from chaos.commands import DEADLINE
 
 SECONDS = DEADLINE + 15
-"""A command ends within so many after the injection, besides the time that it takes of itself."""
+"""A command must end within this many seconds after the injection, beyond its own run time."""
 OF_ITSELF = 60
-"""On a machine that has nothing else to do; on a busy one as much longer as processes wait for a processor."""
+"""Run time on an idle machine; on a busy one it is longer, as long as processes wait for a processor."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """words: the command. happened: whether the injection found a victim. seconds: from it to the end. problems: empty if all is
-    well.
+    """words: the command. happened: whether the injection found a victim. seconds: from injection to end. problems:
+    empty if there are none.
     """
 
     injection: str
@@ -42,7 +42,7 @@ def recorded(path: Path) -> list[Trial]:
 
 
 def table(trials: Sequence[Trial]) -> str:
-    """Injection by outcome, as markdown."""
+    """A markdown table of injections by outcome."""
     lines = [
         "| injection | trials | happened | status 0 | 1 | 2, 3 | by the signal | late | left behind | false verdict | other |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",

@@ -1,8 +1,8 @@
-"""Commands to which something happens while they run: each ends in time, with a documented status, and leaves nothing behind.
+"""Disturbs running commands: each must end in time, with a documented status, and leave nothing behind.
 
 python tests/chaos/run.py --minutes 5 --seed 1 --page reports/chaos.md
 
-On Linux. As root, shared memory is that of the campaign alone, and can be too small.
+On Linux. As root, the campaign has its own shared memory, which can be made too small.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OWN_MEMORY = "DDPCHECK_CHAOS_OWN_SHM"
 
 
 def trial(injection: Injection, drawn: random.Random, fork_servers: ForkServers | None = None) -> Trial:
-    """One drawn command, to which this happens."""
+    """Run one random command with this injection."""
     pauses = "SIGSTOP" in injection.name
     killed = bool({-signal.SIGKILL, -signal.SIGSEGV} & injection.statuses)
     words = drawn_command(drawn, injection.kind, pauses=pauses, killed=killed, adapter=injection.adapter)
@@ -79,7 +79,7 @@ def trial(injection: Injection, drawn: random.Random, fork_servers: ForkServers 
         problems = [*_ending(injection, words, status, text, limit), *left_processes(mark)]
         problems += left_files(
             temporary, before if _OWN_MEMORY in os.environ else shared_memory()
-        )  # or others use it, too
+        )  # other commands use it, too
         problems += torn_files(folder)
         problems += false_verdicts(folder, may_fail=injection.judged)
     problems += _next_job(fork_servers)
@@ -91,7 +91,7 @@ def _ending(injection: Injection, words: Sequence[str], status: int | None, text
         yield f"still runs {limit:.0f} s later: {text[-500:]}"
     elif status not in injection.statuses:
         yield f"status {status}: {text[-500:]}"
-    # audit shows the script's own traceback, and train that of a rank
+    # audit shows the script's own traceback, and train a rank's
     elif "Traceback (most recent call last)" in text and words[0] in ("check", "bench") and status != 1:
         yield f"a traceback: {text[text.index('Traceback') :][-500:]}"
 
@@ -108,12 +108,14 @@ def _next_job(fork_servers: ForkServers | None) -> Iterable[str]:
 
 
 def usable(injection: Injection) -> bool:
-    """Whether this can happen here."""
+    """Whether this injection is possible here."""
     return injection.around is None or possible(injection.around)
 
 
 def campaign(minutes: float, seed: int, names: Sequence[str] = (), record: Path | None = None) -> list[Trial]:
-    """Trials of all injections in turn, until the time is over. record: a line of JSON for each is appended to this file."""
+    """Trials of all injections in turn, until the time is over. record: a file to which each trial is appended as a
+    line of JSON.
+    """
     drawn = random.Random(seed)
     until = time.monotonic() + 60 * minutes
     trials: list[Trial] = []
@@ -136,17 +138,19 @@ def campaign(minutes: float, seed: int, names: Sequence[str] = (), record: Path 
 
 
 @click.command()
-@click.option("--minutes", type=float, default=5.0, show_default=True, help="0 makes the page of the record alone.")
+@click.option("--minutes", type=float, default=5.0, show_default=True, help="0 only writes the page of the record.")
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--only", multiple=True, help="Injections with this text in their names.")
+@click.option("--only", multiple=True, help="Run only injections with this text in their names.")
 @click.option(
-    "--record", type=click.Path(path_type=Path), help="Append each trial to this file; the page counts all in it."
+    "--record",
+    type=click.Path(path_type=Path),
+    help="Append each trial to this file. The page counts all trials in it.",
 )
-@click.option("--page", "path", type=click.Path(path_type=Path), help="Write the table here.")
+@click.option("--page", "path", type=click.Path(path_type=Path), help="Write the table to this file.")
 def command(minutes: float, seed: int, only: tuple[str, ...], record: Path | None, path: Path | None) -> None:
     """Run the campaign, and print the table. Exit status 1 if a trial has problems."""
     _with_own_memory()
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # commands inherit it: under nohup they would not hear it
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # commands inherit the setting: under nohup they would ignore SIGHUP
     trials = campaign(minutes, seed, only, record)
     if record is not None:
         trials = recorded(record)
@@ -157,7 +161,7 @@ def command(minutes: float, seed: int, only: tuple[str, ...], record: Path | Non
 
 
 def _with_own_memory() -> None:
-    """Go on in a mount namespace with shared memory of its own, where that is possible."""
+    """Continue in a mount namespace with its own shared memory, where that is possible."""
     if not possible() or _OWN_MEMORY in os.environ:
         return
     words = 'mount -t tmpfs none /dev/shm && exec "$@"'

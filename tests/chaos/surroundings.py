@@ -1,4 +1,6 @@
-"""What a command finds around it: too small a disk, no shared memory, a network of its own. In namespaces, which end with it."""
+"""Surroundings of a command: too small a disk, no shared memory, a network of its own. Made by namespaces, which end
+with it.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,13 @@ from dataclasses import dataclass
 from functools import cache
 
 OUT = "out"
-"""The folder of results and checkpoints, in the folder where the command runs."""
+"""The folder of results and checkpoints, in the command's working folder."""
 _EXEC = 'exec "$@"'
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """shell: what is done before the command, in namespaces that unshare makes by these flags. last: runs the command."""
+    """shell: commands that run before, in namespaces that unshare makes with these flags. last: runs the command."""
 
     flags: tuple[str, ...]
     shell: str
@@ -63,7 +65,7 @@ OWN_NETWORK = Surroundings(("-n",), "ip link set lo up")
 
 @cache
 def possible(around: Surroundings | None = None) -> bool:
-    """Whether namespaces can be made here, and the group of processes."""
+    """Whether namespaces and the group of processes can be made here."""
     if around is FEW_PROCESSES and not os.access(f"{_GROUPS}/cgroup.procs", os.W_OK):
         return False
     return (
@@ -78,19 +80,19 @@ def _in_network_of(pid: int, *words: str) -> None:
 
 
 def cut_link(pid: int) -> None:
-    """Everything that is sent from now on is lost."""
+    """Lose all packets from now on."""
     _in_network_of(pid, "ip", "link", "set", "lo", "down")
 
 
 def slow_link(pid: int) -> None:
-    """A kilobyte a second."""
+    """Limit the link to a kilobyte per second."""
     _in_network_of(
         pid, *["tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "8kbit", "burst", "2kb", "latency", "1s"]
     )
 
 
 def full_link(pid: int) -> None:
-    """So slow that what is sent is lost, soon: a queue of two kilobytes."""
+    """Make the link so slow that packets are soon lost: a queue of two kilobytes."""
     _in_network_of(
         pid, *["tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "8kbit", "burst", "2kb", "limit", "2kb"]
     )

@@ -1,4 +1,4 @@
-"""The processes of one trial, by what they are: found by a mark in their environment, and by their program."""
+"""The processes of one trial by kind, found by a mark in their environment and by their program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RANKS = ("ddpcheck.worker", "ddpcheck.training", "ddpcheck.audit", "ddpcheck_be
 
 
 def marked(mark: str) -> dict[int, str]:
-    """Process id and command line of every process of the trial that runs."""
+    """Process id and command line of every running process of the trial."""
     found: dict[int, str] = {}
     wanted = f"{MARK}={mark}".encode()
     for entry in Path("/proc").iterdir():
@@ -30,16 +30,14 @@ def marked(mark: str) -> dict[int, str]:
 
 
 def of_kind(kind: str, mark: str, driver: int) -> list[int]:
-    """The processes that run of this kind: driver, rank, helper, engine."""
+    """The running processes of this kind: driver, rank, helper, engine."""
     running = marked(mark)
     if kind == "driver":
         return [driver] if driver in running else []
     running.pop(driver, None)
     parents = {pid: _parent(pid) for pid in running}
     helpers = {pid for pid, command in running.items() if any(name in command for name in _HELPERS)}
-    forked = {
-        pid for pid in helpers if parents[pid] in helpers
-    }  # which has the command line of the one that has forked it
+    forked = {pid for pid in helpers if parents[pid] in helpers}  # a fork server has the command line of its parent
     engines = {pid for pid, command in running.items() if any(name in command for name in _ENGINES)}
     if kind == "helper":
         return sorted(helpers - forked)

@@ -1,6 +1,7 @@
-"""An adapter as it was written when contract 1 was frozen. It is never changed: the test beside it shows that it keeps working.
+"""An adapter as written when contract 1 was frozen. It must never be changed: a test shows that it still works.
 
-An all-reduce over multiprocessing.connection, a sampler in blocks and a mean of metrics, with nothing else of ddpcheck.
+An all-reduce over multiprocessing.connection, a sampler in blocks and a mean of metrics, without other parts of
+ddpcheck.
 """
 
 from __future__ import annotations

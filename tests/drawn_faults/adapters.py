@@ -1,4 +1,4 @@
-"""The adapters, by a name that says what is wrong with them: family, number of the circumstance, number of the effect."""
+"""The drawn adapters; names give the family, the number of the circumstance and the number of the effect."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ FAMILIES: dict[str, ModuleType] = {
     "scores": scores,
     "streams": streams,
 }
-"""Each module has CIRCUMSTANCES, EFFECTS, wrapped(), and promised(): its promises, of those of the reference."""
+"""Each module has CIRCUMSTANCES, EFFECTS, wrapped(), and promised(): its promises, a subset of the reference's."""
 _NO_FACET = {field.name: None for field in fields(Facets) if field.default is None and field.name != "close"}
 
 
 def named(family: str, circumstance: str, effect: str) -> str:
-    """The attribute of this module that is such an adapter."""
+    """The attribute of this module for the adapter."""
     module = FAMILIES[family]
     return f"{family}_{[*module.CIRCUMSTANCES].index(circumstance)}_{[*module.EFFECTS].index(effect)}"
 

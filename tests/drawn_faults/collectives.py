@@ -1,4 +1,4 @@
-"""Collectives that are wrong in some circumstance only."""
+"""Collectives that are wrong only under some circumstance."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REDUCING = ("all_reduce", "reduce_scatter")
 
 
 def promised(right: Capabilities) -> Capabilities:
-    """What it promises, of what the reference does."""
+    """The promises of these adapters, a subset of the reference's."""
     return right.of_facets("collectives").but(in_place=False)
 
 
@@ -111,11 +111,11 @@ EFFECTS: dict[str, tuple[CollectiveEffect, tuple[str, ...]]] = {
     "rows are in reverse": (_becomes(lambda c, r: r[::-1].copy()), ("all_gather",)),
     "the argument is set to zero": (_becomes(lambda c, r: (c.array.fill(0), r)[1]), ()),
 }
-"""What becomes of a right result, and in which collectives; none named: in all."""
+"""The change of a right result, and the collectives that it applies to; none named: all."""
 
 
 def wrapped(right: Facets, circumstance: str, effect: str) -> dict[str, Any]:
-    """The facet, and nothing of the others'."""
+    """The facet, and no others."""
     chosen, kinds = EFFECTS[effect]
     where = _when(lambda call: call.kind in (kinds or _GIVING)) & CIRCUMSTANCES[circumstance]
     made = replace(chosen, got=lambda call, result: _told(chosen, call, result)).implemented(where)
@@ -126,7 +126,7 @@ _GIVING = ("all_reduce", "broadcast", "all_gather", "reduce_scatter", "recv")
 
 
 def _told(effect: CollectiveEffect, call: Call, result: Any) -> Any:
-    """The effect's result, after it is told if that, or the argument, is another than it should be."""
+    """The effect's result; reports an effect if the result, or the argument, differs from the right one."""
     due, kept = np.array(result), np.array(call.array)
     found = judge_effect(lambda: effect.got(call, due.copy()), due)
     if not np.array_equal(kept, call.array, equal_nan=at.is_float(kept)):

@@ -1,4 +1,4 @@
-"""Reports whether a drawn fault had an effect: a rank makes a file, and run.py looks for it."""
+"""Reports whether a drawn fault had an effect: a rank creates a file, and run.py checks for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VARIABLE = "DRAWN_FAULTS_EFFECT"
 
 
 def judge_effect(effect: Callable[[], Any], right: Any) -> Any:
-    """Run `effect` and return its result; report an effect where it raises, or where the result differs from `right`."""
+    """Run `effect` and return its result; report an effect if it raises, or if the result differs from `right`."""
     try:
         found = effect()
     except Exception:

@@ -1,4 +1,4 @@
-"""Replicas whose reduced gradients are wrong in some circumstance only."""
+"""Replicas whose reduced gradients are wrong only under some circumstance."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from ddpcheck.seeded_values import Array
 
 __all__ = ["CIRCUMSTANCES", "EFFECTS", "promised", "wrapped"]
 Call = dict[str, Any]
-"""One gradient: replica; name; place among the learned parameters; own, and parts, the ranks' in their order; before, what it
-was after the last backward; users, on how many ranks it was used; others, the gradients reduced before it in this backward.
+"""One gradient: replica; name; place among the learned parameters; own, and parts, the ranks' in their order; before,
+its value after the last backward; users, the number of ranks that used it; others, the gradients reduced before it in
+this backward.
 """
 
 CIRCUMSTANCES: dict[str, Callable[[Call], Any]] = {
@@ -147,6 +148,6 @@ class _Drawn(Remembering):
 
 
 def wrapped(right: Facets, circumstance: str, effect: str) -> dict[str, Any]:
-    """The facet, and nothing of the others'."""
+    """The facet, and no others."""
     changed = {"holds": CIRCUMSTANCES[circumstance], "effect": EFFECTS[effect]}
     return made_of(type("Wrong", (_Drawn,), changed), right)

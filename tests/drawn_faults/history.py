@@ -1,4 +1,4 @@
-"""A correct replica that keeps in mind what was done with it: circumstances are asked of it."""
+"""A correct replica that records its own history, which circumstances read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from ddpcheck.contract import Capabilities
 from ddpcheck.contract.adapter import Batch, Facets
-from ddpcheck.contract.names import ALL_MODEL_FEATURES
+from ddpcheck.contract.allowed_names import ALL_MODEL_FEATURES
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.models.spec import ModelSpec
 from ddpcheck.seeded_values import Array
@@ -18,7 +18,9 @@ from ddpcheck_implementations.faulty.base import PROMISED, PlainReplica
 
 
 def promised(right: Capabilities) -> Capabilities:
-    """What it promises, which is not what the reference does: its replica is the plain one of the faults."""
+    """The promises of these adapters. They differ from the reference's, because the replica is the plain one of the
+    faults.
+    """
     del right
     return PROMISED.but(model_features=ALL_MODEL_FEATURES - {"sparse"}, several_replicas=True)
 
@@ -27,9 +29,9 @@ Condition = Callable[["Remembering"], Any]
 
 
 class Remembering(PlainReplica):
-    """did: the methods called so far, "local" for a backward inside no_sync(); micro: how many of these are not reduced yet;
-    sizes: of the batches of all ranks, in the backward that is under way or was the last one; number: which replica of this
-    process it is; before: the model of the one made before it.
+    """did: the methods called so far, "local" for a backward inside no_sync(); micro: the number of these not reduced
+    yet; sizes: of the batches of all ranks, in the current or last backward; number: the number of this replica in this
+    process; before: the model of the previous replica.
     """
 
     number = 0
@@ -51,7 +53,7 @@ class Remembering(PlainReplica):
         return sum(done in methods for done in self.did)
 
     def since(self, *methods: str) -> list[str]:
-        """What was done after the last of these methods, or ever."""
+        """The methods called after the last of these methods, or ever."""
         last = max((place for place, done in enumerate(self.did) if done in methods), default=-1)
         return self.did[last + 1 :]
 
@@ -176,11 +178,11 @@ CIRCUMSTANCES: dict[str, Condition] = {
     "weights decay": lambda r: r.spec.weight_decay,
     "weights decay, and there is momentum": lambda r: r.spec.weight_decay and r.spec.momentum,
 }
-"""What is so at the moment when an effect would take place."""
+"""Conditions at the moment of a possible effect."""
 
 
 def made_of(replica: type[Remembering], right: Facets) -> dict[str, Any]:
-    """The facet, and nothing of the others'."""
+    """The facet, and no others."""
     number = 0
     before: ModelSpec | None = None
 

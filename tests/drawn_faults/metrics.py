@@ -1,4 +1,4 @@
-"""Aggregated metrics that are wrong in some circumstance only."""
+"""Aggregated metrics that are wrong only under some circumstance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ before, the names of the call before.
 
 
 def promised(right: Capabilities) -> Capabilities:
-    """What it promises, of what the reference does."""
+    """The promises of these adapters, a subset of the reference's."""
     return right.of_facets("metrics").but(metrics_by_name=False)
 
 
@@ -85,7 +85,7 @@ EFFECTS: dict[str, Callable[[Call, dict[str, float]], Any]] = {
 
 
 def wrapped(right: Facets, circumstance: str, effect: str) -> dict[str, Any]:
-    """The facet, and nothing of the others'."""
+    """The facet, and no others."""
     comm, number, before = right.collectives, 0, ()
 
     def aggregate(metrics: Mapping[str, float], count: int) -> Mapping[str, float]:

@@ -1,4 +1,4 @@
-"""Replicas of which another method than the reduction is wrong in some circumstance only."""
+"""Replicas of which a method other than the reduction is wrong only under some circumstance."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _norm(gradients: Mapping[str, Array], order: float = 2) -> float:
 
 
 def _clip(norm: Callable[[Remembering, float], float], told: Callable[[Remembering, float], float]) -> Effect:
-    """By another norm, or telling another one; both get the right norm, which is not clipped yet."""
+    """Clips by another norm, or returns another one; both functions get the right norm before clipping."""
 
     def clip(r: Remembering, right: Right, max_norm: float) -> float:
         due = _norm(r._shown())
@@ -254,7 +254,7 @@ EFFECTS: dict[str, tuple[str, Effect]] = {
     "the last parameter is not broadcast": ("start", lambda r, right, model: _start(r, 0, skip=-1)),
     "parameters are averaged": ("start", lambda r, right, model: _average(r)),
 }
-"""Which method, and what becomes of it."""
+"""The affected method, and its changed behaviour."""
 
 
 def _common(r: Remembering, loss: float) -> float:
@@ -298,7 +298,7 @@ def _average(r: Remembering) -> None:
 
 
 def wrapped(right: Facets, circumstance: str, effect: str) -> dict[str, Any]:
-    """The facet, and nothing of the others'."""
+    """The facet, and no others."""
     method, by = EFFECTS[effect]
     holds = CIRCUMSTANCES[circumstance]
 

@@ -1,4 +1,4 @@
-"""reports/drawn-faults.md: how many of the drawn faults were caught, by family, and each survivor with its reason."""
+"""reports/drawn-faults.md: the number of caught faults by family, and each survivor with its reason."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ them.
 
 
 def markdown(judged: Sequence[dict[str, Any]]) -> str:
-    """judged: lines of run.py's file. ValueError if survivors.toml has a reason for what was caught."""
+    """judged: lines of run.py's file. ValueError if survivors.toml has a reason for a caught fault."""
     reasons = {
         (one["family"], one["circumstance"], one["effect"]): one
         for one in tomllib.loads(SURVIVORS.read_text(encoding="utf-8")).get("survivor", [])
@@ -47,15 +47,15 @@ def markdown(judged: Sequence[dict[str, Any]]) -> str:
     rows += [_row("all", effective, allowed, mended)] * (len(families) > 1)
     lines = [HEAD.format(seed=judged[0]["seed"] if judged else 1) + "\n".join(rows)]
     if left := [one for one in survivors if _key(one) not in allowed]:
-        lines += ["", "## What survives", ""]
+        lines += ["", "## Survivors", ""]
         lines += [f"- {one['family']}: where {_told(one)}{_why(reasons.get(_key(one)))}" for one in left]
     if let := [one for one in survivors if _key(one) in allowed]:
-        lines += ["", "## What the contract allows", ""]
+        lines += ["", "## Allowed by the contract", ""]
         lines += [f"- {one['family']}: where {_told(one)}{_why(reasons[_key(one)])}" for one in let]
     if late := [one for one in effective if _key(one) in mended]:
-        lines += ["", "## What showed that a law was too narrow", ""]
+        lines += ["", "## Faults for which laws were extended", ""]
         lines += [f"- {one['family']}: where {_told(one)}{_why(reasons[_key(one)])}" for one in late]
-    lines += ["", "## What was caught, and what the message says", "", "| family | where | fault | likely cause |"]
+    lines += ["", "## Caught faults and their messages", "", "| family | where | fault | likely cause |"]
     lines += ["| --- | --- | --- | --- |"]
     lines += [
         f"| {one['family']} | {one['circumstance']} | {one['effect']} | {_cell(one)} |"

@@ -1,14 +1,13 @@
-"""How many faults that nobody has thought of are caught? Each is drawn: in some circumstance, to some effect.
+"""Measures how many random faults are caught. A fault is a random pair of a circumstance and an effect.
 
     python tests/drawn_faults/run.py tests/drawn_faults/results.jsonl --seed 1 --each 60
     python tests/drawn_faults/run.py tests/drawn_faults/results.jsonl --markdown reports/drawn-faults.md
 
-What faults have in common is written down once, and not with a law in mind: when code goes another way (the length is odd, the
-third call, a group of some ranks, ...), and what is wrong there (the last element, a bit, the seed, ...). Of all pairs a seeded
-sample is judged, --each of each family: the default profile at 3 ranks, then at 2 and at 4, until a check fails. Every fault is
-a line of the results, and is not judged again; drop lines when laws have changed. Of a fault that had no effect on any rank
-nothing is told. A survivor may be one that the contract allows: survivors.toml says so, with the reason, or why it was left,
-or that a law was extended to it.
+Circumstances (an odd length, the third call, a group of some ranks, ...) and effects (on the last element, a bit, the
+seed, ...) are written independently of laws. A seeded sample of all pairs is judged, --each per family: the default
+profile at 3 ranks, then at 2 and at 4, until a check fails. Every fault is a line of the results, and is not judged
+again; remove lines after laws have changed. Faults without an effect on any rank are left out. For a survivor,
+survivors.toml gives the reason: the contract allows it, it was left open, or a law was extended to catch it.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ from ddpcheck.verdict import Verdict
 
 WORLD_SIZES = (3, 2, 4)
 DEADLINE = 20.0
-"""Seconds for one operation, on a machine that may have much else to do."""
+"""Seconds for one operation, on a busy machine."""
 
 
 @dataclass(frozen=True)
 class FaultResult:
-    """What came of one. effective: whether anything was wrong on any rank. caught_by: the first check that failed, at so many
-    ranks, with this headline and cause; empty if none did.
+    """The outcome of one fault. effective: whether it had an effect on any rank. caught_by: the first check that
+    failed, with its world size, headline and cause; empty if none failed.
     """
 
     family: str
@@ -58,7 +57,7 @@ class FaultResult:
 
 
 def drawn(family: str, seed: int, count: int) -> list[tuple[str, str]]:
-    """So many pairs of a circumstance and an effect."""
+    """`count` pairs of a circumstance and an effect."""
     module = FAMILIES[family]
     pairs = list(product(module.CIRCUMSTANCES, module.EFFECTS))
     return random.Random(f"{family} {seed}").sample(pairs, count)
@@ -92,9 +91,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--each", type=int, default=60, help="faults of each family")
+    parser.add_argument("--each", type=int, default=60, help="number of faults of each family")
     parser.add_argument("--family", action="append", choices=[*FAMILIES], help="only these")
-    parser.add_argument("--markdown", type=Path, help="write the report of what has run, and run nothing")
+    parser.add_argument("--markdown", type=Path, help="write the report of the results so far, and run nothing")
     options = parser.parse_args()
     done = _read(options.results)
     if options.markdown:

@@ -1,4 +1,4 @@
-"""Samplers that are wrong in some circumstance only."""
+"""Samplers that are wrong only under some circumstance."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ddpcheck.contract import Capabilities
 from ddpcheck.contract.adapter import Facets
 
 Reading = dict[str, Any]
-"""One reading: length, shuffle, seed, drop_last, epoch, rank, world; times, how often this sampler was read; number, which
-sampler of the process it is; backwards, whether the epoch is lower than the one before.
+"""One reading: length, shuffle, seed, drop_last, epoch, rank, world; times, the number of readings of this sampler;
+number, the number of this sampler in the process; backwards, whether the epoch is lower than the one before.
 """
 
 
 def promised(right: Capabilities) -> Capabilities:
-    """What it promises, of what the reference does."""
+    """The promises of these adapters, a subset of the reference's."""
     return right.of_facets("sampler").but(sampler_state=False)
 
 
@@ -89,7 +89,7 @@ EFFECTS: dict[str, Callable[[Reading, list[int]], Any]] = {
 
 
 def wrapped(right: Facets, circumstance: str, effect: str) -> dict[str, Any]:
-    """The facet, and nothing of the others'."""
+    """The facet, and no others."""
     made = 0
 
     def make(length: int, *, shuffle: bool, seed: int, drop_last: bool) -> _Sampler:

@@ -1,4 +1,4 @@
-"""Scores that are wrong in some circumstance only."""
+"""Scores that are wrong only under some circumstance."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Call = dict[str, Any]
 
 
 def promised(right: Capabilities) -> Capabilities:
-    """What it promises, of what the reference does."""
+    """The promises of these adapters, a subset of the reference's."""
     return right.of_facets("scores")
 
 
@@ -42,7 +42,7 @@ def _classes(c: Call) -> int:
 
 
 def _labels(c: Call) -> list[set[int]]:
-    """Of each rank that has samples; none for a score without labels."""
+    """The labels of each rank with samples; none for a score without labels."""
     return [{*targets.tolist()} for _, targets, _ in c["ranks"] if len(targets) and targets.ndim == 1]
 
 
@@ -105,7 +105,7 @@ class _Alone:
 
 
 def _of(c: Call, ranks: Iterable[Sequence[Array]], *, anew: bool = False) -> float:
-    """The score of these ranks' samples. anew: each counts, whatever its index."""
+    """The score of these ranks' samples. anew: each counts, with any index."""
     outputs, targets, indices = (np.concatenate(parts) for parts in zip(*ranks, strict=True))
     alone: Any = _Alone()
     return compute_score(alone, 0, c["name"], outputs, targets, np.arange(len(indices)) if anew else indices)
@@ -136,7 +136,7 @@ def _filled(c: Call) -> float:
 
 
 def _alike(c: Call) -> bool:
-    """Whether the call before was of the same kind of samples."""
+    """Whether the previous call had samples of the same kind."""
     return bool(c["before"] and c["before"]["name"] == c["name"] and _classes(c["before"]) == _classes(c))
 
 
@@ -189,7 +189,7 @@ EFFECTS: dict[str, Callable[[Call, float], Any]] = {
 
 
 def wrapped(right: Facets, circumstance: str, effect: str) -> dict[str, Any]:
-    """The facet, and nothing of the others'."""
+    """The facet, and no others."""
     comm, number, before = right.collectives, 0, {}
 
     def score(name: str, outputs: Array, targets: Array, indices: Array) -> Any:

@@ -1,4 +1,4 @@
-"""Random numbers for training that are wrong in some circumstance only."""
+"""Random numbers for training that are wrong only under some circumstance."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from ddpcheck.contract.adapter import Facets
 from ddpcheck.seeded_values import Array
 
 Call = dict[str, Any]
-"""One call: kind, own or common; count; seed, epoch, rank and world; start, how many of this kind came before in this epoch, and
-others, how many of the other kind; calls of this kind in this epoch, from 1 on, and past ones of the object, an array each;
-set, how often an epoch was set; again, backwards, whether it was so, or higher, before; objects, the number of this one.
+"""One call: kind, own or common; count; seed, epoch, rank and world; start, the count of this kind drawn before in this
+epoch, and others, the count of the other kind; calls of this kind in this epoch, from 1 on, and past ones of the
+object, an array each; set, the number of set_epoch calls; again, backwards, whether this or a higher epoch was set
+before; objects, the number of this object.
 """
 
 
 def promised(right: Capabilities) -> Capabilities:
-    """What it promises, of what the reference does."""
+    """The promises of these adapters, a subset of the reference's."""
     return right.of_facets("randomness")
 
 
@@ -57,7 +58,7 @@ CIRCUMSTANCES: dict[str, Callable[[Call], Any]] = {
 
 
 def _numbers(c: Call, *key: int) -> Array:
-    """The next ones of the stream of a key: for this call's seed, epoch and kind, if none is given."""
+    """The next numbers of the stream of a key; by default for this call's seed, epoch and kind."""
     entropy = key or (c["seed"], c["epoch"], 0 if c["kind"] == "common" else c["rank"] + 1)
     bits = np.random.PCG64(np.random.SeedSequence(entropy[0], spawn_key=entropy[1:]))
     return np.random.Generator(bits.advance(c["start"])).random(c["count"])
@@ -120,7 +121,7 @@ def _into(c: Call, right: Array) -> Array:
 
 
 def wrapped(right: Facets, circumstance: str, effect: str) -> dict[str, Any]:
-    """The facet, and nothing of the others'."""
+    """The facet, and no others."""
     objects = 0
 
     def make(seed: int) -> _Streams:

@@ -1,4 +1,4 @@
-"""What can be wrong in a training run, by the place where it is: what a run comes to there is changed."""
+"""Faults of a training run, by place: each changes a value that the run computes there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ddpcheck.seeded_values import Array
 from ddpcheck_implementations.data_parallel.checkpoint import Checkpoint
 
 Trainer = Any
-"""The _Trainer of trainers.py, with all that it knows of its run."""
+"""The _Trainer of trainers.py, with the state of its run."""
 
 
 def _of(arrays: Mapping[str, Array], change: Callable[[Array], Any]) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def _live(t: Trainer, progress: Checkpoint) -> Checkpoint:
 
 
 EFFECTS: dict[str, tuple[str, Callable[[Trainer, Any], Any]]] = {
-    # which samples, in which batches
+    # samples and batches
     "the order is that of the next epoch": ("order", lambda t, r: _order(t, t.epoch + 1)),
     "the last sample is left out": ("order", lambda t, r: r[:-1]),
     "the first sample comes once more in place of the last": ("order", lambda t, r: [*r[:-1], r[0]]),
@@ -169,7 +169,7 @@ EFFECTS: dict[str, tuple[str, Callable[[Trainer, Any], Any]]] = {
         "end",
         lambda t, r: r or (len(t.losses) > 1 and t.losses[-2] - t.losses[-1] < 0.01),
     ),
-    # what is kept, saved and found
+    # kept, saved and loaded values
     "the last weights are the best": ("best", lambda t, r: replace(r, best=t.replica.parameters())),
     "the best weights are not replaced": ("best", lambda t, r: t.kept if t.kept.best else r),
     "the lowest loss is not kept": ("best", lambda t, r: replace(r, lowest=math.inf)),
@@ -193,7 +193,7 @@ EFFECTS: dict[str, tuple[str, Callable[[Trainer, Any], Any]]] = {
     "the best so far is forgotten": ("found", lambda t, r: r and replace(r, best={}, lowest=math.inf)),
     "the number of steps is one too high": ("found", lambda t, r: r and replace(r, step=r.step + 1)),
     "an epoch is left out": ("found", lambda t, r: r and replace(r, epoch=r.epoch + 1)),
-    # what is told
+    # reported values
     "it ends with the best weights": ("told", lambda t, r: replace(r, parameters=r.best or r.parameters)),
     "the best weights that it tells are the last": (
         "told",
@@ -215,7 +215,7 @@ EFFECTS: dict[str, tuple[str, Callable[[Trainer, Any], Any]]] = {
         lambda t, r: replace(r, learning_rates=[t.task.optimizer.lr for _ in r.learning_rates or ()]),
     ),
 }
-"""Of each its place, and what becomes of what is right there."""
+"""For each fault its place, and the change of the right value there."""
 
 
 def _order(t: Trainer, epoch: int) -> list[int]:

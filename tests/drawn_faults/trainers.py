@@ -1,4 +1,4 @@
-"""Training runs that are wrong in some circumstance only; what is wrong is in trainer_effects.py."""
+"""Training runs that are wrong only under some circumstance; the effects are in trainer_effects.py."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ddpcheck_implementations.data_parallel.trainer import Trainer, Window
 
 
 def promised(right: Capabilities) -> Capabilities:
-    """What it promises, of what the reference does."""
+    """The promises of these adapters, a subset of the reference's."""
     return right.of_facets("trainer")
 
 
@@ -98,13 +98,15 @@ CIRCUMSTANCES: dict[str, Callable[[Any], Any]] = {
 
 
 def wrapped(right: Facets, circumstance: str, effect: str) -> dict[str, Any]:
-    """The facet, and nothing of the others'."""
+    """The facet, and no others."""
     trainer: Any = partial(_Trainer, {"runs": 0, "task": None}, CIRCUMSTANCES[circumstance], *EFFECTS[effect])
     return {"train": numpy_facets(right.collectives, right.rank, right.world_size, trainer=trainer).train}
 
 
 class _Trainer(Trainer):
-    """Whatever a run comes to on its way has a place; the effect changes it there, if the circumstance is given."""
+    """A training run in which each computed value has a named place; the effect changes it there under the
+    circumstance.
+    """
 
     def __init__(
         self, process: dict[str, Any], when: Callable[..., Any], place: str, effect: Callable[..., Any], *run: Any
@@ -125,7 +127,7 @@ class _Trainer(Trainer):
         self.replica._mean = self._mean  # type: ignore[method-assign]
 
     def at(self, place: str, right: Any) -> Any:
-        """What is there in place of what is right."""
+        """The value at this place: changed by the effect, or the right one."""
         if place != self.place or not self.when(self):
             return right
         return judge_effect(lambda: self.effect(self, deepcopy(right)), right)
@@ -195,7 +197,7 @@ class _Trainer(Trainer):
             self.replica._network.parameters[name][...] = array
 
     def mean(self, total: float, samples: int) -> float:
-        """With what every rank has summed up, which some effects need."""
+        """The mean, with the sums of all ranks, which some effects need."""
         self.sums = self.engine.collectives.all_gather(np.array([total, samples]))
         self.losses.append(super().mean(total, samples))
         self.losses[-1] = loss = self.at("loss", self.losses[-1])

@@ -1,9 +1,9 @@
-"""Does a law raise an alarm about an implementation that is right, on ranks that have done nothing before? In a whole run what
-is made once, by the first call of a kind, is there when the later checks begin.
+"""Searches for false alarms on fresh ranks: in a whole run, objects made by the first call of a kind exist when later
+checks begin.
 
     python tests/false_alarms/alone.py torch_ddp numpy_mpi --world-size 2
 
-Every check by itself, each on ranks of its own, at the effort of `ddpcheck check`.
+Runs every check by itself, each on its own ranks, at the effort of `ddpcheck check`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("adapters", nargs="+")
     parser.add_argument("--world-size", type=int, default=2)
-    parser.add_argument("--seed", type=int, help="draw other Jobs than last time")
+    parser.add_argument("--seed", type=int, help="draw other Jobs in each run")
     options = parser.parse_args()
     settings = Settings(random_seed=options.seed)
     with ForkServers() as fork_servers:

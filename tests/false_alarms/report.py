@@ -1,7 +1,7 @@
-"""reports/false-alarms.md: what ran on each adapter, and each alarm with what came of it.
+"""reports/false-alarms.md: the runs of each adapter, and each alarm with its explanation.
 
-Answers are in answers.toml, by adapter and check: a fault of the law or of the adapter that has been mended since, or what the
-machine did. An alarm without answer is open.
+Explanations are in answers.toml, by adapter and check: a fault of the law or of the adapter, repaired since, or an
+effect of the machine. An alarm without explanation is open.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ Alarms: {alarms}.
 
 
 def markdown(runs: Sequence[dict[str, Any]], adapters: Sequence[str], aim: int) -> str:
-    """runs: lines of run.py's file; aim: drawn Jobs for each adapter. ValueError if answers.toml answers what never was."""
+    """runs: lines of run.py's file; aim: drawn Jobs for each adapter. ValueError if answers.toml explains an alarm that
+    never occurred.
+    """
     entries = tomllib.loads(ANSWERS.read_text(encoding="utf-8"))["alarm"]
     answers = {(entry["adapter"], entry["check"]): entry["answer"] for entry in entries}
     alarms = Counter((run["adapter"], alarm[0]) for run in runs for alarm in run["alarms"])

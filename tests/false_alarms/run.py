@@ -1,14 +1,14 @@
-"""Does any law raise an alarm about an implementation that is right? Thousands of drawn Jobs on each that is known to be.
+"""Searches for false alarms: thousands of drawn Jobs on each implementation that is known to be right.
 
     python tests/false_alarms/run.py tests/false_alarms/results.jsonl --jobs 10000
     python tests/false_alarms/run.py tests/false_alarms/results.jsonl --jobs 10000 --only ^torch
     python tests/false_alarms/run.py tests/false_alarms/results.jsonl --jobs 10000 --markdown reports/false-alarms.md
 
-On every adapter that is installed, and every one that is correct but unusual (`ddpcheck faults --unusual`). A run is an
-adapter at one world size, with a random seed of its own: the first has every check at the effort of `ddpcheck check`, those
-after it draw many more Jobs. The adapter with the fewest drawn Jobs is next. Every run is a line of the results, so what is cut
-off goes on where it was; drop the lines of laws that have changed. The Job of an alarm is saved for `ddpcheck replay`, and what
-came of the alarm belongs into answers.toml.
+Runs every installed adapter, and every correct but unusual one (`ddpcheck faults --unusual`). A run is an adapter at
+one world size, with its own random seed. The first run has every check at the effort of `ddpcheck check`; later runs
+draw many more Jobs. The adapter with the fewest drawn Jobs is next. Every run is a line of the results, so an
+interrupted campaign continues; remove the lines of changed laws. The Job of an alarm is saved for `ddpcheck replay`;
+explain each alarm in answers.toml.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from ddpcheck.trace import Trace
 from ddpcheck_properties.drawing import Drawn
 
 LATER_SIZES = (2, 3, 2, 4)
-"""World sizes of the runs after the first, in turns."""
+"""World sizes of the runs after the first, in turn."""
 
 AT_ONCE = 5000
 """Drawn Jobs of one run, times ranks: a minute on two cores."""
 
 MOST_EFFORT = 1000
 FIRST_ONLY = ("failures", "rendezvous", "wire")
-"""Families whose Jobs are fixed, and mostly start ranks afresh."""
+"""Families whose Jobs are fixed, and mostly start ranks again."""
 
 DEADLINE = 60.0
-"""Seconds for one Job: a machine with much else to do is no reason for an alarm."""
+"""Seconds for one Job: a busy machine must not cause an alarm."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What came of one. checks: how many ran, of so many families. jobs: all that ran, fixed ones too; drawn: how many different
-    ones were drawn. alarms: check, status, and words of each.
+    """The outcome of one run. checks: the number of checks, of so many families. jobs: all Jobs, including fixed ones;
+    drawn: the number of different drawn Jobs. alarms: check, status, and message of each.
     """
 
     adapter: str
@@ -70,7 +70,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Subject:
-    """An adapter, with the world sizes of its first run and of those after it."""
+    """An adapter, with the world sizes of its first run and of later runs."""
 
     name: str
     reference: str
@@ -87,7 +87,7 @@ class Subject:
 
 
 class CountingSession(Session):
-    """Knows drawn Jobs from fixed ones."""
+    """A session that counts drawn Jobs separately from fixed ones."""
 
     drawn: set[int]
 
@@ -98,7 +98,7 @@ class CountingSession(Session):
 
 
 def subjects(only: str) -> Iterator[Subject]:
-    """Every adapter that is known to be right, and can run here."""
+    """Every adapter that is known to be right and can run here."""
     known = [(name, name, 2) for name in sorted(known_adapters())]
     known += [(one.adapter.name, reference_of(one.adapter), one.world_size) for one in installed_faults("unusual")]
     for name, reference, size in known:
@@ -139,7 +139,7 @@ def main() -> None:
     parser.add_argument("results", type=Path)
     parser.add_argument("--jobs", type=int, default=10_000, help="drawn Jobs for each adapter")
     parser.add_argument("--only", default="", help="only adapters whose name matches this regular expression")
-    parser.add_argument("--markdown", type=Path, help="write the report of what has run, and run nothing")
+    parser.add_argument("--markdown", type=Path, help="write the report of the results so far, and run nothing")
     options = parser.parse_args()
     if options.markdown:
         every = [asdict(run) for run in _read(options.results)]
@@ -151,7 +151,7 @@ def main() -> None:
         while True:
             done = _read(options.results)
             before = {one: [run for run in done if run.adapter == one.name] for one in chosen}
-            # of some all Jobs are fixed: they have run when they have run once
+            # adapters with only fixed Jobs need only one run
             drawing = [one for one in chosen if not before[one] or any(run.drawn for run in before[one])]
             fewest = min(drawing, key=lambda one: sum(run.drawn for run in before[one]))
             if sum(run.drawn for run in before[fewest]) >= options.jobs:

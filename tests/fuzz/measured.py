@@ -1,4 +1,4 @@
-"""A file of bench, small: a run, and one all-reduce."""
+"""A small file of bench: a run, and one all-reduce."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Coverage-guided fuzzing of every reader of what comes from outside (targets.py), with atheris.
+"""Coverage-guided fuzzing of every reader of outside data (targets.py), with atheris.
 
-pip install atheris
-python tests/fuzz/run.py failure --seconds 60 --corpus /tmp/corpus
+pip install atheris python tests/fuzz/run.py failure --seconds 60 --corpus /tmp/corpus
 
 An input that breaks a reader is kept in the folder tests/fuzz/corpus/TARGET, which pytest reads again.
 """
@@ -26,7 +25,7 @@ _ATHERIS_LIMITS = ("-max_len=65536", "-timeout=20", "-rss_limit_mb=2048", "-prin
 @click.argument("name")
 @click.option("--seconds", type=int, default=60, show_default=True)
 @click.option(
-    "--corpus", type=click.Path(path_type=Path), help="A folder to keep what reaches new code. Default: none."
+    "--corpus", type=click.Path(path_type=Path), help="A folder for inputs that reach new code. Default: none."
 )
 def command(name: str, seconds: int, corpus: Path | None) -> None:
     """Fuzz the target NAME until it breaks, or the time is over."""

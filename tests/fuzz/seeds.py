@@ -1,4 +1,4 @@
-"""What each target reads well: the fuzzer begins with it."""
+"""Valid inputs of each target, from which the fuzzer starts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _JOB = Job(2, _OPERATIONS, mlp((2, 3, 1), activation="tanh"), data=DataSpec(4, "
 
 @cache
 def seeds() -> dict[str, list[bytes]]:
-    """By the name of the target."""
+    """The valid inputs, by the name of the target."""
     numbers = np.arange(4, dtype=np.float32)
     value = encode({"a": [1, None, numbers], "b": "text"})
     header = wire_format.pack("all_reduce", numbers, "sum", wire_format.group_code((0, 1)), 3)

@@ -1,4 +1,4 @@
-"""Readers of what comes from outside: each takes any bytes, and either reads them or raises what it declares."""
+"""Readers of outside data: each takes any bytes, and reads them or raises a declared exception."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ddpcheck.storage.files import UnreadableFile
 from ddpcheck.storage.results import Failure, Results
 from ddpcheck.training import checkpoint
 from ddpcheck.training.datasets import DataError, read_idx
-from ddpcheck.training.ranks import TrainingFailed
+from ddpcheck.training.rank_messages import TrainingFailed
 from ddpcheck_benchmarks.gate.record import Record
 from ddpcheck_benchmarks.hosts.link import Fabric
 from ddpcheck_benchmarks.projection import measurements
@@ -34,7 +34,7 @@ from ddpcheck_implementations.numpy_sockets.connections.deadlock_detector import
 from ddpcheck_implementations.numpy_sockets.connections.peer import Peer, Traffic
 from ddpcheck_implementations.numpy_sockets.errors import CommunicationError, RendezvousError
 from ddpcheck_implementations.numpy_sockets.rendezvous import protocol
-from ddpcheck_reports import reading
+from ddpcheck_reports import result_files
 from fuzz.measured import RUN
 
 _LONGEST = 1 << 16
@@ -44,7 +44,7 @@ _BENCH = {"benchmarks": [], "commit_info": {}, "datetime": ""}
 
 @dataclass(frozen=True)
 class Target:
-    """read: what is tried. declared: the exceptions by which it may refuse."""
+    """read: the reader. declared: the exceptions by which it may refuse."""
 
     name: str
     read: Callable[[bytes], object]
@@ -78,7 +78,7 @@ def _frames(data: bytes) -> None:
 
 
 def _knock(data: bytes) -> None:
-    """A stranger at the driver's door, who hangs up then. None is let in."""
+    """A foreign client at the driver's socket, which then closes. It must not be accepted."""
     with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as stranger:
         listener.bind("")
         listener.listen()
@@ -93,7 +93,7 @@ def _knock(data: bytes) -> None:
 
 
 def _message(data: bytes) -> None:
-    """Another rank's message where one of four numbers is awaited."""
+    """Another rank's message while one of four numbers is expected."""
     array = np.empty(4, np.float32)
     header = wire_format.pack("all_reduce", array, "sum", wire_format.group_code((0, 1)), 3)
     here, there = socket.socketpair()
@@ -104,7 +104,7 @@ def _message(data: bytes) -> None:
 
 
 def _datagram(data: bytes) -> None:
-    """What comes to the port of a rank that waits, behind the right token."""
+    """Data at the port of a waiting rank, after the right token."""
     detector = DeadlockDetector(0)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as port:
         port.bind(("127.0.0.1", 0))
@@ -117,7 +117,7 @@ def _datagram(data: bytes) -> None:
 
 
 def _table(data: bytes) -> None:
-    """What a program says that answers where rank 0 should be."""
+    """The message of a foreign program that answers in rank 0's place."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         here = socket.create_connection(listener.getsockname())
         there, _ = listener.accept()
@@ -130,7 +130,7 @@ def _table(data: bytes) -> None:
 def _archive(data: bytes) -> None:
     """The raw times beside a file of bench."""
     archive = _file(data, ".npz")
-    reading.read([_file(json.dumps(_BENCH | {"ddpcheck": RUN | {"archive": archive.name}}).encode())])
+    result_files.read([_file(json.dumps(_BENCH | {"ddpcheck": RUN | {"archive": archive.name}}).encode())])
 
 
 def _idx(data: bytes) -> None:
@@ -166,7 +166,7 @@ TARGETS = {
         Target("rendezvous", _table, (RendezvousError, OSError)),
         Target("failure", lambda data: Failure.load(_file(data)), (UnreadableFile,)),
         Target("results", lambda data: Results.load(_file(data)), (UnreadableFile,)),
-        Target("report", lambda data: reading.read([_file(data)]), (UnreadableFile,)),
+        Target("report", lambda data: result_files.read([_file(data)]), (UnreadableFile,)),
         Target("archive", _archive, (UnreadableFile,)),
         Target("projection", lambda data: measurements.load([_file(data)]), (UnreadableFile,)),
         Target("audit_record", lambda data: Evidence.load(_file(data)), (UnreadableFile,)),

@@ -1,4 +1,4 @@
-"""Mutants: every change of one place that cosmic-ray's operators and one of our own can make, and a fair sample of them.
+"""Mutants: every change of one place that cosmic-ray's operators, or ours, can make, and a random sample of them.
 
 Only this module needs cosmic-ray (pip install cosmic-ray).
 """
@@ -24,7 +24,7 @@ REMOVED = "RemoveStatement"
 
 
 class RemoveStatement(Operator):
-    """A call, or an assignment to other than a local name, becomes `pass`: what cosmic-ray itself has no operator for."""
+    """Replaces a call, or an assignment to anything but a local name, by `pass`; cosmic-ray has no such operator."""
 
     def mutation_positions(self, node: Any) -> Iterator[tuple[Any, Any]]:
         if node.type == "simple_stmt" and search_ancestor(node, "funcdef") and _has_effect(node.children[0]):
@@ -67,11 +67,10 @@ class _Spot:
 
 
 def sample(root: Path, files: list[str], size: int, seed: int, only: str = "") -> Iterator[Mutant]:
-    """About `size` mutants of these files, in random order: of each file as many as its share of all spots, and no fewer than
-    two.
+    """About `size` mutants of these files, in random order. Each file gets its share of all spots, but at least two.
 
-    A spot is a place and what is there (one number, one comparison); it is drawn once, and changed in one of the ways.
-    only: give those of files whose name contains it; they are the same whether others are asked for or not.
+    A spot is a place with one kind of element (one number, one comparison). It is drawn once, and changed in one way.
+    only: yield only those of files whose name contains this text; the sample is the same with or without it.
     """
     spots = {file: list(_spots(file, (root / file).read_text())) for file in files}
     total = sum(map(len, spots.values()))
@@ -84,7 +83,7 @@ def sample(root: Path, files: list[str], size: int, seed: int, only: str = "") -
 
 
 def remade(root: Path, file: str, place: tuple[int, int], operator: str, diff: str) -> Mutant | None:
-    """The mutant of this diff again, where such lines are now, nearest to the place. None if there are none any more."""
+    """The mutant with this diff in the present source, nearest to the place. None if the lines no longer exist."""
     old, new = ([line[2:] for line in diff.splitlines() if line.startswith(sign)] for sign in "-+")
     lines = (root / file).read_text().splitlines(keepends=True)
     found = [at for at in range(len(lines)) if [line.strip() for line in lines[at : at + len(old)]] == old]
@@ -122,8 +121,8 @@ def _operators() -> Iterator[tuple[str, Operator]]:
 
 
 def _made(root: Path, spot: _Spot, chance: random.Random) -> Mutant | None:
-    """None if it is no Python, or if all that changes is an annotation, which is never evaluated, or what is promised: checks of
-    what is not promised are skipped, and the table says so.
+    """The mutant; None if it is not valid Python, or changes only an annotation, which is never evaluated, or only
+    promises, whose removal skips checks.
     """
     name, operator, occurrence = chance.choice(spot.ways)
     before = (root / spot.file).read_text()

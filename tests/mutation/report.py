@@ -1,8 +1,8 @@
-"""reports/mutation.md: the score of every package, what killed, and each survivor with its reason.
+"""reports/mutation.md: the score of every package, the checks that killed mutants, and each survivor with its reason.
 
-Reasons are in survivors.toml, by file and by the line that the mutant has instead: "equivalent" says why no law can tell it
-from the original, "open" why it was left. A survivor without reason is open. Its `law` entries are mutants that survived until
-a law was written; by now a check kills them.
+Reasons are in survivors.toml, by file and by the mutant's line: "equivalent" says why no law can tell it from the
+original, "open" why it was left. A survivor without reason is open. Its `law` entries are mutants that survived until a
+law was written; a check kills them now.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ Judged so far: {judged}, of samples by --seed 0 and --seed 11.
 
 
 def is_open(one: dict[str, Any]) -> bool:
-    """Whether this line of run.py's file tells of a survivor that nobody has called equivalent."""
+    """Whether this line of run.py's file is a survivor that is not marked equivalent."""
     return not one["killed_by"] and _kind(one, _reasons(_entries())) == "open"
 
 
 def markdown(judged: Sequence[dict[str, Any]], packages: Sequence[str], size: int, seed: int) -> str:
-    """judged: lines of run.py's file. ValueError if survivors.toml has a reason for what was killed."""
+    """judged: lines of run.py's file. ValueError if survivors.toml has a reason for a killed mutant."""
     entries = _entries()
     reasons = _reasons(entries)
     laws = {(entry["file"], entry["becomes"]): entry["law"] for entry in entries["law"]}
@@ -59,14 +59,14 @@ def markdown(judged: Sequence[dict[str, Any]], packages: Sequence[str], size: in
     for package in packages:
         lines.append(_score(package, [one for one in judged if f"/{package}/" in one["file"]], reasons, laws))
     lines.append(_score("all", judged, reasons, laws))
-    lines += ["", "## What showed that a law was missing", ""]
+    lines += ["", "## Mutants for which laws were written", ""]
     for one in judged:
         if _key(one) in laws:
             lines += [laws[_key(one)], "", *_shown(one)]
-    lines += ["## What killed", "", "| first to fail | mutants |", "| --- | --- |"]
+    lines += ["## First failed checks", "", "| first to fail | mutants |", "| --- | --- |"]
     killers = Counter(one["killed_by"].partition(" (")[0] for one in judged if one["killed_by"])
     lines += [f"| {_code(name)} | {count} |" for name, count in killers.most_common()]
-    lines += ["", "## What survived"]
+    lines += ["", "## Survivors"]
     for kind in ("open", "equivalent"):
         by_reason: dict[str, list[dict[str, Any]]] = {}
         for one in survivors:
@@ -92,7 +92,7 @@ def _reasons(entries: Mapping[str, Any]) -> Reasons:
 def _key(one: dict[str, Any]) -> tuple[str, str]:
     becomes = [line[2:] for line in one["diff"].splitlines() if line.startswith("+")]
     package, name = Path(one["file"]).parts[-2:]
-    # a removed statement is named by what it was
+    # a removed statement is named by its text
     return f"{package}/{name}", becomes[0] if becomes[0] != "pass" else one["diff"].splitlines()[0]
 
 

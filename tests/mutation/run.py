@@ -1,14 +1,14 @@
-"""Mutants of the references, with the conformance suite alone as their judge: how many does it kill, and which survive?
+"""Judges mutants of the references by the conformance suite alone: counts the killed, lists the survivors.
 
     pip install cosmic-ray        # into any environment; ddpcheck and MPI may be in another one, given as --python
     python tests/mutation/run.py tests/mutation/mutants.jsonl --size 160 --seed 0
     python tests/mutation/run.py tests/mutation/mutants.jsonl --markdown reports/mutation.md
 
-Each mutant gets a fresh copy of the tree, in which `ddpcheck check ADAPTER --exitfirst` runs: the checks of what the changed
-file is about at two ranks and three, then those of the other families that use it, then those at one and four. The first
-failure kills it, as does a run that cannot start or has no end. Every judged mutant is a line of mutants.jsonl, and is not
-judged again, though its line may have moved: a run that is cut off goes on where it was; drop the lines of sources that have
-changed, and judge with --again what is open, when laws have. What was found of survivors is in survivors.toml.
+Each mutant gets a fresh copy of the tree, in which `ddpcheck check ADAPTER --exitfirst` runs: first the checks of the
+changed file's families at two ranks and three, then those of other families that use it, then those at one and four.
+The first failure kills it, as does a run that cannot start or does not end. Every judged mutant is a line of
+mutants.jsonl, and is not judged again even if its line has moved, so an interrupted run continues. Remove the lines of
+changed sources; after laws have changed, judge open mutants with --again. Reasons for survivors are in survivors.toml.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ ROOTS = ("harness", "implementations", "properties", "benchmarks", "reports")
 SOURCES = "implementations/ddpcheck_implementations"
 PACKAGES = ("numpy_network", "data_parallel", "numpy_sockets", "numpy_mpi")
 DEADLINE = 300.0
-"""Seconds for one run of checks: twenty times what it takes on an idle machine, for one that is not."""
+"""Seconds for one run of checks: twenty times its time on an idle machine, to allow for a busy one."""
 
 START_TIMEOUT = "40"
-"""Seconds that ranks of numpy_sockets look for each other."""
+"""Seconds for which ranks of numpy_sockets try to meet."""
 
 
 @dataclass(frozen=True)
 class Judge:
-    """adapters: that use a file's code, each with the environment variables, if any, under which it does. first: the families
-    of checks that are about it, and the only ones for other adapters than the first. then: the other families whose checks use
-    it. world_sizes: at which it is used in every way, fastest first.
+    """adapters: those that use a file's code, each with its environment variables. first: the families of checks that
+    concern the file, and the only ones for further adapters. then: the other families whose checks use it. world_sizes:
+    at which it is used in every way, fastest first.
     """
 
     adapters: tuple[str, ...]
@@ -60,7 +60,7 @@ MESSAGES, MEETING = ("collectives", "wire", "failures"), ("rendezvous", "failure
 ENGINE = ("numpy_sockets", "numpy_sockets_small_buckets")
 MEMORY, TCP = ("numpy_sockets",), ("numpy_sockets_tcp",)
 HOSTS = ("numpy_sockets NUMPY_SOCKETS_HOSTS=2",)
-"""Pairs of ranks are on hosts of their own. What is promised of bytes sent is not kept there: hosts are emulated."""
+"""Pairs of ranks are on emulated hosts, on which promises about bytes sent do not hold."""
 OVER_STREAMS = Judge(TCP, MESSAGES, TALK)
 OF_EVERY_TRANSPORT = Judge(MEMORY + TCP, MESSAGES, TALK)
 JUDGES = {
@@ -97,14 +97,16 @@ JUDGES = {
 
 
 def judge_of(file: str) -> Judge:
-    """That of the longest beginning that fits."""
+    """The Judge of the longest matching prefix."""
     name = file.removeprefix(f"{SOURCES}/")
     return JUDGES[max((begin for begin in JUDGES if name.startswith(begin)), key=len)]
 
 
 @dataclass(frozen=True)
 class MutantResult:
-    """What came of a Mutant. killed_by: the check that failed, or why there was none; empty if the mutant survived."""
+    """The outcome of a Mutant. killed_by: the check that failed, or the reason why none ran; empty if the mutant
+    survived.
+    """
 
     file: str
     place: tuple[int, int]
@@ -115,7 +117,7 @@ class MutantResult:
 
 
 def runs(judge: Judge) -> Iterator[tuple[str, list[str]]]:
-    """(adapter, arguments) of one `ddpcheck check` after another: the likeliest to kill first."""
+    """(adapter, arguments) of each `ddpcheck check`: the likeliest to kill first."""
     rest = tuple(family for family in judge.then if family not in judge.first)
     main, *others = judge.adapters
     yield main, ["--world-size", judge.world_sizes, *_checks(judge.first)]
@@ -151,7 +153,7 @@ def killed_by(tree: Path, judge: Judge, python: str) -> str:
             try:
                 _, error = process.communicate(timeout=DEADLINE)
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGINT)  # ddpcheck ends its ranks then
+                os.killpg(process.pid, signal.SIGINT)  # ddpcheck then ends its ranks
                 try:
                     process.wait(60)
                 except subprocess.TimeoutExpired:
@@ -178,7 +180,7 @@ def _first_failure(verdicts: Path) -> str:
 
 @contextmanager
 def compiled_copy(python: str) -> Iterator[Path]:
-    """The tree as it is now, so that it may be edited meanwhile, with its bytecode, which the ranks need not make again."""
+    """A copy of the present tree, which may be edited meanwhile, with its bytecode, so that ranks need not compile."""
     with tempfile.TemporaryDirectory(prefix="unmutated-") as folder:
         for root in ROOTS:
             shutil.copytree(ROOT / root, Path(folder, root))
@@ -202,9 +204,9 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=160)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="only files whose name contains this")
-    parser.add_argument("--again", action="store_true", help="judge those that are open in survivors.toml once more")
+    parser.add_argument("--again", action="store_true", help="judge the open mutants of survivors.toml again")
     parser.add_argument("--python", default=sys.executable, help="an interpreter that has ddpcheck's dependencies")
-    parser.add_argument("--markdown", type=Path, help="write the report of what was judged, and judge nothing")
+    parser.add_argument("--markdown", type=Path, help="write the report of the results so far, and judge nothing")
     options = parser.parse_args()
     done = _read(options.results)
     if options.markdown:
@@ -234,7 +236,7 @@ def _again(one: MutantResult, original: Path) -> Mutant | None:
 
 
 def _same(one: MutantResult, mutant: Mutant) -> bool:
-    """The line may have moved since, if there is no other like it."""
+    """Whether both are the same mutant; the line may have moved if no other is equal."""
     if (one.file, one.diff) != (mutant.file, mutant.diff):
         return False
     lines = [line.strip() for line in mutant.source.splitlines()]

@@ -1,4 +1,6 @@
-"""Several registered faults of one replica in one adapter: this module has an attribute for each combination of their names."""
+"""Several registered faults of one replica in one adapter: this module has an attribute for each combination of
+names.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ _AND = "__and__"
 
 @cache
 def alone() -> dict[str, Registered]:
-    """Faults that are a class of replica of their own with the usual promises, by names that are identifiers."""
+    """Faults that are a replica class of their own with the usual promises, by names that are identifiers."""
     return {
         fault.name.replace("-", "_"): fault
         for fault in faults()
@@ -29,20 +31,20 @@ def alone() -> dict[str, Registered]:
 
 
 def methods(fault: Registered) -> frozenset[str]:
-    """What the fault does in its own way."""
+    """The methods that the fault overrides."""
     kinds = [kind for kind in fault.made.__mro__ if issubclass(kind, PlainReplica) and kind is not PlainReplica]
     return frozenset(name for kind in kinds for name, value in vars(kind).items() if callable(value))
 
 
 def fit_together(chosen: list[Registered]) -> bool:
-    """Whether none takes the place of another's methods, and each is of its own module and has a cause of its own."""
+    """Whether no fault overrides another's methods, and each has its own module and cause."""
     every = [name for fault in chosen for name in methods(fault)]
     apart = (len({fault.cause for fault in chosen}), len({fault.module for fault in chosen}))
     return len(set(every)) == len(every) and apart == (len(chosen), len(chosen))
 
 
 def reference(chosen: list[Registered]) -> str:
-    """The adapter that has all of them."""
+    """The adapter with all these faults."""
     names = {fault.name: name for name, fault in alone().items()}
     return f"{__name__}:{_AND.join(names[fault.name] for fault in chosen)}"
 

@@ -1,15 +1,16 @@
-"""Are the first headlines of a run the faults that were planted?
+"""Measures whether the first headlines of a run are the planted faults.
 
     python tests/planted/run.py planted.jsonl --seed 1 --singles 25 --pairs 25 --triples 15
     python tests/planted/run.py planted.jsonl --seed 1 --page reports/planted-faults.md
     python tests/planted/run.py planted.jsonl --seed 3 --singles 0 --pairs 20 --triples 10 --keep
 
-Singles are drawn from all registered faults that have a cause. Pairs and triples are replicas with several faults of different
-modules at once. Each combination is judged by the quick profile at the smallest number of ranks at which its faults show. Its
-failures are a line of the results: what is there is not run again, and the score is that of today's ranking of causes.
+Singles are drawn from all registered faults with a cause. Pairs and triples are replicas with several faults of
+different modules at once. The quick profile judges each combination at the smallest world size at which its faults
+show. Its failures are a line of the results: existing lines are not run again, and the score uses the present ranking
+of causes.
 
-A draw depends on the faults that are registered. `--keep` writes the draw of a seed to tests/planted/draws/, and later runs of
-that seed take it from there.
+A draw depends on the registered faults. `--keep` writes the draw of a seed to tests/planted/draws/, and later runs with
+that seed use it.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ from ddpcheck_implementations.faulty import Registered, faults
 
 DRAWS = Path(__file__).with_name("draws")
 DEADLINE = 20.0
-"""Seconds for one Job, on a machine that may have much else to do."""
+"""Seconds for one Job, on a busy machine."""
 
 
 def chosen_together(number: int, together: int, seed: int) -> Iterator[list[Registered]]:
-    """So many combinations of so many faults: those of the draw that is kept, or else drawn now."""
+    """`number` combinations of `together` faults each: from a kept draw, or drawn now."""
     kept = DRAWS / f"{seed}.json"
     if not kept.exists():
         yield from drawn(number, together, seed)
@@ -61,7 +62,7 @@ def keep(numbers: dict[int, int], seed: int) -> Path:
 
 
 def drawn(number: int, together: int, seed: int) -> Iterator[list[Registered]]:
-    """So many combinations of so many faults that fit together."""
+    """`number` random combinations of `together` faults that fit together."""
     source = random.Random(f"{seed} {together}")
     pool = [fault for fault in faults() if fault.cause] if together == 1 else [*alone().values()]
     pool.sort(key=lambda fault: fault.name)
@@ -73,7 +74,7 @@ def drawn(number: int, together: int, seed: int) -> Iterator[list[Registered]]:
 
 
 def judged(chosen: list[Registered], seed: int) -> Combination:
-    """What a run tells of them."""
+    """The failures of a run with these faults."""
     began = time.monotonic()
     place = reference_of(chosen[0].adapter) if len(chosen) == 1 else reference(chosen)
     quick = profile_named("quick")
@@ -96,11 +97,11 @@ def _told(verdict: Verdict) -> Verdict:
 @click.option("--triples", default=15)
 @click.option("--seed", default=1)
 @click.option(
-    "--page", "place", type=click.Path(path_type=Path), help="Write the page of what has run, and run nothing."
+    "--page", "place", type=click.Path(path_type=Path), help="Write the page of the results so far, and run nothing."
 )
 @click.option("--keep", "keeps", is_flag=True, help="Write the draw of the seed to a file, and run nothing.")
 def main(results: Path, singles: int, pairs: int, triples: int, seed: int, place: Path | None, keeps: bool) -> None:
-    """Judge what is not in the results yet, and print a line for each combination."""
+    """Judge combinations that are not in the results yet, and print a line for each."""
     numbers = {1: singles, 2: pairs, 3: triples}
     if keeps:
         print(keep(numbers, seed))

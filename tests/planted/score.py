@@ -1,4 +1,4 @@
-"""The score of planted faults: which causes a run tells first, beside those that were planted."""
+"""The score of planted faults: the first causes of a run, compared with the planted ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ddpcheck.verdict import Verdict
 
 @dataclass(frozen=True)
 class Combination:
-    """Faults that were planted together, by their names, with their causes and the verdicts that failed."""
+    """Faults that were planted together: their names, their causes, and the failed verdicts."""
 
     seed: int
     names: tuple[str, ...]
@@ -22,22 +22,24 @@ class Combination:
 
     @property
     def headlines(self) -> tuple[str, ...]:
-        """The ids of the causes that the run tells, in their order; a failure without a known cause is "?"."""
+        """The ids of the causes in the run's order; a failure without a known cause is "?"."""
         return tuple("".join(identity_of(group.first)[:1]) or "?" for group in group_failures(self.failed))
 
     @property
     def right(self) -> bool:
-        """Whether the first headlines, as many as there are faults, are the planted causes."""
+        """Whether the first headlines, one per fault, are the planted causes."""
         return set(self.headlines[: len(self.causes)]) == set(self.causes)
 
     @property
     def alone(self) -> bool:
-        """Whether nothing else is told."""
+        """Whether there are no other headlines."""
         return self.right and len(self.headlines) == len(self.causes)
 
     @property
     def shown(self) -> bool:
-        """Whether each planted cause is named by some failure: else one fault hides another, as a hang does what comes later."""
+        """Whether some failure names each planted cause. Otherwise one fault hides another, as a hang hides later
+        failures.
+        """
         named = {cause.id for verdict in self.failed if verdict.diagnosis for cause in verdict.diagnosis.causes}
         return named.issuperset(self.causes)
 
@@ -58,7 +60,7 @@ class Combination:
 
 
 def _verdict(data: Mapping[str, Any]) -> Verdict:
-    """A verdict with the subject of its diagnosis, which result files leave out."""
+    """A verdict with the subject of its diagnosis, which result files omit."""
     subject = data["subject"]
     made = Verdict.from_plain({name: value for name, value in data.items() if name != "subject"})
     if subject is None or made.diagnosis is None:

@@ -1,4 +1,4 @@
-"""One Session for minutes, in which ranks are killed now and then: every Job between is right, and nothing grows.
+"""One Session for minutes, in which ranks are killed at times: every other Job is right, and no resource grows.
 
 python tests/soak/run.py --minutes 10
 """
@@ -17,17 +17,17 @@ import click
 
 from ddpcheck import Job, Session
 from ddpcheck.job import AllReduce, TensorSpec
+from ddpcheck_benchmarks.harness_speed_jobs import three_steps
 from ddpcheck_benchmarks.soak import Footprint, shared_memory
-from ddpcheck_benchmarks.workloads import three_steps
 
 _ROUND = 50
 _FAULTS = (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV)
 _GROWS_KIB = 32 * 1024
-"""How much more memory the driver may have at the end: caches of NumPy and Python fill."""
+"""Additional memory of the driver that is allowed at the end, for caches of NumPy and Python."""
 
 
 def _recovers(session: Session) -> bool:
-    """A rank that ended between two Jobs ends the first of the next two; the other one is right."""
+    """After a rank has ended between two Jobs, the first of the next two Jobs fails, and the other is right."""
     operation = AllReduce(TensorSpec((5,)), "sum")
     job = Job(session.world_size, (operation,))
     expected = sum(operation.tensor.on(rank) for rank in range(session.world_size))
@@ -60,7 +60,7 @@ def _strike(session: Session, drawn: random.Random) -> None:
 def command(minutes: float, adapter: str, world_size: int, seed: int) -> None:
     """Print Jobs, faults, and the driver's memory, threads and descriptors after the first round and at the end.
 
-    Exit status 1 if a Job was wrong, or something has grown.
+    Exit status 1 if a Job was wrong, or a resource has grown.
     """
     drawn, segments = random.Random(seed), shared_memory()
     jobs = faults = wrong = 0

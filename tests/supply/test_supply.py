@@ -1,4 +1,4 @@
-"""What is published: the same sources give the same bytes, and the sdist holds all that its own wheel and tests need.
+"""Releases: equal sources give equal bytes, and the sdist contains everything that its wheel and tests need.
 
 Run by `tox -e supply`.
 """
@@ -20,7 +20,7 @@ pytest.importorskip("build", reason="builds a wheel: pip install build, or tox -
 
 
 def build(source: Path, to: Path) -> dict[str, str]:
-    """An sdist and a wheel; their names and digests."""
+    """Build an sdist and a wheel; returns their names and digests."""
     fixed = os.environ | {"SOURCE_DATE_EPOCH": "1700000000"}
     subprocess.run([sys.executable, "-m", "build", "--outdir", str(to), str(source)], check=True, env=fixed)
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in to.iterdir()}

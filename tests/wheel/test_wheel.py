@@ -1,6 +1,6 @@
-"""What a user gets: the built wheel in an empty environment, used from a folder that is not the source tree.
+"""The built wheel in an empty environment, used from a folder that is not the source tree.
 
-Run by `tox -e wheel`; it needs pip to reach a package index.
+Run by `tox -e wheel`; pip needs a package index.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ pytest.importorskip("build", reason="builds a wheel: pip install build, or tox -
 
 @dataclass
 class Installed:
-    """A virtual environment with the wheel, and a folder beside it to stand in."""
+    """A virtual environment with the wheel, and a working folder beside it."""
 
     bin: Path
     folder: Path

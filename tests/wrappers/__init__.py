@@ -1,1 +1,1 @@
-"""Torch wrappers as they are written by hand: the right ones and the wrong ones."""
+"""Typical torch wrappers written by hand, right and wrong."""

@@ -1,4 +1,4 @@
-"""Four wrappers that are right, as they are written by hand, each plugged in by the five lines of the README."""
+"""Four typical wrappers that are right, each plugged in by the five lines of the README."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ddpcheck.pytorch.adapter import torch_adapter
 
 
 class HookPerParameter(nn.Module):
-    """An all-reduce for each parameter, as its gradient is ready."""
+    """An all-reduce for each parameter, when its gradient is ready."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class HookPerParameter(nn.Module):
 
 
 class AsynchronousHandles(HookPerParameter):
-    """The same with a handle for each, waited for at the end of the backward."""
+    """The same with asynchronous handles, which are waited for at the end of the backward."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
@@ -56,7 +56,7 @@ class AsynchronousHandles(HookPerParameter):
 
 
 class Buckets(HookPerParameter):
-    """Gradients in buckets of 256 bytes, the last layer's first, each reduced once it is complete."""
+    """Gradients in buckets of 256 bytes, the last layer's first, each reduced when it is complete."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)

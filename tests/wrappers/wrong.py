@@ -22,14 +22,14 @@ class Summed(HookPerParameter):
 
 
 class NothingAtConstruction(HookPerParameter):
-    """Each rank keeps its own first parameters and buffers."""
+    """Each rank keeps its own initial parameters and buffers."""
 
     def synchronise_state(self) -> None:
         pass
 
 
 class LastBucketStays(HookPerParameter):
-    """A bucket is reduced when it is full, and the last one hardly ever is."""
+    """A bucket is reduced when it is full, so the last bucket usually is not reduced."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
@@ -50,7 +50,7 @@ class LastBucketStays(HookPerParameter):
 
 
 class HandleDropped(HookPerParameter):
-    """The handle of the all-reduce is not kept, and nobody waits for the result."""
+    """The handle of the all-reduce is dropped, so the result is not waited for."""
 
     def ready(self, parameter: Tensor) -> None:
         assert parameter.grad is not None
@@ -60,7 +60,7 @@ class HandleDropped(HookPerParameter):
 
 
 class ReadBackReversed(FlatBuffer):
-    """The buffer is filled from the first parameter on, and read from the last on."""
+    """The buffer is filled from the first parameter on, but read from the last on."""
 
     def copy_back(self, flat: Tensor, gradients: list[Tensor]) -> None:
         super().copy_back(flat, gradients[::-1])
@@ -76,7 +76,7 @@ class DividedTwice(HookPerParameter):
 
 
 class UnusedStay(HookPerParameter):
-    """Gradients are reduced after the backward, but those of this rank's unused parameters are no part of it."""
+    """Gradients are reduced after the backward, but those of this rank's unused parameters are left out."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
@@ -97,7 +97,7 @@ class UnusedStay(HookPerParameter):
 
 
 class RankZerosGradient(HookPerParameter):
-    """The gradient of rank 0 is given to all."""
+    """All ranks get the gradient of rank 0."""
 
     def ready(self, parameter: Tensor) -> None:
         assert parameter.grad is not None
@@ -114,14 +114,14 @@ class ParametersAveraged(HookPerParameter):
 
 
 class FrozenTrained(HookPerParameter):
-    """Every parameter requires a gradient once it is wrapped."""
+    """Every parameter requires a gradient after wrapping."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module.requires_grad_(True))
 
 
 class SummedInFloat16(HookPerParameter):
-    """Gradients are sent and summed in float16, which nobody asked for."""
+    """Gradients are sent and summed in float16, without an option for it."""
 
     def ready(self, parameter: Tensor) -> None:
         assert parameter.grad is not None
@@ -131,7 +131,7 @@ class SummedInFloat16(HookPerParameter):
 
 
 class FirstBackwardOnly(HookPerParameter):
-    """A hook is gone once it has been called."""
+    """A hook is removed after its first call."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
@@ -144,7 +144,7 @@ class FirstBackwardOnly(HookPerParameter):
 
 
 class EverySecondBucket(Buckets):
-    """Of the buckets every second one is reduced."""
+    """Only every second bucket is reduced."""
 
     def reduce(self, number: int) -> None:
         if number % 2 == 0:

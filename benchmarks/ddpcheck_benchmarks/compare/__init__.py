@@ -1,1 +1,1 @@
-"""`ddpcheck compare`: implementations in turns in one run, so that a drift of the machine meets all of them."""
+"""`ddpcheck compare`: implementations in turns in one run, so that drift of the machine affects all of them equally."""

@@ -1,9 +1,10 @@
-"""`ddpcheck compare all-reduce`: numpy_sockets beside others: medians in microseconds, and ratios with their spread.
+"""`ddpcheck compare all-reduce`: numpy_sockets and other implementations: medians in microseconds, and ratios with
+their spread.
 
-float32, sum, in place, one thread for each rank. Each of those compared has processes of its own (all_reduce_ranks.py),
-which take turns (alternating_programs.py). A turn is a burst of calls, from when the first rank begins until the last
-one ends; the order of turns is drawn anew each time. "memory" is no all-reduce: each rank reads and writes its part
-of all ranks' arrays, the least that an all-reduce must touch. An MPI's Python needs ddpcheck with its extra `mpi`.
+float32, sum, in place, one thread for each rank. Each implementation has its own processes (all_reduce_ranks.py), which
+take turns (alternating_programs.py). A turn is a burst of calls, from the first rank's begin to the last rank's end;
+the order of turns is drawn each time. "memory" is not an all-reduce: each rank reads and writes its part of all ranks'
+arrays, the least memory traffic of an all-reduce. An MPI's Python needs ddpcheck with its extra `mpi`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from .alternating_programs import Start, started
 
 OURS = ("tcp", "unix", "shm", "shm, empty()")
 Times = dict[str, dict[int, list[float]]]
-"""Of each of those compared, microseconds by size, one for each turn."""
+"""For each implementation, microseconds by size, one for each turn."""
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 
 
@@ -41,7 +42,9 @@ _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 @click.option(
     "--turns", type=COUNT, default=11, show_default=True, help="Turns of each implementation at each size in a sweep."
 )
-@click.option("--sweeps", type=COUNT, default=1, show_default=True, help="Sweeps; each starts all processes anew.")
+@click.option(
+    "--sweeps", type=COUNT, default=1, show_default=True, help="Number of sweeps; each starts all processes again."
+)
 @click.option(
     "--mpi",
     "mpis",
@@ -52,7 +55,9 @@ _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20}
     "--tuned", is_flag=True, help="Measure each MPI a second time: arrays in pieces of 4 MiB, and freed memory kept."
 )
 @click.option("--without", multiple=True, type=click.Choice(list(MAKERS)), help="Leave out this implementation.")
-@click.option("--one-by-one", is_flag=True, help="Start every rank by itself.  [default: fork all from one process]")
+@click.option(
+    "--one-by-one", is_flag=True, help="Start every rank as a new process.  [default: fork all from one process]"
+)
 def command(
     world_size: int,
     min_bytes: str,
@@ -66,8 +71,9 @@ def command(
 ) -> None:
     """Compare the all-reduces of numpy_sockets with Gloo, MPI, a ring that pickles, and a memory limit.
 
-    Prints a table of medians, and tables of ratios. "memory" is no all-reduce: each rank reads and writes its part of all
-    ranks' arrays, the least that an all-reduce must touch. An MPI's Python needs ddpcheck with its extra `mpi`.
+    Prints a table of medians, and tables of ratios. "memory" is not an all-reduce: each rank reads and writes its part
+    of all ranks' arrays, the least memory traffic of an all-reduce. An MPI's Python needs ddpcheck with its extra
+    `mpi`.
     """
     sizes = _sizes(_bytes(min_bytes), _bytes(max_bytes))
     names = [name for name in MAKERS if name not in without]
@@ -93,14 +99,14 @@ def command(
     click.echo(_medians(times, sizes))
     for other in (name for name in times if name not in OURS):
         what = "ours over the time of memory" if other == MEMORY else f"time of {other} over ours"
-        click.echo(f"\n{what}: median of turns, and the middle eight tenths of them\n")
+        click.echo(f"\n{what}: median of turns, and the range of their middle 80 %\n")
         click.echo(_ratios(times, sizes, other))
 
 
 def _sweep(
     times: Times, seed: int, starts: Mapping[str, Start], sizes: Sequence[int], turns: int, world_size: int, title: str
 ) -> None:
-    """Start all, and add the times of their turns. RuntimeError if ranks do not come, or end."""
+    """Start all programs, and add the times of their turns. RuntimeError if ranks do not connect, or end."""
     with ExitStack() as opened:
         programs = {name: opened.enter_context(started(name, start, world_size)) for name, start in starts.items()}
         for name in programs:
@@ -121,7 +127,7 @@ def _mpi(text: str) -> tuple[str, list[str]]:
 
 
 def _add_best(times: Times, name: str, names: Sequence[str]) -> None:
-    """The fastest of them at each size."""
+    """Add the time of the fastest of `names` at each size."""
     if len(names) > 1:
         sizes = times[names[0]]
         times[name] = {size: min((times[one][size] for one in names), key=statistics.median) for size in sizes}

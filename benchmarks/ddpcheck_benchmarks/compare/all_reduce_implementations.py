@@ -1,4 +1,6 @@
-"""All-reduces of float32 that can be compared: each is made on every rank of a program, and then reduces arrays in place."""
+"""All-reduces of float32 for the comparison: each is constructed on every rank of a program, and reduces arrays in
+place.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from ddpcheck.contract.adapter import Collectives
-from ddpcheck.contract.extras import InPlace
+from ddpcheck.contract.optional_methods import InPlace
 from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.seeded_values import Array
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 AUTHORITY = b"ring"
 MEMORY = "memory"
 MPI_PIECE_BYTES = 4 << 20
-"""The pieces of a tuned MPI, with which numpy_mpi was measured to be fastest."""
+"""Piece size of a tuned MPI; numpy_mpi was fastest with it."""
 
 
 class Reducing(Collectives, InPlace, Protocol):
@@ -41,7 +43,7 @@ class Compared:
 
 
 def of_sockets(context: RankContext, adapter: str = "numpy_sockets") -> Reducing:
-    """The communicator of this installed adapter, one of numpy_sockets."""
+    """The communicator of this installed adapter, which must be numpy_sockets or a variant of it."""
     communicator: Reducing = resolve(adapter)[0].connect(context).collectives
     return communicator
 
@@ -51,7 +53,7 @@ def plain(count: int) -> Array:
 
 
 def in_place(communicator: Reducing, *, own_buffers: bool = False) -> Compared:
-    """all_reduce_in_place on plain arrays, or on those that the communicator's empty() makes."""
+    """all_reduce_in_place on plain arrays, or on arrays from the communicator's empty()."""
 
     def made(count: int) -> Array:
         array = communicator.empty((count,), "float32")
@@ -104,7 +106,7 @@ def of_naive(context: RankContext) -> Compared:
 
 
 def of_mpi(tuned: bool = False) -> Compared:
-    """`tuned` cuts arrays into pieces as numpy_mpi does."""
+    """An MPI's Allreduce; `tuned` cuts arrays into pieces as numpy_mpi does."""
     from mpi4py import MPI
 
     world, count = MPI.COMM_WORLD, MPI_PIECE_BYTES // 4
@@ -119,7 +121,7 @@ def of_mpi(tuned: bool = False) -> Compared:
 def of_memory(communicator: Collectives, rank: int, world: int) -> Compared:
     """The memory bandwidth limit, not an all-reduce: each rank reads and writes its part of every rank's array.
 
-    That is the least that ranks who reduce in place must touch: all that was given is read once, and all results are written.
+    No reduction in place can do with less memory traffic: all arguments are read once, and all results are written.
     """
     parts: list[Array] = []
 
@@ -128,7 +130,7 @@ def of_memory(communicator: Collectives, rank: int, world: int) -> Compared:
         os.posix_fallocate(own, 0, count * 4)
         places = communicator.all_gather(np.array([os.getpid(), own])).tolist()
         arrays = [np.frombuffer(_mapped(process, number, count * 4), np.float32) for process, number in places]
-        communicator.barrier()  # all have mapped it
+        communicator.barrier()  # all ranks have mapped it
         os.close(own)
         parts[:] = [array[count * rank // world : count * (rank + 1) // world] for array in arrays]
         return arrays[rank]
@@ -141,7 +143,7 @@ def of_memory(communicator: Collectives, rank: int, world: int) -> Compared:
 
 
 def _mapped(process: int, descriptor: int, size: int) -> mmap.mmap:
-    """Memory of a process of this host, by its descriptor there."""
+    """Memory of a process of this host, by its file descriptor in that process."""
     with Path(f"/proc/{process}/fd/{descriptor}").open("r+b") as file:
         return mmap.mmap(file.fileno(), size)
 

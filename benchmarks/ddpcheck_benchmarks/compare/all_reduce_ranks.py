@@ -1,10 +1,10 @@
-"""The contenders of the all-reduce comparison, each with the command that starts its ranks.
+"""The implementations in the all-reduce comparison, each with the command that starts its ranks.
 
     python -m ddpcheck_benchmarks.compare.all_reduce_ranks NAME WORLD_SIZE --connect ADDRESS SECRET
 
-An MPI's ranks are started by its launcher. The others are forked from one process, as Python's multiprocessing does it, or
-started one by one. It matters where ranks share a processor: forked ones lie at the same addresses, so after a switch from one to
-another the processor still knows their branches.
+An MPI's ranks are started by its launcher. The others are forked from one process, as by Python's multiprocessing, or
+started one by one. This matters if ranks share a processor: forked ranks have equal addresses, so after a switch
+between ranks the processor's branch prediction still fits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import click
 
 from ddpcheck.contract.rank_context import rank_context
-from ddpcheck.launchers.base import Launched
+from ddpcheck.launchers.launcher import Launched
 from ddpcheck.launchers.multiprocess import fork
 from ddpcheck.launchers.processes import Processes
 
@@ -28,7 +28,7 @@ from .alternating_programs import Start, take_part
 _MPI = {"MPI": False, "MPI, tuned": True}
 _ALONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 _KEEPING = {"MALLOC_MMAP_THRESHOLD_": str(1 << 32), "MALLOC_TRIM_THRESHOLD_": str(1 << 33)}
-"""An MPI's temporary arrays then come from memory that is there already."""
+"""With these, an MPI's temporary arrays reuse memory instead of returning it to the system."""
 _END_SECONDS = 10.0
 
 
@@ -44,7 +44,7 @@ def of_python(name: str, world_size: int, *, one_by_one: bool = False) -> Callab
 
 
 def of_launcher(launcher: Sequence[str], world_size: int, *, tuned: bool) -> Start:
-    """An MPI: its launcher and Python."""
+    """An MPI with its launcher and Python."""
     name, kept = ("MPI, tuned", _KEEPING) if tuned else ("MPI", {})
 
     def start(connect: Sequence[str]) -> _ByMpi:
@@ -63,7 +63,7 @@ class _ByMpi:
         return self.process.poll()
 
     def kill(self) -> None:
-        """Its ranks end when their channels are closed; an MPI complains about those that are killed."""
+        """Do nothing: the ranks end when their channels are closed; an MPI prints errors about killed ranks."""
         try:
             self.process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
@@ -78,9 +78,9 @@ def _rank(name: str, world_size: int, connect: Sequence[str]) -> list[str]:
 @click.command()
 @click.argument("name", type=click.Choice([*MAKERS, *_MPI]))
 @click.argument("world_size", type=int)
-@click.option("--connect", nargs=2, required=True, help="Address and secret of who says whose turn it is.")
+@click.option("--connect", nargs=2, required=True, help="Address and secret of the program that gives turns.")
 def main(name: str, world_size: int, connect: tuple[str, str]) -> None:
-    """Be a rank."""
+    """Run one rank."""
     if name in _MPI:
         from mpi4py import MPI
 
@@ -93,7 +93,7 @@ def main(name: str, world_size: int, connect: tuple[str, str]) -> None:
     else:
         context = rank_context()
         take_part(name, MAKERS[name](context), context.rank, world_size, *connect)
-        os._exit(0)  # Gloo may abort when it is torn down
+        os._exit(0)  # Gloo may abort in its destructor
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Programs whose ranks stay alive and take turns: each makes a burst of calls, while all others wait in a read.
 
-Each has processes of its own, and as much has come between its turns as between those of any other.
+Each program has its own processes, and the time between its turns is the same as for the others.
 """
 
 from __future__ import annotations
@@ -20,33 +20,35 @@ _BURST_BYTES = 128 << 20
 _FEWEST, _MOST = 2, 1000
 _START_SECONDS, _LOOK_SECONDS = 60.0, 0.5
 _WARM_SECONDS = 0.1
-"""Ranks that were woken at once share a processor until the scheduler has seen them run, and wait in other ways meanwhile."""
+"""Ranks that wake at once share a processor until the scheduler has measured them, and wait in other ways until
+then.
+"""
 
 
 class Started(Protocol):
-    """Ranks, as ddpcheck.launchers.base.Launched has them."""
+    """Ranks, in the form of ddpcheck.launchers.launcher.Launched."""
 
     def poll(self) -> object:
-        """None while all runs well."""
+        """None while all ranks run."""
         ...
 
     def kill(self) -> None:
-        """Return when all have ended."""
+        """End all ranks, and return after their end."""
         ...
 
 
 Start = Callable[[Sequence[str]], Started]
-"""Given the address and the secret to connect with."""
+"""Starts ranks that connect to this address with this secret."""
 
 
 class Program:
-    """The ranks of one program, which are connected."""
+    """The connected ranks of one program."""
 
     def __init__(self, name: str, ranks: Sequence[Channel]) -> None:
         self._name, self._ranks = name, ranks
 
     def turn(self, size: int) -> float:
-        """Microseconds of one call on arrays of `size` bytes: from when the first rank begins until the last one ends."""
+        """Microseconds of one call on arrays of `size` bytes: from the first rank's begin to the last rank's end."""
         try:
             for rank in self._ranks:
                 rank.send(str(size).encode())
@@ -80,7 +82,7 @@ def started(name: str, start: Start, world_size: int) -> Iterator[Program]:
 
 
 def take_part(name: str, compared: Compared, rank: int, world_size: int, address: str, secret: str) -> None:
-    """Be a rank, until the other side closes. A wrong sum is an AssertionError."""
+    """Run one rank until the other side closes. A wrong sum is an AssertionError."""
     right = world_size * (world_size + 1) / 2
     size, array = 0, plain(0)
     with closing(connect(address, secret)) as channel:
@@ -96,7 +98,7 @@ def take_part(name: str, compared: Compared, rank: int, world_size: int, address
                 compared.reduce(array)
                 wrong = 0 if name == MEMORY else int((array != right).sum())
                 assert not wrong, f"{name}: {wrong} of {array.size} elements are wrong"
-                array[:] = 0  # which can be added up for ever
+                array[:] = 0  # zeros can be summed without end
             channel.send(json.dumps(_burst(compared, array)).encode())
 
 
@@ -106,18 +108,18 @@ def calls(size: int, warm: int) -> int:
 
 
 def _burst(compared: Compared, array: Array) -> tuple[float, float, int]:
-    """When this rank begins and ends, in seconds on the clock that all of a host share, and how many calls come between.
+    """Begin and end of this rank's burst in seconds on the host's clock, and the number of calls.
 
     The array is 0 before and after.
     """
     reduce, warm = compared.reduce, 0
     start = time.perf_counter()
-    while not array[0]:  # the same on all ranks, however long each has been at it
+    while not array[0]:  # the same number on all ranks, even if they started at different times
         array[0] = time.perf_counter() - start > _WARM_SECONDS
         reduce(array)
         warm += 1
     count = calls(array.nbytes, warm)
-    compared.barrier()  # nobody writes to another's array any more
+    compared.barrier()  # no rank still writes to another's array
     array[0] = 0
     compared.barrier()
     begin = time.perf_counter()

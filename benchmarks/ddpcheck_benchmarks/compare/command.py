@@ -15,7 +15,7 @@ _MODULES = {"all-reduce": "all_reduce"}
 
 
 class _Subcommands(click.Group):
-    """Knows its subcommands' names and sentences without importing them."""
+    """Lists its subcommands and their sentences without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(SUBCOMMANDS)
@@ -37,5 +37,5 @@ class _Subcommands(click.Group):
 def command() -> None:
     """Compare implementations in turns in one run, and print ratios with their spread as markdown.
 
-    All ranks run for the whole comparison. While one implementation is measured, the ranks of all others wait in a read.
+    All ranks run for the whole comparison. While one implementation is measured, all other ranks wait in a read.
     """

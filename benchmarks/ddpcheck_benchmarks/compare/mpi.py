@@ -27,13 +27,13 @@ from ..sizes import sizes as sizes_of
 def command(adapter: str, world_size: int, sizes: str, pairs: int) -> None:
     """Compare an adapter over MPI with a bare Allreduce of mpi4py.
 
-    float32 sums, in place. The ranks run under the mpiexec beside this Python, or else on PATH. Exit status: 0 all well,
-    1 a rank failed, 2 usage.
+    float32 sums, in place. The ranks run under the mpiexec beside this Python, or else on PATH. Exit status: 0 success,
+    1 a rank failed, 2 usage error.
     """
     with usage_errors():
         found, full = resolve(adapter)
         if not found.capabilities.has(CallForm.IN_PLACE):
-            raise ValueError(f"{found.name} does not promise in_place, which this comparison measures")
+            raise ValueError(f"{found.name} does not promise in_place, which this comparison needs")
         sizes_of(sizes)
     if importlib.util.find_spec("mpi4py") is None:
         raise click.UsageError("mpi4py is not installed; install it with: pip install 'ddpcheck[mpi]'")

@@ -1,6 +1,7 @@
-"""One rank of `ddpcheck compare mpi`: python -m ddpcheck_benchmarks.compare.mpi_ranks ADAPTER SIZES PAIRS, under mpiexec.
+"""One rank of `ddpcheck compare mpi`: python -m ddpcheck_benchmarks.compare.mpi_ranks ADAPTER SIZES PAIRS, under
+mpiexec.
 
-float32, sum, in place; bursts go A B B A, and a barrier comes before each call; the time of a call is that of the slowest
+float32, sum, in place. Bursts go A B B A, with a barrier before each call; the time of a call is that of the slowest
 rank. The ratio is the median over pairs of bursts, with its 95 % interval.
 """
 
@@ -17,7 +18,7 @@ import numpy as np
 from ddpcheck.contract.rank_context import rank_context
 from ddpcheck.running.adapter_lookup import resolve
 
-from ..paired_turns import in_turns
+from ..interleaved_runs import in_turns
 from ..sizes import named, sizes
 from ..stats import interval
 
@@ -30,7 +31,7 @@ _MOST_CALLS = 400
 @click.argument("wanted", metavar="SIZES")
 @click.argument("pairs", type=int)
 def main(adapter: str, wanted: str, pairs: int) -> None:
-    """Print, for each size, microseconds of both and their ratio."""
+    """Print, for each size, the microseconds of both and their ratio."""
     from mpi4py import MPI
 
     world: Any = MPI.COMM_WORLD

@@ -1,8 +1,9 @@
 """`ddpcheck compare steps`: training steps of several implementations: milliseconds, and ratios with their intervals.
 
-All ranks are there all the time; those whose turn it is not wait in a read. A turn is the same training without communication,
-where there is no_sync, with it, and an all-reduce, in place if possible, of as many elements as there are parameters. The time
-of a step is that of the slowest rank, and a turn's the median of its steps. Ratios are to the last one named.
+All ranks run all the time and wait in a read between their turns. A turn is the same training without communication (if
+the replica has no_sync), training with it, and an all-reduce, in place if possible, of as many elements as there are
+parameters. The time of a step is that of the slowest rank, and a turn's the median of its steps. Ratios are to the last
+implementation.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from ddpcheck.running.adapter_lookup import resolve
 from ddpcheck.session import Session
 from ddpcheck.trace import Trace
 
-from ..ranks_time import slowest, stamps, why
+from ..rank_times import slowest, stamps, why
 from ..stats import interval
 from ..step_cases import MODELS, StepCase
 
-_WARMUPS = 8  # torch builds buckets anew after the first step, others find out in seven whether overlap pays
+# torch rebuilds buckets after the first step; other implementations decide within seven whether overlap pays
+_WARMUPS = 8
 _PARTS = ("step", "compute", "all-reduce", "CPU")
 
 
@@ -37,13 +39,13 @@ _PARTS = ("step", "compute", "all-reduce", "CPU")
 )
 @click.option("--turns", type=COUNT, default=7, show_default=True, help="Turns of each adapter.")
 @click.option(
-    "--steps", type=COUNT, default=5, show_default=True, help="Timed steps in a turn, after eight that do not count."
+    "--steps", type=COUNT, default=5, show_default=True, help="Timed steps in a turn, after eight warm-up steps."
 )
 def command(adapters: Sequence[str], world_size: int, model: str, turns: int, steps: int) -> None:
     """Compare training steps of ADAPTERS; ratios are to the last one named.
 
-    Prints milliseconds of a step, of its computation, of an all-reduce of as many elements as there are parameters, and the CPU
-    time of a step on all ranks.
+    Prints the milliseconds of a step, of its computation, of an all-reduce of as many elements as there are parameters,
+    and the CPU time of a step on all ranks.
     """
     with usage_errors():
         for adapter in adapters:
@@ -67,7 +69,7 @@ def command(adapters: Sequence[str], world_size: int, model: str, turns: int, st
 
 
 def _turn(session: Session, case: StepCase, steps: int) -> list[float]:
-    """Seconds of each of _PARTS; NaN for those that the implementation does not offer."""
+    """Seconds of each of _PARTS; NaN for parts that the implementation does not offer."""
     promises = session.capabilities
     parts: list[MeasureSteps | MeasureCollective] = [case.steps(_WARMUPS, steps)]
     if promises.has(ReplicaMethod.NO_SYNC):

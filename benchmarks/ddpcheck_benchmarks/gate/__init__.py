@@ -1,11 +1,11 @@
 """The regression gate: is head slower than base? `ddpcheck gate ADAPTER --base REV` (command.py)
 
-run           both trees checked out (trees.py), and the environments that their ranks live in (side.py)
-stages        the order of measurements, and when they are enough:
-launches      fresh process groups of both sides, alternating bursts of what workload.py names
+run           checks out both trees (trees.py), and makes the environments of their ranks (compared_revision.py)
+stages        the order of measurements, and the decision whether they suffice
+launches      fresh process groups of both sides, alternating bursts of the benchmarks in gate_benchmarks.py
 decision      the launch as unit, exact signed-rank bounds (signed_rank.py), three looks
 traffic       quantities without noise: bytes, messages and collectives must be equal
-record        everything that was measured, so that result.py can decide again
+record        all measurements, from which result.py can decide again
 summary       markdown; storage: pytest-benchmark's JSON
-study         how often it is wrong, and which changes it finds
+study         error rates of the gate, and the changes that it finds
 """

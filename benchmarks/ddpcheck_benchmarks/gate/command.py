@@ -19,12 +19,12 @@ from ddpcheck.cli.options import console, usage_errors
 from ddpcheck.cli.written_files import RequestedFiles
 from ddpcheck.storage.files import UnwritableFile, write_atomically
 
+from .compared_revision import Unusable
+from .pytest_benchmark_files import save_sides
 from .record import Record
 from .result import Result, result_of
 from .run import Wanted, gate
-from .side import Unusable
 from .stages import Progress
-from .storage import save_sides
 from .summary import change, headline, markdown, milliseconds
 from .trees import GitFailed
 
@@ -33,10 +33,10 @@ RAW = "gate.npz"
 
 @click.command()
 @click.argument("adapter", required=False)
-@click.option("--base", help="The branch, tag or commit to compare with; the commit at which head left it is measured.")
-@click.option("--head", help="The branch, tag or commit to judge. [default: the working tree as it is]")
+@click.option("--base", help="The branch, tag or commit to compare with. Measured where head branched off.")
+@click.option("--head", help="The branch, tag or commit to judge. [default: the working tree]")
 @click.option("--benchmarks", help="Benchmarks, such as step,all_reduce:64KiB,barrier. [default: step,all_reduce:1MiB]")
-@click.option("-w", "--world-size", default=2, show_default=True, type=RANKS, help="Ranks of each side.")
+@click.option("-w", "--world-size", default=2, show_default=True, type=RANKS, help="Number of ranks of each side.")
 @click.option("--path", "paths", multiple=True, help="A folder of the repository to import from. Repeatable.")
 @click.option("--setup", help="A shell command that prepares each side in a fresh virtual environment.")
 @click.option("--base-python", default=sys.executable, help="The Python interpreter of base.")
@@ -55,9 +55,9 @@ RAW = "gate.npz"
 @click.option(
     "--minutes",
     type=FiniteNumber(0.1, 1440),
-    help="Begin no launch after this time. Open benchmarks are undecided then.",
+    help="Start no launch after this time. Open benchmarks are then undecided.",
 )
-@click.option("--seed", type=SEED, help="The seed of the order in which sides take turns. [default: drawn]")
+@click.option("--seed", type=SEED, help="Seed of the order of turns. [default: random]")
 @click.option("--replay", type=click.Path(dir_okay=False, path_type=Path), help=f"Decide again from a recorded {RAW}.")
 def command(
     adapter: str | None,
@@ -81,7 +81,7 @@ def command(
     """Is ADAPTER slower than at --base, or does it send more? Both trees are measured side by side, in turns.
 
     Exit status: 0 no regression, or none that could be shown; 1 a confirmed regression; 2 it could not be measured; 3 a
-    collective gives wrong results; 130, 143 and 129 Ctrl-C, SIGTERM and SIGHUP ended it.
+    collective gives wrong results; 130, 143 and 129 ended by Ctrl-C, SIGTERM and SIGHUP.
     """
     shown = console()
     with usage_errors():
@@ -126,7 +126,7 @@ def command(
 
 
 def _kept(record: Record, path: Path) -> None:
-    """After each launch; a file that cannot be written is told at the end."""
+    """Save after each launch; an error in writing is reported at the end."""
     with suppress(UnwritableFile):
         record.save(path)
 

@@ -1,7 +1,7 @@
-"""From durations to a verdict. One launch gives one value, however much was measured in it.
+"""From durations to a verdict. One launch gives one value, independent of the number of its iterations.
 
-Measurements of one launch are correlated: a foreign process on one core slows minutes of it, and more iterations say
-nothing new. So the unit is the launch, a pair of fresh process groups, and its value the median over alternating pairs
+Measurements of one launch are correlated: another process on one core slows minutes of them, and more iterations add no
+information. So the unit is the launch, a pair of fresh process groups, and its value the median over alternating pairs
 of bursts of ln(head / base).
 """
 
@@ -28,12 +28,12 @@ _NORMAL_995 = 2.5758
 
 @dataclass(frozen=True)
 class Design:
-    """How much is measured, and what decides.
+    """The amount of measurements, and the rule of the decision.
 
-    looks: after so many launches. pairs: of bursts in a launch. iterations: timed ones of a burst. margin: a slow-down of no
-    more than this is never a failure. ceiling: a pass must exclude one of this. alpha_fail: for each look.
-    confirmations: after so many fresh launches it is asked whether a failure stays one, at alpha_confirm each time. floor:
-    seconds of one timed iteration below which a difference does not count.
+    looks: the numbers of launches after which to decide. pairs: of bursts in a launch. iterations: timed iterations in
+    a burst. margin: a slow-down up to this is never a failure. ceiling: a pass must exclude a slow-down of this.
+    alpha_fail: for each look. confirmations: the numbers of fresh launches after which a failure is tested again, at
+    alpha_confirm each time. floor: a difference in seconds of one timed iteration below which nothing counts.
     """
 
     looks: tuple[int, ...] = (12, 24, 48)
@@ -61,7 +61,7 @@ class Design:
 class Look:
     """An estimate of ln(head / base) from these launches, with one-sided bounds at alpha_fail and alpha_pass.
 
-    low and high are at alpha_fail; below at alpha_pass, from above.
+    low and high are at alpha_fail; below at alpha_pass, as an upper bound.
     """
 
     launches: int
@@ -79,8 +79,8 @@ class Look:
 
 @dataclass(frozen=True)
 class Decision:
-    """The outcome of one benchmark. faster: even the upper bound is below zero. detectable: the slow-down (0.08: 8 %) that this
-    many launches of this spread would find in four of five cases.
+    """The outcome of one benchmark. faster: even the upper bound is below zero. detectable: the slow-down (0.08: 8 %)
+    that this many launches of this spread would find in four of five cases.
     """
 
     verdict: Verdict
@@ -101,8 +101,8 @@ class Decision:
 def burst_times(raw: Array, quantile: float = _QUARTILE) -> Array:
     """Seconds of each burst: a quantile over iterations of the slowest rank's time.
 
-    raw: (launches, pairs, sides, iterations, ranks). Returns (launches, pairs, sides). The lower quartile leaves out what
-    interrupted some iterations, and is not blind, as the minimum is, to what slows most of them.
+    raw: (launches, pairs, sides, iterations, ranks). Returns (launches, pairs, sides). The lower quartile ignores
+    interruptions of some iterations; unlike the minimum, it shows a slow-down of most iterations.
     """
     times: Array = np.percentile(raw.max(axis=-1), quantile, axis=-1)
     return times
@@ -129,7 +129,7 @@ def look(values: Array, design: Design, alpha: float | None = None) -> Look:
 
 
 def looks(values: Array, design: Design) -> tuple[Look, ...]:
-    """The looks at as many values as there are, up to the first that decides."""
+    """The looks at the available values, up to the first that decides."""
     made: list[Look] = []
     for count in design.looks:
         if count > len(values):
@@ -141,7 +141,7 @@ def looks(values: Array, design: Design) -> tuple[Look, ...]:
 
 
 def confirm(values: Array, design: Design) -> Look:
-    """Judge fresh launches after a failure, at the first look at which it stays one, or the last for which there are enough."""
+    """Judge fresh launches after a failure: at the first look that confirms it, or the last that has enough values."""
     enough = [count for count in design.confirmations if count <= len(values)] or [len(values)]
     made = [look(values[:count], design, design.alpha_confirm) for count in enough]
     return next((seen for seen in made if seen.outcome == "fail"), made[-1])
@@ -151,9 +151,10 @@ def decide(values: Array, fresh: Array | None, difference: float, design: Design
     """The verdict on one benchmark.
 
     values and fresh: ln(head / base) of each launch, of the first stage and of the confirmation, if there was one.
-    difference: seconds of head less base, of one timed iteration. noisy: the control failed, so that a failure is but advice.
+    difference: seconds of head minus base, of one timed iteration. noisy: the control failed, so a failure is only
+    advice.
     """
-    made = looks(values, design) or (replace(look(values, design), outcome="next"),)  # a gate that ended early
+    made = looks(values, design) or (replace(look(values, design), outcome="next"),)  # the gate ended early
     confirmation = confirm(fresh, design) if fresh is not None and len(fresh) else None
     outcome = made[-1].outcome
     ignored = outcome == "fail" and difference < design.floor
@@ -167,19 +168,19 @@ def decide(values: Array, fresh: Array | None, difference: float, design: Design
 
 
 def differs(control: Sequence[Look], design: Design) -> bool:
-    """Whether equal code was told apart: in either direction, by more than the margin."""
+    """Whether equal code differs, in either direction, by more than the margin."""
     margin = math.log1p(design.margin)
     return any(seen.low > margin or seen.high < -margin for seen in control)
 
 
 def seconds_apart(raw: Array) -> float:
-    """Seconds of head less base: the median over all bursts of each side."""
+    """Seconds of head minus base: the median over all bursts of each side."""
     times = burst_times(raw)
     return float(np.median(times[..., HEAD]) - np.median(times[..., BASE]))
 
 
 def detectable(values: Array, design: Design) -> float:
-    """The slow-down that so many launches with this spread find in four of five cases, as a share."""
+    """The slow-down that this many launches with this spread find in four of five cases, as a share."""
     spread = 1.4826 * float(np.median(np.abs(values - np.median(values))))
     # 1.02: the signed-rank test's loss against the t-test on normal values
     return design.margin + (_NORMAL_995 + _NORMAL_80) * 1.02 * spread / math.sqrt(len(values))

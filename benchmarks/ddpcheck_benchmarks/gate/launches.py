@@ -1,4 +1,4 @@
-"""One launch: fresh process groups of both sides, of which one works while the other waits for its next Job."""
+"""One launch: fresh process groups of both sides, which run Jobs in turns."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.contract.adapter import Adapter
 from ddpcheck.ranks.attaching import StartFailed
 from ddpcheck.seeded_values import Array
 from ddpcheck.session import Session
 from ddpcheck.verdict import Finding
 
-from .side import Side, Unusable
-from .workload import Benchmark
+from .compared_revision import Side, Unusable
+from .gate_benchmarks import Benchmark
 
 Counts = tuple[Mapping[str, float], ...]
 
 
 @dataclass(frozen=True)
 class Toss:
-    """Which side's ranks are started first, and which side has the first burst."""
+    """The side whose ranks are started first, and the side with the first burst."""
 
     started_first: int
     works_first: int
@@ -34,7 +34,7 @@ class Toss:
 
     @staticmethod
     def of(seed: int, stage: str, launch: int) -> Toss:
-        """A confirmation's tosses are those of the first stage, reversed."""
+        """The tosses of a confirmation are those of the first stage, reversed."""
         if stage == "confirmation":
             return Toss.of(seed, "measurement", launch).reversed()
         drawn = random.Random(f"{seed} {stage} {launch}")
@@ -43,7 +43,7 @@ class Toss:
 
 @dataclass
 class Seen:
-    """Findings of one benchmark beside durations: wrong elements, and every different count, by side."""
+    """Findings of one benchmark beside durations: wrong elements, and all distinct counts, by side."""
 
     wrong: list[int] = field(default_factory=lambda: [0, 0])
     counts: tuple[list[Counts | None], list[Counts | None]] = field(default_factory=lambda: ([], []))
@@ -65,7 +65,7 @@ class Pairing:
 
     @contextmanager
     def launch(self, toss: Toss) -> Iterator[None]:
-        """Ranks of both sides, while it lasts."""
+        """A context with running ranks of both sides."""
         try:
             for side in (toss.started_first, 1 - toss.started_first):
                 try:
@@ -86,7 +86,7 @@ class Pairing:
         """Seconds of each timed iteration on each rank: (iterations, ranks)."""
         trace = self._sessions[side].run(benchmark.job(self._world_size, iterations, self._promised))
         try:
-            expect.completed(trace)
+            assertions.completed(trace)
         except Finding as finding:
             raise Unusable(f"{self._named(side)}: {benchmark.name} did not complete: {finding}") from None
         counts = benchmark.counts(trace)
@@ -100,7 +100,7 @@ class Pairing:
         made = {benchmark.name: np.empty((pairs, 2, iterations, self._world_size)) for benchmark in benchmarks}
         with self.launch(toss):
             for pair in range(pairs):
-                # A B, B A, B A, A B: what drifts over four bursts, or eight, cancels
+                # A B, B A, B A, A B: drift over four or eight bursts cancels
                 first = toss.works_first if pair % 4 in (0, 3) else 1 - toss.works_first
                 for benchmark in benchmarks:
                     for side in (first, 1 - first):

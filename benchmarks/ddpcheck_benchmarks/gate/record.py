@@ -16,8 +16,8 @@ from ddpcheck.storage.files import UnreadableFile, atomic_file
 from ddpcheck.storage.results import Environment
 
 from .decision import Design
+from .gate_benchmarks import Benchmark
 from .launches import Seen
-from .workload import Benchmark
 
 Stage = Literal["measurement", "confirmation", "control"]
 SCHEMA = "ddpcheck.gate/1"
@@ -25,7 +25,7 @@ SCHEMA = "ddpcheck.gate/1"
 
 @dataclass(frozen=True)
 class MeasuredSide:
-    """One side, as it is told: its name, its revision, and what its interpreter saw (probe.py)."""
+    """One side as reported: its name, its revision, and the report of its interpreter (describe_adapter.py)."""
 
     name: str
     revision: str
@@ -34,8 +34,8 @@ class MeasuredSide:
 
 @dataclass
 class Record:
-    """raw: by stage and benchmark, for each launch an array of seconds (pairs, sides, iterations, ranks). The sides of the
-    control are head and its twin. least: Benchmark.least_bytes. load: this machine's load average before and after.
+    """raw: by stage and benchmark, for each launch an array of seconds (pairs, sides, iterations, ranks). The sides of
+    the control are head and its twin. least: Benchmark.least_bytes. load: this machine's load average before and after.
     ended: the exit status of the signal that ended it early.
     """
 
@@ -83,7 +83,7 @@ class Record:
 
     @staticmethod
     def load_from(path: Path) -> Record:
-        """Inverse of save. UnreadableFile if it is no such file."""
+        """Inverse of save. UnreadableFile if the file is not such a record."""
         advice = "ddpcheck gate --json DIR writes one"
         try:
             arrays = read_arrays(path, advice)

@@ -1,4 +1,4 @@
-"""The result that follows from a Record alone: the same again whenever it is replayed."""
+"""The result of a Record. Replaying the Record gives the same result."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from ddpcheck.seeded_values import Array
 
 from .decision import BASE, HEAD, Decision, Look, burst_times, decide, differs, log_ratios, look, seconds_apart
+from .gate_benchmarks import Benchmark
 from .record import Record
 from .traffic import Tally, tallies
-from .workload import Benchmark
 
 OK, REGRESSION, UNUSABLE, WRONG = 0, 1, 2, 3
-"""Exit statuses. UNUSABLE: nothing could be compared, or, if that is asked for, not all decided."""
+"""Exit statuses. UNUSABLE: nothing could be compared, or with strict, not all benchmarks were decided."""
 
 _APART = 0.10
 
@@ -33,7 +33,7 @@ class Times:
 
     @property
     def bimodal(self) -> bool:
-        """Whether the lower quartile and the median tell different stories."""
+        """Whether the lower quartile and the median contradict each other."""
         return abs(self.ratios["median"] - self.ratios["p25"]) > _APART
 
 
@@ -60,7 +60,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Result:
-    """The verdict on all benchmarks. control: head against itself, by benchmark; noisy: it was told apart."""
+    """The verdict on all benchmarks. control: head against itself, by benchmark; noisy: the control found a
+    difference.
+    """
 
     rows: tuple[Row, ...]
     control: tuple[tuple[str, Look], ...]

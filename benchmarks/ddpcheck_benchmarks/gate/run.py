@@ -1,4 +1,4 @@
-"""A complete gate: check out both trees, prepare and measure them, and remove them."""
+"""A complete gate: checks out both trees, prepares and measures them, and removes them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ddpcheck.contract import Capabilities, Traffic
 from ddpcheck.ranks.rank_interpreter import Interpreter
 from ddpcheck.running.adapter_lookup import missing_modules, resolve
 
+from .compared_revision import Side, Unusable, build, lend, moved, path_for, source_roots
 from .decision import Design
+from .gate_benchmarks import Benchmark, benchmark_named, offered_by, usual
 from .record import Record
-from .side import Side, Unusable, build, lend, moved, path_for, source_roots
 from .stages import Progress, measure, places_of
 from .trees import Checkouts, Repository
-from .workload import Benchmark, benchmark_named, offered_by, usual
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """How both sides are made."""
+    """The settings of both sides."""
 
     base: str
     head: str | None
@@ -44,13 +44,13 @@ def gate(
     timed: bool = True,
     design: Design | None = None,
 ) -> Record:
-    """Check out both sides and measure them. Unusable, GitFailed or ValueError if that cannot be done.
+    """Check out both sides and measure them. Unusable, GitFailed or ValueError if that is not possible.
 
-    Interrupted after its first launch, it returns the measurements so far, with `ended`.
+    If interrupted after its first launch, it returns the measurements so far, with `ended`.
     """
     repository = Repository(Path.cwd())
     roots = source_roots(repository.root, wanted.paths)
-    # the driver reads the adapter's promises and launcher where head's ranks will
+    # the driver reads promises and launcher of the adapter in head's tree
     sys.path[:0] = [str(repository.root / root) for root in roots if str(repository.root / root) not in sys.path]
     adapter, reference = resolve(name)
     if reason := adapter.launcher.unavailable():
@@ -113,7 +113,7 @@ class _Maker:
         return self._side(name, revision, self._head, self._wanted.head_python)
 
     def about(self, side: Side) -> dict[str, Any]:
-        """The part of a Record that the driver knows."""
+        """The part of a Record that the driver fills in."""
         commit = self._base if side.name == "base" else self._head
         return {"commit": commit, "dirty": side.name != "base" and self._wanted.head is None}
 
@@ -125,7 +125,7 @@ class _Maker:
             self._told(f"making {name} ready: {self._wanted.setup}")
             environment = self._checkouts.folder / f"{name}-environment"
             python = build(tree, python, self._wanted.setup, environment)
-            roots = tuple(map(Path, self._wanted.paths))  # the built trees are those that are imported
+            roots = tuple(map(Path, self._wanted.paths))  # the built trees are imported
         shared = environment is None and python == sys.executable
         path = path_for(tree, root, roots, self._lent, shared=shared)
         here = Path.cwd()

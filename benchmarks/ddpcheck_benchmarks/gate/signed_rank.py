@@ -1,9 +1,9 @@
 """Exact confidence bounds of a pseudo-median, by inverting Wilcoxon's signed-rank test.
 
-Under the hypothesis that n values are symmetric about m, the number of Walsh averages (x_i + x_j) / 2, i <= j, above m is
-distributed as W, the sum of those of the ranks 1 to n whose fair coin shows heads. So with k the largest number for
-which P(W <= k) <= alpha, the k + 1 smallest Walsh averages are lower bounds of m, the largest of which is the best. No
-shape of the distribution is assumed, beside its symmetry, and no bootstrap, which at 12 values promises too much.
+Under the hypothesis that n values are symmetric about m, the number of Walsh averages (x_i + x_j) / 2, i <= j, above m
+is distributed as W, the sum of those of the ranks 1 to n whose fair coin shows heads. So with k the largest number for
+which P(W <= k) <= alpha, the k + 1 smallest Walsh averages are lower bounds of m, and the largest of them is the best.
+Symmetry is the only assumption about the distribution. A bootstrap is too optimistic at 12 values.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def tail(n: int) -> Array:
 
 
 def walsh_averages(values: Array) -> Array:
-    """All n (n + 1) / 2 means of two values, one with itself included, in ascending order."""
+    """All n (n + 1) / 2 means of two values, a value with itself included, in ascending order."""
     first, second = np.triu_indices(len(values))
     averages: Array = np.sort((values[first] + values[second]) / 2)
     return averages
@@ -40,11 +40,11 @@ def pseudo_median(values: Array) -> float:
 
 
 def lower_bound(values: Array, alpha: float) -> float:
-    """At most with probability alpha the pseudo-median lies below; minus infinity if so few values can say nothing."""
+    """A bound that exceeds the pseudo-median with probability at most alpha; minus infinity for too few values."""
     at_most = int(np.searchsorted(tail(len(values)), alpha * (1 + 1e-12), side="right"))
     return float(walsh_averages(values)[at_most - 1]) if at_most else -float("inf")
 
 
 def upper_bound(values: Array, alpha: float) -> float:
-    """At most with probability alpha the pseudo-median lies above."""
+    """A bound that lies below the pseudo-median with probability at most alpha; infinity for too few values."""
     return -lower_bound(-values, alpha)

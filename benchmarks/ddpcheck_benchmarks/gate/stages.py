@@ -1,4 +1,4 @@
-"""The course of one gate: a trial, launches up to the look that decides, fresh launches to confirm, and a control."""
+"""The stages of one gate: a trial, launches up to the look that decides, fresh launches to confirm, and a control."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import numpy as np
 from ddpcheck.contract.adapter import Adapter
 from ddpcheck.seeded_values import Array
 
+from .compared_revision import Side
 from .decision import HEAD, confirm, differs, log_ratios, look, looks, seconds_apart
+from .gate_benchmarks import Benchmark
 from .launches import Pairing, Seen, Toss
 from .record import MeasuredSide, Record, Stage
-from .side import Side
 from .summary import change
-from .workload import Benchmark
 
 _TRIED = 3
 _SENTINELS = 2
@@ -27,7 +27,7 @@ _CONTROL_LOOKS = 2
 
 @dataclass(frozen=True)
 class Progress:
-    """Who hears of a gate's course, and when it ends. told: the present launch. looked: the state at a look. launched: the
+    """Progress reports of a gate, and its end. told: the current launch. looked: the state at a look. launched: the
     Record after each launch. ends_at: monotonic seconds after which no launch begins.
     """
 
@@ -51,7 +51,8 @@ def measure(
     timed: bool = True,
     deadline: float = 60.0,
 ) -> None:
-    """Fill the record. timed: else only quantities without noise. twin: makes a second checkout of head, if it is needed.
+    """Fill the record. timed: also measure times, not only quantities without noise. twin: makes a second checkout of
+    head.
 
     Unusable if a side cannot be measured.
     """
@@ -69,7 +70,9 @@ def measure(
 
 
 def _try(record: Record, pairing: Pairing) -> None:
-    """Two bursts of each benchmark on each side: counts, results, and how many calls make an iteration long enough."""
+    """Two bursts of each benchmark on each side: counts, results, and the number of calls for an iteration long
+    enough.
+    """
     toss = Toss.of(record.seed, "trial", 0)
     ready = []
     with pairing.launch(toss):
@@ -100,7 +103,7 @@ def _stage(record: Record, pairing: Pairing, benchmarks: Sequence[Benchmark], pr
 
 
 def _confirmed(record: Record, pairing: Pairing, suspects: Sequence[Benchmark], progress: Progress) -> list[Benchmark]:
-    """The suspects that fail again in fresh launches; each takes part until it does."""
+    """The suspects that fail again in fresh launches; each takes part until it fails or the launches end."""
 
     def fails(suspect: Benchmark) -> bool:
         return confirm(_values(record, "confirmation", suspect), record.design).outcome == "fail"
@@ -118,7 +121,9 @@ def _control(
     progress: Progress,
     deadline: float,
 ) -> None:
-    """The control: head against a second checkout of itself, for the failed benchmarks, until both directions are clear."""
+    """The control: head against a second checkout of itself, for the failed benchmarks, until both directions are
+    decided.
+    """
     others = [benchmark for benchmark in record.benchmarks if benchmark not in failed]
     pairing = Pairing(adapter, record.world_size, (head, twin()), deadline)
     _launch_until(
@@ -141,8 +146,8 @@ def _launch_until(
     decided: Callable[[Benchmark], bool],
     progress: Progress,
 ) -> None:
-    """Launch up to the last of `ends`, or until the time is over. After each end, benchmarks that are decided take part no
-    longer.
+    """Launch up to the last of `ends`, or until the time is over. After each end, decided benchmarks take no further
+    part.
     """
     open_ones = list(benchmarks)
     for launch in range(1, ends[-1] + 1):
@@ -158,14 +163,14 @@ def _launch_until(
 
 
 def _clear(values: Array, record: Record) -> bool:
-    """Whether the control says something in both directions: told apart, or not slower and not faster either."""
+    """Whether the control is decided in both directions: different, or neither slower nor faster."""
     ways = [look(way, record.design) for way in (values, -values)]
     return differs(ways[:1], record.design) or all(way.outcome == "pass" for way in ways)
 
 
 def _launch(record: Record, stage: Stage, launch: int, pairing: Pairing, benchmarks: Sequence[Benchmark]) -> None:
     design, toss = record.design, Toss.of(record.seed, stage, launch)
-    # the control's second side is no base: its counts are not compared
+    # the control's second side is head, too: its counts are not compared
     seen = record.seen if stage != "control" else {benchmark.name: Seen() for benchmark in benchmarks}
     begun = time.monotonic()
     record.add(stage, pairing.measure(benchmarks, design.pairs, design.iterations, toss, seen))

@@ -1,4 +1,4 @@
-"""The verdict as markdown for a pull request, and in a line for a terminal."""
+"""The verdict as markdown for a pull request, and as one line for a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .result import REGRESSION, UNUSABLE, WRONG, Result, Row
 from .traffic import Tally
 
 LONGEST = 60_000
-"""Characters; a comment on GitHub has room for 65,536."""
+"""Characters; a comment on GitHub may have 65,536."""
 
 _SAYS = {
     "pass": "no slower",
@@ -36,7 +36,7 @@ are those of the exact signed-rank test.
 
 
 def headline(record: Record, result: Result, *, strict: bool = False, more_accepted: bool = False) -> str:
-    """One line: the verdict, on what."""
+    """One line with the verdict and the compared revisions."""
     status = result.status(strict=strict, more_accepted=more_accepted)
     slower = [row.benchmark.name for row in result.rows if row.decision and row.decision.verdict == "fail"]
     more = [row.benchmark.name for row in result.rows if row.more]
@@ -48,7 +48,7 @@ def headline(record: Record, result: Result, *, strict: bool = False, more_accep
         parts += [f"more traffic: {', '.join(more)}"] * (bool(more) and not more_accepted)
         return f"{what}REGRESSION ({'; '.join(parts)})"
     if not any(row.compared for row in result.rows):
-        return what + "NOTHING COMPARED: it was not timed, and the adapter does not count its traffic"
+        return what + "NOTHING COMPARED: times were not measured, and the adapter does not count its traffic"
     undecided = [row.benchmark.name for row in result.rows if row.decision and row.decision.verdict != "pass"]
     if undecided:
         return (
@@ -60,7 +60,7 @@ def headline(record: Record, result: Result, *, strict: bool = False, more_accep
 
 
 def markdown(record: Record, result: Result, *, strict: bool = False, more_accepted: bool = False) -> str:
-    """The page, verdict first."""
+    """The page, with the verdict first."""
     status = result.status(strict=strict, more_accepted=more_accepted)
     alert = "TIP" if status == 0 else "WARNING" if status == UNUSABLE else "CAUTION"
     base, head = record.places[:2]
@@ -195,7 +195,7 @@ def _table(names: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[
 
 
 def change(seen: Look) -> str:
-    """A change with its 99 % interval; "not told apart" where the interval holds zero."""
+    """A change with its 99 % interval; "not told apart" if the interval contains zero."""
     if not (math.isfinite(seen.low) and math.isfinite(seen.high)):
         return f"not told apart: {seen.launches} launches are too few"
     said = share(seen.estimate) if seen.told_apart else "not told apart"

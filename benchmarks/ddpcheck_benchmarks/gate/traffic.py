@@ -1,4 +1,6 @@
-"""Traffic, which has no noise: bytes, messages and collectives of a step or call. More of it is a regression anywhere."""
+"""Traffic without noise: bytes, messages and collectives of a step or call. An increase is a regression on any
+machine.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,9 @@ _LARGE = 256 << 10
 class Tally:
     """One count of one benchmark: of all ranks of each side, in rank order.
 
-    judged: less and more are those of any rank; moved: some ranks have more, others less, and more in all is more. least: bytes
-    that the best algorithm sends from each rank, where it is known; wasteful: that is promised, and not kept.
+    judged: less and more are compared rank by rank; moved: some ranks have more, others less, and a larger total counts
+    as more. least: bytes that the best algorithm sends from each rank, if known; wasteful: a promise of `least` is not
+    kept.
     """
 
     name: str
@@ -63,5 +66,5 @@ def _judged(was: Sequence[float], now: Sequence[float]) -> TrafficVerdict:
 
 
 def _wasteful(now: Sequence[float], least: float | None) -> bool:
-    """Small arrays may take another way, which costs more bytes and fewer messages."""
+    """Whether more than `least` is sent. Small arrays may use an algorithm with more bytes and fewer messages."""
     return least is not None and least >= _LARGE and max(now) > _SLACK * least + _HEADERS * len(now)

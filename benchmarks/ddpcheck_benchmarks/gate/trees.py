@@ -1,4 +1,4 @@
-"""Checkouts of a git repository in temporary worktrees, which leave nothing behind."""
+"""Checkouts of a git repository in temporary worktrees, which are removed at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NOBODY = {
     for what, value in (("NAME", "ddpcheck gate"), ("EMAIL", "gate@localhost"))
 }
 _ENDS_WITHIN = 3.0
-"""Seconds."""
+"""Seconds for git to end after a signal."""
 
 
 class GitFailed(Exception):
@@ -25,25 +25,25 @@ class GitFailed(Exception):
 
 
 class Repository:
-    """The repository that a folder is in. GitFailed if it is in none."""
+    """The repository of a folder. GitFailed if the folder is in none."""
 
     def __init__(self, folder: Path) -> None:
         self.root = Path(_git(folder, "rev-parse", "--show-toplevel")).resolve()
 
     def commit(self, revision: str) -> str:
-        """The full name of the commit that a branch, tag or the like names."""
+        """The full name of the commit of a branch, tag or other revision."""
         return _git(self.root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
 
     def branched_at(self, revision: str, head: str) -> str:
-        """The commit where `head` branched off `revision`: later commits there are not head's."""
+        """The commit at which `head` branched off `revision`: later commits on `revision` are not head's."""
         commit = self.commit(revision)
         try:
             return _git(self.root, "merge-base", commit, head)
-        except GitFailed:  # they have no common history, or a shallow clone does not reach it
+        except GitFailed:  # no common history, or a shallow clone lacks it
             return commit
 
     def snapshot(self) -> str:
-        """A commit of the working tree as it is, new files included, and ignored ones not. No branch and no index changes."""
+        """A commit of the working tree with new files, but without ignored ones. No branch and no index changes."""
         with tempfile.TemporaryDirectory(prefix="ddpcheck-gate-") as folder:
             own = {"GIT_INDEX_FILE": str(Path(folder) / "index"), **_NOBODY}
             _git(self.root, "read-tree", "HEAD", variables=own)
@@ -58,7 +58,7 @@ class Repository:
 
 
 class Checkouts(AbstractContextManager["Checkouts"]):
-    """Worktrees in one temporary folder, removed at the end, whatever happens."""
+    """Worktrees in one temporary folder, removed at the end in every case."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
@@ -66,8 +66,8 @@ class Checkouts(AbstractContextManager["Checkouts"]):
         self.folder = Path()
 
     def __enter__(self) -> Self:
-        _git(self._repository.root, "worktree", "prune")  # of a run that was killed
-        # ignore_cleanup_errors: a rank that is being killed may still write bytecode
+        _git(self._repository.root, "worktree", "prune")  # worktrees of a killed run
+        # ignore_cleanup_errors: a rank that is ending may still write bytecode
         made = tempfile.TemporaryDirectory(prefix="ddpcheck-gate-", ignore_cleanup_errors=True)
         self.folder = Path(self._stack.enter_context(made)).resolve()
         return self
@@ -78,25 +78,27 @@ class Checkouts(AbstractContextManager["Checkouts"]):
         self._stack.close()
 
     def add(self, name: str, commit: str) -> Path:
-        """Check out a commit; where it lies."""
+        """Check out a commit; returns its folder."""
         tree = self.folder / name
         self._stack.callback(self._remove, tree)
         _git(self._repository.root, "worktree", "add", "--detach", str(tree), commit)
         return tree
 
     def _remove(self, tree: Path) -> None:
-        """Also one of which git knows but whose folder is not there yet: `add` was ended between the two."""
+        """Remove a worktree, even if git has registered it and its folder does not exist because `add` was
+        interrupted.
+        """
         known = _git(self._repository.root, "worktree", "list", "--porcelain").splitlines()
         if f"worktree {tree}" in known:
             _git(self._repository.root, "worktree", "remove", "--force", "--force", str(tree))
 
 
 def _git(folder: Path, *words: str, variables: dict[str, str] | None = None) -> str:
-    """What git prints. A session of its own: an interrupt at the terminal must not stop git from cleaning up.
+    """The output of git, which runs in a session of its own, so that Ctrl-C does not stop its clean-up.
 
-    If a signal ends the command meanwhile, git is ended with its children, and has time to remove its locks.
+    If a signal ends the command meanwhile, git and its children are ended, with time to remove git's locks.
     """
-    # inside a git hook these name another repository than the folder's
+    # inside a git hook these variables name another repository than the folder's
     inherited = {name: value for name, value in os.environ.items() if name not in ("GIT_DIR", "GIT_WORK_TREE")}
     try:
         running = subprocess.Popen(
@@ -122,7 +124,7 @@ def _git(folder: Path, *words: str, variables: dict[str, str] | None = None) -> 
 
 
 def _end(running: subprocess.Popen[str]) -> None:
-    """All processes of its session: a child that goes on would fill a folder that is being removed."""
+    """End all processes of its session: a remaining child would write into a folder that is being removed."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(running.pid, number)

@@ -1,1 +1,1 @@
-"""Several hosts on one machine: network namespaces that are joined by links of a given rate."""
+"""Several hosts on one machine: network namespaces, joined by links of a given rate."""

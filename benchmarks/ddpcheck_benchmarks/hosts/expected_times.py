@@ -1,7 +1,8 @@
-"""`python -m ddpcheck_benchmarks.hosts.expected_times RESULTS.json`: measured times beside bytes over link rate.
+"""`python -m ddpcheck_benchmarks.hosts.expected_times RESULTS.json`: measured times beside the least times of the link.
 
-RESULTS.json is of `ddpcheck bench --link RATE`. An all-reduce of S bytes over N hosts has to send 2 (N - 1) / N * S bytes over
-each link, so it takes at least that by the rate. Headers of jumbo frames add 0.7 %, and what is above is the implementation's.
+RESULTS.json is from `ddpcheck bench --link RATE`. An all-reduce of S bytes over N hosts sends at least 2 (N - 1) / N *
+S bytes over each link, and takes at least these bytes over the rate. Headers of jumbo frames add 0.7 %; the
+implementation causes the rest of the difference.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ _HEAD = (
 
 
 def least_seconds(hosts: int, size: int, rate: float) -> float:
-    """Of an all-reduce of `size` bytes with one rank on each host and links of `rate` bytes/s, full duplex."""
+    """The least time of an all-reduce of `size` bytes with one rank per host and links of `rate` bytes/s, full
+    duplex.
+    """
     return 2 * (hosts - 1) / hosts * size / rate
 
 
 def rows(measured: Mapping[str, Any]) -> Iterator[str]:
-    """One for each all-reduce between hosts, out of place."""
+    """A row for each all-reduce between hosts, out of place."""
     for entry in measured["benchmarks"]:
         info = entry["extra_info"]
         if info.get("collective") != "all_reduce" or not info["link"] or info["in_place"]:
@@ -46,7 +49,9 @@ def command(results: Path) -> None:
     """Print a table of measured all-reduces beside bytes over link rate."""
     found = sorted(rows(json.loads(results.read_text(encoding="utf-8"))))
     if not found:
-        raise click.ClickException("no all-reduce between hosts in these results: ddpcheck bench --link RATE")
+        raise click.ClickException(
+            "no all-reduce between hosts in these results; measure one with: ddpcheck bench --link RATE"
+        )
     click.echo("\n".join((*_HEAD, *found)))
 
 

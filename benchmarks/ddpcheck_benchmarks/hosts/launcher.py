@@ -1,11 +1,11 @@
-"""Start ranks on emulated hosts: the first `each` on host 0, the next on host 1, and so on."""
+"""Starts ranks on emulated hosts: the first `each` on host 0, the next on host 1, and so on."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ddpcheck.launchers.base import Launched, Launcher
+from ddpcheck.launchers.launcher import Launched, Launcher
 from ddpcheck.launchers.mpi import Mpiexec, find_mpi
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.ranks.channel import Listener
@@ -26,7 +26,9 @@ exec nsenter --net="$network" -- "$@"
 
 @dataclass(frozen=True)
 class Hosts:
-    """The launcher `start_by`, on hosts of `each` ranks: it starts them all here, and each goes to its host first of all."""
+    """The launcher `start_by` for hosts of `each` ranks: it starts all ranks here, and each rank first enters its
+    host.
+    """
 
     network: Network
     start_by: Launcher
@@ -37,7 +39,7 @@ class Hosts:
         return self.start_by.unavailable() or cannot_carry(self.start_by)
 
     def listener(self) -> Listener:
-        """On a network that all hosts have: an abstract Unix socket is its own host's only."""
+        """A listener on a network that all hosts reach: an abstract Unix socket exists on its own host only."""
         return self.network.switch.inside(lambda: Listener(CONTROL_ADDRESS))
 
     def start(
@@ -55,22 +57,22 @@ class Hosts:
             **places,
             "LOCAL_WORLD_SIZE": str(min(self.each, world_size)),
             "MASTER_ADDR": self.network.address(0),
-            "GLOO_SOCKET_IFNAME": INTERFACE,  # else Gloo takes the address that the host's name has
+            "GLOO_SOCKET_IFNAME": INTERFACE,  # otherwise Gloo uses the address of the host name
         }
-        if isinstance(self.start_by, Mpiexec):  # it takes all ranks for those of one host, who share memory
+        if isinstance(self.start_by, Mpiexec):  # it assumes that all ranks share a host, and memory
             own |= {**self.start_by.over_tcp(), "FI_TCP_IFACE": INTERFACE, "UCX_NET_DEVICES": INTERFACE}
         words = ["sh", "-c", _ENTER, "enter", *command]
         return self.start_by.start(words, world_size, {**variables, **own}, inherit_output=inherit_output)
 
 
 def cannot_carry(launcher: Launcher) -> str | None:
-    """Why ranks that this launcher starts cannot go to emulated hosts; None if they can."""
+    """The reason why ranks of this launcher cannot run on emulated hosts; None if they can."""
     if isinstance(launcher, Mpiexec):
         mpi = find_mpi()
-        # Hydra talks to its ranks through files that they inherit
+        # Hydra communicates with its ranks through inherited files
         if mpi is None or mpi.flavour in ("mpich", "intel"):
             return None
-        return f"{mpi.version} talks to its ranks over this host's own network; use MPICH (pip install mpich)"
+        return f"{mpi.version} communicates with its ranks over this host's own network; use MPICH (pip install mpich)"
     if launcher.name == Processes.name:
         return None
-    return f"its ranks are started by {launcher.name}, which knows nothing of emulated hosts"
+    return f"its ranks are started by {launcher.name}, which does not support emulated hosts"

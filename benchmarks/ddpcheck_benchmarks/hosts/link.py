@@ -17,7 +17,7 @@ class Fabric:
 
     @classmethod
     def of(cls, text: str, each: int) -> Fabric:
-        """Of 1Gbit/s, 10GbE or 125MB/s. ValueError if it is no rate."""
+        """From a text such as 1Gbit/s, 10GbE or 125MB/s. ValueError if it is not a rate."""
         return cls(text, parse_rate(text), each)
 
     @property

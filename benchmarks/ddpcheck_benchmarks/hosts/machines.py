@@ -1,7 +1,7 @@
-"""Emulated hosts as a user of a cluster sees them: each has a name, its own network and /dev/shm, and answers to ssh.
+"""Emulated hosts as on a cluster: each has a name, its own network and /dev/shm, and accepts ssh.
 
-The programs are this machine's, and so are its files and cores. `ssh` is a stand-in: it enters the other host's namespaces
-with a fresh environment, as ssh does. All of it goes with the process that made it, however that ends.
+Programs, files and cores are this machine's. `ssh` is a stand-in: it enters the other host's namespaces with a fresh
+environment, as ssh does. Everything ends with the process that created it, however that ends.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pathlib import Path
 from .network import Network
 
 _PROGRAMS = "/dev/shm/bin"
-"""In a file system that each host mounts for itself, so that nothing has to be removed."""
+"""In a file system that each host mounts for itself, so that no clean-up is needed."""
 _KEPT = ("PATH", "HOME", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "LANG")
-"""What a login on a host of a cluster would set."""
+"""Variables that a login on a host of a cluster would set."""
 _ENTER = "--net --uts --mount"
 
 _HOLDER = """
@@ -31,7 +31,7 @@ mkdir /dev/shm/bin
 echo ready
 exec cat > /dev/null
 """
-"""Until its standard input ends, which the kernel sees to."""
+"""Runs until its standard input ends, which the kernel ensures."""
 
 _SSH = """#!/bin/sh
 # options of ssh are accepted, and mean nothing here
@@ -54,7 +54,7 @@ exec env -i {kept} nsenter --target "$process" {enter} --wd="$HOME" sh -c "$*"
 
 @dataclass(frozen=True)
 class Machine:
-    """A running host. process: the one that keeps its namespaces."""
+    """A running host. process: the process that keeps its namespaces alive."""
 
     name: str
     process: int
@@ -68,7 +68,7 @@ class Machine:
 
 @contextmanager
 def machines(network: Network) -> Iterator[tuple[Machine, ...]]:
-    """host0, host1 and so on, one for each of the network's. OSError, with its words, if one cannot be made."""
+    """host0, host1 and so on, for each host of the network. OSError with the tool's message if one cannot be made."""
     names = [f"host{number}" for number in range(len(network.hosts))]
     table = "127.0.0.1 localhost\n" + "".join(
         f"{network.address(number)} {name}\n" for number, name in enumerate(names)
@@ -87,7 +87,7 @@ def machines(network: Network) -> Iterator[tuple[Machine, ...]]:
 
 @contextmanager
 def _held(network: str, name: str, table: str) -> Iterator[int]:
-    """The process that keeps the namespaces of one host."""
+    """The process that keeps the namespaces of one host alive."""
     apart = ["unshare", "--uts", "--mount", "--propagation", "private"]
     words = ["nsenter", f"--net={network}", *apart, "sh", "-c", _HOLDER, "sh", name, table]
     with subprocess.Popen(

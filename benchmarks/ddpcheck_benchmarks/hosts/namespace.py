@@ -1,7 +1,7 @@
 """A network namespace without a name: it ends with the last process in it and the last open file on it.
 
-So nothing has to be removed: whatever ends the driver, kill -9 included, takes its namespaces along, with every link and
-queue in them.
+No clean-up is needed: if the driver ends, even by kill -9, its namespaces end with it, with every link and queue in
+them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET
-_LIBRARY = ctypes.CDLL(None, use_errno=True)  # os.unshare and os.setns came with Python 3.12
+_LIBRARY = ctypes.CDLL(None, use_errno=True)  # os.unshare and os.setns exist from Python 3.12 on
 
 
 class Namespace:
-    """A network of its own, with nothing in it but a loopback that is down. OSError without the right to make one."""
+    """A new network with only a loopback, which is down. OSError without the right to create one."""
 
     def __init__(self) -> None:
         self._file = _on_a_thread(_new)
@@ -40,7 +40,7 @@ class Namespace:
         return _on_a_thread(entered)
 
     def batch(self, tool: str, lines: Iterable[str]) -> None:
-        """Let `ip` or `tc` do these lines here. OSError with its words if one fails."""
+        """Let `ip` or `tc` execute these lines here. OSError with the tool's message if one fails."""
         words = [tool, "-batch", "-"]
         done = self.inside(
             lambda: subprocess.run(words, input="\n".join(lines), capture_output=True, text=True, check=False)
@@ -64,7 +64,7 @@ def _checked(result: int) -> None:
 
 
 def _on_a_thread(work: Callable[[], T]) -> T:
-    """A namespace is a thread's: one that enters another never comes back, and the others stay where they are."""
+    """Run in a new thread: a thread that enters a namespace cannot return, and other threads are not affected."""
     results: list[T] = []
     errors: list[BaseException] = []
 

@@ -1,12 +1,12 @@
-"""Hosts joined by a switch, each with one link of a given rate, as tc's token bucket filter shapes it.
+"""Hosts joined by a switch, each with one link of a given rate, shaped by tc's token bucket filter.
 
     host 0  eth0 10.77.0.1 ──┐                         ┌── control 10.78.0.1  host 0
     host 1  eth0 10.77.0.2 ──┤ switch: bridge "data",  ├── control 10.78.0.2  host 1
     ...                      ┘ bridge "control"        └── ...
 
-Both ends of a data link are shaped, so that it is as slow to the host as it is from it, and full duplex. Packets are jumbo
-frames. The kernel adds no delay: latency is that of the machine's own TCP. The driver's messages to its ranks go over
-links of its own, so that the counters of eth0 count the implementation's bytes and nothing else.
+Both ends of a data link are shaped, so both directions have the given rate at the same time. Packets are jumbo frames.
+The kernel adds no delay: latency is that of the machine's own TCP. The driver's messages to its ranks use separate
+links, so the counters of eth0 count only the implementation's bytes.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ INTERFACE = "eth0"
 CONTROL_ADDRESS = "10.78.0.254"
 MOST_HOSTS = 64
 _FRAME = 9000  # MTU in bytes
-_BURST = 1e-3  # seconds' worth of bytes that may leave at once after a pause
+_BURST = 1e-3  # bytes of this many seconds may leave at once after a pause
 _LEAST_BURST = 128 << 10  # two of the largest packets that the kernel makes
 _QUEUE = "20ms"
 _CONGESTION = Path("/proc/sys/net/ipv4/tcp_congestion_control")
-"""The one that every namespace may have. Without losses it keeps the link full; some hosts' own default, BBR, does not."""
+"""The algorithm that every namespace may use. Without losses it keeps the link full; BBR, the default of some hosts,
+does not.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class Network:
         return f"10.77.0.{host + 1}"
 
     def sent(self) -> list[int]:
-        """Bytes that each host has sent since it is there, headers of TCP, IP and Ethernet included, whoever sent them."""
+        """Bytes that each host has sent since it was created, by any program, with headers of TCP, IP and Ethernet."""
         return [host.inside(_sent) for host in self.hosts]
 
 
@@ -63,9 +65,11 @@ def unavailable() -> str | None:
 
 @contextmanager
 def network(hosts: int, rate: float) -> Iterator[Network]:
-    """So many hosts with links of `rate` bytes/s. OSError, in the words of the tool that failed, if it cannot be built."""
+    """`hosts` hosts with links of `rate` bytes/s. OSError with the message of the failed tool if they cannot be
+    built.
+    """
     if not 1 <= hosts <= MOST_HOSTS:
-        raise ValueError(f"{hosts} hosts: there may be 1 to {MOST_HOSTS}")
+        raise ValueError(f"{hosts} hosts: the number must be 1 to {MOST_HOSTS}")
     with ExitStack() as opened:
         switch, *members = (Namespace() for _ in range(hosts + 1))
         for one in (switch, *members):

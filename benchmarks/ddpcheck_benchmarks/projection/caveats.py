@@ -1,4 +1,4 @@
-"""The assumptions of a projection, and its limits."""
+"""The assumptions and limits of a projection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def assumptions(question: Question, fits: Sequence[Fit]) -> list[str]:
     backward = percent(question.compute.backward / question.compute.total)
     lines = [
         "Every rank sends and receives one message at a time, both at once; links are alike and do not disturb each other.",
-        f"Gradients are ready at an even pace during backward, which is {backward} of compute; one stream of communication; "
+        f"Gradients are ready at an even pace during backward, which is {backward} of compute; one communication stream; "
         "the batch of a rank stays the same (weak scaling).",
         f"Communication runs {question.slowed_communication:g} x as long beside compute, and backward "
         f"{question.slowed_compute:g} x as long beside communication (--slowed-communication, --slowed-compute).",
@@ -27,8 +27,8 @@ def assumptions(question: Question, fits: Sequence[Fit]) -> list[str]:
         )
         if fits:
             lines.append(
-                "A message costs the software's time here and the link's latency; a byte the time of copying and reducing "
-                "here and the link's time. An implementation that overlaps the two is faster."
+                "A message takes the software's time here plus the link's latency; a byte the time of copying and reducing "
+                "here plus the link's time. An implementation that overlaps the two is faster."
             )
     return lines
 
@@ -41,10 +41,12 @@ def caveats(question: Question, fits: Sequence[Fit]) -> list[str]:
     lines = [f"{'; '.join(titles)}: {line}" for line, titles in of.items()]
     samples, most = len(question.compute.samples), max(question.ranks)
     if fits:
-        lines.append("Loopback is not a network: what its buffers, caches and cores do is in the measured part.")
+        lines.append(
+            "Loopback is not a network: the effects of its buffers, caches and cores are in the measured part."
+        )
     else:
         lines.append(
-            "Nothing was measured: times of the link alone have no interval and no held-out error; software only adds."
+            "Nothing was measured: times of the link alone have no interval and no held-out error. Software adds to them."
         )
     if not samples:
         lines.append("No step times of one rank: the wait for the slowest rank is left out, and steps are optimistic.")
@@ -56,33 +58,33 @@ def caveats(question: Question, fits: Sequence[Fit]) -> list[str]:
 
 
 def _beyond_data(question: Question, found: Fit) -> list[str]:
-    """The limits of this series."""
+    """The limits of the data of this series."""
     series, ranks = found.series, max(question.ranks)
     most, largest = series.world_sizes[-1], series.sizes[-1]
     cores = min(each.cores for each in series.measurements)
     lines = []
     if ranks > FAR * most:
         lines.append(
-            f"{ranks} ranks are {factor_text(ranks / most)} the largest measured ({most}), and no error was measured so far out: "
-            "a what-if, not a prediction."
+            f"{ranks} ranks are {factor_text(ranks / most)} the largest measured ({most}), and no error is known that far out: "
+            "a scenario, not a prediction."
         )
     if question.model_bytes > largest:
         times = factor_text(question.model_bytes / largest)
         lines.append(f"{size_text(question.model_bytes)} is {times} the largest size measured ({size_text(largest)}).")
     if most > cores:
         lines.append(
-            f"More ranks than cores were measured ({most} on {cores}): by how much they slow each other down is part of the fit, "
-            "and of its errors. Cores that are shared show the work of all ranks together, which a ring and a root that "
-            "gathers have in common: the algorithm is a guess there. Say which it is by --algorithm."
+            f"More ranks than cores were measured ({most} on {cores}): their mutual slow-down is part of the fit, "
+            "and of its errors. On shared cores times show the work of all ranks together, which is equal for a ring and a "
+            "root that gathers: the algorithm is a guess there. Name it by --algorithm."
         )
     if series.launches < 2:
         lines.append("One time each: intervals hold held-out errors only, no spread of launches.")
     if found.alternatives:
-        few = "At 2 ranks all algorithms send alike: measure 3 or 4 as well, or say" if most == 2 else "Say"
+        few = "At 2 ranks all algorithms send equally: measure 3 or 4 as well, or say" if most == 2 else "Say"
         lines.append(
             f"Large messages fit {found.model.segments[-1].algorithm}, and as well {', '.join(found.alternatives)}, which need "
             f"other times with more ranks; the shortest and the longest are shown. {few} which it is by --algorithm."
         )
     if not found.scenarios:
-        lines.append("Too few sizes and world sizes to hold any out: no interval, and no error is known.")
+        lines.append("Too few sizes and world sizes to hold any out: interval and error are unknown.")
     return lines

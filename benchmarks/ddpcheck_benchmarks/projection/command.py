@@ -14,7 +14,7 @@ from rich.console import Console
 
 from ddpcheck.cli.number_options import FiniteNumber
 from ddpcheck.cli.options import console, usage_errors
-from ddpcheck.running.suggestions import require_known
+from ddpcheck.running.unknown_names import require_known
 from ddpcheck.storage.files import write_atomically
 from ddpcheck.storage.results import Environment
 
@@ -34,7 +34,7 @@ from .tables import Table, markdown, rich
 SCHEMA = "ddpcheck.projection/1"
 TITLE = "Projection"
 _FILE = click.Path(path_type=Path, dir_okay=False)
-_FORWARD = 1 / 3  # backward multiplies twice where forward multiplies once
+_FORWARD = 1 / 3  # backward has two multiplications for each one of forward
 _SIMULATED_RANKS = (2, 4, 8, 16, 32, 64)
 _SIMULATED_SIZES = (1024.0, 1024.0**2, 25 * 1024.0**2)
 _USUAL_LINK = "25GbE:20us"
@@ -47,8 +47,14 @@ _USUAL_LINK = "25GbE:20us"
 @click.option(
     "--link", "link_text", metavar="RATE:LATENCY", help="The link of each host, such as 25GbE:20us or 3GB/s:5us."
 )
-@click.option("--ranks", "ranks_text", default="8..4096", show_default=True, help="Doubling, or a list: 8,16,64.")
-@click.option("--model-bytes", default="100MB", show_default=True, help="Bytes of gradients. 100MB is a ResNet-50.")
+@click.option(
+    "--ranks",
+    "ranks_text",
+    default="8..4096",
+    show_default=True,
+    help="Numbers of ranks: a doubling range, or a list such as 8,16,64.",
+)
+@click.option("--model-bytes", default="100MB", show_default=True, help="Bytes of gradients. A ResNet-50 has 100MB.")
 @click.option(
     "--bucket-bytes", default="25MiB", show_default=True, help="Gradients are reduced in buckets of this size."
 )
@@ -67,8 +73,8 @@ _USUAL_LINK = "25GbE:20us"
     type=FiniteNumber(1, 1e6),
     help="The factor by which communication slows compute beside it.",
 )
-@click.option("--algorithm", help="The algorithm of all-reduce. [default: the one that predicts held-out times best]")
-@click.option("--simulate", is_flag=True, help="Compare the formulas with SimGrid, message by message, up to 64 ranks.")
+@click.option("--algorithm", help="The all-reduce algorithm. [default: the best predictor of held-out times]")
+@click.option("--simulate", is_flag=True, help="Also simulate messages with SimGrid, up to 64 ranks, and compare.")
 @click.option("--json", "json_file", type=_FILE, help="Write all tables as JSON.")
 @click.option("--markdown", "markdown_file", type=_FILE, help="Write the tables as markdown.")
 def command(
@@ -85,9 +91,10 @@ def command(
     json_file: Path | None,
     markdown_file: Path | None,
 ) -> None:
-    """Project all-reduce and step time to more ranks than there are here, with the errors of the model beside every number.
+    """Project all-reduce and step times to more ranks than this machine has, with the model's errors beside every
+    number.
 
-    From measured times (--from), from the link that you would have (--link), or from both.
+    Projects from measured times (--from), from the link of the planned cluster (--link), or from both.
     """
     out = console()
     with usage_errors():
@@ -136,12 +143,12 @@ def command(
 
 
 def _fits(out: Console, benchmarks: Benchmarks, algorithm: str | None) -> list[Fit]:
-    """A fit of each series that has enough points. algorithm: that of all-reduce, if it is known."""
+    """A fit of each series that has enough points. algorithm: of all-reduce, if known."""
     fits = []
     with out.status("") as status:
         for series in benchmarks.series:
             if series.collective not in FORMULAS:
-                out.print(f"{series.title}: no formula for it; left out", style="dim", markup=False)
+                out.print(f"{series.title}: there is no formula for it; left out", style="dim", markup=False)
             elif len(series.points()) < 2:
                 out.print(f"{series.title}: measured at one size and world size; left out", style="dim", markup=False)
             else:
@@ -164,7 +171,9 @@ def _print(out: Console, tables: Sequence[Table], lists: Sequence[tuple[str, Seq
 
 
 def _compute(seconds: float | None, samples: tuple[float, ...]) -> Compute:
-    """As asked for, with the relative spread of measured steps; else as measured; else the 100 ms of a ResNet-50."""
+    """The given seconds, with the relative spread of measured steps; else the measured steps; else the 100 ms of a
+    ResNet-50.
+    """
     mean = sum(samples) / len(samples) if samples else 0.1
     total = seconds if seconds is not None else mean
     scaled = tuple(sample * total / mean for sample in samples)
@@ -227,7 +236,7 @@ def _record(
 
 
 def _finite(value: Any) -> Any:
-    """Infinity, the end of the last segment, is no JSON: null."""
+    """The value for JSON, with null for infinity, the end of the last segment."""
     if isinstance(value, dict):
         return {key: _finite(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,12 +1,12 @@
-"""Fit a cost model to measured times, and find the algorithm that explains them best.
+"""Fits a cost model to measured times, and finds the algorithm that explains them best.
 
-The relative error is minimised, sum of (model / measured - 1)^2: in seconds, the largest messages alone would count.
-Features of a time are [1, steps k, volume k]: a call's overhead, messages one after the other, bytes one after the other;
-k is the contention of ranks that share a host's cores. Reduced bytes are proportional to moved ones in each algorithm,
-so that beta is the cost of a byte with its share of reduction and copies.
+The relative error is minimised, sum of (model / measured - 1)^2; absolute errors would count only the largest messages.
+Features of a time are [1, steps k, volume k]: a call's overhead, messages one after the other, bytes one after the
+other; k is the contention of ranks that share a host's cores. Reduced bytes are proportional to moved ones in each
+algorithm, so beta is the cost of a byte with its share of reduction and copies.
 
-An algorithm is chosen by its error on held-out measurements, never by how well it fits; and so is a break,
-a number of bytes from which another algorithm, or another regime of caches and buffers, begins.
+An algorithm is chosen by its error on held-out measurements, never by its fit. So is a break, a number of bytes from
+which another algorithm, or another regime of caches and buffers, begins.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ddpcheck.running.suggestions import require_known
+from ddpcheck.running.unknown_names import require_known
 
 from .formulas import FORMULAS, Formula, Link
 from .measurements import Point, Series
@@ -28,16 +28,16 @@ from .nonnegative import Vector, nonnegative_least_squares
 Mask = NDArray[np.bool_]
 
 WORTHWHILE = 0.9
-"""A break is kept if the held-out error falls below this share of the error without it."""
+"""A break is kept if it reduces the held-out error below this share of the error without it."""
 FEWEST_SIZES = 3
-"""On each side of a break: fewer leave nothing to hold out."""
+"""Least number of sizes on each side of a break: fewer leave nothing to hold out."""
 ALIKE = 1.25
-"""Algorithms whose held-out errors differ by less than this factor are not told apart."""
+"""Algorithms whose held-out errors differ by less than this factor are treated as equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Up to so many bytes, this algorithm at these costs: seconds a call, a message, a byte."""
+    """Up to this many bytes, this algorithm with these costs: seconds per call, per message, per byte."""
 
     collective: str
     algorithm: str
@@ -47,7 +47,9 @@ class Segment:
     beta: float
 
     def seconds(self, world_size: int, size: float, cores: int | None = None, link: Link | None = None) -> float:
-        """On a host with so many cores; None: every rank has a core. `link` is added to the software's time."""
+        """Seconds on a host with this many cores; None: every rank has a core. `link` is added to the software's
+        time.
+        """
         cost = FORMULAS[self.collective][self.algorithm](world_size, size)
         k = 1.0 if cores is None else cost.contention(cores)
         time = self.overhead + k * (cost.steps * self.alpha + cost.moved * self.beta)
@@ -56,7 +58,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Segments by rising bytes; the last has no end."""
+    """Segments by rising bytes; the last has no upper end."""
 
     segments: tuple[Segment, ...]
 
@@ -86,7 +88,7 @@ def fit(collective: str, points: Sequence[Point], only: str | None = None) -> Mo
 
 
 def instead(model: Model, algorithm: str, points: Sequence[Point]) -> Model:
-    """The same with another algorithm for the largest messages."""
+    """The model with another algorithm for the largest messages."""
     last = model.segments[-1]
     changed = _fitted(last.collective, model.within(last, points), algorithm, last.upto)
     return Model((*model.segments[:-1], changed))
@@ -103,7 +105,7 @@ def refit(model: Model, points: Sequence[Point]) -> Model:
 
 
 def bootstrap(model: Model, series: Series, draws: int) -> tuple[Model, ...]:
-    """Models of launches drawn with replacement; none if there is one launch only, which says nothing about the next."""
+    """Models of launches drawn with replacement; none for a single launch, which tells nothing about others."""
     if series.launches < 2:
         return ()
     random = np.random.default_rng(0)
@@ -113,7 +115,7 @@ def bootstrap(model: Model, series: Series, draws: int) -> tuple[Model, ...]:
 def held_out_errors(collective: str, points: Sequence[Point], only: str | None = None) -> dict[str, float]:
     """By algorithm, best first: the mean |ln(predicted / measured)| of every point, predicted from folds without it.
 
-    Of algorithms whose errors are the same, as they are for two ranks, the first of FORMULAS comes first.
+    Of algorithms with equal errors, such as all for two ranks, the first in FORMULAS comes first.
     """
     masks = folds(points)
     scores = {name: _score(_design(collective, points, name), masks) for name in _formulas(collective, only)}
@@ -121,13 +123,13 @@ def held_out_errors(collective: str, points: Sequence[Point], only: str | None =
 
 
 def look_alikes(errors: Mapping[str, float]) -> tuple[str, ...]:
-    """The algorithms, best first, that cannot be told from the best one."""
+    """The algorithms, best first, whose errors are close to the best one's."""
     best = min(errors.values())
     return tuple(name for name, error in errors.items() if error <= ALIKE * best + 1e-12)
 
 
 def folds(points: Sequence[Point]) -> list[Mask]:
-    """Which points to hold out, in turn: every other size, the others, and each world size if there are two or more."""
+    """Points to hold out, in turn: every other size, the others, and each world size if there are two or more."""
     sizes = np.array([point.bytes for point in points])
     worlds = np.array([point.world_size for point in points])
     odd = np.isin(sizes, np.unique(sizes)[1::2])
@@ -146,7 +148,7 @@ def _best(collective: str, points: Sequence[Point], only: str | None) -> tuple[s
 def _score(design: Vector, masks: Sequence[Mask]) -> float:
     # predicted / measured is a row of the design times the coefficients
     ratios = [design[held_out] @ _coefficients(design[~held_out]) for held_out in masks]
-    if not ratios:  # a single point: how well it fits is all there is
+    if not ratios:  # a single point: only its fit is known
         ratios = [design @ _coefficients(design)]
     return float(np.mean(np.abs(np.log(np.maximum(np.concatenate(ratios), 1e-9)))))
 
@@ -158,7 +160,7 @@ def log_error(model: Model | Segment, point: Point) -> float:
 
 
 def _split(collective: str, points: tuple[Point, ...], only: str | None) -> list[tuple[Point, ...]]:
-    """The points in as many groups by size as pay."""
+    """The points in groups by size, as many as pay."""
     sizes = sorted({point.bytes for point in points})
     whole = _best(collective, points, only)[1]
     best: tuple[float, list[tuple[Point, ...]]] = (whole * WORTHWHILE, [])
@@ -174,7 +176,7 @@ def _split(collective: str, points: tuple[Point, ...], only: str | None) -> list
 
 
 def _with_ends(groups: Sequence[Sequence[Point]]) -> Iterable[tuple[Sequence[Point], float]]:
-    """Each group with the bytes up to which it holds: half way, as the eye sees it on a logarithmic axis, to the next."""
+    """Each group with the bytes at its end: half way to the next group on a logarithmic axis."""
     for group, following in itertools.pairwise(groups):
         last, first = max(point.bytes for point in group), min(point.bytes for point in following)
         yield group, math.sqrt(max(last, 1) * first)
@@ -200,8 +202,8 @@ def _design(collective: str, points: Sequence[Point], algorithm: str) -> Vector:
 def _coefficients(design: Vector) -> Vector:
     messages = design[:, 1] / design[:, 0]
     if np.ptp(messages) <= 1e-9 * messages[0]:
-        # as many messages in every call, as with one world size: what a call takes cannot be told from what they
-        # take, and a projection to more ranks must not take it for a constant
+        # with one world size every call has equally many messages, so a call's cost cannot be separated from theirs; a
+        # projection to more ranks must not treat it as constant
         design = design * [0.0, 1.0, 1.0]
     return nonnegative_least_squares(design, np.ones(len(design)))
 

@@ -25,7 +25,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The longest chain of work in one collective, and how many ranks are at work at once.
+    """The longest chain of work in one collective, and the number of ranks that work at the same time.
 
     `steps` messages and `moved` bytes one after the other, `reduced` bytes between them. `busy` ranks share the cores
     of a host, if they are on one: ranks that wait do not count, unless they spin.
@@ -40,12 +40,12 @@ class Cost:
         return self.steps * link.alpha + self.moved * link.beta + self.reduced * link.gamma
 
     def contention(self, cores: int) -> float:
-        """By how much ranks on one host slow each other down: k of the fit."""
+        """The factor by which ranks on one host slow each other down: k of the fit."""
         return max(1.0, self.busy / cores)
 
 
 Formula = Callable[[int, float], Cost]
-"""Of ranks (2 or more) and bytes."""
+"""From the number of ranks (2 or more) and of bytes."""
 
 
 def ring_all_reduce(p: int, n: float) -> Cost:
@@ -54,8 +54,8 @@ def ring_all_reduce(p: int, n: float) -> Cost:
 
 
 def recursive_doubling(p: int, n: float) -> Cost:
-    """Lg p (alpha + n beta + n gamma) [MPICH]. Other p: the ranks above a power of two hand theirs in before, and get the
-    result after, which is two messages more, and one reduction.
+    """Lg p (alpha + n beta + n gamma) [MPICH]. Other p: the ranks above a power of two first send theirs to others, and
+    get the result at the end: two messages and one reduction more.
     """  # fmt: skip
     levels, rest = _levels(p)
     return Cost(levels + 2 * rest, (levels + 2 * rest) * n, (levels + rest) * n, p)
@@ -82,7 +82,7 @@ def naive_all_reduce(p: int, n: float) -> Cost:
 
 
 def direct_all_reduce(p: int, n: float) -> Cost:
-    """Every rank sends its vector to every other, which is done for small ones: (p-1)(alpha + n beta + n gamma)."""
+    """Every rank sends its vector to every other, as for small vectors: (p-1)(alpha + n beta + n gamma)."""
     return Cost(p - 1, (p - 1) * n, (p - 1) * n, p)
 
 
@@ -134,12 +134,12 @@ def dissemination_barrier(p: int, n: float = 0) -> Cost:
 
 
 def central_barrier(p: int, n: float = 0) -> Cost:
-    """All tell a root, which tells all: 2(p-1) alpha. n is ignored."""
+    """All send to a root, which answers all: 2(p-1) alpha. n is ignored."""
     return Cost(2 * (p - 1), 0, 0, 2)
 
 
 def point_to_point(p: int, n: float) -> Cost:
-    """Alpha + n beta, whatever p: Hockney."""
+    """Alpha + n beta for any p: Hockney."""
     return Cost(1, n, 0, 2)
 
 
@@ -158,14 +158,14 @@ FORMULAS: dict[str, dict[str, Formula]] = {
     "barrier": {"dissemination": dissemination_barrier, "central": central_barrier},
     "send_recv": {"point to point": point_to_point},
 }
-"""By collective, as results name it, and by algorithm."""
+"""By collective, as named in results, and by algorithm."""
 
 
 def lower_bound(p: int, n: float, link: Link) -> float:
-    """Seconds below which no all-reduce over point-to-point links can come.
+    """A lower bound in seconds on any all-reduce over point-to-point links.
 
-    Every rank has to send 2(p-1)/p n bytes (Patarasuk and Yuan 2009), to reduce its share of (p-1)/p n, and the last word
-    needs lg p messages to reach all. In-network reduction is not bound by it.
+    Every rank has to send 2(p-1)/p n bytes (Patarasuk and Yuan 2009), to reduce its share of (p-1)/p n, and the last
+    value needs lg p messages to reach all. In-network reduction is not bound by it.
     """
     return Cost(_rounds(p), 2 * (p - 1) / p * n, (p - 1) / p * n, p).seconds(link)
 

@@ -1,4 +1,4 @@
-"""Measured times, from files of pytest-benchmark's JSON, as `ddpcheck bench` writes them."""
+"""Measured times from pytest-benchmark's JSON files, as `ddpcheck bench` writes them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ddpcheck.storage.files import UnreadableFile, read_json
 
 HINT = "write one with: ddpcheck bench ADAPTER --json FILE"
 QUANTILE = 0.25
-"""Interference only adds time, so the low quartile says more about the program than the median does."""
+"""Interference only adds time, so the low quartile describes the program better than the median."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The times of one collective: one of `seconds` a launch, or an iteration."""
+    """The times of one collective: one of `seconds` for each launch or iteration."""
 
     adapter: str
     collective: str
@@ -63,14 +63,16 @@ class Series:
 
     @property
     def launches(self) -> int:
-        """The fewest times of any measurement."""
+        """The least number of times of any measurement."""
         return min(len(each.seconds) for each in self.measurements)
 
     def points(self) -> tuple[Point, ...]:
         return tuple(_point(each, float(np.quantile(each.seconds, QUANTILE))) for each in self.measurements)
 
     def resampled(self, random: np.random.Generator) -> tuple[Point, ...]:
-        """Points of launches drawn with replacement: the same ones for all sizes of a world size, which a launch measures."""
+        """Points of launches drawn with replacement. All sizes of a world size use the same launches, since one launch
+        measures them all.
+        """
         points: list[Point] = []
         for world_size in self.world_sizes:
             group = [each for each in self.measurements if each.world_size == world_size]
@@ -125,7 +127,7 @@ def _series(measurements: Sequence[Measurement]) -> tuple[Series, ...]:
 def _benchmarks(path: Path) -> list[Any]:
     data = read_json(path, HINT)
     if not isinstance(data, dict) or not isinstance(data.get("benchmarks"), list):
-        raise UnreadableFile(f"{path} is no file of pytest-benchmark: it has no list of benchmarks; {HINT}")
+        raise UnreadableFile(f"{path} is not a file of pytest-benchmark: it has no list of benchmarks; {HINT}")
     found: list[Any] = data["benchmarks"]
     return found
 

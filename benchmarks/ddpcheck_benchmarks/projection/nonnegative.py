@@ -1,4 +1,4 @@
-"""Least squares with coefficients of zero or more, because no message takes less than no time."""
+"""Least squares with coefficients of zero or more, because no message takes negative time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def nonnegative_least_squares(matrix: Vector, target: Vector) -> Vector:
     """X >= 0, shape (columns,), with the least |matrix x - target|; matrix is (rows, columns), target (rows,).
 
     The active-set method of Lawson and Hanson, Solving Least Squares Problems, 1974, chapter 23. Columns may differ by
-    many orders of magnitude: they are scaled first. ValueError if a number is not finite.
+    many orders of magnitude, so they are scaled first. ValueError if a number is not finite.
     """
     if not (np.isfinite(matrix).all() and np.isfinite(target).all()):
         raise ValueError("least squares needs finite numbers; look for a NaN or an infinity in the measured times")
@@ -23,7 +23,7 @@ def nonnegative_least_squares(matrix: Vector, target: Vector) -> Vector:
     tolerance = 10 * np.finfo(np.float64).eps * max(scaled.shape) * max(1.0, float(np.linalg.norm(target)))
     solution = np.zeros(columns)
     free = np.zeros(columns, dtype=bool)
-    # each round frees the column that helps most; a round that would make others negative gives those up again
+    # each round frees the column that helps most; columns that would become negative are fixed at zero again
     for _ in range(3 * columns):
         gain = scaled.T @ (target - scaled @ solution)
         gain[free] = 0.0

@@ -1,4 +1,4 @@
-"""From measured times, a link, or both, to the all-reduce and the step of a larger world."""
+"""Projects measured times, a link, or both, to all-reduce and step times of a larger world."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ Interval = tuple[float, float] | None
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The scenario: so many ranks, one a host, on this link; None: on the measured host, with a core for each."""
+    """The scenario: this many ranks, one per host, on this link; None: on the measured host, with a core for each
+    rank.
+    """
 
     ranks: tuple[int, ...]
     link: Link | None
@@ -46,10 +48,10 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A series with its model, how it fares beyond its data, and models of other launches.
+    """A series with its model, the model's errors beyond its data, and models of other launches.
 
     `errors` has, for each segment of the model, the held-out error of every algorithm, best first. `alternatives` are
-    models, with those of other launches, of each other algorithm that large messages could be, too.
+    models, with those of other launches, for each other algorithm that could explain large messages.
     """
 
     series: Series
@@ -62,7 +64,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One world size: seconds, with 90 % intervals where something was measured, and the errors that they rest on."""
+    """One world size: seconds, with 90 % intervals if times were measured, and the errors behind them."""
 
     ranks: int
     times_ranks: float | None
@@ -79,7 +81,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """All rows of one way to reduce. guessed: of which implementation, if its algorithm is one of several that it could be."""
+    """All rows of one way to reduce. guessed: the implementation, if its algorithm is one of several possible ones."""
 
     source: str
     rows: tuple[Row, ...]
@@ -87,7 +89,7 @@ class Projection:
 
 
 def fitted(series: Series, only: str | None = None) -> Fit:
-    """The fit of a series, by the algorithm that predicts best; by this one, if it is known to be that."""
+    """The fit of a series, by the algorithm that predicts best, or by `only` if the algorithm is known."""
     points = series.points()
     model = fit(series.collective, points, only)
     errors = tuple(held_out_errors(series.collective, model.within(each, points), only) for each in model.segments)
@@ -101,9 +103,9 @@ def fitted(series: Series, only: str | None = None) -> Fit:
 
 
 def projected(found: Fit, question: Question) -> Iterator[Projection]:
-    """The time of this implementation there: its own software as measured here, and the link's time.
+    """The implementation's time in the scenario: its own software as measured here, plus the link's time.
 
-    First by the algorithm that predicts best, then by each that cannot be told from it.
+    First by the algorithm that predicts best, then by each algorithm with a similar error.
     """
     name = found.series.adapter + (" in place" if found.series.in_place else "")
     what = "software as measured + link" if question.link else "as measured, a core for each rank"
@@ -116,7 +118,7 @@ def projected(found: Fit, question: Question) -> Iterator[Projection]:
 
 
 def shortened(projections: Sequence[Projection]) -> list[Projection]:
-    """Leave out those between the shortest and the longest of one implementation, at the most ranks."""
+    """Keep the shortest and the longest projection of one implementation, at the most ranks."""
     kept: list[Projection] = []
     for name, group in groupby(projections, key=lambda each: each.guessed):
         own = list(group)
@@ -155,7 +157,7 @@ def _rows(found: Fit, model: Model, draws: Sequence[Model], question: Question) 
 
 
 def on_link_alone(question: Question, link: Link) -> tuple[Projection, ...]:
-    """A library that costs nothing on this link: by a ring always, and by the best algorithm for each bucket."""
+    """A library without software costs on this link: always by a ring, and by the best algorithm for each bucket."""
     return tuple(
         Projection(source, tuple(_ideal(question, link, names, p) for p in question.ranks))
         for source, names in (
@@ -183,9 +185,9 @@ def _with_link(model: Model, p: int, link: Link | None) -> Callable[[float], flo
 def _intervals(
     models: Sequence[Model], question: Question, p: int, ratios: Sequence[float]
 ) -> tuple[Interval, Interval]:
-    """5 % to 95 % of what other launches would have been fitted to, each off by as much as some held-out prediction was.
+    """5 % to 95 % of the fits of other launches, each with the error of a held-out prediction.
 
-    None where nothing could be held out: the spread of launches alone would say too little.
+    None if nothing could be held out: the spread of launches alone would be too narrow.
     """
     if not ratios:
         return None, None

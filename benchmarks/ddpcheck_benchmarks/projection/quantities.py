@@ -1,4 +1,4 @@
-"""Links, times and numbers of ranks, as people write and read them; sizes as they read them (sizes.size)."""
+"""Links, times and numbers of ranks as texts, parsed and printed; sizes are parsed in sizes.py."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def parse_rate(text: str) -> float:
     """Bytes/s of 25GbE, 400Gbps, 1Gbit/s or 3GB/s. ValueError names the wrong part."""
     match = _RATE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is no rate: write bits as 25GbE, 100Gbit/s or 400Gbps, bytes as 3GB/s")
+        raise ValueError(f"{text!r} is not a rate: write bits as 25GbE, 100Gbit/s or 400Gbps, bytes as 3GB/s")
     number, prefix, unit = match.groups()
     bits = unit in {"bE", "bit/s", "bps", "b/s"}
     rate = _number(number, text) * _factor(prefix) / (8 if bits else 1)
@@ -37,10 +37,10 @@ def parse_rate(text: str) -> float:
 
 
 def parse_seconds(text: str) -> float:
-    """A time such as 20us, 1.5ms or 0.1s. ValueError if it is none."""
+    """A time such as 20us, 1.5ms or 0.1s. ValueError if it is not a time."""
     match = _TIME.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is no time: write a number with ns, us, ms or s, for example 20us")
+        raise ValueError(f"{text!r} is not a time: write a number with ns, us, ms or s, for example 20us")
     return _number(match[1], text) * _SECONDS[match[2]]
 
 
@@ -58,13 +58,13 @@ def parse_ranks(text: str) -> tuple[int, ...]:
         found, valid = [], False
     if not valid:
         raise ValueError(
-            f"{text!r} are no numbers of ranks: write 8..4096 (doubling) or 8,16,64, each from 2 to 16777216"
+            f"{text!r} are not numbers of ranks: write 8..4096 (doubling) or 8,16,64, each from 2 to 16777216"
         )
     return tuple(sorted(set(found)))
 
 
 def size_text(size: float) -> str:
-    """IEC, as in 64 KiB; no fraction where there is none."""
+    """IEC units, as in 64 KiB; no fraction for whole numbers."""
     for unit, factor in (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10)):
         if size >= factor:
             return f"{_three(size / factor)} {unit}"
@@ -72,7 +72,7 @@ def size_text(size: float) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """Three significant digits with the unit that suits."""
+    """Three significant digits with a suitable unit."""
     for unit, factor in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= 0.9995 * factor:
             return f"{_three(seconds / factor)} {unit}"
@@ -99,7 +99,7 @@ def _number(text: str, whole: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"{text!r} in {whole!r} is no number") from None
+        raise ValueError(f"{text!r} in {whole!r} is not a number") from None
 
 
 def _factor(prefix: str | None) -> float:

@@ -1,7 +1,7 @@
-"""One training step whose all-reduces run while the backward pass goes on, bucket after bucket.
+"""One training step whose all-reduces run during the backward pass, bucket after bucket.
 
 The model is that of Li et al., PyTorch Distributed, VLDB 13(12), 2020: a bucket's all-reduce starts when its gradients
-are ready and the one before has ended; one stream of communication.
+are ready and the previous one has ended; there is one stream of communication.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """One rank's own work, in seconds. `samples` are measured times of whole steps, of which some are late."""
+    """One rank's own work, in seconds. `samples` are measured times of whole steps, some of which are late."""
 
     forward: float
     backward: float
@@ -28,7 +28,7 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """So many bytes, whose gradients are ready this share of the backward pass after its begin."""
+    """A number of bytes, whose gradients are ready after this share of the backward pass."""
 
     bytes: float
     ready: float
@@ -36,7 +36,9 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Seconds of a step of all ranks, and of its parts; `communication` is all of it, `exposed` the part not hidden."""
+    """Seconds of a step of all ranks, and of its parts: all `communication`, and the `exposed` part, which is not
+    hidden.
+    """
 
     total: float
     communication: float
@@ -45,12 +47,14 @@ class Step:
 
     @property
     def hidden(self) -> float:
-        """The share of communication that costs nothing."""
+        """The share of communication that is hidden behind computing."""
         return 1.0 - min(1.0, self.exposed / self.communication) if self.communication else 1.0
 
 
 def equal_buckets(model_bytes: float, bucket_bytes: float) -> tuple[Bucket, ...]:
-    """Buckets as torch makes them, one of 1 MiB first. Gradients come at an even pace: so many bytes a second of backward."""
+    """Buckets as torch makes them, with 1 MiB first. Gradients are ready at an even rate: bytes per second of
+    backward.
+    """
     buckets: list[Bucket] = []
     done = 0.0
     while done < model_bytes:
@@ -69,10 +73,10 @@ def step(
     slowed_communication: float = 1.0,
     slowed_compute: float = 1.0,
 ) -> Step:
-    """The step of `world_size` ranks; `all_reduce` is seconds of so many bytes.
+    """The step of `world_size` ranks; `all_reduce` gives the seconds for a number of bytes.
 
-    `slowed_communication` (k) and `slowed_compute` (c) are by how much the two slow each other down when they overlap, as
-    measured by running both at once; 1 is an accelerator that does not communicate itself.
+    `slowed_communication` (k) and `slowed_compute` (c) are the factors by which the two slow each other down when they
+    overlap, as measured by running both at once; 1 for an accelerator whose communication uses none of its units.
     """
     backward_end = compute.forward + slowed_compute * compute.backward
     end = 0.0
@@ -88,10 +92,10 @@ def step(
 
 
 def expected_lateness(samples: Sequence[float], world_size: int) -> float:
-    """J(p): by how much the slowest of p ranks is expected to come after the mean, if each draws its time from `samples`.
+    """J(p): the expected delay of the slowest of p ranks after the mean, if each draws its time from `samples`.
 
     The expectation of the largest of p draws is sum x_(i) [(i/m)^p - ((i-1)/m)^p] over the m sorted samples. It cannot
-    exceed the largest sample: for p far above m it is too small.
+    exceed the largest sample, so for p far above m it is too small.
     """
     if not samples:
         return 0.0

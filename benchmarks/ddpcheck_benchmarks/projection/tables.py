@@ -1,4 +1,4 @@
-"""Tables of numbers as people read them, for a terminal and for markdown alike."""
+"""Tables of numbers for a terminal and for markdown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.table import Table as RichTable
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of text below a title; the first `words` columns are words, the others numbers. Notes stand below."""
+    """Rows of text below a title; the first `words` columns are words, the others numbers. Notes are below the rows."""
 
     title: str
     header: tuple[str, ...]

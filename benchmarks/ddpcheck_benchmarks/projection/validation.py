@@ -1,7 +1,7 @@
-"""Validation of the model: fitted to some of the points, it predicts the others.
+"""Validates the model: fitted to some of the points, it predicts the others.
 
-Each scenario asks for another way of going beyond the data, and the model is chosen anew, algorithm and breaks
-included, from the rest of the measurements. An error of 0.5 is 50 % of the measured time.
+Each scenario goes beyond the data in another way. The model is chosen again from the remaining measurements, with
+algorithm and breaks. An error of 0.5 is 50 % of the measured time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Scenario:
 
     @property
     def bias(self) -> float:
-        """The geometric mean of predicted / measured, less 1: below 0, the model promises too much."""
+        """The geometric mean of predicted / measured, minus 1: below 0, the model is too optimistic."""
         return math.exp(float(np.mean(np.log(self.ratios)))) - 1
 
 
@@ -74,7 +74,7 @@ def validate(collective: str, points: Sequence[Point], only: str | None = None) 
 
 
 def relevant(scenarios: Iterable[Scenario], *, beyond_ranks: bool, beyond_bytes: bool) -> tuple[Scenario, ...]:
-    """The scenarios that say how far to trust a prediction which goes beyond the data in these ways."""
+    """The scenarios whose errors apply to a prediction that goes beyond the data in these ways."""
     names = {LARGER_WORLDS, SMALLEST_WORLD} if beyond_ranks else set()
     names |= {LARGER_SIZES} if beyond_bytes else set()
     return tuple(each for each in scenarios if each.name in (names or {BETWEEN_SIZES}))

@@ -20,7 +20,7 @@ AGREES = 0.1
 
 
 def fit_tables(found: Fit) -> list[Table]:
-    """The fitted models, and their errors where they can be checked."""
+    """The fitted models, and their errors where they can be measured."""
     series = found.series
     rows, notes = [], []
     for place, (segment, errors) in enumerate(zip(found.model.segments, found.errors, strict=True)):
@@ -133,9 +133,7 @@ def measured_table(found: Fit, compared: Sequence[tuple[Point, Comparison]]) -> 
 
 
 def departure_table(compared: Sequence[Comparison]) -> Table:
-    note = (
-        "Effects that the formulas leave out, by SimGrid, one at a time; a positive difference is time that they miss."
-    )
+    note = "Effects that the formulas leave out, by SimGrid, one at a time; a positive difference is time that they leave out."
     return Table("SimGrid and the formulas where they differ by design", *_compared(compared), (note,), words=2)
 
 
@@ -156,7 +154,7 @@ def _compared(compared: Sequence[Comparison]) -> tuple[tuple[str, ...], tuple[tu
 
 
 def _coefficients(found: Fit, place: int) -> tuple[str, str, str]:
-    """Seconds a call and a message, and nanoseconds a byte, of one segment."""
+    """Seconds per call and per message, and nanoseconds per byte, of one segment."""
     segment = found.model.segments[place]
     others = [draw.segments[place] for draw in found.draws]
     return (

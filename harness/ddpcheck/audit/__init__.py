@@ -1,12 +1,14 @@
-"""The second road: is a training script on N ranks the run that one process would do on the whole batch?
+"""Audits a training script: is its run on N ranks equal to one process's run on the whole batches?
 
     script  ──►  real run on N ranks  ──►  journals  ──►  evidence  ──►  laws  ──►  verdicts, page
             └──►  mirror runs (M = 1, M = N)  ──►  journals ──┘
 
-The script is not changed. `record` installs a recorder and runs the script; `mirror` runs it again in one process, as rank 0 of
-M identical ranks that hold the whole batch; `evidence` compares the runs and is plain data; `laws` judge the evidence alone.
+The script is not changed. `record` installs a recorder and runs the script. `mirror` runs it again in one process, as
+rank 0 of M identical ranks that hold the whole batch. `evidence` compares the runs and is plain data; `laws` judge only
+the evidence.
 
-A script whose batches nobody can recognise may mark them with one line, which is the identity outside an audit:
+If the recorder cannot recognise a script's batches, one line in the script marks them; outside an audit it has no
+effect:
 
     batch = ddpcheck.audit.batch(batch)
 """
@@ -21,7 +23,7 @@ __all__ = ["batch"]
 Batch = TypeVar("Batch")
 
 _marked: list[Callable[[object], object]] = []
-"""What an audit does with a marked batch; empty outside an audit."""
+"""The function that an audit applies to a marked batch; empty outside an audit."""
 
 
 def batch(value: Batch) -> Batch:

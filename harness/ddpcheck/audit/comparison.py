@@ -1,4 +1,4 @@
-"""Compares the gradients of the real run with those of the mirrors, step by step; what comes out is plain numbers."""
+"""Compares the gradients of the real run with those of the mirrors, step by step. The results are plain numbers."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 
 from ..seeded_values import Array
 from . import gradient_weights
+from .event_journal import Event, JournalReader
 from .evidence import Evidence, RunSeen, StepSeen
-from .journal import Event, Journaled
-from .mirror_misfits import ended_before, misfit, misfits
+from .incomparable_steps import ended_before, misfit, misfits
 from .script_runs import Request, ScriptRun
 
 Gradients = dict[str, Array]
 
 
 def evidence_of(request: Request, folder: Path, real: ScriptRun, mirrors: Sequence[ScriptRun]) -> Evidence:
-    """What the laws judge, of runs whose journals lie in `folder`."""
+    """The evidence of runs whose journals are in `folder`."""
     seen = {ended.name: ended.seen() for ended in (real, *mirrors)}
     made = Evidence(request.script, request.ranks, request.steps, request.far, seen.pop("real"), seen)
     if "one" not in made.mirrors:
@@ -85,7 +85,7 @@ def _compared(evidence: Evidence, folder: Path, step: int) -> StepSeen:
 
 
 def _not_comparable(evidence: Evidence, event: Event, step: int) -> str:
-    """Why the mirror of one process says nothing of this step."""
+    """The reason why the mirror of one process cannot be compared in this step; empty if it can."""
     one = evidence.mirrors["one"]
     steps = one.of(0, "step")
     if len(steps) <= step:
@@ -95,18 +95,18 @@ def _not_comparable(evidence: Evidence, event: Event, step: int) -> str:
     if reason := misfit(one, range(step, step + 1)):
         return reason
     if any(each["step"] == step and each["point"] for each in evidence.real.of(0, "collective")):
-        return "it uses point-to-point calls, which have no meaning between identical ranks"
+        return "it uses point-to-point calls, which identical ranks cannot make"
     real, mirrored = event["backwards"], steps[step]["backwards"]
     if mirrored not in (real, real * evidence.ranks):
-        return f"one process makes {mirrored} backward passes here, a rank makes {real}"
+        return f"one process makes {mirrored} backward passes here, but a rank makes {real}"
     if mirrored != real and not _in_turn(one):
-        return f"one process makes {mirrored} backward passes here, a rank makes {real}"
+        return f"one process makes {mirrored} backward passes here, but a rank makes {real}"
     before = [
         sum(each["step"] < step and not each.get("again") for each in run.of(0, "backward"))
         for run in (evidence.real, one)
     ]
     if before[1] not in (before[0], before[0] * evidence.ranks if _in_turn(one) else before[0]):
-        return f"one process made {before[1]} backward passes before this step, a rank made {before[0]}"
+        return f"one process made {before[1]} backward passes before this step, but a rank made {before[0]}"
     return ""
 
 
@@ -115,7 +115,7 @@ def _in_turn(run: RunSeen) -> bool:
 
 
 def _load(folder: Path, step: int) -> dict[str, Any]:
-    journal, name = Journaled(folder), f"gradients-{step}"
+    journal, name = JournalReader(folder), f"gradients-{step}"
     return dict(journal.load(name)) if journal.has(name) else {}
 
 
@@ -141,7 +141,7 @@ def _part(kept: dict[str, Any], number: int) -> Gradients:
 def _weights(
     ranks: Sequence[dict[str, Any]], one: dict[str, Any], tolerance: dict[str, float]
 ) -> tuple[tuple[tuple[float, ...], ...], float]:
-    """The weights w of each backward of the window, and the worst distance of any."""
+    """The weights w of each backward of the window, and the largest distance."""
     count = max((len(each["parts"]) for each in one.values()), default=0)
     if count != max((len(each["parts"]) for kept in ranks for each in kept.values()), default=0):
         return (), float("inf")
@@ -154,5 +154,5 @@ def _weights(
 
 
 def _in(off: Any, tolerance: dict[str, float]) -> dict[str, float]:
-    """Distances in tolerances."""
+    """Distances in units of the tolerance."""
     return {name: value / tolerance.get(name, 1e-30) for name, value in off.items()}

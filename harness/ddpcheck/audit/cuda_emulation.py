@@ -1,7 +1,8 @@
-"""A script for CUDA and NCCL on the CPU: devices named cuda, or a number, are the CPU; what asks about GPUs gets an answer.
+"""Runs a script for CUDA and NCCL on the CPU: devices named cuda, or a number, are the CPU; questions about GPUs are
+answered.
 
-`torch.cuda.is_available()` says yes: the script must take the branch that it takes on GPUs. Mixed precision runs as the CPU's
-autocast in bfloat16; streams, events and caches do nothing. Kernels of the script's own cannot run.
+`torch.cuda.is_available()` returns True, so that the script takes its GPU branch. Mixed precision runs as the CPU's
+autocast in bfloat16; streams, events and caches do nothing. The script's own kernels cannot run.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _CPU = torch.device("cpu")
 
 
 def _mapped(value: Any) -> Any:
-    """cuda, cuda:1 and torch.device("cuda") as the CPU."""
+    """The CPU for cuda, cuda:1 and torch.device("cuda")."""
     if isinstance(value, torch.device):
         return _CPU if value.type == "cuda" else value
     if isinstance(value, str) and (value == "cuda" or value.startswith("cuda:")):
@@ -29,7 +30,7 @@ class _OnCpu(TorchFunctionMode):
     """Maps devices in the arguments of every function of torch."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.device:  # the script may ask for its type; what is made on it is mapped
+        if func is torch.device:  # the script may ask for its type; tensors on it are mapped
             return func(*args, **(kwargs or {}))
         kwargs = {name: _mapped(value) for name, value in (kwargs or {}).items()}
         if isinstance(kwargs.get("device"), int):
@@ -57,7 +58,7 @@ def install(count: int) -> None:
     _replace_ddp()
     _replace_sync_batch_norm()
     mode: Any = _OnCpu()
-    mode.__enter__()  # for good: the process is the script's
+    mode.__enter__()  # for good: the process belongs to the script
 
 
 def _answer_queries(count: int) -> None:
@@ -129,7 +130,7 @@ def _answer_queries(count: int) -> None:
 
 
 class _Stream:
-    """A stream in which everything is done at once."""
+    """A stream in which every operation is complete at once."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
@@ -160,7 +161,7 @@ class _Stream:
 
 
 class _Event:
-    """An event that has happened."""
+    """An event that is complete."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
@@ -209,7 +210,7 @@ def _replace_modules_methods() -> None:
 
 
 def _replace_mixed_precision() -> None:
-    """autocast("cuda") is the CPU's, which knows bfloat16; a gradient scaler for it does not scale."""
+    """autocast("cuda") becomes the CPU's, which supports bfloat16; its gradient scaler does not scale."""
     original = torch.autocast.__init__
 
     def autocast(self: Any, device_type: str = "cuda", dtype: Any = None, *args: Any, **kwargs: Any) -> None:
@@ -236,7 +237,7 @@ def _replace_mixed_precision() -> None:
 
 
 def _replace_generators() -> None:
-    """The default device and generators are made in C, which no mode sees."""
+    """The default device and generators are made in C, where no mode sees them."""
     generator: Any = torch.Generator
     set_default_device = torch.set_default_device
 
@@ -265,13 +266,13 @@ def _replace_ddp() -> None:
 
     def wrap_alone(self: Any, module: Any, *args: Any, **kwargs: Any) -> None:
         torch.nn.Module.__init__(self)
-        self.module, self.device_ids = module, []  # without devices, it calls the module
+        self.module, self.device_ids = module, []  # without devices, the wrapper calls the module
 
     torch.nn.DataParallel.__init__ = wrap_alone  # type: ignore[method-assign]
 
 
 def _replace_sync_batch_norm() -> None:
-    """SyncBatchNorm runs on GPUs only; this one takes mean and variance over all ranks by two all-reduces."""
+    """SyncBatchNorm runs on GPUs only; this one computes mean and variance over all ranks by two all-reduces."""
     import torch.distributed as dist
     import torch.distributed.nn.functional
 
@@ -311,4 +312,4 @@ def _replace_sync_batch_norm() -> None:
     norm: Any = torch.nn.SyncBatchNorm
     norm.forward = forward
     wrapper: Any = torch.nn.parallel.DistributedDataParallel
-    wrapper._passing_sync_batchnorm_handle = lambda self, module: None  # it refuses modules on a CPU
+    wrapper._passing_sync_batchnorm_handle = lambda self, module: None  # the original refuses modules on a CPU

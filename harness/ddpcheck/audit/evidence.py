@@ -1,4 +1,4 @@
-"""All that laws judge: the events of every process, how each run ended, and how gradients are related, step by step.
+"""The input of laws: the events of every process, how each run ended, and how gradients are related, step by step.
 
 Evidence is plain data. Written as JSON, it can be judged again without running the script: ddpcheck audit --judge FILE.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..storage.files import UnreadableFile, read_json, write_atomically
-from .journal import Event
+from .event_journal import Event
 
 SCHEMA = "ddpcheck.audit/1"
 _ROUNDING_HOOKS = {"fp16_compress": "float16", "bf16_compress": "bfloat16"}
@@ -37,7 +37,7 @@ class RunSeen:
         return [event for event in self.events[rank] if event["kind"] in kinds]
 
     def end(self, rank: int) -> Event:
-        """How this process ended: why is empty if it left no word."""
+        """The last event of this process; its reason is empty if the process left none."""
         ends = self.of(rank, "end")
         return ends[-1] if ends else {"kind": "end", "why": ""}
 
@@ -47,7 +47,7 @@ class RunSeen:
 
 
 def parts_alone(events: Sequence[Event]) -> Event | None:
-    """The event of the first optimizer whose parameters are in parts; None if there is none, or if they are put together."""
+    """The event of the first optimizer whose parameters are in parts; None if all are whole, or put together."""
     if any(event["kind"] == "gathered" for event in events):
         return None
     return next((event for event in events if event["kind"] == "sharded"), None)
@@ -55,14 +55,14 @@ def parts_alone(events: Sequence[Event]) -> Event | None:
 
 @dataclass(frozen=True)
 class StepSeen:
-    """One optimizer step, compared with the mirrors. Distances are in tolerances: more than 1 is more than rounding allows.
+    """One optimizer step, compared with the mirrors. Distances are in tolerances: above 1 they exceed rounding.
 
-    not_comparable: why the mirrors say nothing of this step; empty if they do.
-    order_matters: one process's gradient changes with the order of its samples, so that it is no reference.
-    v: G = sum v_r g_r on rank 0. v_off: by parameter, where that does not hold. v_of_rank: the same for every rank.
-    w: M = sum w_r g_r for each backward of the window, M of one process; w_off: the worst distance.
-    rate: the number of the script that grows with the world size and makes every update larger, if that is what differs.
-    off_one, off_all: G against M = 1 and M = N, by parameter. factor_one, factor_all: G = factor * M, with its worst distance.
+    not_comparable: the reason why the mirrors cannot be compared in this step; empty if they can. order_matters: one
+    process's gradient depends on the order of its samples, so it is no reference. v: G = sum v_r g_r on rank 0. v_off:
+    the distance, by parameter. v_of_rank: the weights on every rank. w: M = sum w_r g_r for each backward of the
+    window, M of one process; w_off: the largest distance. rate: the script's number that grows with the world size and
+    scales every update, if it alone explains the difference. off_one, off_all: G against M = 1 and M = N, by parameter.
+    factor_one, factor_all: G = factor * M, with the largest distance.
     """
 
     step: int
@@ -89,9 +89,9 @@ class StepSeen:
 
 @dataclass(frozen=True)
 class Evidence:
-    """script: the words after `python`. far: how many steps were looked at, at most.
+    """script: the words after `python`. far: the most steps that were compared.
 
-    random_streams: whether the ranks' random numbers are meant to be different or equal; any asks for neither.
+    random_streams: whether the ranks' random numbers must differ or be equal; any judges neither.
     """
 
     script: tuple[str, ...]
@@ -105,7 +105,7 @@ class Evidence:
 
     @cached_property
     def names(self) -> dict[str, str]:
-        """The modules' names of the optimizers' parameters."""
+        """Parameters of the optimizers, with the names that modules give them."""
         return {key: name for event in self.real.of(0, "names") for key, name in event["names"].items()}
 
     @property
@@ -114,7 +114,7 @@ class Evidence:
         return self.script[1] if self.script[0] == "-m" else self.script[0]
 
     def name(self, key: str) -> str:
-        """A parameter as the script's modules call it."""
+        """The parameter's name in the script's modules."""
         if key in self.names:
             return self.names[key]
         optimizer, _, number = key.partition(".")
@@ -122,13 +122,15 @@ class Evidence:
 
     @property
     def sharded(self) -> str:
-        """Why parameters and gradients of ranks are not compared: each rank holds a part of them. Empty if they are whole."""
+        """The reason why parameters and gradients of ranks are not compared: each rank holds a part. Empty if they are
+        whole.
+        """
         found = parts_alone(self.real.events[0])
         return f"each rank holds a part of the parameters of the optimizer made at {found['line']}" if found else ""
 
     @property
     def sent_precision(self) -> str:
-        """float16 or bfloat16, if a hook of torch's rounds gradients to it before they are sent; else empty."""
+        """float16 or bfloat16, if a hook of torch's rounds gradients to it before sending; else empty."""
         names = [event["name"] for event in self.real.of(0, "comm_hook")]
         return next((each for name in names for start, each in _ROUNDING_HOOKS.items() if name.startswith(start)), "")
 
@@ -137,7 +139,7 @@ class Evidence:
         return [self.real.of(rank, *kinds) for rank in range(self.ranks)]
 
     def aligned(self, *kinds: str) -> Iterator[tuple[Event, ...]]:
-        """The n-th event of these kinds on every rank, as far as all have one."""
+        """The n-th events of these kinds on all ranks, as long as every rank has one."""
         return zip(*self.each_rank(*kinds), strict=False)
 
     @cached_property
@@ -149,7 +151,7 @@ class Evidence:
         write_atomically(path, json.dumps({"schema": SCHEMA, **self.to_plain()}) + "\n")
 
     def to_plain(self) -> dict[str, Any]:
-        """For JSON, which has neither infinities nor NaN: the largest number stands for them."""
+        """Plain data for JSON, with the largest number in place of infinity and NaN."""
         made: dict[str, Any] = _finite(asdict(self))
         return made
 
@@ -165,7 +167,7 @@ class Evidence:
 
     @staticmethod
     def load(path: Path) -> Evidence:
-        """Inverse of save. UnreadableFile if it is no such file."""
+        """Inverse of save. UnreadableFile if the file is no evidence."""
         advice = "write one with: ddpcheck audit train.py --json FILE"
         try:
             data = read_json(path, advice)

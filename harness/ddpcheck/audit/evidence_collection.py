@@ -1,4 +1,4 @@
-"""One audit from the request to the evidence: the real run, then the mirrors, at most as many at once as there are cores."""
+"""One audit from the request to the evidence: the real run, then the mirrors, at most one per core at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from .script_runs import Request, ScriptRun, audited, mirror_run, mirrors_of, re
 
 
 def conduct(request: Request, keep: Path | None = None, told: Callable[[str], None] = lambda text: None) -> Evidence:
-    """Run the script, run its mirrors, and compare. keep: a folder for the journals. told: hears what is going on."""
+    """Run the script and its mirrors, and compare. keep: a folder for the journals. told: is called with progress
+    messages.
+    """
     return replace(_conducted(request, keep, told), random_streams=request.random_streams)
 
 
@@ -37,7 +39,7 @@ def _conducted(request: Request, keep: Path | None, told: Callable[[str], None])
 
 
 def _again(request: Request, folder: Path, told: Callable[[str], None]) -> tuple[ScriptRun, ...]:
-    """The interrupted and the resumed run, if they are asked for."""
+    """The interrupted and the resumed run, if they were requested."""
     if not request.resumed:
         return ()
     told(f"{request.name} interrupted and resumed")
@@ -61,18 +63,22 @@ def _peak_memory(run: ScriptRun) -> int:
 
 
 def _sharded(run: ScriptRun) -> bool:
-    """Whether ranks hold parts of the parameters, which a single process has nothing to compare with."""
+    """Whether ranks hold parts of parameters, which cannot be compared with a single process's."""
     return parts_alone(run.processes[0]) is not None
 
 
 def _mirrors(request: Request, folder: Path, real: ScriptRun) -> tuple[RunSettings, ...]:
-    """Where parameters are split, no M = N: ranks that are identical do not hold different parts."""
+    """The mirrors to run. M = N is left out if parameters are split, because identical ranks hold no different
+    parts.
+    """
     split = any(event["kind"] == "sharded" for event in real.processes[0])
     return tuple(each for each in mirrors_of(request, folder) if each.mirror_size == 1 or not split)
 
 
 def _wants_turns(request: Request, real: ScriptRun, one: ScriptRun) -> bool:
-    """Whether one process makes N times the backward passes of a rank: accumulation is divided by the world size."""
+    """Whether one process makes N times the backward passes of a rank: its accumulation is divided by the world
+    size.
+    """
     first = [next((e for e in run.processes[0] if e["kind"] == "step"), None) for run in (real, one)]
     rank, alone = (0 if event is None else event["backwards"] for event in first)
     return not request.in_turn and rank > 0 and alone == rank * request.ranks

@@ -1,12 +1,12 @@
-"""How gradients of several runs are related: weights by least squares, and distances in units of what rounding allows.
+"""Relations between gradients of several runs: weights by least squares, and distances in units of the tolerance.
 
-With local gradients g_r, the synchronised G, and the mirror's M: G = sum v_r g_r describes the synchronisation, and
-M = sum w_r g_r how one process weights the ranks' samples. Both are solved over all parameters of a step at once, from dot
+With local gradients g_r, the synchronised G, and the mirror's M: G = sum v_r g_r describes the synchronisation, and M =
+sum w_r g_r how one process weights the ranks' samples. Both are solved over all parameters of a step at once, from dot
 products in float64.
 
-A distance counts when it exceeds the tolerance: NOISE times the measured rounding noise of this parameter (the mirror with the
-samples in another order, and inputs and parameters that differ in the last place), or of the median parameter where its own is
-smaller, plus gamma(ROUNDINGS) of the local gradients.
+A parameter's tolerance is NOISE times its measured rounding noise, plus gamma(ROUNDINGS) of the local gradients. Noise
+is measured by a mirror with the samples in another order, and with inputs and parameters changed in the last place. If
+the median parameter's noise is larger, it is used.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from ..seeded_values import Array
 
 NOISE = 32.0
 MOST_NOISE = 0.05
-"""More than this is no rounding: the loss depends on the order of the samples, and the noise is then not measured."""
+"""More than this is no rounding: the loss depends on the order of the samples, and the noise is not measured."""
 ROUNDINGS = 128
 HALF_OF_SMALLEST_FLOAT16 = 2.0**-25
 LOW_ROUNDINGS = 4
-"""Of the products' results in bfloat16 or float16, whose sums are taken in float32: each rank rounds its own once."""
+"""For results of products in bfloat16 or float16, whose sums are computed in float32: each rank rounds its own once."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """target = sum weights_r * terms_r; off: the norm of the rest, by parameter."""
+    """target = sum weights_r * terms_r; off: the norm of the residual, by parameter."""
 
     weights: tuple[float, ...]
     off: Mapping[str, float]
 
 
 def fit(target: Mapping[str, Array], terms: Sequence[Mapping[str, Array]]) -> Fit:
-    """Weights by least squares over all parameters together; a term that lacks a parameter counts as zero there.
+    """Weights by least squares over all parameters together; a missing parameter of a term counts as zero.
 
-    Values that are not finite fit nothing: every distance is then infinite.
+    If values are not finite, every distance is infinite.
     """
     count = len(terms)
     gram, right = np.zeros((count, count)), np.zeros(count)
@@ -63,7 +63,7 @@ def rests(target: Mapping[str, Array], terms: Sequence[Mapping[str, Array]], wei
 
 
 def distances(a: Mapping[str, Array], b: Mapping[str, Array]) -> dict[str, float]:
-    """The norm of the difference, by parameter; a parameter that one of them lacks counts as zero there."""
+    """The norm of the difference, by parameter; a missing parameter counts as zero."""
     found = {}
     for name in {**a, **b}:
         left, right = a.get(name), b.get(name)
@@ -85,7 +85,7 @@ def tolerances(
     off = distances(whole, noise) if noise else {}
     norms = {name: float(np.linalg.norm(values)) for name, values in whole.items()}
     median = _median(off, norms)
-    if median > MOST_NOISE:  # the order of samples changes more than sums
+    if median > MOST_NOISE:  # the effect of the order is larger than rounding of sums
         off, median = {}, 0.0
     found = {}
     for name in {**whole, **{each: None for term in local for each in term}}:
@@ -97,7 +97,9 @@ def tolerances(
 
 
 def with_smallest_float16(tolerance: Mapping[str, float], whole: Mapping[str, Array], ranks: int) -> dict[str, float]:
-    """Tolerances of gradients sent in float16: each rank's part, and each sum, may also be off by half the smallest number."""
+    """Tolerances of gradients sent in float16: each rank's part, and each sum, may also be off by half the smallest
+    number.
+    """
     return {
         name: value + ranks * HALF_OF_SMALLEST_FLOAT16 * whole[name].size ** 0.5 if name in whole else value
         for name, value in tolerance.items()
@@ -116,7 +118,7 @@ def _median(off: Mapping[str, float], norms: Mapping[str, float]) -> float:
 
 
 def worst(off: Mapping[str, float], tolerance: Mapping[str, float]) -> tuple[str, float]:
-    """The parameter that is furthest off, and how many tolerances."""
+    """The parameter with the largest distance, and that distance in tolerances."""
     ratios = {name: value / tolerance.get(name, 1e-30) for name, value in off.items()}
     if not ratios:
         return "", 0.0
@@ -127,7 +129,7 @@ def worst(off: Mapping[str, float], tolerance: Mapping[str, float]) -> tuple[str
 def factor(
     got: Mapping[str, Array], wanted: Mapping[str, Array], tolerance: Mapping[str, float]
 ) -> tuple[float, float]:
-    """The factor in got = factor * wanted, and the worst distance that is left, in tolerances."""
+    """The factor in got = factor * wanted, and the largest remaining distance, in tolerances."""
     made = fit(got, [wanted])
     found = made.weights[0]
     return found, worst(made.off, tolerance)[1] / max(abs(found), 1.0)

@@ -1,11 +1,11 @@
-"""The page of an audit: yes or no, findings by cause, a table of laws, and how far the audit looked."""
+"""The page of an audit: the answer, findings by cause, a table of laws, and the scope of the audit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..printable import fenced, in_markdown
+from ..printable_text import fenced, in_markdown
 from ..storage.files import write_atomically
 from ..verdict import SYMBOLS, Verdict
 from .evidence import Evidence
@@ -17,7 +17,7 @@ _DETAIL_LINES = 12
 
 
 def page(evidence: Evidence, verdicts: list[Verdict]) -> str:
-    """Plain text, at most 120 characters wide where words allow."""
+    """Plain text, at most 120 characters wide unless a word is longer."""
     return "\n".join(_lines(evidence, verdicts))
 
 
@@ -25,7 +25,7 @@ def _lines(evidence: Evidence, verdicts: list[Verdict]) -> Iterator[str]:
     status, first = answer(evidence, verdicts)
     yield first
     if status == NOTHING_JUDGED and evidence.real.output.strip():
-        yield "the script's last words:"
+        yield "the script's last output:"
         yield from (f"   {line}" for line in evidence.real.output.rstrip().splitlines()[-_DETAIL_LINES:])
     yield from _findings(verdicts)
     yield ""
@@ -35,12 +35,12 @@ def _lines(evidence: Evidence, verdicts: list[Verdict]) -> Iterator[str]:
 
 
 def _findings(verdicts: list[Verdict]) -> Iterator[str]:
-    """The first finding of each cause at length, the others with a line."""
+    """The first finding of each cause in full, the others in one line each."""
     seen: set[str] = set()
     number = 0
     for verdict in verdicts:
         if verdict.status == "unknown":
-            yield f"\n? {verdict.check} crashed, and says nothing of the script:\n{verdict.reason.rstrip()}"
+            yield f"\n? {verdict.check} crashed, so it did not judge the script:\n{verdict.reason.rstrip()}"
         if verdict.diagnosis is None:
             continue
         cause = verdict.diagnosis.cause
@@ -89,12 +89,12 @@ def scope(evidence: Evidence) -> Iterator[str]:
         yield f"the run was stopped after {evidence.steps_seen} steps; the epoch in progress was ended early at that point"
     yield f"batches came from: {_source(evidence)}"
     for event in {(e["what"], e["by"], e["line"]) for e in real.of(0, "instead")}:
-        yield f"run otherwise: {event[0]} at {event[2]} became {event[1]}"
+        yield f"replaced: {event[0]} at {event[2]} became {event[1]}"
     misfits = {f"{e['what']} at {e['line']}" for e in _mirror_events(evidence, "misfit")}
     if misfits:
         yield f"not put together in the mirror run: {', '.join(sorted(misfits))}"
     if _mirror_events(evidence, "recollated"):
-        yield "batches of different shapes were collated anew by the script's own collate function"
+        yield "batches of different shapes were collated again by the script's own collate function"
     written = sorted({event["path"] for events in evidence.each_rank("save") for event in events if event["path"]})
     if written:
         yield f"files that the script wrote: {', '.join(written[:4])}{' ...' if len(written) > 4 else ''}"
@@ -121,11 +121,11 @@ def _source(evidence: Evidence) -> str:
         return "DataLoader"
     if any(event["integer"] for event in evidence.real.of(0, "draw")):
         return "drawn indices"
-    return "nothing that was recognised; mark them in the script: batch = ddpcheck.audit.batch(batch)"
+    return "no recognised source; mark batches in the script: batch = ddpcheck.audit.batch(batch)"
 
 
 def markdown(evidence: Evidence, verdicts: list[Verdict]) -> str:
-    """The same as a markdown page."""
+    """The page as markdown."""
     sentences = {law.name: law.sentence for law in LAWS}
     rows = [f"| {sentences[v.check]} | {_WORDS[v.status]} | {_cell(v)} |" for v in verdicts]
     findings = [fenced(verdict.diagnosis.text()) for verdict in verdicts if verdict.diagnosis]

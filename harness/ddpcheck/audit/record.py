@@ -1,6 +1,7 @@
 """Runs a script with the recorder installed: python -m ddpcheck.audit.record train.py ARGS, or -m package.module ARGS.
 
-The parent starts it with DDPCHECK_AUDIT in the environment (recorded_process.py). It ends once enough has been seen.
+The parent starts this program with DDPCHECK_AUDIT in the environment (recorded_process.py). The program ends after the
+requested steps.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _INTENTIONS = ("no_sync", "SyncBatchNorm", "set_epoch", "DistributedSampler", "i
 
 
 def run_script(words: list[str], rank: int, install: Callable[[Run], None]) -> None:
-    """Run the script that the words name, as `python` would, with what `install` puts in place."""
+    """Run the script with these arguments as `python` would, after `install` has replaced functions."""
     if driver := os.environ.pop(DRIVER, ""):
         end_with_parent(int(driver))
     settings = RunSettings.here()
@@ -92,7 +93,7 @@ def _install(run: Run) -> None:
 
 
 def _mentions(words: list[str]) -> list[str]:
-    """Of names that show what a script means to do, those that its text has."""
+    """The names in the script's text that show its purpose."""
     try:
         text = Path(words[0]).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -101,7 +102,7 @@ def _mentions(words: list[str]) -> list[str]:
 
 
 def _line(run: Run, error: BaseException) -> str:
-    """The script's own line in which it was raised."""
+    """The script's own line that raised the error."""
     lines = [
         f"{os.path.relpath(frame.filename, run.root)}:{frame.lineno}"
         for frame in traceback.extract_tb(error.__traceback__)

@@ -1,4 +1,4 @@
-"""One process of an audit: which run it belongs to, how far it has come, and when it ends.
+"""One process of an audit: its run, its progress, and when it ends.
 
 A run is looked at in three parts. In the first `steps` optimizer steps everything is recorded, tensors too. Then calls and
 batches are, and digests in some steps (recorder/looks.py), for `seconds`, or up to `far` steps. Then the epoch in progress ends
@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from .journal import Journal
+from .event_journal import JournalWriter
 
 VARIABLE = "DDPCHECK_AUDIT"
 """The environment variable that holds the settings of a process, as JSON."""
@@ -29,20 +29,20 @@ _CALLS = frozenset({"collective", "forward", "backward", "clip", "no_sync", "uns
 
 
 def _peak_memory() -> int:
-    """Bytes that this process held at most: Linux counts in KiB, macOS in bytes."""
+    """The most bytes that this process held: Linux counts in KiB, macOS in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """folder: of the whole audit. name: real, or a mirror's. steps, far: optimizer steps that are recorded, and looked at.
+    """folder: of the whole audit. name: real, or a mirror's. steps, far: optimizer steps recorded in full, and at all.
 
-    mirror_size: M, or 0 for the real run. order: the real run's ranks in the order in which a mirror puts them together.
-    in_turn: a mirror gets the ranks' batches one after the other, and not put together. no_gpu: cuda means the CPU.
-    rolled: a mirror's samples start with the last one, which changes the order of sums only.
-    resumes: a resumed run is compared with this one, parameters after each step included.
-    nudged: a mirror's inputs and parameters differ in the last place, which shows the rounding noise of sums that cancel.
+    mirror_size: M, or 0 for the real run. order: the order in which a mirror puts the real run's ranks together.
+    in_turn: a mirror gets the ranks' batches one after the other, not put together. no_gpu: cuda means the CPU. rolled:
+    a mirror's samples start with the last one, which changes only the order of sums. resumes: this run is compared with
+    a resumed run, including the parameters after each step. nudged: a mirror's inputs and parameters differ in the last
+    place, which shows the rounding noise of sums that cancel.
     """
 
     folder: str
@@ -70,37 +70,37 @@ class RunSettings:
 
 @dataclass
 class Run:
-    """What the parts of a recorder share."""
+    """The state that the parts of a recorder share."""
 
     settings: RunSettings
     rank: int
     root: str
-    journal: Journal = field(init=False)
+    journal: JournalWriter = field(init=False)
     step: int = 0
     backwards: int = 0
-    """Since the last optimizer step."""
+    """The number since the last optimizer step."""
     loading: int = 0
-    """Above 0 while a batch is made or gradients are compressed: random draws are then none for samples."""
+    """Above 0 while a batch is made or gradients are compressed: random draws then do not belong to samples."""
     started: bool = False
-    """Whether the first batch, or the first forward with an optimizer, has come."""
+    """Whether the first batch, or the first forward with an optimizer, has been seen."""
     trains: bool = False
-    """Whether a forward with an optimizer and with gradients has come: what is drawn before may be parameters."""
+    """Whether a forward with an optimizer and gradients has been seen: earlier draws may be initial parameters."""
     precision: str = ""
-    """The lowest precision in which products were taken in this step, if it is below float32."""
+    """The lowest precision of products in this step, if below float32."""
     samples: tuple[int, ...] = ()
-    """Of the batch last given, how many samples each rank has in it."""
+    """The number of samples of each rank in the last batch."""
     calls: set[tuple[str, str, str]] = field(default_factory=set)
     """Since the last optimizer step: kind, line, and whether DDP synchronises."""
     loaders: int = 0
     cut: bool = False
     finish: Callable[[], object] = bool
-    """What the engine does when all ranks end together; nothing, unless it says so."""
+    """The engine's action when all ranks end together; by default none."""
     _end: bool = False
     _until: int = 0
     _full_since: float = 0.0
 
     def __post_init__(self) -> None:
-        self.journal = Journal(Path(self.settings.folder) / self.settings.name / str(self.rank))
+        self.journal = JournalWriter(Path(self.settings.folder) / self.settings.name / str(self.rank))
 
     @property
     def mirrors(self) -> bool:
@@ -108,7 +108,7 @@ class Run:
 
     @property
     def full(self) -> bool:
-        """Whether everything is recorded now."""
+        """Whether everything is recorded now, including tensors."""
         return self.step < self.settings.steps
 
     def line(self) -> str:
@@ -123,7 +123,7 @@ class Run:
         self.journal.note(kind, **fields)
 
     def stepped(self) -> None:
-        """After an optimizer's step."""
+        """Called after an optimizer's step."""
         self.step += 1
         self.backwards = 0
         self.precision = ""
@@ -139,7 +139,7 @@ class Run:
                 self.leave("enough")
 
     def _limit(self) -> int:
-        """The step at which to stop looking; rank 0 chooses, and writes it down for the others."""
+        """The step at which recording stops; rank 0 chooses it, and writes it to a file for the others."""
         if self._until or self.full:
             return self._until or self.settings.far
         note = Path(self.settings.folder) / self.settings.name / "until"
@@ -157,7 +157,7 @@ class Run:
         return self._until or self.settings.far + 1
 
     def leave(self, why: str, status: int = 0, **fields: Any) -> NoReturn:
-        """End this process, at once and without the interpreter's own end, in which Gloo may hang."""
+        """End this process at once, without the interpreter's own exit, in which Gloo may hang."""
         if not self._end:
             self._end = True
             self.note("end", why=why, step=self.step, bytes=self.journal.written, memory=_peak_memory(), **fields)
@@ -168,7 +168,7 @@ class Run:
         os._exit(status)
 
     def _wait_for_others(self) -> bool:
-        """A rank that is still in its last collective needs this process. True if all have come to their end."""
+        """Wait, since a rank in its last collective needs this process. True if all ranks have reached their end."""
         folder = Path(self.settings.folder) / self.settings.name
         (folder / f"done-{self.rank}").touch()
         limit = time.monotonic() + _WAIT_FOR_OTHERS

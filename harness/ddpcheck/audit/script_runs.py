@@ -1,4 +1,4 @@
-"""Starts the real run and the mirror runs of a script, with a deadline for each, and says how each process ended."""
+"""Starts the real run and the mirror runs of a script, with a deadline for each, and reports how each process ended."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from functools import cached_property
 from pathlib import Path
 
 from ..launchers.agent import Agent
-from ..launchers.base import Launched, parent_of
+from ..launchers.launcher import Launched, parent_of
 from ..launchers.processes import Children, Processes
 from ..trace import IMPORTING
-from .engines import Engine, engine_of
+from .event_journal import Event, JournalReader
 from .evidence import RandomStreams, RunSeen
-from .journal import Event, Journaled
 from .recorded_process import RunSettings
+from .script_kinds import Engine, engine_of
 
 _POLL = 0.05
 _TO_IMPORT = 120.0
-"""Seconds for modules that a script imports: a large framework, on a machine with much else to do."""
+"""Seconds for the script's imports: a large framework, on a busy machine."""
 _STACKS_WITHIN = 2.0
 _AFTER_FAILURE = 8.0
 _IMPORTING = 10
@@ -33,7 +33,9 @@ _IMPORTING = 10
 
 @dataclass(frozen=True)
 class Request:
-    """What to audit. script: the words after `python`. deadline: seconds without any event, after which ranks hang."""
+    """The request for an audit. script: the words after `python`. deadline: seconds without any event until ranks count
+    as hung.
+    """
 
     script: tuple[str, ...]
     ranks: int = 2
@@ -53,7 +55,7 @@ class Request:
 
     @cached_property
     def engine(self) -> Engine:
-        """How a script of this kind is run."""
+        """The engine for this kind of script."""
         return engine_of(self.script)
 
 
@@ -70,13 +72,13 @@ class ScriptRun:
     folder: Path = field(compare=False)
 
     def seen(self) -> RunSeen:
-        """The part that laws judge."""
+        """The part of the run that laws judge."""
         return RunSeen(self.processes, self.stacks, self.output, self.hung, round(self.seconds, 3))
 
 
 @contextmanager
 def audited(request: Request, keep: Path | None = None) -> Iterator[Path]:
-    """A folder for the journals; it is removed at the end, unless it is to be kept."""
+    """A folder for the journals, removed at the end unless it is kept."""
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
         yield keep.resolve()
@@ -95,7 +97,7 @@ def real_run(request: Request, folder: Path) -> ScriptRun:
 
 
 def resumed_runs(request: Request, folder: Path) -> tuple[ScriptRun, ...]:
-    """The run that stops early, and the one that goes on from its checkpoint, with the arguments that the request names."""
+    """The run that stops early, and the run that resumes from its checkpoint, with the requested arguments."""
     made = []
     for name, arguments in (("interrupted", request.interrupted), ("resumed", request.resumed)):
         head = 2 if request.script[0] == "-m" else 1
@@ -115,7 +117,7 @@ def resumed_runs(request: Request, folder: Path) -> tuple[ScriptRun, ...]:
 
 
 def mirrors_of(request: Request, folder: Path) -> tuple[RunSettings, ...]:
-    """M = 1, M = 1 with samples in another order and last places changed (which shows the rounding noise), and M = N."""
+    """The mirrors: M = 1; M = 1 in another order and with last places changed, to measure rounding noise; and M = N."""
     order = tuple(range(request.ranks))
     one = RunSettings(
         str(folder), "one", request.ranks, request.steps, request.far, 1, order, request.in_turn, request.no_gpu
@@ -130,7 +132,7 @@ def mirrors_of(request: Request, folder: Path) -> tuple[RunSettings, ...]:
 
 
 def mirror_run(request: Request, settings: RunSettings) -> ScriptRun:
-    """The script as one process, in the place of rank 0 of M identical ranks."""
+    """The script as one process, as rank 0 of M identical ranks."""
     shutil.rmtree(Path(settings.folder) / settings.name, ignore_errors=True)
     return _run(request, settings, 1, _as_mirror(settings))
 
@@ -144,7 +146,7 @@ def _run(request: Request, settings: RunSettings, processes: int, variables: Map
     command = [sys.executable, "-m", request.engine.recorder, *request.script]
     folder = Path(settings.folder) / settings.name
     folder.mkdir(parents=True, exist_ok=True)
-    # threads of several ranks on the same cores stand in each other's way
+    # without this, the math threads of several ranks compete for the same cores
     threads = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": "1"}
     path = os.pathsep.join(part for part in (_own_root(), os.environ.get("PYTHONPATH", "")) if part)
     torchrun = {
@@ -167,17 +169,19 @@ def _run(request: Request, settings: RunSettings, processes: int, variables: Map
         output = launched.output()
     finally:
         launched.kill()
-    events = tuple(tuple(Journaled(folder / str(rank)).events()) for rank in range(processes))
+    events = tuple(tuple(JournalReader(folder / str(rank)).events()) for rank in range(processes))
     return ScriptRun(settings.name, events, stacks, output, hung, time.monotonic() - began, folder)
 
 
 def _own_root() -> str:
-    """The folder from which a child can import this package."""
+    """The folder from which a child process can import this package."""
     return str(Path(__file__).resolve().parents[2])
 
 
 def _hang(launched: Launched, folder: Path, processes: int, deadline: float) -> tuple[str, ...]:
-    """Wait for the end; where each process stands if they hang. Who imports a module is slow, and does not hang yet."""
+    """Wait for the end; return the stacks of all processes if they hang. A process that imports a module does not
+    hang.
+    """
     until = time.monotonic() + _TO_IMPORT
     while not _wait(launched, folder, processes, deadline):
         stacks = _stacks(folder, processes)
@@ -187,10 +191,10 @@ def _hang(launched: Launched, folder: Path, processes: int, deadline: float) -> 
 
 
 def _wait(launched: Launched, folder: Path, processes: int, deadline: float) -> bool:
-    """Until all have ended, or nothing has happened for `deadline` seconds. False if ranks hang.
+    """Wait until all have ended, or no event has come for `deadline` seconds. False if ranks hang.
 
-    A process that computes without any event, as imports do, or that waits for a processor on a busy machine, is given _IMPORTING
-    times as long. Ranks under mpiexec are not: they compute while they wait.
+    A process that computes without events, as in imports, or waits for a processor, gets _IMPORTING times as long.
+    Ranks under mpiexec do not, since they compute while they wait.
     """
     last = event = looked = time.monotonic()
     size, busy = -1, 0.0
@@ -219,14 +223,14 @@ def _wait(launched: Launched, folder: Path, processes: int, deadline: float) -> 
 
 
 def _exit_codes(launched: Launched) -> list[int | None]:
-    """Of each process, None while it runs; of the one that watches the ranks, where there is one."""
+    """The exit status of each process, None while it runs; or of the one process that watches all ranks."""
     if isinstance(launched, Agent):
         return [launched.exit_code()]
     return [child.poll() for child in launched.children] if isinstance(launched, Children) else []
 
 
 def _pids(launched: Launched) -> list[int]:
-    """Of processes whose waiting costs nothing; none of those under an agent."""
+    """Ids of processes that use no processor while they wait; not those under an agent."""
     return [child.pid for child in launched.children] if isinstance(launched, Children) else []
 
 
@@ -260,13 +264,13 @@ def _size(folder: Path) -> int:
 
 
 def _stacks(folder: Path, processes: int) -> tuple[str, ...]:
-    """Where each process stands, asked for by a signal."""
+    """The stack of each process, requested by a signal."""
     pids = [
-        next((e["pid"] for e in Journaled(folder / str(r)).events() if e["kind"] == "begin"), 0)
+        next((e["pid"] for e in JournalReader(folder / str(r)).events() if e["kind"] == "begin"), 0)
         for r in range(processes)
     ]
     files = [folder / str(rank) / "stacks.txt" for rank in range(processes)]
-    before = [_text(file) for file in files]  # of an earlier question
+    before = [_text(file) for file in files]  # of an earlier request
     for pid in pids:
         if pid:
             with suppress(ProcessLookupError):

@@ -15,7 +15,7 @@ _STATUS: dict[str, Status] = {"held": "passed", "broken": "failed", "not judged"
 
 
 def verdicts_of(evidence: Evidence) -> list[Verdict]:
-    """One verdict for each law, in their order. A law that crashes is unknown, never a pass."""
+    """One verdict for each law, in their order. A law that crashes is unknown, never passed."""
     return [_verdict(evidence, law) for law in LAWS]
 
 

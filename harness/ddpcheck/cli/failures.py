@@ -1,6 +1,6 @@
-"""Failures as they come: a cause at length the first time, a line for the next few checks that it fails, then no more.
+"""Failures while checks run: a cause is shown in full once, then in one line for a few more checks, then not at all.
 
-The table at the end has them all, and files keep every word.
+The table at the end lists all failures, and result files keep them in full.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .verdict_output import show_briefly, show_failure
 _IN_FULL = 8
 """Causes of one adapter that are shown in full. Later causes get one line each."""
 _SAME = 5
-"""Checks with the same cause that get one line each."""
+"""The number of checks with the same cause that get one line each."""
 
 
 class Failures:

@@ -1,4 +1,4 @@
-"""`ddpcheck faults`: proof that the checks can fail."""
+"""`ddpcheck faults`: runs faulty adapters and shows that the checks catch them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     default="default",
     show_default=True,
     type=click.Choice(list(PROFILES)),
-    help="How many Jobs are drawn.",
+    help="How many Jobs each check draws.",
 )
 @click.option("--every", is_flag=True, help="Run all checks on each fault. Default: until one fails.")
 @click.option("--seed", type=SEED, help="Draw other Jobs. Default: every run draws the same Jobs.")
@@ -49,9 +49,11 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     show_default=True,
     help="Seconds until an operation counts as hung.",
 )
-@click.option("--unusual", is_flag=True, help="Run correct adapters that work in unusual ways; no check may fail.")
-@click.option("--json", "json_file", type=_FILE, help="Write the outcome of each as JSON.")
-@click.option("--markdown", "markdown_file", type=_FILE, help="Write the kill matrix.")
+@click.option(
+    "--unusual", is_flag=True, help="Run correct adapters that work in unusual ways instead; no check may fail."
+)
+@click.option("--json", "json_file", type=_FILE, help="Write the outcome of each fault as JSON.")
+@click.option("--markdown", "markdown_file", type=_FILE, help="Write the kill matrix, faults by checks, as markdown.")
 def command(
     patterns: tuple[str, ...],
     profile: str,
@@ -118,7 +120,7 @@ def _show(out: Console, kill: FaultOutcome, well: bool, *, unusual: bool) -> Non
         said = cause.headline if cause else kill.first.diagnosis.headline
         out.print(f"    {escape(said)}", style="dim", soft_wrap=True)
     if kill.missed:
-        out.print(f"    should have failed, too: {', '.join(kill.missed)}", style="bold red", soft_wrap=True)
+        out.print(f"    should also have failed: {', '.join(kill.missed)}", style="bold red", soft_wrap=True)
 
 
 def _origin(kill: FaultOutcome) -> str:

@@ -32,24 +32,42 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     "-w", "--world-size", "world_sizes", default="1,2,3", show_default=True, help="World sizes, such as 1,2,4."
 )
 @click.option(
-    "-c", "--check", "patterns", multiple=True, help="Only this family, or checks with this text. Repeatable."
+    "-c",
+    "--check",
+    "patterns",
+    multiple=True,
+    help="Run only this family, or checks with this text in their names. Repeatable.",
 )
-@click.option("--profile", default="quick", show_default=True, type=click.Choice(list(PROFILES)), help="How many Jobs.")
 @click.option(
-    "--weights", type=_FILE, help="A TOML file with points for each family, under [points]. Default: one each."
+    "--profile",
+    default="quick",
+    show_default=True,
+    type=click.Choice(list(PROFILES)),
+    help="How many Jobs each check draws.",
+)
+@click.option(
+    "--weights", type=_FILE, help="A TOML file with the points of each family under [points]. Default: 1 each."
 )
 @click.option(
     "--hints",
     default="family",
     show_default=True,
     type=click.Choice(["none", "family", "cause"]),
-    help="How much the table says about the first failure.",
+    help="How much detail the table shows about the first failure.",
 )
-@click.option("--seconds", type=SECONDS, default=300.0, show_default=True, help="Most seconds for each submission.")
 @click.option(
-    "--memory", type=COUNT, default=16_384, show_default=True, help="Most MiB of address space for each process."
+    "--seconds", type=SECONDS, default=300.0, show_default=True, help="Time limit for each submission, in seconds."
 )
-@click.option("--output", type=COUNT, default=64, show_default=True, help="Most MiB for each file that is written.")
+@click.option(
+    "--memory",
+    type=COUNT,
+    default=16_384,
+    show_default=True,
+    help="Limit on the address space of each process, in MiB.",
+)
+@click.option(
+    "--output", type=COUNT, default=64, show_default=True, help="Limit on the size of each written file, in MiB."
+)
 @click.option("--csv", "csv_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the table as CSV.")
 def command(
     folder: Path,
@@ -64,19 +82,19 @@ def command(
     output: int,
     csv_file: Path | None,
 ) -> None:
-    """Check every file of Python in FOLDER through one template, each in a process of its own.
+    """Check every Python file in FOLDER through one template, each in a process of its own.
 
     Students write no adapter. The template does `from submission import NAME` and defines `adapter`.
 
-    A submission that loops, exits, prints without end, forks or hangs costs its own points only. It is no sandbox: a
-    submission can do what you can do, so grade in a container.
+    A submission that loops, exits, prints without end, forks or hangs loses only its own points. This is no sandbox: a
+    submission can do anything that you can do, so grade in a container.
     """
     out = console()
     with usage_errors():
         worth = read_weights(weights) if weights is not None else {}
         files = sorted(path for path in folder.glob("*.py") if path.resolve() != template.resolve())
         if not files:
-            raise ValueError(f"{folder} holds no submission: files of Python, NAME.py")
+            raise ValueError(f"{folder} holds no submission; submissions are Python files, NAME.py")
     words = (
         "--world-size",
         world_sizes,
@@ -97,7 +115,7 @@ def command(
         asked.write(lambda: write_atomically(csv_file, as_csv(found)))
     unjudged = not any(submission.verdicts for submission in submissions)
     if unjudged:
-        out.print("Error: no submission was judged; does the template work with a right one?", soft_wrap=True)
+        out.print("Error: no submission was judged; try the template with a correct submission", soft_wrap=True)
     sys.exit(asked.status(ExitStatus.UNUSABLE if unjudged else ExitStatus.WELL))
 
 
@@ -116,7 +134,7 @@ def _table(found: Sequence[Grade]) -> Table:
 
 
 def as_csv(found: Sequence[Grade]) -> str:
-    """The table as CSV. A cell that a spreadsheet would read as a formula begins with an apostrophe."""
+    """The table as CSV. A cell that a spreadsheet would read as a formula gets a leading apostrophe."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["submission", "points", *found[0].points, "seconds", "note", "hint"])

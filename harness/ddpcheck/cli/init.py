@@ -1,4 +1,4 @@
-"""`ddpcheck init`: an adapter to begin with, commented, that can be checked as it is."""
+"""`ddpcheck init`: writes a commented starter adapter that can be checked unchanged."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from .options import console, usage_errors
 def command(file: Path, kind: str, force: bool) -> None:
     """Write an adapter to FILE, with a comment at each place to fill in.
 
-    It works as it is, around a small example: replace the example by your implementation, and check again.
+    The adapter works around a small example. Replace the example by your implementation, and check again.
     """
     with usage_errors():
         if file.suffix != ".py":
-            raise ValueError(f"{file} should end in .py: an adapter is a module of Python")
+            raise ValueError(f"{file} should end in .py: an adapter is a Python module")
         if file.exists() and not force:
             raise ValueError(f"{file} exists; --force overwrites it")
         write_atomically(file, KINDS[kind](file.stem))
@@ -38,7 +38,7 @@ def command(file: Path, kind: str, force: bool) -> None:
     named = shlex.quote(f"{file}:adapter")
     out.print(f"wrote {file}: {KINDS[kind].__doc__}", markup=False, soft_wrap=True)
     out.print("\nreplace the parts marked FILL IN, then:", markup=False)
-    out.print(f"  ddpcheck check {named} --level basic   # plain models, a first verdict within seconds", markup=False)
-    out.print(f"  ddpcheck suggest {named}               # further promises that it seems to keep", markup=False)
-    out.print(f"  ddpcheck check {named}                 # everything that it promises", markup=False)
+    out.print(f"  ddpcheck check {named} --level basic   # plain models; first verdicts within seconds", markup=False)
+    out.print(f"  ddpcheck suggest {named}               # promises that it could also make", markup=False)
+    out.print(f"  ddpcheck check {named}                 # all that it promises", markup=False)
     sys.exit(0)

@@ -1,4 +1,4 @@
-"""`ddpcheck launch`: the exact lines that start a program on several hosts, or the program itself on this one."""
+"""`ddpcheck launch`: prints the commands that start a program on several hosts, or starts the program on this host."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from ..contract.adapter import Adapter
 from ..contract.rank_context import DEFAULT_MASTER_PORT
-from ..launchers.base import Launcher, ParentProcessLauncher
+from ..launchers.launcher import Launcher, ParentProcessLauncher
 from ..running.adapter_lookup import missing_modules, resolve
 from ..running.guarded_import import IMPORT_SECONDS
 from ..running.launcher_lookup import launcher_named
@@ -25,7 +25,7 @@ _ENGINE_OF = {launcher: engine for engine, launcher in _LAUNCHER_OF.items()}
 
 @dataclass(frozen=True)
 class Cluster:
-    """`hosts` with `each` ranks on every one; rank 0 is on the first and is met at its address and port."""
+    """`hosts` with `each` ranks per host. Rank 0 is on the first host and listens at its address and `port`."""
 
     hosts: tuple[str, ...]
     each: int
@@ -41,13 +41,13 @@ class Cluster:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("-n", "--nproc-per-node", type=RANKS, default=1, show_default=True, help="Ranks per host.")
 @click.option("--nnodes", type=RANKS, help="Number of hosts. Default: the number of --hosts, or 1.")
-@click.option("--master-addr", help="The address of rank 0, which all hosts can reach. Default: the first host.")
+@click.option("--master-addr", help="Address of rank 0 that all hosts can reach. Default: the first host.")
 @click.option("--master-port", type=WholeNumber(1, 65535), help=f"Rank 0's port.  [default: {DEFAULT_MASTER_PORT}]")
-@click.option("--hosts", help="Names of the hosts, separated by commas.")
+@click.option("--hosts", help="Host names, separated by commas.")
 @click.option(
     "--engine",
     type=click.Choice(list(_LAUNCHER_OF)),
-    help="The engine that starts the ranks. Default: the engine that fits PROGRAM.",
+    help="How ranks are started. Default: the launcher that fits PROGRAM.",
 )
 @click.option("--run", is_flag=True, help="Start the ranks here, on this host.")
 def command(
@@ -61,7 +61,7 @@ def command(
     engine: str | None,
     run: bool,
 ) -> None:
-    """Print the line that starts PROGRAM on every host, or start it here with --run.
+    """Print the command that starts PROGRAM on every host, or start PROGRAM here with --run.
 
     PROGRAM is an adapter, to train with, or a Python script of your own (path/to/script.py). Its own options follow.
 
@@ -76,14 +76,16 @@ def command(
     cluster = Cluster(_hosts(nnodes, hosts, master_addr), nproc_per_node, master_port or DEFAULT_MASTER_PORT)
     if run:
         if len(cluster.hosts) > 1:
-            raise click.UsageError("--run starts ranks on this host only; without it you get the line for each host")
+            raise click.UsageError(
+                "--run starts ranks on this host only; without --run the command for each host is printed"
+            )
         _complete(adapter)
         own = adapter.launcher if adapter is not None and isinstance(adapter.launcher, ParentProcessLauncher) else None
         launcher = own if own is not None and engine is None else launcher_named(_LAUNCHER_OF[chosen])
         sys.exit(_run(launcher, [*_program(program, adapter), *arguments], cluster.each, master_addr, master_port))
     if cluster.hosts[0] == "localhost" and len(cluster.hosts) > 1:
         raise click.UsageError(
-            "several hosts have to reach rank 0: give its host with --master-addr, or all with --hosts"
+            "several hosts must reach rank 0: name its host with --master-addr, or all hosts with --hosts"
         )
     rest = shlex.join([*_program(program, adapter), *arguments])
     for line in _LINES[chosen](cluster, rest, _reads_master(adapter)):
@@ -96,7 +98,9 @@ def _adapter(program: str) -> Adapter:
 
 
 def _complete(adapter: Adapter | None) -> None:
-    """Refuse to run an adapter whose requirements are missing here; lines for other hosts need nothing."""
+    """Refuse to run an adapter whose requirements are missing here. Commands for other hosts need no requirements
+    here.
+    """
     missing = missing_modules(adapter) if adapter is not None else []
     if adapter is not None and missing:
         raise click.UsageError(f"{adapter.name} needs {', '.join(missing)}; pip install {' '.join(missing)}")
@@ -114,7 +118,7 @@ def _hosts(nnodes: int | None, hosts: str | None, master_addr: str | None) -> tu
         return (first, *(f"host{number}" for number in range(1, nnodes or 1)))
     names = tuple(name.strip() for name in hosts.split(",") if name.strip())
     if not names or nnodes not in (None, len(names)):
-        raise click.UsageError(f"--hosts names {len(names)} hosts, --nnodes says {nnodes}; one of the two is enough")
+        raise click.UsageError(f"--hosts names {len(names)} hosts, but --nnodes is {nnodes}; give only one of the two")
     return (master_addr or names[0], *names[1:])
 
 
@@ -124,7 +128,9 @@ def _program(program: str, adapter: Adapter | None) -> list[str]:
 
 
 def _reads_master(adapter: Adapter | None) -> bool:
-    """The lines for an MPI program: MPI has its own rendezvous."""
+    """Whether the program uses MASTER_ADDR and MASTER_PORT: an MPI program does not, as MPI has a rendezvous of its
+    own.
+    """
     return adapter is None or adapter.launcher.name != "mpiexec"
 
 
@@ -133,7 +139,7 @@ def _run(launcher: Launcher, program: list[str], ranks: int, address: str | None
     if address is not None or port is not None:
         if launcher.name == "torchrun":
             raise click.UsageError(
-                "torchrun chooses address and port itself on one host; leave them out, or use another --engine"
+                "on one host torchrun chooses address and port itself; omit them, or use another --engine"
             )
         variables = {"MASTER_ADDR": address or "127.0.0.1", "MASTER_PORT": str(port or DEFAULT_MASTER_PORT)}
     return run_ranks(launcher, [sys.executable, *program], ranks, variables)
@@ -143,7 +149,7 @@ def _run(launcher: Launcher, program: list[str], ranks: int, address: str | None
 
 
 def _torchrun(cluster: Cluster, program: str, reads_master: bool) -> Iterator[str]:
-    del reads_master  # torchrun needs both itself
+    del reads_master  # torchrun always needs address and port
     for node, host in enumerate(cluster.hosts):
         yield from _heading(cluster, node, host)
         yield (

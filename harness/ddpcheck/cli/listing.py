@@ -10,10 +10,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..causes import KINDS, Kind
+from ..check_levels import LEVELS, Level
 from ..checks import Check
 from ..contract import GROUPS, SENTENCES, Capabilities, promises_of
-from ..docstrings import docstring
-from ..levels import LEVELS, Level
+from ..docstrings_from_source import docstring
 from ..running.adapter_lookup import UnusableAdapter, known_adapters, missing_modules, resolve
 from ..running.guarded_import import IMPORT_SECONDS
 from ..running.launcher_lookup import description, installed_launchers, launcher_named
@@ -76,13 +76,13 @@ def _show_check(out: Console, check: Check) -> None:
 @command.command()
 @click.argument("ids", nargs=-1)
 def causes(ids: tuple[str, ...]) -> None:
-    """The causes that a failure can name, by id: meaning, evidence, and what to look at next.
+    """The causes that a failure can name, by id: meaning, evidence, and next steps.
 
-    IDS choose by part of an id; all without.
+    IDS select causes by a part of their id. Default: all.
     """
     found = [kind for kind in KINDS.values() if not ids or any(part in kind.id for part in ids)]
     if not found:
-        raise click.UsageError(f"no cause has an id with {', '.join(ids)} in it; without IDS all are listed")
+        raise click.UsageError(f"no cause has {', '.join(ids)} in its id; without IDS all causes are listed")
     out = console()
     for kind in sorted(found, key=lambda kind: kind.id):
         _show_cause(out, kind)
@@ -100,7 +100,7 @@ def _show_cause(out: Console, kind: Kind) -> None:
 @click.argument("adapter", required=False)
 @click.option("--markdown", is_flag=True, help="One markdown table for each facet, as in docs/contract.md.")
 def capabilities(adapter: str | None, markdown: bool) -> None:
-    """What an implementation can promise, with the defaults; or what ADAPTER promises."""
+    """The promises that an implementation can make, with their defaults; or those that ADAPTER makes."""
     with usage_errors():
         promised = resolve(adapter, IMPORT_SECONDS)[0].capabilities if adapter else Capabilities()
     column = f"of {adapter}" if adapter else "default"
@@ -123,7 +123,7 @@ def _group_in_markdown(group: str, promised: Capabilities, column: str) -> str:
 
 
 def _promises(group: str, promised: Capabilities) -> list[tuple[str, str, str]]:
-    """Name, value and sentence of each promise of a group; the members of a set come after it, as `set: member`."""
+    """Name, value and sentence of each promise of a group. The members of a set follow the set, as `set: member`."""
     return [
         (f"{each.name}: {name}" if name != each.name else name, _value(name, promised.value_of(name)), SENTENCES[name])
         for each in promises_of(GROUPS[group])
@@ -143,7 +143,7 @@ def _value(name: str, value: object) -> str:
 
 @command.command()
 def launchers() -> None:
-    """How ranks can be started, and whether that works here."""
+    """The launchers, and whether each works here."""
     table = _table("launcher", "here", "description")
     for name in sorted(installed_launchers()):
         try:

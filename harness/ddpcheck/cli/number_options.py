@@ -1,4 +1,4 @@
-"""Numbers on the command line: each option has a range, and a value out of range is a usage error before anything starts."""
+"""Number options: each has a range, and a value out of range is a usage error before anything starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DAY = 86_400
 
 
 class WholeNumber(click.IntRange):
-    """An integer in a range, in ASCII digits: int() takes those of every script, and underscores."""
+    """An integer in a range, in ASCII digits. int() would also accept other scripts' digits, and underscores."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, str) and not (_WHOLE.fullmatch(value) and len(value) < 30):
@@ -25,7 +25,7 @@ class WholeNumber(click.IntRange):
 
 
 class FiniteNumber(click.FloatRange):
-    """A number in a range; NaN and infinities are in none."""
+    """A number in a range. NaN and infinities are in no range."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         found = super().convert(value, param, ctx)
@@ -41,7 +41,7 @@ COUNT = WholeNumber(1, 1_000_000)
 
 
 def world_sizes(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[int, ...] | None:
-    """The callback of an option such as 1,2,4 or 1-4."""
+    """Callback of an option whose value is a list such as 1,2,4 or 1-4."""
     if text is None:
         return None
     sizes: list[int] = []

@@ -1,4 +1,4 @@
-"""Helpers of several commands: parsing of options, usage errors, the console."""
+"""Helpers shared by commands: option parsing, usage errors, the console."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from ..printable import cut, printable
+from ..printable_text import cut, printable
 from ..running.adapter_lookup import UnusableAdapter
 from ..storage.files import UnreadableFile, UnwritableFile
 from ..storage.results import visible_cores
@@ -22,7 +22,7 @@ _LONGEST_LINE = 4000
 
 
 def default_sessions() -> int:
-    """One more than there are cores: ranks often wait for one another."""
+    """CPU count + 1: ranks often wait for one another, so one more world size than cores keeps the cores busy."""
     return visible_cores() + 1
 
 
@@ -36,13 +36,13 @@ def usage_errors() -> Iterator[None]:
 
 
 class SafeConsole(Console):
-    """A console that raises BrokenPipeError when its reader closes, and escapes foreign texts."""
+    """A console that raises BrokenPipeError when its reader closes, and escapes texts of adapters."""
 
     def on_broken_pipe(self) -> NoReturn:
         raise BrokenPipeError
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """Texts of adapters are shown, not obeyed: control characters become escapes, and long lines are cut."""
+        """Render texts of adapters safely: control characters become escapes, and long lines are cut."""
         for segment in super().render(renderable, options):
             text = segment.text
             plain = segment.control or text == "\n" or (text.isprintable() and len(text) <= _LONGEST_LINE)
@@ -50,7 +50,7 @@ class SafeConsole(Console):
 
 
 def console() -> Console:
-    """As wide as the terminal; a log file is wide enough for the longest names."""
+    """A console as wide as the terminal; in a log file, wide enough for the longest names."""
     made = SafeConsole(highlight=False)
     return made if at_terminal(made) else SafeConsole(highlight=False, width=max(made.width, _WIDTH_OF_LOGS))
 

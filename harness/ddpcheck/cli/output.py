@@ -1,4 +1,4 @@
-"""Standard output: characters that its encoding lacks, and the moment when its reader closes it."""
+"""Standard output: replaces characters that its encoding lacks, and notices when its reader closes it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOOK_EVERY_MS = 500
 
 
 def escape_unencodable_output() -> None:
-    """Write what standard output and error cannot encode in ASCII, in place of an error."""
+    """Replace characters that standard output or error cannot encode by ASCII escapes, instead of raising."""
     codecs.register_error(_ERRORS, _in_ascii)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
@@ -44,14 +44,14 @@ def _in_ascii(error: UnicodeError) -> tuple[str, int]:
 
 
 def reader_is_gone(wait_ms: int = 0) -> bool:
-    """Whether the reader of standard output has closed it; wait at most this long."""
+    """Whether the reader of standard output has closed it. Waits up to wait_ms."""
     poll = select.poll()
-    poll.register(sys.stdout.fileno(), 0)  # POLLERR needs no asking
+    poll.register(sys.stdout.fileno(), 0)  # POLLERR is always reported
     return bool(poll.poll(wait_ms))
 
 
 def is_pipe() -> bool:
-    """Whether standard output is a pipe, and not replaced by an object without a file, as in tests."""
+    """Whether standard output is a pipe. False if it was replaced by an object without a file, as in tests."""
     try:
         return stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode)
     except (OSError, ValueError, AttributeError):
@@ -60,7 +60,7 @@ def is_pipe() -> bool:
 
 @contextmanager
 def watch_output_reader(gone: Callable[[], None]) -> Iterator[None]:
-    """Call `gone`, in another thread and once, when the reader of standard output has closed it."""
+    """Call `gone` once, in another thread, when the reader of standard output has closed it."""
     done = threading.Event()
 
     def watch() -> None:

@@ -1,4 +1,4 @@
-"""`ddpcheck replay`: run one failing Job again, and show what every rank saw."""
+"""`ddpcheck replay`: runs one failing Job again, and shows the results of every rank."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ..job import Job
-from ..launchers.base import Launcher
+from ..launchers.launcher import Launcher
 from ..ranks.attaching import StartFailed
 from ..running.adapter_lookup import names_file, resolve
 from ..running.check_runner import run_check
@@ -16,7 +16,7 @@ from ..running.failure_files import replay_command
 from ..running.guarded_import import IMPORT_SECONDS
 from ..running.launcher_lookup import installed_launchers, launcher_named
 from ..running.plan import installed_checks
-from ..running.suggestions import require_known
+from ..running.unknown_names import require_known
 from ..session import Session
 from ..standalone import FailedCheck, NoScript, write_script
 from ..storage.replay import described
@@ -49,8 +49,8 @@ def command(
 ) -> None:
     """Run the Job in FILE again; show the results of every rank, and the verdict of the check.
 
-    `ddpcheck check` writes a FILE for each failing Job. An adapter at a path is run only if --adapter names it, or after a
-    question. Exit status 1 if the check fails again.
+    `ddpcheck check` writes a FILE for each failing Job. An adapter at a path is run only if --adapter names it, or
+    after you confirm. Exit status 1 if the check fails again.
     """
     out = console()
     with usage_errors():
@@ -59,7 +59,7 @@ def command(
         found, full = resolve(reference, IMPORT_SECONDS)
         checks = {check.name: check for check in installed_checks()}
         check = checks[require_known(failure.check, checks, "check")]
-        started_by = launcher_name or failure.launcher  # attached ranks are the user's to start
+        started_by = launcher_name or failure.launcher  # the user starts attached ranks again
         launcher = launcher_named(started_by) if started_by in installed_launchers() else None
         job = failure.job
         session = Session(found, job.world_size, reference=full, deadline=deadline, launcher=launcher, replayed=job)
@@ -73,7 +73,7 @@ def command(
             raise click.ClickException(f"the ranks did not start: {error}\n{error.details}") from error
     out.print()
     if verdict.ok:
-        out.print(f"{symbol(verdict.status)} {check.name} holds of this Job now: {check.sentence}", soft_wrap=True)
+        out.print(f"{symbol(verdict.status)} {check.name} now passes with this Job: {check.sentence}", soft_wrap=True)
     else:
         show_failure(out, verdict, None)
     if script_file is not None:
@@ -84,7 +84,7 @@ def command(
 
 
 def _trusted(reference: str, file: Path) -> str:
-    """The adapter that a file names. Code at a path may be somebody else's choice: ValueError without a yes."""
+    """The adapter that a file names. Code at a path may be anyone's: ValueError if the user does not confirm."""
     if names_file(reference) and not (
         sys.stdin.isatty() and click.confirm(f"{file} names code to run: {reference}. Run it?")
     ):

@@ -1,8 +1,8 @@
-"""SIGINT, SIGTERM and SIGHUP end a command by an exception, which is raised again where it is dropped.
+"""SIGINT, SIGTERM and SIGHUP end a command by an exception, which is raised again if other code drops it.
 
-Python raises the exception of a handler at whatever the main thread is at. It only prints exceptions of destructors and of
-callbacks of weak references, such as those of the import system; other code catches every exception. So the exception tells when
-it vanishes.
+Python raises a signal handler's exception at the point that the main thread has reached. Python prints but does not
+raise exceptions in destructors and in callbacks of weak references, such as those of the import system; and other code
+catches every exception. So the exception notices when it is dropped.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 _AGAIN = 0.01
-"""Seconds until a dropped exception is raised again: the destructor that dropped it has ended, probably."""
+"""Seconds until a dropped exception is raised again. By then the destructor that dropped it has usually ended."""
 
 
 class StoppedBySignal(KeyboardInterrupt):
     """A signal asks the command to end. Handlers of Ctrl-C treat all signals alike.
 
-    heeded: set by the handler that ends the command. dropped: called if the exception vanishes before that.
+    heeded: set by the handler that ends the command. dropped: called if the exception vanishes before.
     """
 
     def __init__(self, number: int, dropped: Callable[[], None]) -> None:
@@ -38,9 +38,9 @@ class StoppedBySignal(KeyboardInterrupt):
 
 @contextmanager
 def raise_on_signals() -> Iterator[Callable[[int], None]]:
-    """SIGINT, SIGTERM and SIGHUP raise StoppedBySignal once, so that nothing interrupts the cleaning up.
+    """SIGINT, SIGTERM and SIGHUP raise StoppedBySignal once, so that a second signal does not interrupt the clean-up.
 
-    Yields a function for other threads: it does the same by a signal that the process did not get.
+    Yields a function by which other threads do the same, without a signal to the process.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda number: None
@@ -52,7 +52,7 @@ def raise_on_signals() -> Iterator[Callable[[int], None]]:
 
     def end(number: int, frame: FrameType | None) -> None:
         nonlocal raised
-        if os.getpid() != process:  # a child that was forked ends as any process does
+        if os.getpid() != process:  # a forked child ends as any process does
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         elif not raised and not over:
@@ -64,7 +64,7 @@ def raise_on_signals() -> Iterator[Callable[[int], None]]:
         nonlocal raised
         if os.getpid() == process and not over:
             raised = False
-            with suppress(RuntimeError):  # no thread can be started: the next signal counts
+            with suppress(RuntimeError):  # no thread can be started: the next signal counts instead
                 threading.Thread(target=again, name="signal again", daemon=True).start()
 
     def again() -> None:
@@ -76,27 +76,27 @@ def raise_on_signals() -> Iterator[Callable[[int], None]]:
         signal.pthread_kill(main, signal.SIGTERM)
 
     numbers = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores SIGHUP
         numbers.append(signal.SIGHUP)
     with _not_printed():
         before = {number: signal.signal(number, end) for number in numbers}
         try:
             yield from_thread
-            if first and not raised:  # it was dropped a moment ago
+            if first and not raised:  # the exception was dropped a moment ago
                 raise StoppedBySignal(first[0], dropped)
-        except Exception:  # such as an error of the cleaning up
+        except Exception:  # such as an error during the clean-up
             if not first:
                 raise
             raise StoppedBySignal(first[0], dropped) from None
         finally:
             over = True
-            for number, handler in before.items() if not first else ():  # after one signal no other counts any more
+            for number, handler in before.items() if not first else ():  # after one signal no other counts
                 signal.signal(number, handler)
 
 
 @contextmanager
 def _not_printed() -> Iterator[None]:
-    """Python prints exceptions of destructors; one that is raised again is no news."""
+    """Python prints exceptions of destructors. Do not print one that will be raised again."""
     before = sys.unraisablehook
 
     def shown(unraisable: sys.UnraisableHookArgs) -> None:

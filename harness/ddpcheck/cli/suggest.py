@@ -1,4 +1,4 @@
-"""`ddpcheck suggest`: promises that an adapter does not make and seems to keep."""
+"""`ddpcheck suggest`: finds promises that an adapter does not make, and seems to keep."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from .verdict_output import symbol
 def command(adapter: str, world_sizes: tuple[int, ...] | None, deadline: float) -> None:
     """Try every promise that ADAPTER does not make, and print those that it seems to keep, ready to paste.
 
-    A promise is tried by the checks that judge it, with few Jobs each: run `ddpcheck check` with the promises that you make.
-    Exit status 1 if the ranks do not start, or if a check fails that the adapter promises already.
+    Each promise is tried by its own checks, with few Jobs: run `ddpcheck check` with the promises that you make. Exit
+    status 1 if the ranks do not start, or if a check of a promise that ADAPTER makes already fails.
     """
     out = console()
     with usage_errors(), ForkServers() as fork_servers:
@@ -45,7 +45,7 @@ def command(adapter: str, world_sizes: tuple[int, ...] | None, deadline: float) 
         promised = suggesting.capabilities
         if not promised.facets:
             raise ValueError(
-                f"{adapter} hands out no facet: give Capabilities() a group, such as replica=ReplicaPromises()"
+                f"{adapter} promises no facet: give Capabilities() a group, such as replica=ReplicaPromises()"
             )
         found: list[SuggestedPromise] = []
         try:
@@ -59,7 +59,8 @@ def command(adapter: str, world_sizes: tuple[int, ...] | None, deadline: float) 
     _end(out, found, as_source(promised, suggesting.capabilities))
     for name in sorted(suggesting.broken):
         out.print(
-            f"{symbol('failed')} {name} fails with all of them: ddpcheck check {adapter} -c {name}", soft_wrap=True
+            f"{symbol('failed')} {name} fails with all of them together: ddpcheck check {adapter} -c {name}",
+            soft_wrap=True,
         )
     sys.exit(int(bool(suggesting.broken)))
 
@@ -89,10 +90,12 @@ def _end(out: Console, found: list[SuggestedPromise], source: str) -> None:
     unjudged = [each.candidate.text for each in found if not each.passed and not each.failed]
     if unjudged:
         out.print(
-            f"\nnot judged, because they need another promise: {', '.join(unjudged)}", markup=False, soft_wrap=True
+            f"\nnot judged, because each needs another promise: {', '.join(unjudged)}", markup=False, soft_wrap=True
         )
     if not held:
-        out.print("\nIt seems to keep no further promise.")
+        out.print("\nNo further promise seems to be kept.")
         return
-    out.print(f"\nIt seems to keep {held} more promises. Append to its capabilities those that you mean to keep:\n")
+    out.print(
+        f"\n{held} more promises seem to be kept. Append those that you mean to keep to the adapter's capabilities:\n"
+    )
     out.print(source, markup=False, soft_wrap=True)

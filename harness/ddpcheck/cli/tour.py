@@ -1,4 +1,4 @@
-"""`ddpcheck tour`: the whole product in two minutes, with the installed references."""
+"""`ddpcheck tour`: checks, trains and audits with the installed references, in two minutes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ REFERENCES = ("numpy_sockets", "numpy_mpi", "torch_ddp")
     callback=sizes_option,
     help="World sizes, such as 1,2,4 or 1-4. Default: 1,2,3.",
 )
-@click.option("--train/--no-train", default=True, show_default=True, help="Train each on 2 ranks after checking it.")
+@click.option("--train/--no-train", default=True, show_default=True, help="Also train with each reference on 2 ranks.")
 def command(world_sizes: tuple[int, ...] | None, train: bool) -> None:
     """Check the reference implementations that can run here, quickly, then train each, then audit a training script."""
     out = console()
@@ -71,14 +71,16 @@ def command(world_sizes: tuple[int, ...] | None, train: bool) -> None:
 
 
 def _train(out: Console, name: str) -> int:
-    """1 if training failed. A program of its own, as a user would start it."""
+    """1 if training failed. Runs `ddpcheck train` as a program, as a user would."""
     out.print(f"\ntraining {name} on handwritten digits, 2 ranks", style="bold", markup=False)
     line = ["train", name, "--world-size", "2", "--epochs", "5"]
     return int(subprocess.run([sys.executable, "-m", "ddpcheck", *line], check=False).returncode != 0)
 
 
 def _audit(out: Console) -> int:
-    """1 if a right training script is found wrong. It is copied into a folder of its own, as a user's would be."""
+    """1 if the audit fails a correct training script. The script is copied into a temporary folder, as a user's own
+    script.
+    """
     out.print("\nauditing a training script, 2 ranks", style="bold", markup=False)
     if importlib.util.find_spec("torch") is None:
         out.print("left out: the script needs torch; install it with: pip install torch", markup=False)

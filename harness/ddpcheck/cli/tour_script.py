@@ -1,4 +1,4 @@
-"""A training script as people write them, which `ddpcheck tour` audits: DDP on the CPU, a sampler, a few steps."""
+"""A typical training script, which `ddpcheck tour` audits: DDP on the CPU, a sampler, a few steps."""
 
 import torch
 import torch.distributed as dist

@@ -1,4 +1,4 @@
-"""`ddpcheck train`: a training run on several ranks of this host, started by the adapter's own launcher."""
+"""`ddpcheck train`: a training run on several ranks of this host, started by the adapter's launcher."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def command(adapter: str, world_size: int, **values: Any) -> None:
     ddpcheck train torch_ddp --model resnet18 --data mnist --data-dir DIR --epochs 1
     ddpcheck train my_ddp.py:adapter -n 3 --accumulation 2 --clip 1 --checkpoint run.npz
 
-    Exit status: 0 trained, with the result of a single process; 1 it differs, or training failed; 2 usage.
+    Exit status: 0 the result equals that of a single process; 1 it differs, or training failed; 2 usage error.
     """  # noqa: D301  # click wants the character, not the two that stand for it
     plan = plan_of(values)
     with usage_errors():
@@ -51,7 +51,7 @@ def command(adapter: str, world_size: int, **values: Any) -> None:
 
 
 def _alone(adapter: Adapter, plan: TrainingPlan) -> int:
-    """Without a launcher, in this process."""
+    """Train in this process, without a launcher."""
     port = reserve_port()
     try:
         return train(adapter, plan, RankContext(0, 1, 0, 1, "127.0.0.1", port.number))

@@ -1,4 +1,4 @@
-"""Verdicts on a terminal or in a log: failures as they come, a table at the end. Reads well without colour."""
+"""Verdicts on a terminal or in a log: failures when they are found, a table at the end; readable without colour."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ _STYLES: dict[str, str] = {
 }
 _DETAIL_LINES = 24
 _OUTER, _INNER = 2, 6
-"""Lines of a stack that are shown: the outermost and the innermost."""
+"""Lines of a stack that are shown: so many of the outermost and of the innermost."""
 _FRAME = re.compile(r'\s*File "')
 _OF_A_LIBRARY = re.compile(r"[/\\](lib[/\\]python3|site-packages)")
-"""In the path of a frame's file."""
+"""Matches the path of a frame's file in a library."""
 
 _NAMED = 4
 _SYMPTOMS = 3
-"""Symptoms that are shown for one cause."""
+"""The number of symptoms that are shown for one cause."""
 _CAUSES = 6
-"""Causes that are listed; later ones are only counted."""
+"""The number of causes that are listed; later ones are only counted."""
 
 
 def symbol(status: str) -> str:
@@ -52,7 +52,7 @@ def symbol(status: str) -> str:
 
 
 def show_failure(console: Console, verdict: Verdict, file: Path | None, script: Path | None = None) -> None:
-    """Show one failure, short enough to read in ten seconds, with the command that repeats it."""
+    """Show one failure in ten seconds' reading, with the command that repeats it."""
     title = f"{verdict.adapter}, {ranks(verdict.world_size)}: {verdict.check} ({verdict.family})"
     console.print(f"{symbol(verdict.status)} [bold]{escape(title)}[/]", soft_wrap=True)
     text = _short(verdict.diagnosis).text() if verdict.diagnosis else f"the check itself crashed:\n{verdict.reason}"
@@ -71,7 +71,7 @@ def show_failure(console: Console, verdict: Verdict, file: Path | None, script: 
 
 
 def _short(diagnosis: Diagnosis) -> Diagnosis:
-    """The diagnosis without the middle of its stacks; --json and --junit keep all."""
+    """The diagnosis without the middle of its stacks; --json and --junit keep all lines."""
     return replace(diagnosis, details=tuple(map(_ends, diagnosis.details)))
 
 
@@ -100,18 +100,18 @@ def _last_own(lines: Sequence[str]) -> range:
     if not own or own[-1] == begins[-1]:
         return range(0)
     last = begins.index(own[-1])
-    both = len(own) > 2 and own[-2] == begins[last - 1]  # the first one is the harness's call
+    both = len(own) > 2 and own[-2] == begins[last - 1]  # the first of them is the harness's call
     return range(begins[last - both], begins[last + 1])
 
 
 def show_briefly(console: Console, verdict: Verdict, text: str) -> None:
-    """One line for a failure: its cause was shown already, or there were many."""
+    """One line for a failure whose cause was already shown, or after many failures."""
     title = f"{verdict.adapter}, {ranks(verdict.world_size)}: {verdict.check} ({verdict.family})"
     console.print(f"{symbol(verdict.status)} {escape(f'{title}: {text}')}", soft_wrap=True)
 
 
 def show_table(console: Console, verdicts: Sequence[Verdict]) -> None:
-    """Checks by family as rows, adapters as columns, one symbol for each world size; families of which nothing ran on one
+    """Checks by family as rows, adapters as columns, one symbol for each world size. A family without results is one
     row.
     """
     adapters = list(dict.fromkeys(verdict.adapter for verdict in verdicts))
@@ -144,7 +144,7 @@ def _cell(found: dict[tuple[str, int, str], str], adapter: str, sizes: list[int]
 
 
 def show_reasons(console: Console, verdicts: Iterable[Verdict]) -> None:
-    """Each reason for a skip or an expected failure once, with the checks that it holds for."""
+    """Each reason for a skip or an expected failure once, with its checks."""
     verdicts = list(verdicts)
     every = {verdict.adapter for verdict in verdicts}
     for status, title in (("skipped", "skipped"), ("expected_failure", "expected to fail")):
@@ -162,7 +162,7 @@ def show_reasons(console: Console, verdicts: Iterable[Verdict]) -> None:
 
 
 def show_not_covered(console: Console, verdicts: Iterable[Verdict]) -> None:
-    """Show the cases that passing checks left out for lack of a promise, with the number of these checks."""
+    """Show the cases that passing checks left out because a promise is missing, with the number of these checks."""
     checks: dict[str, dict[str, None]] = {}
     for verdict in verdicts:
         for part in verdict.not_covered:
@@ -177,7 +177,7 @@ def show_not_covered(console: Console, verdicts: Iterable[Verdict]) -> None:
 
 
 def show_observations(console: Console, verdicts: Iterable[Verdict]) -> None:
-    """Facts that break no promise, each once, with the adapters and world sizes of which they hold."""
+    """Facts that break no promise, each once, with their adapters and world sizes."""
     found: dict[str, dict[str, list[int]]] = {}
     for verdict in verdicts:
         if verdict.observation:
@@ -215,7 +215,9 @@ def show_causes(console: Console, verdicts: Iterable[Verdict], failures: Path) -
             console.print(f"      symptoms in {checks}: {escape(told)}", style="dim", soft_wrap=True)
     if left := found[_CAUSES:]:
         checks = _some(list(dict.fromkeys(name for group in left for name in group.checks)))
-        console.print(f"  and {len(left)} more causes, which may follow from those above: {checks}", soft_wrap=True)
+        console.print(
+            f"  and {len(left)} more causes, which may follow from the causes above: {checks}", soft_wrap=True
+        )
     file = failure_file(failures, found[0].first)
     if file is not None and file.exists():
         console.print(f"start with: {escape(replay_command(file))}", style="cyan", soft_wrap=True)
@@ -237,7 +239,7 @@ def summary(verdicts: Iterable[Verdict], seconds: float) -> str:
 
 
 def oversubscribed(sizes: Iterable[int]) -> str:
-    """A note if there are more ranks than cores; empty if not."""
+    """A note if there are more ranks than cores; else empty."""
     cores = visible_cores()
     more = sorted({size for size in sizes if size > cores})
     if not more:

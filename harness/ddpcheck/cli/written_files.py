@@ -1,4 +1,4 @@
-"""Output files of a command: results are shown first, then any file that could not be written."""
+"""Output files of a command: results are shown first, then errors of files that could not be written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RequestedFiles:
             self.problems.append(str(error))
 
     def status(self, status: int) -> int:
-        """The exit status of a command that would end with `status`; says which files are missing."""
+        """The exit status of a command that would end with `status`; prints the files that could not be written."""
         for problem in self.problems:
             click.echo(f"Error: {problem}", err=True)
         return ExitStatus.UNUSABLE if self.problems and status == ExitStatus.WELL else status

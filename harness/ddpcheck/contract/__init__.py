@@ -1,9 +1,10 @@
-"""The contract: the facets of an implementation (adapter, extras, trainer), its promises (promises, members, capabilities),
-and what checks need of it (needs).
+"""The contract: the facets of an implementation (adapter, optional_methods, trainer), its promises (promises,
+promise_sets,
+capabilities), and the needs of checks (needs).
 """
 
 from .capabilities import CONTRACT, FACETS, GROUP_OF, GROUPS, SENTENCES, SET_OF, TYPICAL, Capabilities
-from .members import CallForm, FailureRule, FloatRule, Member, RendezvousRule, ReplicaMethod
+from .promise_sets import CallForm, FailureRule, FloatRule, Member, RendezvousRule, ReplicaMethod
 from .promises import (
     ALL_SCORES,
     PLAIN_COLLECTIVES,

@@ -25,14 +25,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from ..launchers.base import Launcher
+from ..launchers.launcher import Launcher
 from ..launchers.processes import Processes
 from ..seeded_values import Array
 from . import Capabilities
 from .rank_context import RankContext
 from .trainer import Train
 
-if TYPE_CHECKING:  # an adapter of collectives alone imports in half the time
+if TYPE_CHECKING:  # an adapter with collectives only imports in half the time
     from ..job import OptimizerSpec
     from ..models.spec import ModelSpec
 
@@ -157,7 +157,7 @@ class Batch:
 
 @runtime_checkable
 class Replica(Protocol):
-    """This rank's copy of the model, wrapped for data-parallel training. Optional methods: ddpcheck.contract.extras.
+    """This rank's copy of the model, wrapped for data-parallel training. Optional methods: ddpcheck.contract.optional_methods.
 
     Names and shapes are those of ModelSpec.tensors(). Results are read at once and may be views; a state() is kept, and must
     be a copy. All ranks call the same methods in the same order, so every method may communicate, for example to gather shards;

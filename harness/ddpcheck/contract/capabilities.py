@@ -1,7 +1,7 @@
 """The promises of an implementation: one group for each facet that it offers.
 
-A promise made is a promise checked; one not made is a visible skip that names it. Checks ask for promises by typed needs
-(needs.py), and never for the name of an implementation.
+A promise that is made is checked; a promise that is not made is a visible skip that names it. Checks ask for promises
+by typed needs (needs.py), never for the name of an implementation.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 
-from .members import Member
-from .misspelt import nearest, refuse_unknown
+from .promise_sets import Member
 from .promises import (
     ALL_SCORES,
     PLAIN_COLLECTIVES,
@@ -30,6 +29,7 @@ from .promises import (
     places,
     promises_of,
 )
+from .unknown_promises import nearest, refuse_unknown
 
 P = TypeVar("P", bound=Promises)
 
@@ -62,22 +62,22 @@ class Capabilities:
 
     @property
     def facets(self) -> frozenset[str]:
-        """The names of the facets that are handed out."""
+        """The names of the offered facets."""
         return frozenset(name for name in FACETS if getattr(self, name).offered)
 
     def has(self, member: Member) -> bool:
-        """Whether a promise that stands in a set is made."""
+        """Whether a promise of a set is made."""
         return bool(self.value_of(member))
 
     def value_of(self, name: str) -> Any:
-        """The value of a promise, by its own name; of a member of a set: whether it is in the set."""
+        """The value of a promise by its own name; for a member of a set, whether the set holds it."""
         group = getattr(self, GROUP_OF[name])
         return name in getattr(group, SET_OF[name]) if name in SET_OF else getattr(group, name)
 
     def but(self, **changes: Any) -> Capabilities:
-        """These capabilities with some promises changed, by their own names (batch_norm="local", no_sync=False) in whichever
-        group or set they stand, or whole groups (sampler=None takes a facet away). TypeError with the nearest name for one that
-        does not exist.
+        """These capabilities with some promises changed, by their own names (batch_norm="local", no_sync=False) in any
+        group or set, or whole groups (sampler=None removes a facet). TypeError with the nearest name for an unknown
+        name.
         """
         made: dict[str, Any] = {}
         for name, value in changes.items():
@@ -85,7 +85,7 @@ class Capabilities:
                 made[name] = GROUPS[name](offered=False) if value is None else value
             elif name not in GROUP_OF:
                 raise TypeError(f"there is no promise {name!r}{nearest(name, (*GROUPS, *GROUP_OF))}")
-        inside = sorted(changes.keys() - GROUPS.keys(), key=SET_OF.__contains__)  # a whole set goes before its members
+        inside = sorted(changes.keys() - GROUPS.keys(), key=SET_OF.__contains__)  # whole sets before their members
         for name in inside:
             group = made.get(GROUP_OF[name], getattr(self, GROUP_OF[name]))
             made[GROUP_OF[name]] = replace(group, **_change(group, name, changes[name]))
@@ -96,7 +96,7 @@ class Capabilities:
         return self.but(**{name: _DEFAULTS[name] for name in names})
 
     def of_facets(self, *names: str) -> Capabilities:
-        """These capabilities with the facets of these names only; a facet that was not offered promises nothing of its own."""
+        """These capabilities with these facets only. A facet that was not offered makes no promises."""
         chosen = {name: replace(getattr(self, name), offered=name in names) for name in FACETS}
         return replace(self, **chosen)
 
@@ -123,7 +123,7 @@ GROUP_OF = {name: group for group, kind in GROUPS.items() for name in places(kin
 """The group of each promise, by the promise's name; names are unique over all groups."""
 _FIELDS = tuple(each for kind in GROUPS.values() for each in promises_of(kind))
 SET_OF: dict[str, str] = {str(member): each.name for each in _FIELDS for member in each.metadata["members"]}
-"""The field that holds a promise which stands in a set, by the promise's name."""
+"""The field of each promise that is a member of a set, by the promise's name."""
 SENTENCES: dict[str, str] = {each.name: each.metadata["sentence"] for each in _FIELDS} | {
     str(member): member.sentence for each in _FIELDS for member in each.metadata["members"]
 }

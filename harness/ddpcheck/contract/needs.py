@@ -1,4 +1,4 @@
-"""The needs of a check, as values: a misspelt need cannot be written.
+"""The needs of a check, as values: a misspelt need is an error at import.
 
     from ddpcheck.contract import needs
 
@@ -7,7 +7,7 @@
 
 `needs.replica` is the facet. `needs.replica.clipping` is a promise that must be made, a field or a member of a set.
 `needs.replica.batch_norm("local")` must have this value, or is a set that must hold it.
-`needs.world.determinism(Determinism.BETWEEN_CALLS)` is a level of a ladder that must be reached. What does not exist is an
+`needs.world.determinism(Determinism.BETWEEN_CALLS)` is a level that must be reached. Unknown names are an
 AttributeError or a ValueError when the module is imported.
 """
 
@@ -21,16 +21,16 @@ from enum import IntEnum
 from typing import Any, Literal, get_args, get_origin
 
 from .capabilities import GROUP_OF, GROUPS, SET_OF, Capabilities
-from .misspelt import nearest
 from .promises import promises_of
+from .unknown_promises import nearest
 
 Lack = Callable[[Capabilities, int], str | None]
 
 
 @dataclass(frozen=True)
 class Need:
-    """name: as `ddpcheck list checks` shows it. lacking: why capabilities at a world size do not meet it, or None if they do.
-    facet: the facet that it is about; empty if it is none.
+    """name: as `ddpcheck list checks` shows it. lacking: the reason why capabilities at a world size do not meet the
+    need, or None. facet: the facet that the need concerns, or empty.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Need:
 
 
 class Promise(Need):
-    """A promise that must be made; called with a value, a promise that must have that value."""
+    """A promise that must be made. Called with a value: a promise that must have this value."""
 
     def __init__(self, group: str, name: str, hint: Any, known: frozenset[str] | None) -> None:
         def lacking(capabilities: Capabilities, world_size: int) -> str | None:
@@ -76,7 +76,7 @@ class Promise(Need):
 
 
 class Facet(Need):
-    """A facet that must be handed out; its promises are its attributes."""
+    """A facet that must be offered; its promises are its attributes."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, lambda capabilities, world_size: _without(capabilities, name), _facet(name))
@@ -97,13 +97,13 @@ class Facet(Need):
 
 
 def ranks(least: int = 1, most: int | None = None) -> Need:
-    """At least `least` ranks, and at most `most`, where more ranks show nothing new."""
+    """At least `least` ranks, and at most `most`, if more ranks show nothing new."""
 
     def lacking(capabilities: Capabilities, world_size: int) -> str | None:
         if world_size < least:
             return f"needs at least {least} ranks"
         if most is not None and world_size > most:
-            return f"more than {most} ranks show no more"
+            return f"more than {most} ranks show nothing new"
         return None
 
     range_of_sizes = (
@@ -128,12 +128,12 @@ def _without(capabilities: Capabilities, group: str) -> str | None:
 
 
 def _unpromised(capabilities: Capabilities, group: str) -> str | None:
-    """As _without; but promises of replicas hold for those that a trainer makes for itself, too."""
+    """As _without, but promises of replicas also count if only a trainer makes them."""
     return None if group == "replica" and capabilities.trainer.offered else _without(capabilities, group)
 
 
 def _values(hint: Any) -> frozenset[Any]:
-    """The values that a promise of this type can take; empty if any."""
+    """The values that a promise of this type can take; empty for any value."""
     if get_origin(hint) is Literal:
         return frozenset(get_args(hint))
     if isinstance(hint, type) and issubclass(hint, IntEnum):

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Literal, Self, TypeVar
 
-from .members import CallForm, FailureRule, FloatRule, Member, RendezvousRule, ReplicaMethod
-from .misspelt import refuse_unknown
-from .names import (
+from .allowed_names import (
     ALL_MODEL_FEATURES,
     ALL_TRAINER_FEATURES,
     COLLECTIVE_DTYPES,
@@ -20,6 +18,8 @@ from .names import (
     REDUCTIONS,
     SCORES,
 )
+from .promise_sets import CallForm, FailureRule, FloatRule, Member, RendezvousRule, ReplicaMethod
+from .unknown_promises import refuse_unknown
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class Traffic(IntEnum):
 
 
 class ReplicaSync(IntEnum):
-    """What replicas have of rank 0, from when on; each level includes the levels before it."""
+    """The state of replicas that equals rank 0's; each level includes the levels before it."""
 
     NOTHING = 0
     PARAMETERS = 1
@@ -51,7 +51,9 @@ class ReplicaSync(IntEnum):
 
 
 def promise(default: T, sentence: str, known: frozenset[str] | type[Member] | None = None) -> T:
-    """A field with its sentence; known: what a set may hold. Anything else is an error, as it would hide checks."""
+    """A field with its sentence; known: the values that a set may hold. Others are an error, because a misspelt one
+    would hide checks.
+    """
     members = tuple(known) if isinstance(known, type) else ()
     about = {"sentence": sentence, "known": frozenset(known) if known is not None else None, "members": members}
     field: Any = dataclasses.field(default=default, metadata=about)
@@ -84,7 +86,7 @@ def promises_of(group: type[Promises]) -> tuple[dataclasses.Field[Any], ...]:
 
 
 def places(group: type[Promises]) -> dict[str, str]:
-    """Where each promise of a group stands, by its name: in the group, or in a set of the group."""
+    """The place of each promise of a group, by its name: the group itself, or a set of the group."""
     fields = promises_of(group)
     found = {each.name: group.__name__ for each in fields}
     return found | {str(m): f"{group.__name__}.{each.name}" for each in fields for m in each.metadata["members"]}
@@ -92,7 +94,7 @@ def places(group: type[Promises]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class WorldPromises(Promises):
-    """How the ranks of one adapter start, fail and end, and promises that concern every facet."""
+    """Promises about the start, failure and end of ranks, and promises that concern every facet."""
 
     world_sizes: AbstractSet[int] | None = promise(None, "The world sizes that the adapter runs at; None means any.")
     determinism: Determinism = promise(
@@ -108,10 +110,10 @@ class WorldPromises(Promises):
     )
     counts_traffic: bool = promise(False, "counts() reports the bytes and messages sent, and the collectives started.")
     failure_rules: AbstractSet[FailureRule] = promise(
-        frozenset(), "What holds when ranks fail, call different collectives, or close.", FailureRule
+        frozenset(), "Rules for ranks that fail, call different collectives, or close.", FailureRule
     )
     rendezvous_rules: AbstractSet[RendezvousRule] = promise(
-        frozenset(), "What holds when worlds start.", RendezvousRule
+        frozenset(), "Rules for the start of worlds.", RendezvousRule
     )
 
 
@@ -136,7 +138,7 @@ class CollectivePromises(Promises):
         "The caller can write to the results of collectives. Arrays of other frameworks and NumPy scalars are read-only.",
     )
     float_rules: AbstractSet[FloatRule] = promise(
-        frozenset(), "What holds for floats that are rounded, tiny or NaN.", FloatRule
+        frozenset(), "Rules for floats that are rounded, tiny or NaN.", FloatRule
     )
 
 
@@ -302,14 +304,14 @@ class RandomnessPromises(Promises):
 
 
 PLAIN_WORLD = WorldPromises(determinism=Determinism.BETWEEN_CALLS)
-"""A base for adapters: equal bits on all ranks and in repeated calls, and nothing else."""
+"""A base for adapters: equal bits on all ranks and in repeated calls, and no other promises."""
 PLAIN_COLLECTIVES = CollectivePromises(
     operations=COLLECTIVES,
     reductions=REDUCTIONS,
     dtypes=frozenset({"float32", "float64", "int32", "int64"}),
     float_rules={FloatRule.PROPAGATES_NAN},
 )
-"""A base for adapters: all collectives and reductions of floats and integers, and nothing else."""
+"""A base for adapters: all collectives and reductions of floats and integers, and no other promises."""
 PLAIN_ENGINE = ReplicaPromises(
     replica_methods={ReplicaMethod.NO_SYNC},
     replica_sync=ReplicaSync.BUFFERS,
@@ -322,4 +324,4 @@ PLAIN_ENGINE = ReplicaPromises(
 PLAIN_SAMPLER = SamplerPromises(drop_last=True, shuffles=True)
 """A base for adapters: a sampler that pads, shuffles and can drop the tail."""
 ALL_SCORES = ScorePromises(score_names=SCORES)
-"""A base for adapters: every score, and nothing else."""
+"""A base for adapters: every score, and no other promises."""

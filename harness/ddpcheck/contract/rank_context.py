@@ -1,4 +1,4 @@
-"""This rank among the others, read from the launcher's variables, without importing the implementation."""
+"""This rank's place in the world, read from the launcher's variables, without importing the implementation."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# launcher: (rank, world size, rank on this host, ranks on this host). An engine's own variables go before RANK, which
-# may be a left-over of the user's shell; torchrun's agent id goes before all, since torchrun may run under mpiexec or
-# srun.
+# launcher: (rank, world size, local rank, local world size). An engine's own variables come before RANK, which the
+# user's shell may have left; torchrun's agent id comes first, since torchrun may run under mpiexec or srun.
 _ENGINES: tuple[tuple[str, str, tuple[str, str, str, str]], ...] = (
     ("torchrun", "TORCHELASTIC_RUN_ID", ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")),
     (
@@ -27,9 +26,10 @@ DEFAULT_MASTER_PORT = 29500
 
 @dataclass(frozen=True, slots=True)
 class RankContext:
-    """One rank's place: rank and world size, the same on this host, and where rank 0 can be met.
+    """One rank's place: rank and world size, local rank and local world size, and the address of rank 0.
 
-    The ranks of a world share address and port, and no other world at the same time has both; parent processes may differ.
+    The ranks of a world share address and port, and no other world uses both at the same time; parent processes may
+    differ.
     """
 
     rank: int
@@ -42,9 +42,9 @@ class RankContext:
 
 
 def rank_context(variables: Mapping[str, str] | None = None) -> RankContext:
-    """The RankContext that the launcher's variables say; rank 0 of 1 where there is no launcher.
+    """The RankContext from the launcher's variables; rank 0 of 1 without a launcher.
 
-    ValueError if a variable is no number or the rank is outside the world.
+    ValueError if a variable is not a number or the rank is outside the world.
     """
     env = os.environ if variables is None else variables
     found = next(((engine, names) for engine, marker, names in _ENGINES if marker in env), None)

@@ -1,4 +1,6 @@
-"""Whether an adapter and the facets of its connect() fit the contract: all problems at once."""
+"""Validates an adapter, and the facets that its connect() returns, against the contract; reports all problems at
+once.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ _FACET_FIELDS = {
     "trainer": "train",
     "randomness": "make_streams",
 }
-_OR_LESS = "; hand it out, or take its group of promises out of Capabilities(...)"
+_OR_LESS = "; return it from connect(), or remove its group of promises from Capabilities(...)"
 _COLLECTIVE_METHODS = {"send_recv": ("send", "recv")}
 _METHODS_OF_FORMS = {CallForm.ASYNCHRONOUS: ("all_reduce_async",), CallForm.IN_PLACE: ("all_reduce_in_place", "empty")}
 
@@ -31,7 +33,7 @@ _METHODS_OF_FORMS = {CallForm.ASYNCHRONOUS: ("all_reduce_async",), CallForm.IN_P
 def problems_of_adapter(adapter: Any) -> list[str]:
     """All problems of an adapter before it starts, one sentence each."""
     if isinstance(adapter, type) or not hasattr(adapter, "capabilities"):
-        return [f"it is {_kind(adapter)}, but should be an Adapter, assigned to a name at module level"]
+        return [f"it is {_kind(adapter)}, but should be an Adapter, assigned to a module-level name"]
     written_for = getattr(adapter, "contract", 1)
     if written_for not in range(1, CONTRACT + 1):
         return [
@@ -82,7 +84,7 @@ def _promises_of_nothing(capabilities: Capabilities) -> Iterator[str]:
                 yield f"it promises the facet {facet}, but Capabilities.{facet}.{name} is empty"
     floats = any(dtype.startswith("float") for dtype in promised.dtypes)
     if promised.offered and reduces and promised.reductions == {"mean"} and not floats:
-        yield "Capabilities.collectives.reductions has the mean only, which is of floats, and dtypes has none of them"
+        yield "Capabilities.collectives.reductions has only mean, which needs a floating dtype, and dtypes has none"
 
 
 def _kind(thing: Any) -> str:
@@ -98,13 +100,13 @@ def _takes_one(function: Any) -> bool:
         inspect.signature(function).bind(None)
     except TypeError:
         return False
-    except ValueError:  # a builtin may not tell
+    except ValueError:  # builtins may have no signature
         return True
     return True
 
 
 def _misfits(capabilities: Capabilities) -> list[str]:
-    """Promises of a wrong type, or with a value that no check knows: such a one would hide checks."""
+    """Promises with a wrong type or an unknown value, which would hide checks."""
     found = [
         f"Capabilities.{group} must be {kind.__name__}(...), got {getattr(capabilities, group)!r}"
         for group, kind in GROUPS.items()

@@ -1,15 +1,15 @@
-"""Execution of a Job on one rank: its operations call the facets of an implementation, and results are recorded.
+"""Execution of a Job on one rank: operations call the facets of an implementation, and results are recorded.
 
-This is the only place where the harness calls an implementation. Everything that comes back is validated here; all
-problems of one operation are raised together.
+Only this package calls an implementation. Results are validated here; all problems of one operation are raised
+together.
 
-    job_runner          one operation after the other, and the records
-    runners             the function of each operation: a new operation is entered there
-    rank_state          this rank and this Job, as all of them know it
-    result_validation   whether results are allowed by the contract
-    timing              calls that are timed
+    job_runner          runs one operation after the other, and records the results
+    runners             the function of each operation: enter a new operation there
+    rank_state          the state of this rank and this Job
+    result_validation   whether the contract allows a result
+    timing              measured calls
 
-The rest are the runners, by facet.
+The other modules run operations, one module for each facet.
 """
 
 from .job_runner import Execution

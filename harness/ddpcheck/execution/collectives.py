@@ -1,4 +1,4 @@
-"""Runs collectives, and overwrites arguments and results at once: they belong to the caller."""
+"""Runs collectives, and overwrites arguments and results at once: after a call they belong to the caller."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def all_reduce(rank_state: RankState, op: ops.AllReduce) -> Values:
 
 
 def _argument(rank_state: RankState, tensor: ops.TensorSpec, values: Array) -> Array:
-    """An array with these values, laid out as the tensor says: a new one, if it is not shared."""
+    """An array with these values in the tensor's layout: new, unless the tensor is shared."""
     if tensor.layout == "shared":
         return rank_state.shared.setdefault(tensor, values.copy())
     return with_layout(values, tensor.layout_on(rank_state.rank))
@@ -54,10 +54,10 @@ def _reduced_in_place(rank_state: RankState, op: ops.AllReduce, tensor: Array) -
 
 
 def _room(rank_state: RankState, op: ops.AllReduce, tensor: Array) -> tuple[Array, tuple[Array, ...]]:
-    """Where to reduce in place: an array of empty(), one of NumPy's, which may be a view, or the middle of one of empty(); and
-    the elements beside it.
+    """The array to reduce in place: from empty(), one of NumPy's, perhaps a view, or the middle of an array from
+    empty(); and the elements beside it.
 
-    Of that last one nobody keeps the whole: its memory is in use as long as any part of it is.
+    For the middle of an array, nothing else refers to the whole: its memory stays in use as long as a part is.
     """
     layout = op.tensor.layout_on(rank_state.rank)
     if op.tensor.layout in ("F", "strided", "columns", "reversed"):
@@ -123,15 +123,15 @@ def _result(
     }
     left = made
     if not values["aliases_argument"]:
-        # both are the caller's now, whoever still has to read or write them
+        # argument and result are the caller's now, even if the implementation still uses them
         if rank_state.is_shared(argument):
-            pass  # other calls are given it, too
-        elif what == "wait()":  # where it would hide what came too early
+            pass  # a shared argument is passed to other calls, too
+        elif what == "wait()":  # an overwrite would hide a result that was returned too early
             rank_state.waited(restore_layout(argument))
         else:
             poison(restore_layout(argument))
         if isinstance(result, np.ndarray) and result.flags.writeable:
-            # other values for each operation: results that share their memory show
+            # other values for each operation, so that results with shared memory show
             result[...] = left = overwritten(made.shape, given.dtype.name, rank_state.position)
     rank_state.check_later(values, "result", left, result)
     return values
@@ -152,7 +152,7 @@ def send_recv(rank_state: RankState, op: ops.SendRecv) -> Values:
             argument = _argument(rank_state, op.tensor, tensor)
             rank_state.collectives.send(argument, dest)
             if not rank_state.is_shared(argument):
-                poison(restore_layout(argument))  # the sender may use its array again, received or not
+                poison(restore_layout(argument))  # the sender may reuse its array, whether it was received or not
         elif rank_state.rank == dest:
             room = restore_layout(with_layout(unreceived(tensor), op.tensor.layout_on(rank_state.rank)))
             got = rank_state.collectives.recv(room, source)

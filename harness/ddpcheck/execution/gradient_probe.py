@@ -50,7 +50,7 @@ def probe_gradients(rank_state: RankState, op: ProbeGradients) -> Values:
     for other in set(range(world)) - {rank}:
         total += pattern(op.elements, other, op.dtype)
     times = factor if op.summed else factor / world
-    if times != 1:  # exact where the factor has few digits
+    if times != 1:  # exact if the factor has few digits
         total = (total.astype(np.float64) * times).astype(op.dtype)
     rank_state.progress(rank_state.position)
     flat = _flat(got["fc.weight"], op)

@@ -1,4 +1,4 @@
-"""Resources of a process, of which an implementation must leave none behind."""
+"""Counts resources of a process that an implementation must release."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ GRAIN = 32_000
 _OPEN = ("sockets and pipes", "threads", "child processes")
 """The resources that close() can release even if arrays or handles are still in use."""
 _PATIENCE = 0.2
-"""Seconds to wait for threads and connections that are ending."""
+"""Seconds to wait for ending threads and connections."""
 _IN_FLIGHT = 0.5
-"""Seconds for a slower rank to receive messages, whose bytes are this rank's memory until then."""
+"""Seconds for a slower rank to receive messages; until then their bytes are in this rank's memory."""
 
 
 @cache
 def count_resources_at_start() -> Mapping[str, int]:
-    """Count the resources that close() can release, at the first call in this process, which is before connect()."""
+    """Count the resources that close() can release, at the first call in this process, which comes before connect()."""
     named_resources_at_start()
     found = _held()
     return {name: found[name] for name in _OPEN if name in found}
@@ -38,15 +38,15 @@ def count_resources_at_start() -> Mapping[str, int]:
 
 @cache
 def named_resources_at_start() -> frozenset[Segment]:
-    """Return named shared memory at the first call in this process, which is before connect()."""
+    """Return named shared memory at the first call in this process, which comes before connect()."""
     return frozenset(all_named_memory())
 
 
 def count_resources(before: Mapping[str, int] | None = None, calls: int = 0) -> dict[str, int]:
     """Count threads, descriptors and other resources, and the bytes that the process has allocated.
 
-    before: earlier counts. While there are more than those, count again for a moment, since threads and processes take time to
-    end. calls: the calls since `before`; while memory has grown as if each had left something, count again, too.
+    before: earlier counts. If counts are higher, count again for a moment, since threads and processes take time to
+    end. calls: the calls since `before`; if memory has grown as if each call leaked, count again, too.
     """
     found, began = _count_after_collection(), time.monotonic()
     while before is not None:
@@ -104,7 +104,7 @@ if _mallinfo2 is not None:
 
 
 def _allocated() -> dict[str, int]:
-    """Return bytes allocated by malloc, by NumPy and torch too; empty if the C library has no mallinfo2.
+    """Return the bytes that malloc has allocated, also for NumPy and torch; empty if the C library has no mallinfo2.
 
     tracemalloc would slow the process down, and has crashed it while other threads ran.
     """

@@ -1,4 +1,4 @@
-"""Settings of a process, which an implementation must not change."""
+"""Settings of a process that an implementation must not change."""
 
 from __future__ import annotations
 
@@ -28,13 +28,15 @@ GENERATORS = ("random", "numpy.random", "torch's generator")
 
 
 class ProcessSettings:
-    """The settings of this process as they are now."""
+    """The settings of this process at one moment."""
 
     first: ClassVar[ProcessSettings | None] = None
 
     @classmethod
     def at_first(cls) -> ProcessSettings:
-        """Those of the first call in this process, before the first Job: a change by one Job is seen by others."""
+        """The settings at the first call in this process, before the first Job, so that a change in one Job shows in
+        later ones.
+        """
         cls.first = cls.first or cls()
         return cls.first
 
@@ -57,11 +59,13 @@ class ProcessSettings:
         return found
 
     def generators(self) -> dict[str, str]:
-        """The states of the generators that all share, as hashes; of those that there are."""
+        """Hashes of the states of the process's generators that exist."""
         return {name: self._values[name] for name in GENERATORS if self._values[name] is not None}
 
     def restore(self) -> None:
-        """Set all as they were, but for random numbers: of these some are drawn, so that who seeds alike again is seen."""
+        """Restore all settings but random generators. Numbers are drawn from these, so that an equal seed shows as a
+        change.
+        """
         draw_from_all(1)
         for name, value in self._values.items():
             write = _SETTINGS[name][1]
@@ -76,7 +80,7 @@ class ProcessSettings:
 
 
 def draw_from_all(count: int) -> None:
-    """Draw so many numbers from each generator that all share."""
+    """Draw this many numbers from each of the process's generators."""
     for _ in range(count):
         random.random()
         np.random.random_sample()
@@ -95,7 +99,7 @@ def _torch_state() -> str | None:
 
 
 def _of_torch(name: str) -> Callable[[], Any]:
-    """Call this function of torch, if a rank has loaded it."""
+    """A function that calls this function of torch, if torch is loaded."""
     return lambda: attrgetter(name)(sys.modules["torch"])() if "torch" in sys.modules else None
 
 
@@ -149,7 +153,7 @@ def _limits() -> dict[int, tuple[int, int]]:
 
 def _set_limits(value: dict[int, tuple[int, int]]) -> None:
     for number, limit in value.items():
-        with suppress(ValueError, OSError):  # a hard limit stays lowered
+        with suppress(ValueError, OSError):  # a lowered hard limit cannot be raised
             resource.setrlimit(number, limit)
 
 
@@ -204,7 +208,7 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any] | None]] = {
     "NumPy's print options": (np.get_printoptions, lambda value: np.set_printoptions(**value)),
     "the locale": (lambda: locale.setlocale(locale.LC_ALL), lambda value: locale.setlocale(locale.LC_ALL, value)),
     "the folders on sys.path": (lambda: list(sys.path), _set_path),
-    "what traces, or profiles, the program": (lambda: (sys.gettrace(), sys.getprofile()), _set_tracing),
+    "the trace or profile function": (lambda: (sys.gettrace(), sys.getprofile()), _set_tracing),
     "limits of resources": (_limits, _set_limits),
     "the priority of the process": (lambda: os.getpriority(os.PRIO_PROCESS, 0), None),
     "the hook for uncaught exceptions": (lambda: (sys.excepthook, threading.excepthook), _set_hooks),

@@ -1,4 +1,4 @@
-"""Random numbers: an implementation's own streams, and mishaps of the generators that a whole process shares."""
+"""Random numbers: runs an implementation's own streams, and disturbs the generators that a whole process shares."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _numbers(got: Any, count: int, what: str) -> Array:
         form = f"{got.dtype}{list(got.shape)}" if isinstance(got, np.ndarray) else type(got).__name__
         raise ContractViolation(f"{what} must return {count} floats in an array of one dimension, got {form}")
     if not np.all((got >= 0) & (got < 1)):
-        raise ContractViolation(f"{what} must return numbers of [0, 1), got {got[~((got >= 0) & (got < 1))][0]!r}")
+        raise ContractViolation(f"{what} must return numbers in [0, 1), got {got[~((got >= 0) & (got < 1))][0]!r}")
     return got.astype(np.float64)
 
 
@@ -59,7 +59,7 @@ def disturb(rank_state: RankState, op: ops.Disturb) -> Values:
 
 
 def disturb_generators(victim: int, rank: int, world_size: int) -> None:
-    """Draw from the process's generators on rank `victim`, seed those of the next rank; leave the others alone."""
+    """Draw from the process's generators on rank `victim`, and seed those of the next rank; other ranks do nothing."""
     torch = sys.modules.get("torch")
     if rank == victim:
         random.random()

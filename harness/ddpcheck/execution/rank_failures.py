@@ -1,4 +1,4 @@
-"""Mishaps of one rank, and observations of an implementation's sockets."""
+"""Failures of one rank, and observations of an implementation's sockets."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ..operations.start import OWN_FOLDER
 from .broken_connections import break_connections
 from .process_resources import count_resources, count_resources_at_start, named_resources_at_start
 from .rank_state import RankState, Values
+from .sent_bytes import sent_by_connection
 from .short_reads import reads_are_short, restore_reads, shorten_reads
 from .small_buffers import restore_buffers, shrink_buffers
-from .sockets import sent_by_connection
 
 _UNTIL_ALL_CLOSED = 3.0
 """Seconds between the first and the last rank's close()."""
 
 
 class ProgramEnded(BaseException):
-    """An exception that the rank's program does not catch."""
+    """An exception that ends the rank's program."""
 
 
 def sleep(rank_state: RankState, op: ops.Sleep) -> Values:

@@ -41,7 +41,7 @@ class RankState:
         self.named_memory: set[Segment] = set()
         """Named shared memory that existed when the implementation was closed."""
         self.aggregated: list[tuple[Mapping[str, Any], str]] = []
-        """Returned metrics, and their values at that time, as text."""
+        """Returned metrics, with their values at that time as text."""
         self._handed_out: list[tuple[Values, str, Array, Any]] = []
         self._waited: list[Array] = []
 
@@ -56,7 +56,8 @@ class RankState:
 
     def switch(self) -> None:
         """Switch to the other replica, and keep this one."""
-        self.held.replica()  # build it now at the latest: construction may communicate, so all ranks need one order
+        # build it now: construction may communicate, and all ranks must construct in the same order
+        self.held.replica()
         other = self._other or ReplicaState(self.facets, self.job.of_second(), self.rank)
         self._other, self.held = self.held, other
 
@@ -64,11 +65,11 @@ class RankState:
         return group is None or self.rank in group
 
     def check_later(self, values: Values, name: str, now: Array, handed_out: Any) -> None:
-        """At the end of the Job, name `handed_out` in `values` if its value is not `now` any more."""
+        """At the end of the Job, add `name` to `values`: whether `handed_out` no longer has the value `now`."""
         self._handed_out.append((values, name, now, handed_out))
 
     def waited(self, argument: Array) -> None:
-        """Note an argument that is the caller's again after wait(), to be overwritten before the next operation."""
+        """Mark an argument whose wait() has returned: it is overwritten before the next operation."""
         self._waited.append(argument)
 
     def overwrite_waited(self) -> None:

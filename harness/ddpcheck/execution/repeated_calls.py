@@ -1,4 +1,4 @@
-"""One collective very often, on one rank."""
+"""Repeats one collective many times on one rank."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .rank_state import RankState, Values
 from .result_validation import checked_array
 
 OFTEN = 50
-"""Calls after which the driver is told that the rank gets on."""
+"""Number of calls between two reports of progress to the driver."""
 
 
 def calls(rank_state: RankState, op: ops.Calls) -> Values:

@@ -1,4 +1,4 @@
-"""Operations on a replica: adapter.Replica and ddpcheck.contract.extras document each method."""
+"""Operations on a replica: adapter.Replica and ddpcheck.contract.optional_methods document each method."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import job as ops
 from ..contract.adapter import Batch
-from ..contract.extras import BackwardBroken
+from ..contract.optional_methods import BackwardBroken
 from .rank_state import RankState, Values
 from .replica_state import arrays_of
 from .result_validation import ContractViolation, checked_array, checked_number
@@ -112,7 +112,7 @@ def observe(rank_state: RankState, op: ops.Observe) -> Values:
 def _gradients(rank_state: RankState, got: Any) -> dict[str, Any]:
     declared, switched = rank_state.held.declared, rank_state.held.switched
     if switched and isinstance(got, Mapping):
-        got = dict.fromkeys(switched) | dict(got)  # a frozen layer's may be left out
+        got = dict.fromkeys(switched) | dict(got)  # gradients of a frozen layer may be missing
     return declared.copied_optional(got, "gradients()", declared.learned | switched)
 
 
@@ -163,7 +163,7 @@ def save(rank_state: RankState, op: ops.Save) -> Values:
     other = [
         f"{name!r} is of {type(value).__name__}"
         for name, value in state.items()
-        if not isinstance(value, (np.ndarray, np.generic))  # what NumPy makes of 0-d arrays: as good as one
+        if not isinstance(value, (np.ndarray, np.generic))  # NumPy turns 0-d arrays into such scalars
     ]
     if other:
         raise ContractViolation(f"state() must return a mapping of names to NumPy arrays, but {', '.join(other[:3])}")

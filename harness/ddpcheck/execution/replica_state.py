@@ -1,4 +1,4 @@
-"""The replica that a rank holds, with its model, data and initial values."""
+"""The replica of a rank, with its model, data and initial values."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Options = tuple[tuple[str, float | str], ...]
 class ReplicaState:
     """A Job's replica on one rank, built at its first use, with its saved states.
 
-    saved: states by name. lent: arguments of make_replica and load_state by call and name, with copies; and mappings: the
-    names in it. windows: those of no_sync() that are open. switched: parameters of layers that were frozen or unfrozen.
+    saved: states by name. lent: arguments of make_replica and load_state by call and name, with copies; mappings: their
+    names. windows: the open contexts of no_sync(). switched: parameters of layers that were frozen or unfrozen.
     """
 
     def __init__(self, facets: Facets, job: Job, rank: int) -> None:
@@ -53,11 +53,11 @@ class ReplicaState:
         return self._job.model
 
     def replica(self, options: Options = (), named: str | None = None) -> Replica:
-        """The one that was built with these options; another's place is taken by a new one. named: of this model, which is not
-        the Job's.
+        """The replica with these options, built if needed; it replaces a replica with other options. named: build this
+        model of Adapter.named_models instead of the Job's.
         """
         if self._replica is None or (options, named) != self._built_with:
-            self._replica = None  # memory may not be there for two
+            self._replica = None  # memory may not suffice for two
             initial = {} if named else self._job.initial(self._rank)
             self._replica = self._built(named or self._model, initial, options)
             self._built_with = options, named
@@ -87,7 +87,7 @@ class ReplicaState:
         return replica
 
     def _lend(self, call: str, arrays: Mapping[str, Array]) -> None:
-        """Remember what these are, to see later whether they still are; not of a large model, which takes memory."""
+        """Copy the arrays, to detect later changes; not those of a large model, to save memory."""
         if sum(array.nbytes for array in arrays.values()) <= _FEW_BYTES:
             self.lent += [(call, name, array.copy(), array) for name, array in arrays.items()]
             self.mappings.append((call, list(arrays), arrays))
@@ -98,7 +98,7 @@ class ReplicaState:
         return names + [[call, name] for call, name, before, now in self.lent if before.tobytes() != now.tobytes()]
 
     def extra(self, method: str) -> Any:
-        """A method that replicas may lack (ddpcheck.contract.extras)."""
+        """A method that replicas may lack (ddpcheck.contract.optional_methods)."""
         return offered(getattr(self.replica(), method, None), f"make_replica().{method}")
 
     def batch(
@@ -110,7 +110,7 @@ class ReplicaState:
         return Batch(inputs[rows], targets[rows], branches, weighing)
 
     def take_back(self, batch: Batch) -> None:
-        """Overwrite the batch's arrays, as a data loader does that reuses its buffers."""
+        """Overwrite the batch's arrays, as a data loader does when it reuses its buffers."""
         for array in arrays_of(batch).values():
             poison(array)
 

@@ -16,7 +16,9 @@ T = TypeVar("T")
 
 
 class ContractViolation(Exception):
-    """The implementation returned something that the contract does not allow; `form` if it is the form of an array."""
+    """The implementation returned a result that the contract does not allow. `form`: set if an array's form is
+    wrong.
+    """
 
     def __init__(self, problem: str, form: WrongForm | None = None) -> None:
         super().__init__(problem)
@@ -44,11 +46,11 @@ def checked_array(got: Any, shape: tuple[int, ...], dtype: Any, what: str) -> Ar
 
 
 def checked_indices(got: Iterable[Any], length: int, what: str) -> Array:
-    """Return indices as int64 (n,). ContractViolation if one is no integer in [0, length)."""
+    """Return indices as int64 (n,). ContractViolation if one is not an integer in [0, length)."""
     indices = list(got)
     strange = [i for i in indices if not isinstance(i, (int, np.integer)) or not 0 <= i < length]
     if strange:
-        raise ContractViolation(f"{what} gave {strange[:5]!r}, which are not indices below {length}")
+        raise ContractViolation(f"{what} returned {strange[:5]!r}, which are not indices below {length}")
     return np.array(indices, np.int64)
 
 
@@ -82,7 +84,7 @@ class Declared:
         if not isinstance(got, Mapping):
             raise ContractViolation(f"{what} must return a mapping of names to arrays, got {type(got).__name__}")
         problems = [f"{name!r} is missing" for name in names if name not in got]
-        other = "is not a name of this model", "is frozen, or a buffer, and must not be here"
+        other = "is not a name of this model", "is frozen, or a buffer, and must be left out"
         problems += [f"{name!r} {other[name in self._forms]}" for name in got if name not in names]
         for name in names & got.keys():
             array = got[name]

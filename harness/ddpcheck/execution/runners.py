@@ -38,7 +38,7 @@ def rounds(rank_state: RankState, op: ops.Rounds) -> Values:
             RUNNERS[type(operation)](rank_state, operation)
             rank_state.forget()
         changed.append(ProcessSettings().changed(program))
-        found.append(count_resources(found[-1], op.times if number else 0))  # the first may leave caches
+        found.append(count_resources(found[-1], op.times if number else 0))  # the first round may fill caches
     return {"changed": changed, "held": found}
 
 

@@ -1,5 +1,4 @@
-"""Reads from Python's stream sockets that give less than was asked for, and sends that take less than they are given, which
-every network is free to do.
+"""Cuts reads and sends on Python's stream sockets short, as every network may do.
 
 Reads with MSG_WAITALL or MSG_PEEK, and those of the harness's own channel, stay whole.
 """
@@ -22,22 +21,24 @@ _cut = 0
 
 
 def shorten_reads() -> None:
-    """From now on reads, and sends, of more than one byte are short, in all threads."""
+    """Cut reads and sends of more than one byte short from now on, in all threads."""
     _methods.replace(_SHORT)
 
 
 def restore_reads() -> None:
-    """From now on reads and sends are as they were."""
+    """Restore normal reads and sends."""
     _methods.restore()
 
 
 def reads_are_short() -> int:
-    """How many reads and sends of this process were short so far."""
+    """The number of reads and sends of this process that were cut short so far."""
     return _cut
 
 
 def _fewer(connection: socket.socket, asked: int, flags: int) -> int:
-    """One byte, and half of the bytes asked for, in turn: headers come in pieces, and large messages still progress."""
+    """One byte, and half of the bytes asked for, in turn, so that headers are split and large messages still
+    progress.
+    """
     global _cut
     if asked < 2 or flags & _WHOLE or connection.type != socket.SOCK_STREAM:
         return asked
@@ -72,7 +73,7 @@ def _sendmsg(self: socket.socket, buffers: Iterable[Any], *rest: Any) -> Any:
 
 
 def _first(connection: socket.socket, buffers: Iterable[Any], flags: int) -> list[Any]:
-    """As much of the buffers as is to go at once."""
+    """The part of the buffers that is sent at once."""
     views = [memoryview(buffer) for buffer in buffers]
     left = _fewer(connection, sum(view.nbytes for view in views), flags)
     first = []

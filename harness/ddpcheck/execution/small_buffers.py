@@ -1,7 +1,7 @@
-"""Shrinks the buffers of this process's stream sockets and pipes: an unread message fills them soon.
+"""Shrinks the buffers of this process's stream sockets and pipes, so that few unread bytes fill them.
 
-A send that returns only because the kernel buffers the message then blocks. The implementation is not asked: sockets
-and pipes are found through /proc, those of compiled libraries included.
+A send that relies on the kernel's buffer then blocks. Sockets and pipes are found through /proc, including those of
+compiled libraries, without asking the implementation.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from contextlib import suppress
 from pathlib import Path
 
 SMALL = 1 << 17
-"""Bytes. With less than a segment of the loopback device, 64 KiB, every transfer would wait for timers."""
+"""Buffer size in bytes. Below a segment of the loopback device (64 KiB) every transfer would wait for timers."""
 _PIPE = 4096
 _BUFFERS = (socket.SO_SNDBUF, socket.SO_RCVBUF)
 _LIBRARY = ctypes.CDLL(None, use_errno=True)
 _sizes: dict[tuple[int, int], dict[int, int]] = {}
-"""Of files that were changed, by number and inode: the size of each buffer before, by option."""
+"""The changed files by number and inode, with the earlier size of each buffer by option."""
 
 
 def shrink_buffers() -> int:
-    """From now on the streams that are open have small buffers. Returns how many were changed."""
+    """Shrink the buffers of all open streams. Returns the number of changed streams."""
     for file in _open_files():
         with suppress(OSError):
             about = os.fstat(file)
@@ -38,13 +38,13 @@ def shrink_buffers() -> int:
 
 
 def restore_buffers() -> None:
-    """From now on these buffers have the sizes that they had."""
+    """Restore the sizes of these buffers."""
     while _sizes:
         (file, inode), sizes = _sizes.popitem()
         with suppress(OSError):
             about = os.fstat(file)
             if about.st_ino != inode:
-                continue  # it was closed meanwhile
+                continue  # closed meanwhile
             for option, size in sizes.items():
                 if stat.S_ISFIFO(about.st_mode):
                     fcntl.fcntl(file, option, size)
@@ -53,7 +53,9 @@ def restore_buffers() -> None:
 
 
 def waiting_bytes() -> tuple[int, int]:
-    """Bytes that this process has sent and no peer has read, and bytes that it has not read, over all of its sockets."""
+    """Bytes that this process has sent and no peer has read, and bytes that it has received and not read, over all
+    sockets.
+    """
     unsent = unread = 0
     for file in _open_files():
         with suppress(OSError):
@@ -69,7 +71,7 @@ def _open_files() -> Iterator[int]:
 
 
 def _shrunk(file: int, mode: int) -> dict[int, int]:
-    """The sizes before, of those buffers that became smaller."""
+    """The previous sizes of the buffers that became smaller."""
     if stat.S_ISFIFO(mode):
         before = fcntl.fcntl(file, fcntl.F_GETPIPE_SZ)
         fcntl.fcntl(file, fcntl.F_SETPIPE_SZ, _PIPE)
@@ -84,7 +86,7 @@ def _shrunk(file: int, mode: int) -> dict[int, int]:
 
 
 def _get(file: int, option: int) -> int:
-    """By the C library: a Python socket might change how the file blocks."""
+    """The size, by the C library: a Python socket might change the blocking mode."""
     value, size = ctypes.c_int(), ctypes.c_uint32(4)
     if _LIBRARY.getsockopt(file, socket.SOL_SOCKET, option, ctypes.byref(value), ctypes.byref(size)):
         raise OSError(ctypes.get_errno(), "getsockopt")

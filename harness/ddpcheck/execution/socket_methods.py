@@ -1,4 +1,4 @@
-"""Methods of Python's sockets that are replaced for a while, in all threads."""
+"""Replaces methods of Python's sockets temporarily, in all threads."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ class SocketMethods:
         self._originals: dict[str, Callable[..., Any]] = {}
 
     def replace(self, functions: Mapping[str, Callable[..., Any]]) -> None:
-        """Put these functions in place of the methods of their names, unless they are in place already."""
+        """Replace methods by these functions, unless they are replaced already."""
         if not self._originals:
             for name, function in functions.items():
                 self._originals[name] = getattr(socket.socket, name)
                 setattr(socket.socket, name, function)
 
     def restore(self) -> None:
-        """Put the original methods back."""
+        """Restore the original methods."""
         while self._originals:
             name, function = self._originals.popitem()
             setattr(socket.socket, name, function)
 
     def original(self, name: str) -> Callable[..., Any]:
-        """The method under a replacement, which another thread may be restoring at this moment."""
+        """The original method under a replacement, even while another thread restores it."""
         return self._originals.get(name) or getattr(socket.socket, name)

@@ -14,12 +14,12 @@ _ANY = 0
 
 
 def take_released_ports() -> None:
-    """From now on a port that the system chose for a socket is taken by another one when that socket is closed."""
+    """From now on, when a socket with a port chosen by the system is closed, another socket takes the port."""
     _methods.replace({"bind": _bind, "close": _close})
 
 
 def give_ports_back() -> None:
-    """From now on released ports are free, those that were taken included."""
+    """Release the taken ports, and stop taking more."""
     _methods.restore()
     while _held:
         _held.pop().close()
@@ -27,7 +27,7 @@ def give_ports_back() -> None:
 
 
 def ports_taken() -> int:
-    """The number of ports that are taken now."""
+    """The number of taken ports."""
     return len(_held)
 
 
@@ -52,7 +52,7 @@ def _close(self: socket.socket) -> None:
     try:
         _methods.original("bind")(taker, address)
         taker.listen()
-    except OSError:  # connections of the world use it: it was not looked up, but listened on
+    except OSError:  # the world's connections use the port: it was listened on, not only looked up
         with suppress(OSError):
             _methods.original("close")(taker)
         return

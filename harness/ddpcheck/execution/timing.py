@@ -1,4 +1,4 @@
-"""The operations of operations/timing.py on one rank: call, and read the clock."""
+"""Runs the operations of operations/timing.py on one rank: calls, and reads the clock."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def measured_steps(replica: Any, counts: Counts, operation: MeasureSteps, batch:
 
 
 def _queued() -> float | None:
-    """Seconds that this thread has waited for a core, though it could run; None where the kernel does not tell."""
+    """Seconds that this thread was ready and waited for a core; None if the kernel does not tell."""
     try:
         return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
     except (OSError, IndexError):
@@ -108,7 +108,7 @@ def _timeline(replica: Any) -> list[list[Any]] | None:
 
 
 class _Work:
-    """One collective on arrays whose results are known: small integers, different on each rank and at each place."""
+    """One collective on arrays with known results: small integers, different on each rank and at each place."""
 
     def __init__(self, comm: Any, operation: MeasureCollective, rank: int, world_size: int) -> None:
         self._operation, self._rank, self._world_size = operation, rank, world_size
@@ -118,7 +118,7 @@ class _Work:
         array = comm.empty((own,), dtype) if operation.in_place else np.empty(own, dtype)
         self._array: Array = array
         self._own = pattern(own, rank, dtype)
-        # of a call that is not in place it is the argument for good: who changes it is found out
+        # a call that is not in place keeps this as its argument, so a change by the implementation shows
         array[...] = self._own
         token = np.zeros(1, dtype)
         barrier = getattr(comm, "barrier", None)
@@ -126,8 +126,8 @@ class _Work:
         self.call = self._call()
 
     def settle(self) -> None:
-        """Make an array that is reduced in place all zeros, which sums leave as they are: other numbers would grow until they
-        overflow, and writing them anew before each call would leave other caches than a loop of calls finds.
+        """Set an array that is reduced in place to zeros, which sums keep. Other numbers would grow until they
+        overflow, and rewriting them before each call would leave other caches than a loop of calls.
         """
         if self._operation.in_place:
             self._array.fill(0)
@@ -144,11 +144,11 @@ class _Work:
         return 0 if expected is None else int(np.count_nonzero(np.ravel(got) != expected))
 
     def _call(self) -> Call:
-        """All looked up and bound, so that nothing but the collective is left for the clock."""
+        """The call with all names looked up in advance, so that only the collective is measured."""
         comm, array, rank, last = self._comm, self._array, self._rank, self._world_size - 1
 
         def pass_on() -> Any:
-            """From the first rank to the last, and back."""
+            """Send from the first rank to the last, and back."""
             if rank == 0:
                 comm.send(array, last)
                 return comm.recv(array, last)
@@ -169,7 +169,7 @@ class _Work:
                 return partial(getattr(comm, name), array)
 
     def _expected(self) -> Array | None:
-        """The result of a call on this rank, flat; None if it has none."""
+        """The expected result of a call on this rank, flat; None without a result."""
         operation, size = self._operation, self._world_size
         count, dtype = operation.count, operation.dtype
         if operation.collective == "barrier":
@@ -192,8 +192,8 @@ class _Work:
 def pattern(count: int, rank: int, dtype: str) -> Array:
     """Integers of [-8, 8] that differ from rank to rank: sums over up to 1,024 ranks are exact in float16 or wider.
 
-    Long ones repeat after a prime number of elements, so that making them takes no longer than comparing, and no block of
-    a collective is as long as the period.
+    Long arrays repeat after a prime number of elements, so that making them takes no longer than comparing, and no
+    block of a collective is as long as the period.
     """
     period = np.arange(min(count, _PERIOD), dtype=np.uint32)
     base = (period * np.uint32(2654435761) >> np.uint32(7)) + np.uint32(13 * rank + 5)

@@ -1,4 +1,4 @@
-"""Whole training runs by an implementation's own loop."""
+"""Runs a whole training run by an implementation's own loop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import job as ops
 from ..contract.trainer import TrainingRun, TrainingTask
-from .files_of_job import watched
+from .job_files import watched
 from .rank_state import RankState, Values
 from .result_validation import ContractViolation, checked_indices, checked_number, offered
 
@@ -44,7 +44,7 @@ def _folder(rank_state: RankState, op: ops.Train) -> str | None:
     if op.folder is None:
         return None
     if rank_state.scratch is None:
-        raise RuntimeError("this Job needs a folder for its files: give Execution a scratch")
+        raise RuntimeError("this Job needs a folder for its files: pass scratch to Execution")
     Path(rank_state.scratch).mkdir(parents=True, exist_ok=True)
     name = f"{op.folder}-of-rank-{rank_state.rank}" if op.rank_0_only and rank_state.rank else op.folder
     return str(Path(rank_state.scratch, name))

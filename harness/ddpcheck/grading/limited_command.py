@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _MARK = "DDPCHECK_GRADED"
-"""The variable by which processes of a submission are known, whatever session or group they have made for themselves."""
+"""The variable that marks the processes of a submission, in any session or group."""
 _LIMITED = (
     "import os, resource, sys; memory, output = int(sys.argv[1]), int(sys.argv[2]); "
     "resource.setrlimit(resource.RLIMIT_AS, (memory, memory)); "
@@ -23,7 +23,7 @@ _LIMITED = (
     "os.execv(sys.argv[3], sys.argv[3:])"
 )
 _GRACE = 10.0
-"""Seconds to write what there is, after SIGTERM."""
+"""Seconds to write the results so far, after SIGTERM."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class CommandResult:
-    """status: as the shell counts it. in_time: False if the command was ended. left: processes that it left behind."""
+    """status: as in a shell. in_time: False if the command was ended. left: the number of processes that it left
+    behind.
+    """
 
     status: int
     in_time: bool
@@ -46,7 +48,7 @@ class CommandResult:
 
 
 def run_limited(command: Sequence[str], folder: Path, log: Path, limits: Limits) -> CommandResult:
-    """Run a command in a folder, its output in a log file; afterwards none of its processes is there any more."""
+    """Run a command in a folder, with its output in a log file. Afterwards none of its processes is left."""
     mark = secrets.token_hex(16)
     environment = {**os.environ, _MARK: mark}
     words = [sys.executable, "-I", "-c", _LIMITED, str(limits.memory), str(limits.output), *command]

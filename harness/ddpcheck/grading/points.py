@@ -1,4 +1,4 @@
-"""Points of submissions by family: the checks that hold, of those judged in any submission."""
+"""Points of submissions by family: the share of passed checks among those judged in any submission."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NO_POINTS = frozenset({"ranks"})
 
 @dataclass(frozen=True)
 class Submission:
-    """A submission that was checked. note: why there are no verdicts, or not all; empty if all is well."""
+    """A checked submission. note: the reason why verdicts are missing; empty if there are all."""
 
     name: str
     verdicts: tuple[Verdict, ...]
@@ -29,7 +29,7 @@ class Submission:
 
 @dataclass(frozen=True)
 class Grade:
-    """points: by family, each at most its weight. hint: in the words that were asked for."""
+    """points: by family, each at most its weight. hint: in the requested form."""
 
     name: str
     points: Mapping[str, float]
@@ -43,7 +43,7 @@ class Grade:
 
 
 def read_weights(path: Path) -> dict[str, float]:
-    """The table [points] of a TOML file: a number for each family. UnreadableFile if it has none."""
+    """The table [points] of a TOML file: a number for each family. UnreadableFile if there is none."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))["points"]
         return {str(family): _weight(value) for family, value in table.items()}
@@ -53,14 +53,14 @@ def read_weights(path: Path) -> dict[str, float]:
 
 def _weight(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e9:
-        raise ValueError(f"{value!r} is no weight")
+        raise ValueError(f"{value!r} is not a weight")
     return float(value)
 
 
 def grades(submissions: Sequence[Submission], weights: Mapping[str, float], hints: Hints) -> list[Grade]:
-    """A grade for each, in their order. weights: points for each family; empty: one for each.
+    """A grade for each submission, in their order. weights: points for each family; empty: 1 each.
 
-    A check counts once; it holds if it passed at every world size at which any submission was judged by it.
+    A check counts once. It counts as passed if it passed at every world size at which it judged any submission.
     """
     asked: dict[str, dict[str, set[int]]] = {}
     for submission in submissions:
@@ -82,7 +82,7 @@ def _share(checks: Mapping[str, set[int]], passed: set[tuple[str, int]]) -> floa
 
 
 def _hint(submission: Submission, hints: Hints) -> str:
-    """The hint for a submission: nothing, the family of the failed check, or the cause's headline."""
+    """The hint for a submission: none, the family of the failed check, or the cause's headline."""
     groups = group_failures(submission.verdicts)
     if hints == "none" or not groups:
         return ""

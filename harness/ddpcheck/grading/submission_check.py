@@ -1,4 +1,4 @@
-"""One submission, checked: a folder with the template and the submission, in which `ddpcheck check` runs with limits."""
+"""Checks one submission: runs `ddpcheck check` with limits in a folder with the template and the submission."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ..printable import cut
+from ..printable_text import cut
 from ..storage.files import UnreadableFile
 from ..storage.results import Results
 from .limited_command import CommandResult, Limits, run_limited
@@ -18,7 +18,7 @@ _MODULE = "submission.py"
 
 
 def check_submission(file: Path, template: Path, words: tuple[str, ...], limits: Limits) -> Submission:
-    """words: further options of `ddpcheck check`."""
+    """Check a submission. words: further options of `ddpcheck check`."""
     with tempfile.TemporaryDirectory(prefix="ddpcheck-grade-") as name:
         folder = Path(name)
         place = folder / "here"

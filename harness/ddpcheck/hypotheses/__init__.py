@@ -1,10 +1,13 @@
-"""Hypotheses: functions from evidence to the causes that explain it. The oracle knows expected values only, and needs none.
+"""Hypotheses: functions from evidence to the causes that explain it. The oracle gives only expected values, and uses
+none.
 
-    register        the hypotheses for each kind of evidence, in the order in which they are tried
-    evidence        what laws ask about a wrong array of a replica, a collective or a message
-    causes_of       what laws ask about a wrong mean or score
-    likely_causes   what `expect` asks about any wrong array
+    ordered_hypotheses       the hypotheses for each kind of evidence, in the order in which they are tried
+    tried_in_order           the first cause, or all, of one table of ordered_hypotheses
+    evidence                 causes of a wrong array of a replica, a collective or a message
+    causes_of_wrong_numbers  causes of a wrong mean or score
+    causes_of_wrong_arrays   causes of any wrong array, for `assertions`
 
-Families: arrays, collectives, gradients, updates, losses, norms, metrics, scores, training, replicas, samplers, randomness,
-programs (the place in a Job), errors and endings (ranks that fail or hang), lifecycle, process_state, traffic.
+Families: arrays, collectives, gradients, updates, losses, norms, metrics, scores, training, replicas, samplers,
+randomness, programs (the place in a Job), errors and failed_ranks (ranks that fail or hang), lifecycle, process_state,
+traffic.
 """

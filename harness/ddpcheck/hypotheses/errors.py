@@ -32,15 +32,15 @@ _OF_A_TENSOR = (AllReduce, Broadcast, AllGather, ReduceScatter)
 _TOGETHER = ("backward", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "barrier", "wait")
 
 _OF_A_ROOT = re.compile(r"(?i)\b(invalid|bad|wrong|unknown|no) root\b|\broot\b.*\b(range|rank|group)\b")
-"""Words of an error about a root that a group does not have."""
+"""Words of an error about a root outside the group."""
 _OF_A_MESSAGE = re.compile(
     r"(?i)trunca|size|shape|bytes|length|frame|header|message|expected|match|unpack|broadcast together|too (large|small)"
 )
 """Words of an error about another message than the expected one."""
 _OF_TORCH = re.compile(r"gradient which is undefined, but still allreduced by DDP reducer")
-"""Words by which torch says that its DistributedDataParallel is at fault."""
+"""Words by which torch reports an error in its DistributedDataParallel."""
 _OF_TIME = re.compile(r"(?<!run)time")
-"""Words of an error about a time limit, in lower case; every RuntimeError has the word in its name."""
+"""Words of an error about a time limit, in lower case; "RuntimeError" contains "time", and is excluded."""
 
 
 def causes_of_error(own: tuple[Cause, ...], culprit: RankTrace, job: Job, trace: Trace) -> tuple[Cause, ...]:
@@ -50,14 +50,14 @@ def causes_of_error(own: tuple[Cause, ...], culprit: RankTrace, job: Job, trace:
 
 
 def group_in_which_it_hangs(culprit: RankTrace, job: Job, trace: Trace) -> tuple[int, ...] | None:
-    """The group of the collective that hangs, if it is one of some ranks and all others do not hang."""
+    """The group of the hanging collective, if the group has only some ranks and all others do not hang."""
     group: tuple[int, ...] | None = getattr(_made(culprit, job), "group", None)
     stuck = {rank.rank for rank in trace.ranks if rank.outcome == "hung"}
     return group if group is not None and culprit.outcome == "hung" and stuck <= {*group} else None
 
 
 def _made(culprit: RankTrace, job: Job) -> Operation:
-    """The operation that the rank failed in, or the one that it waited for."""
+    """The operation in which the rank failed, or for which it waited."""
     operation = _failed_in(culprit, job)
     return job.operations[operation.operation] if isinstance(operation, Wait) else operation
 
@@ -72,7 +72,7 @@ def _position(culprit: RankTrace) -> int:
 
 
 def _causes(culprit: RankTrace, job: Job, trace: Trace) -> Iterator[tuple[Cause, ...]]:
-    """Its causes, the likeliest first; causes told together are alternatives."""
+    """Causes of its error, the likeliest first; causes in one tuple are alternatives."""
     operation, before = _failed_in(culprit, job), job.operations[: _position(culprit)]
     raised = culprit.outcome == "raised"
     if raised and _OF_TORCH.search(culprit.error):
@@ -84,7 +84,8 @@ def _causes(culprit: RankTrace, job: Job, trace: Trace) -> Iterator[tuple[Cause,
     if isinstance(operation, SendRecv) and raised:
         yield from _why_no_message(culprit, job)
     if _has_layout(operation, "varied") or (
-        _has_layout(operation, "mixed") and not any(_has_layout(each, "mixed") for each in before)  # else one went well
+        # otherwise one succeeded
+        _has_layout(operation, "mixed") and not any(_has_layout(each, "mixed") for each in before)
     ):
         yield (collectives.LAYOUTS_DIFFER(),)
     if _is_empty(operation) and raised:
@@ -103,7 +104,7 @@ def _causes(culprit: RankTrace, job: Job, trace: Trace) -> Iterator[tuple[Cause,
 
 
 def _apart(culprit: RankTrace, job: Job, trace: Trace) -> tuple[Cause, ...]:
-    """The remaining causes for a rank that raised where others succeeded."""
+    """The remaining causes for a rank that raised while others succeeded."""
     operation = _failed_in(culprit, job)
     through = _through(culprit, trace, getattr(operation, "group", None))
     if culprit.outcome != "raised" or operation.kind not in _TOGETHER or not through:
@@ -134,7 +135,7 @@ def _why_no_backward(operation: Backward, culprit: RankTrace, job: Job) -> Itera
 
 
 def _why_no_message(culprit: RankTrace, job: Job) -> Iterator[tuple[Cause, ...]]:
-    """Messages that a receiver may have got instead, where its error reports a mismatch."""
+    """Messages that a receiver may have got instead, if its error reports a mismatch."""
     said = [line for line in culprit.error.splitlines() if not line.startswith("  ")]
     sent = [each.pairs for each in job.operations if isinstance(each, SendRecv)]  # a sender may be ahead
     sources = tuple(sorted({source for pairs in sent for source, dest in pairs if dest == culprit.rank}))
@@ -181,7 +182,7 @@ def _window_thrown_away(operations: Sequence[Operation]) -> tuple[int, int] | No
 
 
 def _or_its_dtype(culprit: RankTrace, job: Job) -> tuple[Cause, ...]:
-    """Another explanation than the shape: a dtype that no earlier operation had."""
+    """An explanation other than the shape: a dtype that no earlier operation had."""
     operation = _made(culprit, job)
     before = [each.tensor.dtype for each in job.operations[: _position(culprit)] if isinstance(each, _OF_A_TENSOR)]
     if not isinstance(operation, _OF_A_TENSOR) or not before or operation.tensor.dtype in before:

@@ -1,4 +1,4 @@
-"""The evidence about a wrong value: the hypotheses about its kind, with the values that they give."""
+"""The evidence about a wrong value: the hypotheses about its kind, with the values that they predict."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from ..causes import Cause, gradients, updates
 from ..job import AllGather, Broadcast
-from ..oracle.expected import ExpectedArray, ExpectedOperation
+from ..oracle.expected_values import ExpectedArray, ExpectedOperation
 from ..oracle.origins import Accumulated, Averaged, Loading, Losses, Norm, Origin, PassedOver, Tracked, Update
 from ..seeded_values import Array
 from .arrays import Alternatives, Evidence
@@ -16,7 +16,7 @@ from .collectives.messages import WrongMessage
 from .gradients.accumulated import contributions_of
 from .gradients.clips import clipped_otherwise
 from .gradients.contributions import Contributions, named
-from .register import OF_A_COLLECTIVE, OF_A_GRADIENT, OF_A_MESSAGE, OF_A_NORM, OF_AN_UPDATE, OF_LOSSES
+from .ordered_hypotheses import OF_A_COLLECTIVE, OF_A_GRADIENT, OF_A_MESSAGE, OF_A_NORM, OF_AN_UPDATE, OF_LOSSES
 from .updates.loading import of_loaded
 from .updates.moving_averages import of_average
 from .updates.statistics import of_statistics
@@ -71,7 +71,7 @@ def numbers_of(moment: ExpectedOperation) -> Alternatives:
 
 
 def of_origin(origin: Origin, expected: Array, rank: int) -> Evidence:
-    """expected: the right array on this rank."""
+    """Hypotheses about a wrong value with this origin. expected: the right array on this rank."""
     match origin:
         case Accumulated():
             return _of_gradient(origin, expected, rank)
@@ -122,7 +122,9 @@ def _kept(made: Contributions, expected: Array) -> tuple[Cause, ...]:
 
 
 def _of_update(update: Update, expected: Array, rank: int) -> Evidence:
-    """Small differences are no sign of lost precision: an error of one update is small beside the parameter."""
+    """Hypotheses about an update. Small differences do not suggest lost precision: an update is small beside the
+    parameter.
+    """
     known = tuple(
         (cause, array[rank]) for hypothesis in OF_AN_UPDATE for cause, array in hypothesis(update, expected, rank)
     )

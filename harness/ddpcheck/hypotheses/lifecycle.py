@@ -21,7 +21,7 @@ def why_misreported(trial: Trial) -> Cause:
 
 
 def why_it_waits(job: Job, trace: Trace, waiting: RankTrace, dead: int) -> tuple[Cause, ...]:
-    """Why this rank does not notice that the rank `dead` is gone."""
+    """The causes why this rank does not notice the end of the rank `dead`."""
     assert waiting.last is not None
     if dead in (getattr(job.operations[waiting.last.operation], "group", None) or ()):
         return (causes.DEATH_UNNOTICED_IN_GROUP(),)

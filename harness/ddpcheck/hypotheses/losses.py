@@ -1,4 +1,4 @@
-"""Hypotheses about a wrong loss, each with the loss that it would give."""
+"""Hypotheses about a wrong loss, each with the loss that it predicts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .gradients.sample_weights import losses_weighed_wrong
 
 
 def without_terms(origin: Losses) -> WhatIf:
-    """Auxiliary terms count wrongly."""
+    """Auxiliary terms are counted wrongly."""
     yield from losses_lacking_terms(origin.forward, origin.losses)
 
 
@@ -36,13 +36,13 @@ def by_other_sample_weights(origin: Losses) -> WhatIf:
 
 
 def by_initial_values(origin: Losses) -> WhatIf:
-    """Construction left ranks with other values than rank 0's, and no step came since."""
+    """Construction left ranks with other values than rank 0's, and no step followed."""
     if not origin.trained:
         yield from losses_of_initial_values(origin.forward, origin.case.given(), origin.case.described.values())
 
 
 def by_unloaded_values(origin: Losses) -> WhatIf:
-    """A state that was loaded is not used."""
+    """A loaded state is not used."""
     if origin.resumed:
         initial = origin.case.job.initial_of_resumed(0)
         yield from losses_of_unloaded_values(origin.forward, initial, origin.case.described.values())
@@ -51,7 +51,7 @@ def by_unloaded_values(origin: Losses) -> WhatIf:
 def losses_of_initial_values(
     forward: Pass, initial: Mapping[str, Array], described: Iterable[Tensor]
 ) -> Iterator[tuple[Cause, Array]]:
-    """Those of ranks that construction left with other values than rank 0's. initial: each rank's own."""
+    """Losses of ranks that construction left with other values than rank 0's. initial: each rank's own."""
     for what, given in _kinds(initial, described):
         mean = {name: np.broadcast_to(array.mean(axis=0), array.shape) for name, array in given.items()}
         yield causes.LOSS_OF_OWN_INITIAL(values=what), _with(forward, given)
@@ -61,7 +61,7 @@ def losses_of_initial_values(
 def losses_of_unloaded_values(
     forward: Pass, initial: Mapping[str, Array], described: Iterable[Tensor]
 ) -> Iterator[tuple[Cause, Array]]:
-    """Those of a forward pass that still uses the values from the new replica's construction. initial: rank 0's."""
+    """Losses of a forward pass that still uses the values from the new replica's construction. initial: rank 0's."""
     everywhere = {name: array[None] for name, array in initial.items() if array.dtype.kind == "f"}
     for what, given in _kinds(everywhere, described):
         values = {
@@ -84,7 +84,7 @@ def _kinds(initial: Mapping[str, Array], described: Iterable[Tensor]) -> Iterato
 
 
 def _with(forward: Pass, values: Mapping[str, Array]) -> Array:
-    """The losses with some tensors in place of others."""
+    """The losses with some tensors replaced."""
     learned = {name: values.get(name, array) for name, array in forward.learned.items()}
     fixed = {name: values.get(name, array) for name, array in forward.fixed.items()}
     return evaluate(forward.model, learned, fixed, forward.shards).losses

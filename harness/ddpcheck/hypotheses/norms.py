@@ -13,7 +13,7 @@ from .arrays import Alternatives
 
 
 def of_norm(origin: Norm) -> Alternatives:
-    """The norm, on every rank, by each mistake."""
+    """The norm on every rank for each mistake."""
     own = {name: origin.history.own(name) for name in origin.names}
     flat = {name: gradient.reshape(len(gradient), -1) for name, gradient in own.items() if gradient is not None}
     if not flat:
@@ -61,4 +61,4 @@ def _of_layers(names: Iterable[str]) -> Iterator[list[str]]:
 
 
 _FEW_LAYERS = 8
-"""Of more, some two would explain a number by chance."""
+"""With more layers, some pair would explain a number by chance."""

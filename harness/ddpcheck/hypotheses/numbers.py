@@ -1,4 +1,4 @@
-"""Hypotheses about a wrong loss or norm, from its origin and its place in the Job."""
+"""Hypotheses about a wrong loss or norm, from its origin and its position in the Job."""
 
 from __future__ import annotations
 
@@ -14,17 +14,21 @@ from .arrays import Evidence
 from .evidence import numbers_of
 
 _LOOK = (Observe, Predict, Save, ZeroGrad)
-"""Operations that leave parameters and running statistics as they are."""
+"""Operations that do not change parameters and running statistics."""
 
 
 def sure_after(cause: Cause, job: Job, position: int, *harmless: type[Operation]) -> Cause:
-    """The cause, likely if only such operations and those that look came before: no earlier mistake can show in it."""
+    """The cause, rated likely if only harmless and reading operations came before, so that no earlier mistake can show
+    in it.
+    """
     alone = all(isinstance(operation, (*_LOOK, *harmless)) for operation in job.operations[:position])
     return cause.but("likely" if alone else "possible")
 
 
 def _observed(job: Job, position: int) -> bool:
-    """Whether gradients were looked at since the last backward, and were right: the comparison ends with what is wrong first."""
+    """Whether gradients were read since the last backward, and were right: the comparison stops at the first wrong
+    value.
+    """
     telling = [operation for operation in job.operations[:position] if isinstance(operation, Observe | Backward)]
     return bool(telling) and isinstance(telling[-1], Observe)
 
@@ -38,9 +42,9 @@ def _loaded_before(job: Job, position: int) -> bool:
 def evidence_of_number(
     moment: ExpectedOperation, expected: Array, rank: int, all_got: list[float], job: Job
 ) -> Evidence:
-    """What explains a number explains those of all ranks, or it is chance.
+    """Evidence for a number. A cause must explain the numbers of all ranks; otherwise it fits by chance.
 
-    Numbers come as Python floats, and were computed in the model's dtype: 1e-5 is near enough.
+    Numbers come as Python floats, and were computed in the model's dtype: 1e-5 is close enough.
     """
     size, got = len(expected), all_got[rank]
     known = [*numbers_of(moment)]

@@ -1,4 +1,4 @@
-"""Hypotheses from a finding's place in the Job and the operations around it."""
+"""Hypotheses from a finding's position in the Job and the operations around it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .evidence import evidence_of
 
 
 def nowhere(got: Sequence[Mapping[str, Any]], entries: Mapping[str, ExpectedArray]) -> Cause | None:
-    """The cause if several gradients should be there, and all are none everywhere."""
+    """The cause if several gradients should exist, and none exists on any rank."""
     due = [name for name, entry in entries.items() if "there" in entry.presence]
     absent = len(due) > 1 and all(seen.get(name) is None for seen in got for name in due)
     return programs.NO_GRADIENTS_ANYWHERE() if absent else None
@@ -46,7 +46,7 @@ def whole_and_part(
     name: str,
     wrong: Mapping[str, Sequence[int]],
 ) -> list[Cause | None]:
-    """Causes of this wrong gradient, in the light of those of other ranks and of the other gradients."""
+    """Causes of this wrong gradient, considering those of other ranks and the other gradients."""
     kept = [*causes]
     shown: list[Any] = [seen.get(name) for seen in got]
     first = min(wrong[name])
@@ -64,7 +64,7 @@ def whole_and_part(
 
 
 def gone(job: Job, position: int, causes: tuple[Cause, ...]) -> tuple[Cause, ...]:
-    """The causes, or where all gradients are gone what came between the last backward and this look."""
+    """The causes; if all gradients are missing, the operation between the last backward and this observation."""
     done = job.operations[:position]
     last = max((index for index, operation in enumerate(done) if isinstance(operation, Backward)), default=0)
     words = dict.fromkeys(filter(None, (_TAKES.get(type(operation)) for operation in done[last + 1 :])))
@@ -154,7 +154,7 @@ _ENDS: dict[type[Operation], str] = {
 
 
 def loudness(job: Job, kind: str) -> Cause | None:
-    """Causes of a wrong gradient where one rank's is far larger, and nothing else is special about the Job."""
+    """Causes of a wrong gradient if one rank's is far larger, and the Job has no other special feature."""
     loud = job.data is not None and job.data.loud and kind == "gradients"
     return programs.LOUD_RANK(times=float(LOUDER)) if loud else None
 
@@ -186,18 +186,18 @@ _LATE = 8
 
 
 _JUST_BEFORE = 5
-"""Operations from a Resume to the first look at the parameters after a step."""
+"""Operations from a Resume to the first observation of parameters after a step."""
 
 
 def idleness(job: Job, position: int) -> Cause | None:
-    """A cause where a rank has had no samples: it may have left the other ranks alone in a reduction."""
+    """A cause if a rank has had no samples: it may have skipped a reduction of the other ranks."""
     backwards = [operation for operation in job.operations[: position + 1] if isinstance(operation, Backward)]
     idle = {rank for backward in backwards for rank, samples in enumerate(backward.samples) if not samples}
     return operations.IDLE_RANK_SKIPS(ranks=tuple(sorted(idle))).but("possible") if idle else None
 
 
 def lateness(job: Job, position: int) -> Cause | None:
-    """Causes where many backwards before were right."""
+    """Causes if many earlier backwards were right."""
     done = job.operations[:position]
     backwards, looks = (sum(isinstance(operation, kind) for operation in done) for kind in (Backward, Observe))
     well = programs.COUNT_ENDS(count=backwards - 1, operations="backwards")
@@ -220,7 +220,7 @@ _SEVERAL = 3
 def apart(
     got: list[Mapping[str, Any]], entries: Mapping[str, ExpectedArray], wrong: Mapping[str, list[int]]
 ) -> Cause | None:
-    """The certain facts about wrong parameters that should be the same on all ranks, and are not."""
+    """The certain facts about wrong parameters that should be equal on all ranks, and are not."""
     for name in wrong:
         shown = [np.asarray(got[rank].get(name)) for rank in entries[name].ranks]
         if entries[name].alike and not all(np.array_equal(array, shown[0]) for array in shown):

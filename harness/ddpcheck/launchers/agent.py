@@ -10,21 +10,21 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from .base import Output, clean_environment
+from .launcher import Output, clean_environment
 from .mpi_segments import Segment, remove_segments, segments_under
 from .ports import Port
 from .process_handles import end_process, is_stopped, open_process, processes_under
 from .processes import describe_exit
 
 SCRATCH = "DDPCHECK_SCRATCH"
-"""The environment variable that names an agent's own folder, for ranks that have lost their driver to remove."""
+"""The environment variable that names an agent's own folder. Ranks that have lost their driver remove the folder."""
 _LEAVE_WITHIN = 3.0
 _LOOK_EVERY = 0.5
 
 
 @dataclass
 class Agent:
-    """One running agent. It alone knows how its ranks ended, and says so in its output only."""
+    """One running agent. Only the agent knows how its ranks ended, and reports it in its output."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -64,7 +64,7 @@ class Agent:
         return f"{self.name} {describe_exit(code)}"
 
     def exit_code(self) -> int | None:
-        """The agent's exit status, None while it runs. kill() removes the segments that its ranks have by now."""
+        """The agent's exit status, None while it runs. kill() removes the segments that its ranks have at this time."""
         self.segments |= segments_under(self.process.pid)
         return self.process.poll()
 
@@ -76,7 +76,7 @@ class Agent:
                 return self.process.wait(_LOOK_EVERY)
 
     def status_of(self, rank: int) -> str:
-        return "" if self.process.poll() is None else f"rank {rank} is gone, {self.poll()}"
+        return "" if self.process.poll() is None else f"rank {rank} has ended: {self.poll()}"
 
     def output(self) -> str:
         return self.written.tail()
@@ -94,7 +94,7 @@ class Agent:
                 break
             except subprocess.TimeoutExpired:
                 continue
-        for rank in ranks:  # they may be in groups of their own, and outlive an agent that had to be killed
+        for rank in ranks:  # ranks may be in groups of their own, and survive a killed agent
             if rank is not None:
                 end_process(rank)
                 os.close(rank)

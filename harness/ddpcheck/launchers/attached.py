@@ -1,7 +1,8 @@
-"""Ranks that a user starts, under any engine: mpirun over hosts, torchrun on several nodes, srun, a terminal for each.
+"""Ranks that a user starts, with any engine: mpirun over hosts, torchrun on several nodes, srun, a terminal for each
+rank.
 
-The driver listens on TCP and says what to run; ranks attach by address and secret. They cannot be started again by the
-harness, so the Session ends with the first Job that a rank does not survive.
+The driver listens on TCP and prints the command to run; ranks connect by address and secret. The harness cannot start
+them again, so the Session ends with the first Job in which a rank ends.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..ranks.channel import CONTROL, SECRET, SECRET_FILE, Listener
-from .base import Launched
+from .launcher import Launched
 
 
 def _say(text: str) -> None:
@@ -24,10 +25,11 @@ def _say(text: str) -> None:
 
 @dataclass
 class Attached:
-    """Wait for ranks at HOST:PORT (port 0: the system chooses). `announce` is told what to run.
+    """Wait for ranks at HOST:PORT (port 0: the system chooses). `announce` prints the command to run.
 
-    The secret is that of the environment variable DDPCHECK_SECRET if it is set, so that a batch script can give it to
-    both sides; else it is drawn, and lies in a file that only this user can read. The announcement never contains it.
+    If the environment variable DDPCHECK_SECRET is set, it is the secret, so that a batch script can give it to both
+    sides. Otherwise a secret is drawn, and stored in a file that only this user can read. The announcement never
+    contains it.
     """
 
     host: str
@@ -71,7 +73,7 @@ class Attached:
 
 
 def _secret_file(secret: str) -> Path:
-    """Of mode 0600."""
+    """A file of mode 0600 with the secret."""
     file, name = tempfile.mkstemp(prefix="ddpcheck-secret-")
     with os.fdopen(file, "w", encoding="ascii") as opened:
         opened.write(secret)
@@ -80,7 +82,7 @@ def _secret_file(secret: str) -> Path:
 
 @dataclass
 class _Elsewhere:
-    """Ranks started by the user, which the harness cannot watch. file: the file with their secret."""
+    """Ranks that the user started, which the harness cannot watch. file: the file with their secret."""
 
     file: Path | None
 

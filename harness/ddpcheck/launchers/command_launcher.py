@@ -1,6 +1,6 @@
-"""Ranks that a line of the user's starts, on any hosts: mpirun with a host file, srun, or a script that calls ssh.
+"""Starts ranks by a user's command, on any hosts: mpirun with a host file, srun, or a script that calls ssh.
 
-The driver runs the line for each start, so worlds of any size can be started, and started again.
+The driver runs the command for each start, so worlds can have any size and start again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..ranks.channel import SECRET, SECRET_FILE, Listener
 from .agent import Agent
-from .base import Launched
+from .launcher import Launched
 from .ports import reserve_port
 
 RANKS = "{ranks}"
@@ -25,10 +25,10 @@ RANKS = "{ranks}"
 class CommandLauncher:
     """Run `line`, with the number of ranks for {ranks}, followed by the command of one rank.
 
-    The command begins with `env NAME=VALUE ...`, so that it means the same wherever the line takes it. MASTER_ADDR and
-    MASTER_PORT are in the environment of the line, to pass on or, as torchrun does, to replace. host: the driver's address,
-    which all ranks can reach; rank 0 has to be on that host. The secret of a run travels in a file, which lies in the current
-    folder, or where the environment variable DDPCHECK_SECRET_FILE says.
+    The command begins with `env NAME=VALUE ...`, so that its variables reach every host. MASTER_ADDR and MASTER_PORT
+    are in the environment of the line, to pass on or, as torchrun does, to replace. host: the driver's address, which
+    all ranks can reach; rank 0 must be on that host. The secret of a run is in a file in the current folder, or at the
+    path in the environment variable DDPCHECK_SECRET_FILE.
     """
 
     line: str
@@ -43,7 +43,7 @@ class CommandLauncher:
         if not words or RANKS not in self.line:
             return f"--start {self.line!r} should hold {RANKS}, such as: mpirun -f hosts -n {RANKS}"
         if shutil.which(words[0]) is None:
-            return f"{words[0]} of --start is not found; give its path"
+            return f"{words[0]} in --start was not found; give its path"
         return None
 
     def listener(self) -> Listener:
@@ -76,7 +76,7 @@ class CommandLauncher:
 
 
 def _told_secret() -> str | None:
-    """The one that the user has given to all hosts; None if one is to be drawn."""
+    """The secret that the user has given to all hosts; None if one is to be drawn."""
     if SECRET in os.environ or SECRET_FILE not in os.environ:
         return os.environ.get(SECRET)
     return Path(os.environ[SECRET_FILE]).read_text(encoding="ascii").strip() or None

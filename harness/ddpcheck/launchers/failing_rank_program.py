@@ -1,7 +1,8 @@
-"""A test run in which one rank fails first and the others follow; shows which rank the launcher reports.
+"""A test program in which one rank fails first and the others follow; shows which rank a launcher reports.
 
-The program needs no package. The rank that fails says why, leaves a mark and ends with status 3; the others wait for the
-mark, and a moment more, say that they have lost it, and end with status 1. Or the first is killed, and the others end well.
+The program needs no package. The first rank prints an error, creates a marker file and ends with status 3. The others
+wait for the file and a moment more, print that they lost a rank, and end with status 1. Or the first is killed, and the
+others end with status 0.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..contract.rank_context import RANK_VARIABLES
-from .base import Launched, Launcher
+from .launcher import Launched, Launcher
 
 ROOT_CAUSE, CONSEQUENCE = "the root of it all", "it lost another rank"
 ROOT_STATUS = 3
@@ -54,9 +55,10 @@ class Trial:
 def run_trial(
     launcher: Launcher, world_size: int, failing: int, within: float, later: float, *, killed: bool = False
 ) -> Trial:
-    """Start the program on all ranks, and wait at most `within` seconds for its end. The others fail `later` seconds after.
+    """Start the program on all ranks, and wait at most `within` seconds for its end. Other ranks fail `later` seconds
+    later.
 
-    killed: the first ends by SIGKILL, as for want of memory, and the others with status 0.
+    killed: the first rank ends by SIGKILL, as if memory ran out, and the others with status 0.
     """
     with tempfile.TemporaryDirectory(prefix="ddpcheck-trial-") as folder:
         arguments = [str(failing), str(Path(folder) / "failed"), str(later), str(int(killed))]

@@ -1,10 +1,11 @@
-"""A process that has imported what every rank needs, and forks into one rank after the other:
+"""A process that has imported the modules that every rank needs, and forks one rank after the other:
 
     python -m ddpcheck.launchers.fork_server SOCKET PROGRAM [MODULE ...]
 
 Importing NumPy takes a tenth of a second and torch seconds; a fork takes milliseconds. Only the program, a module whose
 main() each fork runs, and the named modules are imported here: each rank imports the adapter itself, under its own
-environment. Requests come through the socket (fork_servers.py); when it closes, the driver is gone, and so is this process.
+environment. Requests come through the socket (fork_servers.py). When the socket closes, the driver has ended, and this
+process ends, too.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ FORKED, UNSAFE = b"f", b"u"
 
 
 def serve(requests: socket.socket) -> tuple[dict[str, Any], int] | None:
-    """Fork at every request, and tell how each fork ended.
+    """Fork at every request, and report how each fork ended.
 
-    Returns the request and the file for output in the forked process, and None when the driver has closed its end.
+    Returns the request and the output file in the forked process, and None after the driver has closed the socket.
     """
     poller = select.poll()
     poller.register(requests, select.POLLIN)
@@ -45,7 +46,7 @@ def serve(requests: socket.socket) -> tuple[dict[str, Any], int] | None:
                 return None
             (length,) = HEADER.unpack(header)
             request = json.loads(requests.recv(length, socket.MSG_WAITALL))
-            if _threads() > 1:  # their locks would stay locked in the fork
+            if _threads() > 1:  # locks of other threads would stay locked in the fork
                 requests.send(UNSAFE)
                 os.close(output[0])
                 continue
@@ -88,7 +89,8 @@ def become_rank(request: dict[str, Any], output: int, standard_path: list[str]) 
     sys.path[:] = [*first, *_entries(request["variables"].get("PYTHONPATH", "")), *standard_path]
     sys.argv = request["arguments"]
     if "numpy.random" in sys.modules:
-        sys.modules["numpy.random"].seed()  # or every fork would draw the same numbers; `random` sees to it by itself
+        # otherwise every fork would draw the same numbers; `random` reseeds itself after a fork
+        sys.modules["numpy.random"].seed()
 
 
 def _entries(path: str) -> list[str]:
@@ -96,14 +98,14 @@ def _entries(path: str) -> list[str]:
 
 
 _USED_BY_ALL = ("numpy.random", "encodings.idna")
-"""Modules that a rank imports later, in its first Job and as it calls an address: half of the time that a start takes."""
+"""Modules that a rank would import in its first Job, and to resolve an address: half of the time of a start."""
 
 
 def _let_others_finish() -> None:
-    """Of ranks that share cores, one that wakes does not interrupt the one that woke it.
+    """A waking rank does not preempt the rank that woke it, if ranks share cores.
 
-    That one may hold the lock that a thread of the first is about to ask for again and again, as Gloo's does: an all-reduce of
-    two ranks on two cores takes four times as long then.
+    The preempted rank may hold a lock that a thread of the waking rank polls, as in Gloo. An all-reduce of two ranks on
+    two cores then takes four times as long.
     """
     with suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
@@ -113,10 +115,10 @@ def main() -> None:
     file, name, *modules = sys.argv[1:]
     own = {str(Path.cwd()), *_entries(os.environ.get("PYTHONPATH", ""))}
     standard_path = [entry for entry in sys.path if entry not in own]
-    gc.disable()  # imported modules stay: looking for garbage would take a sixth of the time
+    gc.disable()  # imported modules stay alive, and garbage collection would take a sixth of the time
     program = importlib.import_module(name)
     for module in (*_USED_BY_ALL, *modules):
-        with suppress(Exception):  # the rank that needs it will report the error
+        with suppress(Exception):  # the rank that needs the module will report the error
             importlib.import_module(module)
     gc.freeze()
     gc.enable()

@@ -1,8 +1,8 @@
-"""The fork servers of a driver: two processes, one for even and one for odd ranks, from which ranks are forked (fork_server.py).
+"""The fork servers of a driver: two processes from which ranks are forked, one for even and one for odd ranks.
 
-Two and not one: each interpreter hashes strings by a seed of its own, and lays out its memory in its own way, as those of
-separately started ranks do. Not one for each rank: importing torch takes seconds. And two for each set of modules and variables:
-the ranks of another Session, forked from other fork servers, may be running.
+There are two because separately started ranks have different hash seeds and memory layouts, and a fork inherits its
+server's. There is not one for each rank because importing torch takes seconds. Each set of modules and variables has
+servers of its own, since ranks of another Session may run at the same time. The program of a server is fork_server.py.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ RANK_PROGRAM = (sys.executable, "-m", "ddpcheck.worker")
 """The start of a rank's command that a fork server can replace."""
 
 _UNLIKE = 2
-"""The number of fork servers of a set of modules: rank r is forked from number r % _UNLIKE."""
+"""The number of fork servers for a set of modules: rank r is forked from number r % _UNLIKE."""
 
 _ANSWER_WITHIN = 60.0
-"""Seconds for a fork server to import its modules and to fork. A stopped one is not waited for."""
-_DESCRIPTORS = 2  # a process's own, and the pipe for its exit status
+"""Time limit for a fork server to import its modules and to fork. A stopped server is not waited for."""
+_DESCRIPTORS = 2  # its own, and the pipe for its exit status
 _LOOK_EVERY = 1.0
 _LEAVE_WITHIN = 5.0
 _TELL_WITHIN = 5.0
@@ -45,7 +45,7 @@ _OF_ONE_START = {"WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_PORT", "PYTHONPATH", 
 
 
 class ForkServers:
-    """Started when first needed, and kept for all Sessions of one run. Close them, or use them in a `with`.
+    """Fork servers, started when first needed, and kept for all Sessions of one run. Close them, or use a `with` block.
 
     Several threads may use them.
     """
@@ -61,9 +61,10 @@ class ForkServers:
         modules: Sequence[str],
         output: IO[bytes],
     ) -> list[Forked] | None:
-        """One process for each environment, in the order of ranks; None if they must be started in the usual way.
+        """Fork one process for each environment, in the order of ranks; None if they must be started without fork
+        servers.
 
-        modules: imported before the fork, besides what ddpcheck needs.
+        modules: imported before the fork, beside those that ddpcheck needs.
         """
         if tuple(command[: len(RANK_PROGRAM)]) != RANK_PROGRAM or not hasattr(os, "pidfd_open"):
             return None
@@ -116,7 +117,7 @@ class ForkServers:
         return there
 
     def close(self) -> None:
-        """End all fork servers; ranks that still run are not theirs to end. Safe to call twice."""
+        """End all fork servers. Ranks that still run stay alive. Safe to call twice."""
         for server in self._made.values():
             server.close()
         self._made.clear()
@@ -137,7 +138,7 @@ class _ForkServer:
 
     @classmethod
     def start(cls, modules: Sequence[str], environment: Mapping[str, str]) -> Self:
-        # what belongs to one start, its secret too, would mark the ranks of all others
+        # variables of one start, such as its secret, must not reach the ranks of other starts
         kept = {name: value for name, value in environment.items() if not name.startswith("DDPCHECK_")}
         here, there = socket.socketpair()
         with there:
@@ -163,7 +164,7 @@ class _ForkServer:
         request = {"arguments": list(arguments), "variables": dict(variables), "folder": str(Path.cwd())}
         content = json.dumps(request).encode()
         self.requests.settimeout(_ANSWER_WITHIN)
-        with suppress(OSError):  # it is gone: no answer says so
+        with suppress(OSError):  # it has ended: no answer comes
             socket.send_fds(self.requests, [HEADER.pack(len(content))], [output.fileno()])
             self.requests.sendall(content)
 
@@ -183,7 +184,7 @@ class _ForkServer:
         if not said.startswith(FORKED):
             return None
         (pid,) = NUMBER.unpack(said[len(FORKED) :])
-        if len(files) < _DESCRIPTORS:  # the kernel has dropped those for which there was no room
+        if len(files) < _DESCRIPTORS:  # the kernel has dropped descriptors for lack of room
             for file in files:
                 os.close(file)
             with suppress(ProcessLookupError):
@@ -192,14 +193,14 @@ class _ForkServer:
         return Forked(pid, *files)
 
     def _answers(self, patience: Patience) -> bool:
-        """Wait for an answer, or the end of the process. It is killed if neither comes."""
+        """Wait for an answer, or the end of the process. Kill the process if neither comes."""
         while not select.select([self.requests], [], [], min(_LOOK_EVERY, patience.left))[0]:
             stopped = is_stopped(self.process.pid)
             if not stopped and not patience.is_over(lambda: [queued(self.process.pid)]):
                 continue
             why = "is stopped" if stopped else f"did not answer within {_ANSWER_WITHIN:g} s"
-            end = "was killed; ranks start without it, which takes longer"
-            print(f"the process {self.process.pid} from which ranks are forked {why}: it {end}", file=sys.stderr)
+            end = "was killed; ranks start without it, more slowly"
+            print(f"the fork server {self.process.pid} {why}: it {end}", file=sys.stderr)
             self.process.kill()
             return False
         return True
@@ -215,11 +216,11 @@ class _ForkServer:
 
 @dataclass
 class Forked:
-    """A process that another one has forked; poll, kill and wait are those of subprocess.Popen."""
+    """A process that a fork server has forked, with poll, kill and wait as in subprocess.Popen."""
 
     pid: int
     _process: int  # a pidfd
-    _status: int  # its exit status comes through this pipe
+    _status: int  # its exit status is read from this pipe
     _code: int | None = field(default=None, init=False)
 
     def poll(self) -> int | None:
@@ -237,7 +238,7 @@ class Forked:
 
     def _look(self, seconds: int | None) -> int | None:
         if self._code is None and select.select([self._process], [], [], seconds)[0]:
-            # comes at once, or the fork server has ended or is stopped
+            # an answer comes at once, unless the fork server has ended or is stopped
             tells = select.select([self._status], [], [], _TELL_WITHIN)[0]
             told = os.read(self._status, STATUS.size) if tells else b""
             self._code = STATUS.unpack(told)[0] if told else -signal.SIGKILL

@@ -1,8 +1,8 @@
 """mpiexec of MPICH, Open MPI or Intel MPI, found beside the interpreter or on PATH, with the flags that each needs.
 
-Open MPI needs flags to run as root, to run more ranks than cores, and to leave ranks unbound; MPICH needs none. A program built
-for one MPI and started by the mpiexec of another runs as N worlds of one rank. The harness notices that when the ranks
-connect: the implementation's world size is not the launcher's.
+Open MPI needs flags to run as root, to run more ranks than cores, and to leave ranks unbound; MPICH needs none. If a
+program was built for one MPI and is started by the mpiexec of another, it runs as N worlds of one rank. The harness
+detects this when the ranks connect: the implementation's world size differs from the launcher's.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from .agent import Agent
-from .base import Launched
+from .launcher import Launched
 from .ports import rendezvous_address
 
 Flavour = Literal["mpich", "openmpi", "intel", "unknown"]
@@ -51,7 +51,7 @@ class Mpi:
 
 
 _OVER_TCP = {
-    # MPICH, and Intel MPI: no shared memory, and libfabric's or UCX's TCP
+    # MPICH and Intel MPI: no shared memory; TCP of libfabric or UCX
     "MPIR_CVAR_NOLOCAL": "1",
     "MPIR_CVAR_CH4_NETMOD": "ofi",
     "I_MPI_FABRICS": "ofi",
@@ -64,8 +64,15 @@ _OVER_TCP = {
 }
 
 
+_OVERSUBSCRIBED = {
+    # a waiting rank sleeps for a moment: on Linux 6.6 and later sched_yield alone rarely frees its core
+    "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+}
+
+
 _ON_LOOPBACK = {
-    # all ranks are on this host, so no socket needs to listen beyond it: UCX, libfabric (MPICH, Intel MPI), Open MPI
+    # all ranks are on this host, so sockets listen only here: UCX, libfabric (MPICH, Intel MPI), Open MPI
     "UCX_NET_DEVICES": "lo",
     "FI_TCP_IFACE": "lo",
     "OMPI_MCA_btl_tcp_if_include": "lo",
@@ -97,7 +104,7 @@ def _version(text: str) -> str:
 class Mpiexec:
     """mpiexec of MPICH, Open MPI or Intel MPI, with the flags that each needs.
 
-    MASTER_ADDR and MASTER_PORT are set too, for implementations that use their own sockets.
+    MASTER_ADDR and MASTER_PORT are set too, for implementations with their own sockets.
     """
 
     name: str = "mpiexec"
@@ -122,12 +129,12 @@ class Mpiexec:
         mpi = find_mpi()
         if mpi is None:
             raise OSError(str(self.unavailable()))
-        # Open MPI keeps a folder per run, which is removed here even if mpiexec cannot clean up
+        # Open MPI keeps a folder per run, which is removed here in case mpiexec cannot clean up
         scratch = tempfile.TemporaryDirectory(prefix="ddpcheck-mpi-") if mpi.flavour == "openmpi" else None
         more = {"PRTE_MCA_prte_tmpdir_base": scratch.name} if scratch else {}
-        if mpi.flavour == "openmpi" and world_size > len(os.sched_getaffinity(0)):
-            more["OMPI_MCA_mpi_yield_when_idle"] = "1"
-        more |= {name: value for name, value in _ON_LOOPBACK.items() if name not in os.environ | dict(variables)}
+        oversubscribed = world_size > len(os.sched_getaffinity(0))
+        defaults = _ON_LOOPBACK | (_OVERSUBSCRIBED if oversubscribed else {})
+        more |= {name: value for name, value in defaults.items() if name not in os.environ | dict(variables)}
         port, master = rendezvous_address(variables)
         return Agent.start(
             f"mpiexec ({mpi.flavour})",

@@ -1,6 +1,6 @@
-"""Named shared memory of MPI: ranks that exit normally remove it; it remains if they are killed.
+"""Named shared memory of MPI. Ranks that exit normally remove it; it remains if they are killed.
 
-The files that a process has mapped are its own; segments of other runs are never touched.
+Only files that a process has mapped are removed; segments of other runs are never touched.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def segments_of(process: int | str = "self") -> set[Segment]:
 
 
 def named_memory() -> set[Segment]:
-    """Shared memory that this process has mapped, or open, and that has a name."""
+    """Shared memory that this process has mapped or open, and that has a name."""
     found = {Path(path) for path in _mapped()}
     with suppress(OSError):
         for descriptor in Path("/proc/self/fd").iterdir():
-            with suppress(OSError):  # that of the folder itself
+            with suppress(OSError):  # the folder's own descriptor
                 found.add(descriptor.readlink())
     return _of_shared_memory(found)
 

@@ -22,7 +22,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import IO, Literal, Self
 
-from .base import Launched, Output, clean_environment
+from .launcher import Launched, Output, clean_environment
 from .multiprocess_parent import ENDED, KILL
 from .ports import rendezvous_address
 from .process_handles import is_stopped, processes_under
@@ -31,7 +31,9 @@ from .processes import HASH_SEEDS, Children, describe_exit
 Method = Literal["fork", "spawn", "forkserver"]
 _LEAVE_WITHIN = 3.0
 _MAX_FOLDER = 55
-"""Most characters of the folder: the path of a Unix socket in it must be shorter than 108 (Linux) or 104 (macOS)."""
+"""The most characters of the folder: the path of a Unix socket in it must be shorter than 108 (Linux) or 104
+(macOS).
+"""
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class _Parent:
     def start(
         cls, method: str, arguments: Sequence[str], environment: Mapping[str, str], output: IO[bytes] | None
     ) -> Self:
-        """Start the parent. output: None for this process's own."""
+        """Start the parent. output: None for this process's own output."""
         driver_end, parent_end = socket.socketpair()
         try:
             with parent_end:
@@ -141,8 +143,8 @@ class _Parent:
         return cls(process, driver_end)
 
     def code_of(self, rank: int) -> int | None:
-        """Return the rank's exit status, None while it runs. If the parent ended before it could report it, the parent's."""
-        ended = self.ended()  # before reading, so that the last message is read too
+        """Return the rank's exit status, None while it runs; or the parent's, if it ended before reporting the rank."""
+        ended = self.ended()  # before reading, so that the last message is included
         self._listen()
         if ended is not None:
             return self.codes.get(rank, ended or 1)
@@ -172,7 +174,7 @@ class _Parent:
             return
         with suppress(OSError):
             self.messages.send(KILL)
-        if self.ended():  # as when it was killed: its group id is still valid
+        if self.ended():  # as after a kill: its group id is still valid
             self._end_group()
         try:
             self.process.wait(_LEAVE_WITHIN)
@@ -188,7 +190,7 @@ class _Parent:
 
 @dataclass
 class _Rank:
-    """One rank, by the reports of its parent."""
+    """One rank, as reported by its parent."""
 
     parent: _Parent
     rank: int
@@ -217,7 +219,7 @@ class _Family(Children):
         ended = self.parent.ended()
         known = super().status_of(rank)
         if known and rank not in self.parent.codes:
-            return f"rank {rank} is gone, the process that started it {describe_exit(ended or 0)}"
+            return f"rank {rank} has ended: the process that started it {describe_exit(ended or 0)}"
         return known
 
     def poll(self) -> str | None:

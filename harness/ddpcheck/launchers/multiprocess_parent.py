@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.process import BaseProcess
@@ -33,7 +34,7 @@ ENDED = struct.Struct("ii")
 KILL = b"k"
 _WORKER = "ddpcheck.worker"
 _TAKE_AN_ADAPTER = (_WORKER, "ddpcheck.training")
-_CHECK_MILLISECONDS = 20  # on systems without a handle that tells the end of a process
+_CHECK_MILLISECONDS = 20  # on systems without process handles
 _LEAVE_WITHIN = 2.0
 _OWN: list[int] = []  # descriptors that a forked rank closes
 
@@ -45,11 +46,20 @@ def main() -> None:
     search_working_folder_last()
     _OWN.append(driver.fileno())
     import_adapter(command)
-    ranks = _start(method, int(world_size), seeds.split(","), scratch, command)
-    _watch(ranks, driver)
+    ranks: list[BaseProcess] = []
+    status = 0
+    try:
+        _start(ranks, method, int(world_size), seeds.split(","), scratch, command)
+        _watch(ranks, driver)
+    except Exception:  # the system refuses a process or a file; the ranks that run would wait for the others
+        for process in ranks:
+            process.kill()  # and no join(), which may open a file
+        traceback.print_exc()
+        status = 1
     if scratch:
-        shutil.rmtree(scratch, ignore_errors=True)  # the driver may be gone
-    os._exit(0)  # do not wait for threads that the adapter started at import
+        shutil.rmtree(scratch, ignore_errors=True)  # the driver may have ended
+    sys.stderr.flush()
+    os._exit(status)  # do not wait for threads that the adapter started at import
 
 
 def import_adapter(command: Sequence[str]) -> None:
@@ -63,11 +73,13 @@ def import_adapter(command: Sequence[str]) -> None:
                 importlib.import_module(name)
 
 
-def _start(method: str, world_size: int, seeds: Sequence[str], scratch: str, command: list[str]) -> list[BaseProcess]:
+def _start(
+    ranks: list[BaseProcess], method: str, world_size: int, seeds: Sequence[str], scratch: str, command: list[str]
+) -> None:
+    """Start all ranks, and append each to `ranks` at once."""
     context = multiprocessing.get_context(method)
-    if scratch:  # the fork server's socket is removed with it, however this process ends
+    if scratch:  # the folder holds the fork server's socket, and goes however this process ends
         tempfile.tempdir = scratch
-    ranks: list[BaseProcess] = []
     for rank in range(world_size):
         if method == "spawn":  # each rank is a new interpreter
             os.environ["PYTHONHASHSEED"] = seeds[rank % len(seeds)]
@@ -77,7 +89,6 @@ def _start(method: str, world_size: int, seeds: Sequence[str], scratch: str, com
         ranks.append(made)
     if scratch:
         tempfile.tempdir = None
-    return ranks
 
 
 def rank_main(rank: int, command: list[str], starter: int) -> None:
@@ -103,7 +114,7 @@ def _module(command: Sequence[str]) -> str | None:
 
 
 def _end_with(starter: int) -> None:
-    """End this process when its parent has ended. starter: the process that forked it, or 0 for a fork server."""
+    """End this process when its parent ends. starter: the process that forked it, or 0 for a fork server."""
     if starter and end_with_parent(starter):
         return
     parent = multiprocessing.parent_process()
@@ -117,7 +128,7 @@ def _end_with(starter: int) -> None:
 
 
 def _watch(ranks: Sequence[BaseProcess], driver: socket.socket) -> None:
-    """Report the end of each rank to the driver, until all have ended, or the driver sends KILL or is gone."""
+    """Report the end of each rank to the driver, until all have ended, or the driver sends KILL or has ended."""
     poller = select.poll()
     poller.register(driver, select.POLLIN)
     handles = {rank: open_process(process.pid or 0) for rank, process in enumerate(ranks)}
@@ -132,7 +143,7 @@ def _watch(ranks: Sequence[BaseProcess], driver: socket.socket) -> None:
             return
         for rank, handle in list(handles.items()):
             if handle in ready or (handle is None and ranks[rank].exitcode is not None):
-                ranks[rank].join(1.0)  # a fork server reports it slightly later
+                ranks[rank].join(1.0)  # a fork server reports the end slightly later
                 code = ranks[rank].exitcode
                 with suppress(OSError):
                     driver.sendall(ENDED.pack(rank, -signal.SIGKILL if code is None else code))

@@ -1,10 +1,10 @@
 """Free ports for MASTER_PORT: outside the ephemeral range, and reserved among ddpcheck drivers.
 
-A driver takes no port twice: a killed world may have left a file, a segment or a socket named after its port, which only
-implementations that promise `restarts_in_place` must tolerate.
+A driver takes no port twice: a killed world may have left a file, a segment or a socket named after its port, which
+only implementations that promise `restarts_in_place` must tolerate.
 
-A port of the ephemeral range may be taken by any outgoing connection before rank 0 binds it. Between drivers on one host an
-abstract Unix socket is the lock: the kernel frees it with the process, however that ends.
+Any outgoing connection may take a port of the ephemeral range before rank 0 binds it. Between drivers on one host an
+abstract Unix socket is the lock: the kernel frees it when the process ends.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def rendezvous_address(variables: Mapping[str, str]) -> tuple[Port, dict[str, st
 def reserve_port(number: int | None = None) -> Port:
     """Reserve a port that is free now, and that no other driver chooses before release(). NoFreePort if none is free.
 
-    number: reserve this one, free or not.
+    number: reserve this port, free or not.
     """
     if number is not None:
         return Port(number, _lock(number))

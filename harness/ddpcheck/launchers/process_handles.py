@@ -9,14 +9,14 @@ from contextlib import suppress
 from pathlib import Path
 
 DRIVER = "DDPCHECK_DRIVER"
-"""The variable in which a command names its own process to the ranks that it starts."""
+"""The variable by which a command tells ranks the id of its own process."""
 _PR_SET_PDEATHSIG = 1
 
 
 def open_process(pid: int) -> int | None:
-    """A handle through which a signal can never reach another process of the same number; None if there can be none.
+    """A handle whose signals never reach a later process with the same id; None if the process cannot be opened.
 
-    It is a file descriptor: close it with os.close.
+    The handle is a file descriptor: close it with os.close.
     """
     try:
         return os.pidfd_open(pid)
@@ -25,7 +25,7 @@ def open_process(pid: int) -> int | None:
 
 
 def end_process(handle: int) -> None:
-    """Kill the process; nothing happens if it has ended."""
+    """Kill the process; no error if it has ended."""
     with suppress(ProcessLookupError):
         signal.pidfd_send_signal(handle, signal.SIGKILL)
 
@@ -33,7 +33,7 @@ def end_process(handle: int) -> None:
 def end_group(leader: int, *, ended: bool) -> None:
     """Kill the group that a process leads, and the process itself unless it has ended.
 
-    A number stays taken while a group has it: if the leader has ended, and a process has its number, that is another one.
+    An id stays taken while a group has it. So a process with the id of an ended leader is another process.
     """
     with suppress(ProcessLookupError, PermissionError):
         if not (ended and _is_taken(leader)):
@@ -49,7 +49,7 @@ def _is_taken(pid: int) -> bool:
 
 
 def processes_under(process: int) -> set[int]:
-    """A process's children, and theirs."""
+    """All descendants of a process."""
     found: set[int] = set()
     with suppress(OSError):
         for thread in Path(f"/proc/{process}/task").iterdir():
@@ -74,19 +74,19 @@ def state(process: int) -> str:
 def queued(process: int) -> dict[int, float]:
     """Seconds that each of its threads has waited for a processor so far."""
     found: dict[int, float] = {}
-    with suppress(OSError, ValueError, IndexError):  # not Linux, or built without; or it has ended
+    with suppress(OSError, ValueError, IndexError):  # not Linux, or a kernel without it; or the process has ended
         for thread in Path(f"/proc/{process}/task").iterdir():
             found[int(thread.name)] = int((thread / "schedstat").read_text(encoding="ascii").split()[1]) / 1e9
     return found
 
 
 def end_with_parent(parent: int) -> bool:
-    """Have the kernel kill this process, even a stuck one, when its parent ends. False where no system call does so."""
+    """Let the kernel kill this process, even a stuck one, when its parent ends. False if the system cannot do so."""
     if sys.platform != "linux":
         return False
     import ctypes
 
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it was quicker
+    if os.getppid() != parent:  # the parent has ended already
         os._exit(1)
     return True

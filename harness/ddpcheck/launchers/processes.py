@@ -1,7 +1,8 @@
 """Plain processes with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
 
-Even and odd ranks have different hash seeds, PYTHONHASHSEED=20 and 235, unless that variable is set: sets of strings have
-different orders on neighbouring ranks, and the same orders in every run. (mpiexec and torchrun leave the seed random.)
+Even and odd ranks have different hash seeds, PYTHONHASHSEED=20 and 235, unless that variable is set. So sets of strings
+have different orders on neighbouring ranks, and the same orders in every run. (mpiexec and torchrun leave the seed
+random.)
 
 With `fork_servers`, ranks of a Session are forked from pre-warmed processes, so restarts are fast (fork_servers.py).
 """
@@ -14,19 +15,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from .base import Launched, Output, clean_environment
+from .launcher import Launched, Output, clean_environment
 from .ports import Port, rendezvous_address
 from .process_handles import DRIVER, end_group, is_stopped
 
-if TYPE_CHECKING:  # a rank that starts needs none
+if TYPE_CHECKING:  # a rank that starts does not need it
     from .fork_servers import ForkServers
 
 HASH_SEEDS = ("20", "235")
-"""Seeds by which sets of two usual names, {"weight", "bias"} and {"loss", "accuracy"}, have opposite orders."""
+"""Hash seeds for which sets of two usual names, {"weight", "bias"} and {"loss", "accuracy"}, have opposite orders."""
 
 _POLL = 0.02
 _FAILURE_GRACE = 2.0
-"""Seconds for the other ranks to report why they cannot go on, after one has failed."""
+"""Seconds for the other ranks to report their errors after one has failed."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class Processes:
                     stderr=target,
                     start_new_session=True,  # the driver handles Ctrl-C
                 )
-                launched.children.append(child)  # at once, so that it is killed if a later one cannot start
+                launched.children.append(child)  # appended at once, so that it is killed if a later one cannot start
         except BaseException:
             launched.kill()
             raise
@@ -145,8 +146,8 @@ class Children:
     def _update(self) -> list[int | None]:
         """Return all exit statuses, and record the first failure.
 
-        Of ranks that failed since the last call, one that a signal killed (a negative status) counts as the first: the others
-        failed because of it.
+        Of the ranks that failed since the last call, a rank killed by a signal (negative status) counts as the first,
+        since the others failed because of it.
         """
         codes = [child.poll() for child in self.children]
         if self.failed is None:
@@ -165,7 +166,7 @@ class Children:
         for child in self.children:
             ended = child.poll() is not None
             if not ended:
-                child.kill()  # it may not lead a group yet
+                child.kill()  # the process may not lead a group yet
             end_group(child.pid, ended=ended)
         for child in self.children:
             child.wait()

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .agent import Agent
-from .base import Launched
+from .launcher import Launched
 
 
 @dataclass(frozen=True)
 class Torchrun:
     """torch's elastic agent on this host, as torchrun starts it.
 
-    Agents meet over a store, and unpickle what they find there. torch's own store listens on all addresses, so this one is a
-    file in a folder of mode 0700: the agent listens nowhere. Ranks get a port that is free, for what they need themselves.
+    Agents meet in a store, and unpickle its content. torch's own store listens on all addresses, so this one is a file
+    in a folder of mode 0700, and the agent does not listen. Ranks get a free port for their own communication.
     """
 
     name: str = "torchrun"
@@ -52,5 +52,6 @@ class Torchrun:
             f"--log-dir={scratch.name}",
             "--no-python",
         ]
-        more = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", **variables}  # another store of the agent, on all addresses
+        # otherwise the agent opens another store, on all addresses
+        more = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", **variables}
         return Agent.start("torchrun", [*agent, *command], more, scratch=scratch, inherit_output=inherit_output)

@@ -1,1 +1,1 @@
-"""Model declarations, which every framework's builder and the oracle can build."""
+"""Model declarations, from which every framework's builder and the oracle build the same model."""

@@ -67,7 +67,7 @@ class Embedding:
 @plain
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Seconds that it takes to go through this layer forward, and backward."""
+    """Seconds that forward and backward of this layer wait."""
 
     kind: ClassVar[str] = "delay"
     forward: float

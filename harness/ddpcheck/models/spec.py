@@ -73,8 +73,8 @@ BATCH_NORM_EPS = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """One named array of a model: its shape, its dtype, whether it is learned, frozen, or a buffer, and whether it lies in
-    memory column after column.
+    """One named array of a model: its shape, its dtype, its role (learned, frozen or buffer), and whether its memory
+    order is by column.
     """
 
     name: str
@@ -88,9 +88,7 @@ class Tensor:
 @plain
 @dataclass(frozen=True)
 class ModelSpec:
-    """A chain of layers and a loss; the module's docstring says what each computes. ValueError if it cannot be
-    built.
-    """
+    """A chain of layers and a loss, as the module's docstring defines them. ValueError if the model cannot be built."""
 
     kind: ClassVar[str] = "model"
     layers: tuple[Layer, ...]
@@ -136,7 +134,7 @@ class ModelSpec:
         return tuple(_tensors(self))
 
     def initial(self, seed: int, values: Kind, spread: int = 1) -> dict[str, Array]:
-        """Initial parameters and buffers by name; another seed gives others, which is how ranks start out different."""
+        """Initial parameters and buffers by name. Each rank uses another seed, and so starts with other values."""
         tensors = self.tensors()
         sizes = [math.prod(tensor.shape) for tensor in tensors]
         flat = numbers((sum(sizes),), self.dtype, values, key_of(seed), spread)
@@ -151,7 +149,7 @@ class ModelSpec:
             if not tensor.positive:
                 made[tensor.name] = numbers(tensor.shape, tensor.dtype, values, key, spread)
                 continue
-            if tensor.dtype == "int64":  # a counter too large for any float, so that a cast shows
+            if tensor.dtype == "int64":  # too large for a float, so that a cast shows
                 made[tensor.name] = np.asarray(abs(numbers(tensor.shape, "int64", "lattice", key, 1 << 60)))
             else:
                 array = numbers(tensor.shape, tensor.dtype, values, key, spread + 2)
@@ -183,7 +181,7 @@ def _width_out(layer: Layer) -> int:
 
 def _problems(layers: tuple[Layer, ...]) -> Iterator[str]:
     if not any(map(_width_out, layers)):
-        yield "no layer says how many features there are"
+        yield "no layer sets the number of features"
     named: dict[str, Layer] = {}
     width, outputs = 0, next(filter(None, map(_width_out, reversed(layers))), 0)
     for position, layer in enumerate(layers):
@@ -197,12 +195,12 @@ def _problems(layers: tuple[Layer, ...]) -> Iterator[str]:
         if layer.name in named:
             yield f"two layers are named {layer.name!r}"
         if isinstance(layer, Head) and layer.outputs != outputs:
-            yield f"head {layer.name!r} has {layer.outputs} outputs, but the model has {outputs}, and the same targets"
+            yield f"head {layer.name!r} has {layer.outputs} outputs, but the model has {outputs}, and both use the same targets"
         if isinstance(layer, Linear):
             if layer.branch and layer.inputs != layer.outputs:
                 yield f"branch {layer.name!r} must keep the number of features"
             if layer.penalty and (layer.branch or layer.uses):
-                yield f"{layer.name!r} has a penalty, but not weights of its own that every batch uses"
+                yield f"{layer.name!r} has a penalty, but no weight of its own that every batch uses"
             if layer.replaced and (layer.uses or layer.penalty):
                 yield f"{layer.name!r} replaces its weight, but does not own it, or has a penalty on it"
             if layer.uses is not None:
@@ -213,7 +211,7 @@ def _problems(layers: tuple[Layer, ...]) -> Iterator[str]:
                     layer.bias,
                 )
                 if not same:
-                    yield f"{layer.name!r} uses {layer.uses!r}, which is no earlier linear layer of its shape"
+                    yield f"{layer.name!r} uses {layer.uses!r}, which is not an earlier linear layer of its shape"
         named[layer.name] = layer
 
 

@@ -1,4 +1,6 @@
-"""Operations for an accumulation window that stays open while other things are done: evaluating, saving, more windows."""
+"""Operations for an accumulation window that stays open during other operations: evaluation, saving, further
+windows.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from .replica import of_two_replicas
 @plain
 @dataclass(frozen=True, slots=True)
 class OpenWindow:
-    """Enter no_sync(), one level deeper if it was entered before: until it is left again, every backward is local."""
+    """Enter no_sync(), nested if already entered: every backward is local until the matching CloseWindow."""
 
     kind: ClassVar[str] = "open_window"
 
@@ -21,13 +23,15 @@ class OpenWindow:
 @plain
 @dataclass(frozen=True, slots=True)
 class CloseWindow:
-    """Leave the no_sync() that was entered last."""
+    """Leave the innermost no_sync()."""
 
     kind: ClassVar[str] = "close_window"
 
 
 def windows_that_do_not_fit(operations: Iterable[object]) -> list[str]:
-    """Errors in the order of windows: Resume, which builds a new replica, cannot stand inside an old replica's window."""
+    """Errors in the order of windows. A Resume builds a new replica, so it cannot stand inside the old replica's
+    window.
+    """
     depths = [0, 0]
     for position, (replica, operation) in enumerate(of_two_replicas(operations)):
         kind = getattr(operation, "kind", "")

@@ -1,4 +1,4 @@
-"""Collectives: adapter.Collectives documents each. `group=None` means all ranks."""
+"""Collectives of a Job. contract.adapter.Collectives documents each call. `group=None` means all ranks."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from .data import TensorSpec
 class AllReduce:
     """Yields result, of the tensor's shape and dtype.
 
-    As every collective with a result it also yields argument_changed, aliases_argument (the result shares memory with
-    the rank's own array), read_only (nobody can write to the result) and overwritten_later (it has changed by the Job's end).
+    Every collective with a result also yields argument_changed, aliases_argument (the result shares memory with the
+    rank's own array), read_only (the result is not writable) and overwritten_later (the result has changed by the end
+    of the Job).
 
-    in_place: all_reduce_in_place (extras.InPlace) on an array from empty(). Laid out offset it is the middle of one, and
-    beside_changed tells whether the elements next to it have changed; laid out mixed it is NumPy's own on even ranks.
+    in_place: all_reduce_in_place (optional_methods.InPlace) on an array from empty(). With layout "offset" the array is the
+    middle of a larger one, and beside_changed says whether the elements next to it have changed. With layout "mixed"
+    even ranks use an array of NumPy's own.
     """
 
     kind: ClassVar[str] = "all_reduce"
     tensor: TensorSpec
     reduction: Literal["sum", "mean", "min", "max", "prod"] = "sum"
     group: tuple[int, ...] | None = None
-    wait: bool = True  # False: asynchronous, finished by a Wait
+    wait: bool = True  # False: asynchronous, completed by a Wait
     in_place: bool = False
 
 
@@ -41,7 +43,7 @@ class Wait:
 @plain
 @dataclass(frozen=True, slots=True)
 class Broadcast:
-    """Yields result: the root's array. Other ranks pass an array of poison."""
+    """Yields result: the root's array. The other ranks pass an array of poison."""
 
     kind: ClassVar[str] = "broadcast"
     tensor: TensorSpec
@@ -62,8 +64,8 @@ class AllGather:
 @plain
 @dataclass(frozen=True, slots=True)
 class ReduceScatter:
-    """The tensor's first dimension is a multiple of the group size. Yields result: this rank's block of the
-    reduction.
+    """Yields result: this rank's block of the reduction. The tensor's first dimension is a multiple of the group
+    size.
     """
 
     kind: ClassVar[str] = "reduce_scatter"
@@ -82,8 +84,9 @@ class Barrier:
 @plain
 @dataclass(frozen=True, slots=True)
 class SendRecv:
-    """Every (source, destination) pair in turn, in this order on all ranks. Yields received:
-    {"source>destination": array}, and read_only, whether one of them is.
+    """Each (source, destination) pair sends one array, in this order on all ranks.
+
+    Yields received: {"source>destination": array}, and read_only: whether any received array is not writable.
     """
 
     kind: ClassVar[str] = "send_recv"

@@ -1,4 +1,4 @@
-"""Declarations of arrays, data sets and optimizers, from which operations make values by seed."""
+"""Declarations of arrays, data sets and optimizers. Operations create their values from a seed."""
 
 from __future__ import annotations
 
@@ -10,29 +10,28 @@ from ..seeded_values import Array, Kind, key_of, numbers
 from ..storage.dataclass_json import plain
 
 PerRank = tuple[tuple[int, ...], ...]
-"""One tuple of sample indices for each rank."""
+"""A tuple of sample indices for each rank."""
 Layout = Literal[
     "C", "F", "strided", "reversed", "offset", "columns", "repeated", "read_only", "mixed", "varied", "shared"
 ]
 VARIED: tuple[Layout, ...] = ("C", "strided", "F", "reversed", "offset", "columns", "read_only")
-"""The layouts of consecutive ranks whose arrays are varied."""
+"""The memory layouts that consecutive ranks use if a tensor's layout is "varied"."""
 
 LOUDER = 4096.0
-"""A power of two: a float32 sum keeps both of two gradients that differ by this factor."""
+"""Factor between loud and other targets. A power of two: a float32 sum of two gradients with this ratio keeps both."""
 
 
 @plain
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """An array that differs from rank to rank.
+    """An array with different values on each rank.
 
     layout: C (contiguous), F (transposed memory order), strided (every other element of a larger array), reversed
-    (negative stride), offset (starts in the middle of a larger buffer, not aligned to a cache line), columns (the first ones
-    of a wider array), repeated (one row, which a stride of zero shows again and again), read_only (nobody may write to it),
-    mixed (F on odd ranks, C on the others), varied (each rank has another one of VARIED, which begin at `seed`), shared (C; the
-    very array of all operations of the Job that have an equal tensor).
-    step: every value is multiplied by it: lattice values become multiples of the world size, whose means are exact, or
-    get more significant bits than a narrower dtype holds.
+    (negative stride), offset (starts in the middle of a larger buffer, not aligned to a cache line), columns (the first
+    columns of a wider array), repeated (one row, repeated by a stride of zero), read_only (not writable), mixed (F on
+    odd ranks, C on the others), varied (each rank uses another layout of VARIED, starting at `seed`), shared (C; all
+    operations of the Job with an equal tensor use the same array). step: factor of every value. Lattice values become
+    multiples of the world size, so that means are exact, or get more significant bits than a narrower dtype holds.
     """
 
     kind: ClassVar[str] = "tensor"
@@ -63,11 +62,10 @@ class TensorSpec:
 @plain
 @dataclass(frozen=True, slots=True)
 class DataSpec:
-    """A data set of `samples` samples for a model: inputs and targets made from `seed`, no two samples alike.
+    """A data set of `samples` distinct samples for a model: inputs and targets, generated from `seed`.
 
-    poisoned: samples whose first input (first target, if inputs are ids) is NaN or infinite instead.
-    loud: samples whose targets, if they are no labels, are LOUDER times what they would be, and with them the gradients of a
-    linear loss.
+    poisoned: samples whose first input (first target, if inputs are ids) is replaced by NaN or infinity. loud: samples
+    whose targets, unless labels, are multiplied by LOUDER. Gradients of a linear loss grow with them.
     """
 
     kind: ClassVar[str] = "data"
@@ -108,8 +106,8 @@ class OptimizerSpec:
     """SGD: v <- momentum v + g + weight_decay p; p <- p - lr v. Adam: with bias correction, betas, eps outside the
     root, weight_decay p added to the gradient.
 
-    averaging: with one that is not 0, replicas keep an average a of each parameter p beside it: at first a is p, and each
-    step() ends with a <- averaging a + (1 - averaging) p.
+    averaging: if not 0, replicas keep a moving average a of each parameter p. It starts as p, and each step() ends with
+    a <- averaging a + (1 - averaging) p.
     """
 
     kind: ClassVar[str] = "optimizer"

@@ -1,4 +1,4 @@
-"""Operations for special cases: ranks that act differently, a program that ends, and bytes on the wire."""
+"""Operations for special cases: one rank acts differently, a program ends, or bytes sent are counted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @plain
 @dataclass(frozen=True, slots=True)
 class OnRanks:
-    """An operation that only these ranks enter. Yields the operation's results there."""
+    """Only these ranks execute the operation. Yields the operation's results there."""
 
     kind: ClassVar[str] = "on_ranks"
     ranks: tuple[int, ...]
@@ -24,7 +24,7 @@ class OnRanks:
 @plain
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An operation whose exception is caught: the rank's program continues. Yields error: the exception, or ""."""
+    """An operation whose exception is caught, after which the rank continues. Yields error: the exception, or ""."""
 
     kind: ClassVar[str] = "attempt"
     operation: Operation
@@ -33,7 +33,7 @@ class Attempt:
 @plain
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """One rank's program ends by an uncaught exception: its process ends as the interpreter ends it.
+    """One rank's program ends by an uncaught exception, and its interpreter exits as usual.
 
     close: the implementation is closed before, as by a `with` statement or `finally`.
     """
@@ -46,9 +46,9 @@ class Leave:
 @plain
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The implementation is closed, as at the end of a program. The ranks are of no use afterwards.
+    """Close the implementation, as at the end of a program. The ranks cannot be used afterwards.
 
-    Yields before and held: the process's resources before connect(), and now (process_resources.py).
+    Yields before and held: the resources of the process before connect(), and after closing (process_resources.py).
     """
 
     kind: ClassVar[str] = "close"
@@ -57,10 +57,11 @@ class Close:
 @plain
 @dataclass(frozen=True, slots=True)
 class Left:
-    """After Close: wait until all ranks are here, and list the names that they have left.
+    """After Close: wait until all ranks arrive, then list the files and shared memory that they left behind.
 
-    Yields files: those in a temporary folder of the world's own (Start.own_folder); memory: shared memory that this process had
-    mapped, or open, when it was closed, and that has its name still. None of both if not all ranks come, as on several hosts.
+    Yields files: files left in the world's own temporary folder (Start.own_folder); memory: shared memory that this
+    process had mapped or open at Close and that still has a name. Yields neither if not all ranks arrive, as on several
+    hosts.
     """
 
     kind: ClassVar[str] = "left"
@@ -69,8 +70,10 @@ class Left:
 @plain
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Read the counters of this rank. Yields sent: {TCP connection: bytes handed to it and packets since it was opened}
-    (sockets.py); counts: the implementation's own counters, None if it has none.
+    """Read the counters of this rank.
+
+    Yields sent: {TCP connection: bytes handed to it and packets since it was opened} (sent_bytes.py); counts: the
+    implementation's own counters, or None.
     """
 
     kind: ClassVar[str] = "sent"
@@ -79,10 +82,11 @@ class Sent:
 @plain
 @dataclass(frozen=True, slots=True)
 class Make:
-    """Make the replica so many times, each in the place of the one before. Before each the settings of the process become
-    again what they were, and numbers are drawn from its generators, on every rank another count.
+    """Make the replica `times` times; each replaces the one before. Before each, the process settings are restored, and
+    every rank draws another count of numbers from its process's generators.
 
-    Yields changed: names of the settings that each making changed; before and after: each generator's state, as a hash.
+    Yields changed: for each replica, the settings that making it has changed; before and after: a hash of each
+    generator's state.
     """
 
     kind: ClassVar[str] = "make"
@@ -92,10 +96,11 @@ class Make:
 @plain
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """These operations again and again: `rounds` rounds of `times` each, whose values are dropped. A Wait among them names
-    this operation's own position. After each round the settings of the process (process_settings.py) are put back.
+    """Repeat these operations `times` times in each of `rounds` rounds, and drop their values. A Wait among them names
+    its operation by the position of this one. After each round the process settings are restored (process_settings.py).
 
-    Yields changed: names of the settings that each round changed; held: its resources before, and after each round.
+    Yields changed: names of the settings that each round changed; held: the resources of the process before the first
+    round and after each round.
     """
 
     kind: ClassVar[str] = "rounds"
@@ -107,13 +112,16 @@ class Rounds:
 @plain
 @dataclass(frozen=True, slots=True)
 class ProbeGradients:
-    """Make a replica with these options of a tensor of `elements` beside a few scalars, go backward once, and compare with the
-    exact gradients on the rank: a large tensor need not go to the driver. summed: they are sums over ranks, not means. input:
-    of each rank's one sample; a local gradient is up to 8 times as large. 0 means the world size.
+    """Make a replica of a tensor of `elements` beside a few scalars, with these options, and compare one backward's
+    gradients with the exact ones on the rank itself, so that a large tensor is not sent to the driver.
 
-    Yields refused: the exception of make_replica where options are given, else "" and, of the tensor: wrong, how many elements
-    are; first and last: the places of the first and last of them, -1 if none is; local, zero: whether all of them are the rank's
-    own gradient, or zero; scalars: the gradients of the others; right_scalar: what each of these should be.
+    summed: gradients are sums over ranks, not means. input: the input of each rank's one sample; 0 means the world
+    size. A local gradient is up to 8 times as large.
+
+    Yields refused: the exception of make_replica if options are given, else "". Of the tensor it yields wrong: the
+    number of wrong elements; first and last: the positions of the first and last wrong element, -1 if there is none;
+    local, zero: whether all wrong elements equal the rank's local gradient, or are zero. scalars: the gradients of the
+    scalars; right_scalar: their expected value.
     """
 
     kind: ClassVar[str] = "probe_gradients"

@@ -1,4 +1,4 @@
-"""Random numbers: an implementation's own streams, and mishaps of the generators that a whole process shares."""
+"""Random numbers: the implementation's own streams, and disturbances of the generators that a whole process shares."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ..storage.dataclass_json import plain
 @plain
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Make one Streams and draw from it in each epoch: `extra[rank]` local numbers first, then `count` of both kinds, in two
-    calls each.
+    """Make one Streams and draw from it in each epoch: first `extra[rank]` local numbers, then `count` local and
+    `count` common numbers in two calls each.
 
-    Yields local and common: one float64 array of shape (count,) for each epoch; and overwritten_later, which of them gave
-    numbers that have changed by the end of the Job. An epoch of None draws without set_epoch.
-    beside: two others, of another seed and of this one, are told another epoch and drawn from between the two calls.
-    common_first: so many common numbers every rank draws in each epoch before all else. one_by_one: in a call for each number.
+    Yields local and common: one float64 array of shape (count,) for each epoch; and overwritten_later: the kinds whose
+    returned numbers have changed by the end of the Job. An epoch of None draws without set_epoch. beside: two other
+    Streams, one with another seed and one with this seed, are set to another epoch and drawn from between the two
+    calls. common_first: every rank first draws this many common numbers in each epoch. one_by_one: one call per number.
     """
 
     kind: ClassVar[str] = "draw"
@@ -33,7 +33,7 @@ class Draw:
 @plain
 @dataclass(frozen=True, slots=True)
 class Disturb:
-    """One rank draws from the generators that its process shares (random, numpy.random, torch), the next seeds its own."""
+    """One rank draws from its process's generators (random, numpy.random, torch); the next rank seeds its own."""
 
     kind: ClassVar[str] = "disturb"
     rank: int

@@ -1,4 +1,4 @@
-"""Mishaps of one rank."""
+"""Failures of one rank: late, raising, killed, or with broken connections."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ class Kill:
 @plain
 @dataclass(frozen=True, slots=True)
 class BreakConnections:
-    """The connections of one rank's implementation break; all ranks live on. Yields broken: how many of its sockets were shut
-    down, 0 on the other ranks.
+    """The connections of one rank's implementation break; all ranks stay alive.
+
+    Yields broken: the number of its sockets that were shut down; 0 on the other ranks.
     """
 
     kind: ClassVar[str] = "break_connections"

@@ -1,4 +1,4 @@
-"""One collective so often that its counters may wrap, with one array that is refilled for each call."""
+"""One collective repeated so often that counters may wrap around, with one array that is refilled for each call."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from ..seeded_values import Array
 from ..storage.dataclass_json import plain
 
 PERIOD = 251
-"""Calls after which values repeat: a prime, so that calls which a wrapped counter confuses have different values."""
+"""Calls after which values repeat. A prime, so that calls confused by a wrapped counter have different values."""
 
 
 @plain
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """A collective of all ranks `times` times, each time of other values in one and the same array of two elements, which is
-    every other one of a larger array if `strided`. all_reduce_async is waited for at once; send_recv goes from rank 0 to the
-    last. Yields results (times, elements of a result); none on a rank that gets none.
+    """Call a collective of all ranks `times` times, each time with other values in the same array of two elements.
+
+    strided: the array is every other element of a larger one. all_reduce_async is waited for at once; send_recv goes
+    from rank 0 to the last rank. Yields results, of shape (times, elements of a result); none on a rank without a
+    result.
     """
 
     kind: ClassVar[str] = "calls"
@@ -30,13 +32,13 @@ class Calls:
     strided: bool = False
 
     def values(self, rank: int, world_size: int) -> Array:
-        """This rank's values, call by call; their mean is exact."""
+        """This rank's values, call by call. Their mean is exact."""
         step = world_size if self.reduction == "mean" else 1
         made: Array = ((np.arange(self.times) + 7 * rank) % PERIOD + 1) * step
         return made.astype(self.dtype)
 
     def wanted(self, rank: int, world_size: int) -> Array | None:
-        """The results on this rank, (times, elements); None if it gets none."""
+        """The expected results on this rank, (times, elements); None on a rank without a result."""
         every = np.stack([self.values(each, world_size) for each in range(world_size)], axis=1)
         if self.collective == "send_recv":
             return np.repeat(every[:, :1], 2, axis=1) if rank == world_size - 1 else None

@@ -1,4 +1,4 @@
-"""Operations on a replica: adapter.Replica and ddpcheck.contract.extras document each method."""
+"""Operations on a replica: adapter.Replica and ddpcheck.contract.optional_methods document each method."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ class Backward:
     """Forward and backward on the rank's samples. Yields loss: the local mean loss before reduction.
 
     interrupted: on these ranks an exception of the training program leaves no_sync() after the backward, and is caught
-    outside. Yields swallowed if it did not come out of no_sync().
+    outside. Yields swallowed if no_sync() suppressed the exception.
 
-    second: with it, a forward pass on these samples follows the first, and one backward on the sum of both losses
-    (extras.TwoForwards); loss is that sum.
+    second: a second forward pass on these samples follows the first, and one backward on the sum of both losses
+    (optional_methods.TwoForwards); loss is that sum.
 
-    weights: of each of its samples on each rank (adapter.Batch); () means that there are none.
+    weights: the weights of each rank's samples (adapter.Batch); () means none.
 
-    broken: on these ranks an exception ends it half-way (extras.Breaking), and is caught outside of no_sync(). A ZeroGrad is
-    next. Yields no loss, on no rank; swallowed if the exception did not come out.
+    broken: on these ranks an exception ends the backward half-way (optional_methods.Breaking), and is caught outside no_sync(). A
+    ZeroGrad must follow. Yields no loss on any rank, and swallowed if no_sync() suppressed the exception.
     """
 
     kind: ClassVar[str] = "backward"
     samples: PerRank
     sync: bool = True
-    branches: tuple[tuple[str, ...], ...] = ()  # active branches of each rank; () means none on any
+    branches: tuple[tuple[str, ...], ...] = ()  # active branches of each rank; () means none on any rank
     interrupted: tuple[int, ...] = ()
     second: PerRank = ()
     weights: tuple[tuple[float, ...], ...] = ()
@@ -48,7 +48,9 @@ class Backward:
 @plain
 @dataclass(frozen=True, slots=True)
 class ZeroGrad:
-    """to_zeros: gradients that are there become zeros (extras.Zeroing), which a step takes; else there are none."""
+    """to_zeros: existing gradients become zeros (optional_methods.Zeroing), and a step applies them; otherwise gradients are
+    removed.
+    """
 
     kind: ClassVar[str] = "zero_grad"
     to_zeros: bool = False
@@ -72,7 +74,7 @@ class Step:
 @plain
 @dataclass(frozen=True, slots=True)
 class Observe:
-    """Read the replica. Yields each item of `what` as a mapping of names to arrays (None: no gradient)."""
+    """Read the replica. Yields for each item of `what` a mapping of names to arrays (None: no gradient)."""
 
     kind: ClassVar[str] = "observe"
     what: tuple[Literal["parameters", "gradients", "buffers", "averaged"], ...] = ("parameters", "gradients", "buffers")
@@ -81,8 +83,9 @@ class Observe:
 @plain
 @dataclass(frozen=True, slots=True)
 class Predict:
-    """Forward in evaluation mode on the rank's samples; a rank without any is not asked. Yields outputs (batch,
-    outputs).
+    """Forward in evaluation mode on the rank's samples; skipped on a rank without samples.
+
+    Yields outputs, of shape (batch, outputs).
     """
 
     kind: ClassVar[str] = "predict"
@@ -102,7 +105,7 @@ class Save:
 @plain
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Build a new replica (from other initial values) and load this rank's saved state into it."""
+    """Build a new replica, with other initial values, and load this rank's saved state into it."""
 
     kind: ClassVar[str] = "resume"
     name: str = "checkpoint"
@@ -111,13 +114,17 @@ class Resume:
 @plain
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """Continue with the other of two replicas, which has its own initial values, windows and saved states. Both stay alive."""
+    """Continue with the other of two replicas. Each has its own initial values, windows and saved states; both stay
+    alive.
+    """
 
     kind: ClassVar[str] = "switch"
 
 
 def of_two_replicas(operations: Iterable[T]) -> Iterator[tuple[int, T]]:
-    """Each operation with the replica that it is done with: 0 or 1, a Switch with the one that it leads to."""
+    """Each operation with the number of its replica, 0 or 1. A Switch has the number of the replica that it switches
+    to.
+    """
     replica = 0
     for operation in operations:
         replica ^= isinstance(operation, Switch)
@@ -127,7 +134,7 @@ def of_two_replicas(operations: Iterable[T]) -> Iterator[tuple[int, T]]:
 @plain
 @dataclass(frozen=True, slots=True)
 class Remeasure:
-    """Running statistics anew, of these samples of all ranks (extras.Remeasuring)."""
+    """Measure running statistics anew, from these samples of all ranks (optional_methods.Remeasuring)."""
 
     kind: ClassVar[str] = "remeasure"
     samples: PerRank
@@ -136,15 +143,15 @@ class Remeasure:
 @plain
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Inside join() (extras.Joining) each rank does zero_grad, backward and step for each of its own batches, of which
-    ranks may have different numbers.
+    """Inside join() (optional_methods.Joining) each rank does zero_grad, backward and step for each of its own batches. Ranks may
+    have different numbers of batches.
     """
 
     kind: ClassVar[str] = "join"
-    batches: tuple[PerRank, ...]  # of each rank
+    batches: tuple[PerRank, ...]  # the batches of each rank
 
     def round(self, number: int) -> PerRank:
-        """The ranks' samples in one of the steps; none on a rank that has run out."""
+        """The ranks' samples in one of the steps; () on a rank without further batches."""
         return tuple(batches[number] if number < len(batches) else () for batches in self.batches)
 
     def rounds(self) -> int:
@@ -154,7 +161,7 @@ class Join:
 @plain
 @dataclass(frozen=True, slots=True)
 class SetTrainable:
-    """These Linear layers learn from now on, or no longer do (extras.Unfreezing). Stands after a ZeroGrad."""
+    """These Linear layers are trained from now on, or are frozen (optional_methods.Unfreezing). Must follow a ZeroGrad."""
 
     kind: ClassVar[str] = "set_trainable"
     layers: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Reading an epoch in pieces, each with a new sampler that resumes from the previous sampler's state."""
+"""Reads an epoch in pieces; each piece uses a new sampler that resumes from the previous sampler's state."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from ..storage.dataclass_json import plain
 @plain
 @dataclass(frozen=True, slots=True)
 class ResumeSampling:
-    """Read `pieces` of so many indices each of one epoch, saving and going on in a new sampler after each; then the rest,
-    and `then` all of another epoch, or of one more without set_epoch (None).
+    """Read one epoch in pieces of these numbers of indices. After each piece the state is saved and loaded into a new
+    sampler. Then read the rest, and all of the epoch `then`; None reads once more without set_epoch.
 
-    Yields pieces: one list of indices for each piece, and the rest; then: the other epoch's; then_length: what len() said of
-    that before it was read; on: the rest of the first sampler, read after all this; straight: the indices of a sampler
-    that has loaded the last state gives of the other epoch, if it is told that at once; whole: the epoch, and then_whole the
-    other one, in a sampler that was never interrupted. told: a new sampler is told the epoch (set_epoch) after its state was
-    loaded, as most programs do. used: the first sampler has read epoch + 1 before, and is saved first when it was told the
-    epoch, and nothing of it was asked for. at_once: a new sampler saves its loaded state at once, and that state goes on in one
-    more.
+    Yields pieces: a list of indices for each piece, and the rest; then: the indices of epoch `then`; then_length: its
+    len(), taken before it was read; on: the rest of the first sampler's epoch, read last; straight: epoch `then` in a
+    sampler that has just loaded the last state; whole and then_whole: both epochs in a sampler that was never
+    interrupted; state_changed: whether a saved or loaded state was changed later.
+
+    told: each new sampler gets set_epoch after it has loaded the state, as in most programs. used: the first sampler
+    has read epoch + 1 before, and is first saved right after set_epoch. at_once: each new sampler saves its loaded
+    state at once, and another sampler continues from that state.
     """
 
     kind: ClassVar[str] = "resume_sampling"

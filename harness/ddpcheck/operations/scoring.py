@@ -1,4 +1,4 @@
-"""Scores over the samples of all ranks, which are not means of the ranks' scores."""
+"""Scores over the samples of all ranks that are not means of the ranks' scores."""
 
 from __future__ import annotations
 
@@ -12,26 +12,29 @@ from ..storage.dataclass_json import plain
 from .data import PerRank
 
 OF_NUMBERS = frozenset({"rmse"})
-"""Scores whose targets are numbers; those of the others are labels."""
+"""Scores whose targets are numbers. The targets of other scores are labels."""
 _APART = 32
 """The factor for widely spread outputs: up to 80, whose exp is finite in float32."""
 _AROUND = 16384.0
-"""What takes numbers so far from 0 that float32 does not hold their squares."""
+"""An offset that moves numbers so far from 0 that float32 cannot hold their squares exactly."""
 
 
 @plain
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Score the samples of all ranks: rank r holds those of indices[r], in that order, out of one data set that is made from
-    `seed`; -1 is a row of padding. Yields score, and argument_changed: whether an array that was passed was.
+    """Score the samples of all ranks. Rank r holds the samples indices[r], in that order, of a data set generated from
+    `seed`; index -1 is a row of padding.
 
-    Sample i has the label i % classes. Its largest output stands out by 1/2 at least, for about two thirds at the label. Targets
-    that are numbers differ from the outputs by up to 12. Rows of padding are wrong, all alike.
+    Yields score; argument_changed: whether an array that was passed has changed.
 
-    guesses: only the first so many classes ever have the largest output; 0 means all. poisoned: a sample whose first output is
-    NaN. values: of a lattice, or real ones. first: the index of the first sample, those after it
-    counting on from there, by `apart` each. far: outputs of classes are 32 times as large, or numbers lie
-    around 16,384. empty: rows of padding hold NaN.
+    Sample i has the label i % classes. Its largest output is larger than the others by at least 1/2, and for about two
+    thirds of the samples belongs to the label. Numeric targets differ from the outputs by up to 12. Rows of padding are
+    wrong and equal.
+
+    guesses: only the first so many classes ever have the largest output; 0 means all. poisoned: a sample whose first
+    output is NaN. values: lattice or real values. first: the index of the first sample; further indices follow in steps
+    of `apart`. far: outputs of classes are multiplied by 32, or numbers lie around 16,384. empty: rows of padding hold
+    NaN.
     """
 
     kind: ClassVar[str] = "score"
@@ -48,7 +51,7 @@ class Score:
     empty: bool = False
 
     def given(self, rank: int) -> tuple[Array, Array, Array]:
-        """Outputs, targets and indices that this rank passes."""
+        """The outputs, targets and indices that this rank passes."""
         outputs, targets, indices = self.rows(self.indices[rank])
         return outputs, targets, self.called(indices)
 
@@ -60,7 +63,7 @@ class Score:
         """New arrays: outputs, targets and indices of these samples."""
         made = np.array(indices, np.int64)
         last = max((index for held in self.indices for index in held), default=-1)
-        count = last + 2  # one more row, which index -1 takes
+        count = last + 2  # one more row, for index -1
         outputs, targets = self._of_numbers(count) if self.name in OF_NUMBERS else self._of_labels(count)
         if self.poisoned is not None:
             outputs[self.poisoned, 0] = np.nan

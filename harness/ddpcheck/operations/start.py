@@ -1,4 +1,4 @@
-"""Special starts of the ranks, for checks of rendezvous; and short reads and sends."""
+"""Special starts of the ranks, for rendezvous checks; and operations for short reads and small buffers."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from ..storage.dataclass_json import plain
 
 GATED, SHORT_READS, HOSTS = "DDPCHECK_GATED", "DDPCHECK_SHORT_READS", "DDPCHECK_HOSTS"
 OWN_FOLDER, TAKEN_PORTS = "DDPCHECK_OWN_FOLDER", "DDPCHECK_TAKEN_PORTS"
-"""Environment variables that tell a rank to wait before connect() until the driver lets it in, to read as ShortReads, which
-hosts to believe in, to have a temporary folder of the world's own, and to take ports that are released.
+"""Environment variables that tell a rank to wait before connect() until the driver lets it in, to cut its reads short,
+to simulate hosts, to use the world's own temporary folder, and to take ports that are released.
 """
 
 
 @plain
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The ranks are started afresh for this Job.
+    """The ranks are started anew for this Job.
 
-    order: the ranks enter connect() one after the other; () lets them in at once. strangers: whoever listens is called by
-    programs that do not belong to the world (foreign_clients.py). short_reads: as the operation ShortReads, from before
-    connect() on. in_place: the world before is killed, and the new one meets where that did. neighbour: when the first rank
-    waits for the others, another world of the adapter starts on this host, and is at work while this one is.
-    hosts: ranks are told that so many of them are on each host (LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK), though they share one.
-    own_folder: the temporary folder (TMPDIR) is the world's own, and empty before connect(). taken_ports: a port that the system
-    chose for a socket of Python's is taken by another one as soon as that socket is closed, until the end of the Job.
+    order: the ranks enter connect() one after the other; () lets them in at once. strangers: foreign clients call every
+    listening rank (foreign_clients.py). short_reads: as the operation ShortReads, from before connect() on. in_place:
+    the previous world is killed, and the new one uses the same rendezvous address. neighbour: when the first rank waits
+    for the others, another world of the adapter starts on this host, and works at the same time. hosts: the launcher's
+    variables (LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK) describe hosts with these numbers of ranks, though all share
+    one host. own_folder: the world has a temporary folder (TMPDIR) of its own, empty before connect(). taken_ports: if
+    the system chose a port for a Python socket, another socket takes the port as soon as the first is closed, until the
+    end of the Job.
     """
 
     kind: ClassVar[str] = "start"
@@ -41,17 +42,20 @@ class Start:
     def misfit(self, world_size: int) -> str:
         """The reason why ranks of this world size cannot start this way; empty if they can."""
         if self.order and sorted(self.order) != list(range(world_size)):
-            return f"the order {self.order} is none of {world_size} ranks"
+            return f"the order {self.order} is not an order of {world_size} ranks"
         if self.hosts and (sum(self.hosts) != world_size or min(self.hosts) < 1):
-            return f"hosts of {self.hosts} ranks do not hold {world_size}"
+            return f"hosts with {self.hosts} ranks do not add up to {world_size} ranks"
         return ""
 
 
 @plain
 @dataclass(frozen=True, slots=True)
 class ShortReads:
-    """Until the end of the Job, or one that says on=False: reading from Python's stream sockets gives one byte, or half of
-    what was asked for, and send() takes no more, as a network may. Yields reads: the number cut short so far.
+    """Reads and sends on stream sockets are cut short, as a network may do, until the end of the Job or
+    ShortReads(on=False).
+
+    A read gives one byte, or half of the requested bytes; send() takes no more either. Yields reads: the number cut
+    short so far.
     """
 
     kind: ClassVar[str] = "short_reads"
@@ -61,8 +65,10 @@ class ShortReads:
 @plain
 @dataclass(frozen=True, slots=True)
 class SmallBuffers:
-    """Until the end of the Job, or one that says on=False: the stream sockets and pipes that the process has open now hold
-    little that nobody has read. Yields streams: how many were changed.
+    """The process's open stream sockets and pipes hold few unread bytes, until the end of the Job or
+    SmallBuffers(on=False).
+
+    Yields streams: the number of changed sockets and pipes.
     """
 
     kind: ClassVar[str] = "small_buffers"

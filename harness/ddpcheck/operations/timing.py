@@ -1,4 +1,4 @@
-"""Measuring operations. They read the clock on the ranks, so the control channel is not measured."""
+"""Measuring operations. Clocks are read on the ranks, so the control channel is not measured."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ Collective = Literal["all_reduce", "broadcast", "all_gather", "reduce_scatter", 
 @plain
 @dataclass(frozen=True, slots=True)
 class MeasureCollective:
-    """Call a collective again and again, after a barrier each time.
+    """Call a collective repeatedly, after a barrier each time.
 
-    count: elements of the whole: of the array that is reduced or sent, of all that all_gather collects, of all that
-    reduce_scatter shares out; the world size divides it for those two. in_place: all_reduce_in_place, on an array from
-    empty(), which holds zeros while the clock runs. One iteration is `calls` calls in a row.
+    count: elements of the whole array: the array that is reduced or sent, all that all_gather collects, or all that
+    reduce_scatter distributes; for these two, each rank has count / world size. in_place: all_reduce_in_place on an
+    array from empty(), which holds zeros during the measurement. One iteration is `calls` consecutive calls.
 
-    Yields begin and end: float64 (iterations,), seconds of time.monotonic(); wrong: elements that are not exactly what
-    they should be, before and after the clock ran (once if it does not run, with iterations=0); cpu: seconds of processor
-    time over all iterations; queued: seconds that this thread waited for a core meanwhile, or None; counts: what
-    Facets.counts says of one call, or None.
+    Yields begin and end: float64 (iterations,), seconds of time.monotonic(); wrong: the number of elements that are not
+    exactly right, before and after the measurement (once with iterations=0, which measures nothing); cpu: seconds of
+    processor time over all iterations; queued: seconds that this thread waited for a core, or None; counts: the result
+    of Facets.counts for one call, or None.
     """
 
     kind: ClassVar[str] = "measure_collective"
@@ -40,13 +40,14 @@ class MeasureCollective:
 class MeasureSteps:
     """Training steps (zero_grad, backward, step) on one batch, with the Job's model, optimizer and data.
 
-    synced=False: backward in no_sync(), the same work without communication. options: (name, value) pairs for make_replica;
-    operations of equal options share a replica until there are others; all other operations have none. named: instead of the
-    Job's model, which says what inputs and outputs are, one of Adapter.named_models.
+    synced=False: backward in no_sync(), the same work without communication. options: (name, value) pairs for
+    make_replica. Consecutive operations with equal options share a replica; all other operations have no options.
+    named: one of Adapter.named_models, in place of the Job's model, which then only gives inputs and outputs.
 
-    Yields begin, backward_end and end: float64 (iterations,), seconds of time.monotonic(); cpu and queued as above, over
-    all steps; peak: KiB of resident memory at most, since the process began; counts: what Facets.counts says of all
-    steps together, or None; timeline: (name, begin, end) of the last step, if ReplicaMethod.TIMELINE.
+    Yields begin, backward_end and end: float64 (iterations,), seconds of time.monotonic(); cpu and queued as in
+    MeasureCollective, over all steps; peak: the largest resident memory since the process began, in KiB; counts: the
+    result of Facets.counts for all steps together, or None; timeline: (name, begin, end) of the last step, if
+    ReplicaMethod.TIMELINE.
     """
 
     kind: ClassVar[str] = "measure_steps"

@@ -13,12 +13,12 @@ from ..storage.dataclass_json import plain
 class Train:
     """A whole training run by the implementation's own loop (adapter.TrainingTask) on the Job's model and data.
 
-    Yields parameters: a mapping; losses: one for each epoch; indices: one int64 array for each epoch; learning_rates and
-    best, None if the run does not tell them; arguments_changed: the arrays of its task that have changed;
-    written, with a folder: files that this rank opened for writing there (files.watched).
+    Yields parameters: a mapping; losses: one for each epoch; indices: one int64 array for each epoch; learning_rates
+    and best, None if the run does not report them; arguments_changed: the arrays of its task that have changed; and,
+    with a folder, written: the files that this rank opened for writing there (files.watched).
 
-    folder: its name within this Job. rank_0_only: every other rank has a folder of its own under that name. slow_disk:
-    rank 0's file system takes its time (files.py).
+    folder: a name that is valid within this Job. rank_0_only: only rank 0 uses this folder; every other rank has a
+    folder of its own. slow_disk: rank 0's file system is slow (files.py).
     """
 
     kind: ClassVar[str] = "train"

@@ -1,4 +1,4 @@
-"""Reasons why an operation cannot run in a Job, in words."""
+"""Reasons why an operation cannot run in a Job, as sentences."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class DeclaredJob(Protocol):
 
 
 def misfits(job: DeclaredJob, operation: Operation) -> list[str]:
-    """Why this operation cannot run in this Job, one sentence each."""
+    """The reasons why this operation cannot run in this Job, one sentence each."""
     kind = type(operation)
     found = ["the Job has no model"] if kind in _ON_REPLICA and job.model is None else []
     judge = _JUDGES.get(kind)
@@ -129,7 +129,9 @@ def _of_layers(job: DeclaredJob, operation: Any) -> list[str]:
     known = (
         {layer.name for layer in job.model.layers if isinstance(layer, Linear) and not layer.uses} if job.model else ()
     )
-    return [f"{name!r} is no Linear layer with parameters of its own" for name in operation.layers if name not in known]
+    return [
+        f"{name!r} is not a Linear layer with parameters of its own" for name in operation.layers if name not in known
+    ]
 
 
 def _of_group(job: DeclaredJob, operation: Any) -> list[str]:
@@ -143,17 +145,17 @@ def _of_group(job: DeclaredJob, operation: Any) -> list[str]:
     if isinstance(operation, ReduceScatter):
         size, shape = len(group or world), operation.tensor.shape
         if not shape or shape[0] % size:
-            found.append(f"the first dimension of {shape} is no multiple of the group's {size}")
+            found.append(f"the first dimension of {shape} is not a multiple of the group size {size}")
     return found
 
 
 def _of_measured(job: DeclaredJob, operation: Any) -> list[str]:
     shared = operation.collective in ("all_gather", "reduce_scatter") and operation.count % job.world_size
-    found = [f"{operation.count} elements cannot be shared out to {job.world_size} ranks"] if shared else []
+    found = [f"{operation.count} elements cannot be divided among {job.world_size} ranks"] if shared else []
     if operation.collective == "send_recv" and job.world_size < 2:
         found.append("a message needs two ranks")
     if operation.in_place and operation.collective != "all_reduce":
-        found.append(f"there is no {operation.collective} in place")
+        found.append(f"{operation.collective} cannot work in place")
     return found
 
 
@@ -183,7 +185,7 @@ def _of_rounds(job: DeclaredJob, operation: Any) -> list[str]:
 
 def _of_pairs(job: DeclaredJob, operation: Any) -> list[str]:
     world = set(range(job.world_size))
-    return [f"pair {pair} is not two ranks" for pair in operation.pairs if len(set(pair) & world) != 2]
+    return [f"pair {pair} is not a pair of two ranks" for pair in operation.pairs if len(set(pair) & world) != 2]
 
 
 def _of_metrics(job: DeclaredJob, operation: Any) -> list[str]:
@@ -196,9 +198,9 @@ def _of_scores(job: DeclaredJob, operation: Any) -> list[str]:
     if len(operation.indices) != job.world_size:
         found.append(f"has samples for {len(operation.indices)} ranks, not {job.world_size}")
     if any(index < -1 for rank in operation.indices for index in rank):
-        found.append("an index is neither that of a sample nor -1, which is padding")
+        found.append("an index is neither a sample's index nor -1 (padding)")
     if operation.poisoned is not None and not any(operation.poisoned in rank for rank in operation.indices):
-        found.append(f"no rank has the poisoned sample {operation.poisoned}")
+        found.append(f"no rank holds the poisoned sample {operation.poisoned}")
     if operation.name == "auc" and operation.classes != 2:
         found.append(f"auc is a score of 2 classes, not {operation.classes}")
     return found

@@ -1,8 +1,7 @@
 """Gradients of one weighted sum with respect to many named arrays, by autograd's tracer.
 
-autograd.grad of a function of a dict puts a traced container around the arrays, which for a small network costs more
-than the network. Here every array is a root of the trace of its own, and the weights of the sum are where the backward
-pass begins; the rest is autograd's as it stands.
+autograd.grad of a function of a dict wraps the arrays in a traced container, which for a small network costs more than
+the network. Here every array is a root of the trace, and the backward pass begins with the weights of the sum.
 """
 
 from __future__ import annotations
@@ -17,12 +16,13 @@ from autograd.tracer import isbox, new_box, toposort, trace_stack
 from ..seeded_values import Array
 
 _TRACING = threading.Lock()
-"""autograd counts active traces per process: traces in two threads would look nested."""
+"""autograd counts active traces per process, so traces in two threads would look nested."""
 
 
 def gradients(function: Callable[[dict[str, Any]], tuple[Any, Array]], arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """`function` gives terms and their weights, of one shape. The derivatives of sum(weights * terms) by name; an array
-    that the terms do not depend on is left out.
+    """The derivatives of sum(weights * terms), by name. `function` returns terms and weights of one shape.
+
+    An array is left out if the terms do not depend on it.
     """
     with _TRACING, trace_stack.new_trace() as trace:
         roots = {name: VJPNode.new_root() for name in arrays}

@@ -1,6 +1,6 @@
-"""Parts of layers and losses, each as one node of autograd's trace, where NumPy functions would make two to seven.
+"""Parts of layers and losses, each as one node of autograd's trace; NumPy functions would need two to seven nodes.
 
-A node costs more than the numbers of a small network do. Arguments after the first are constants, but for those of an affine
+In a small network a node costs more than its arithmetic. Arguments after the first are constants, except in an affine
 layer. The tests compare every derivative with numerical differences.
 """
 
@@ -66,13 +66,13 @@ scaled: Any = primitive(_scaled)
 """x * factors, which broadcast to x."""
 
 squared_distance: Any = primitive(_squared_distance)
-"""(x - other)^2, of one shape."""
+"""(x - other)^2; both have one shape."""
 
 tanh_majorant: Any = primitive(_tanh_majorant)
-"""x itself, with the derivative 1 + 0.77 x: network.py."""
+"""x, with the derivative 1 + 0.77 x: network.py."""
 
 cross_entropy: Any = primitive(_cross_entropy)
-"""Of logits y (ranks, rows, n), the class in use as onehot: (ranks, rows, 1)."""
+"""Of logits y (ranks, rows, n) and onehot, 1.0 at each row's class: (ranks, rows, 1)."""
 
 cross_entropy_majorant: Any = primitive(_cross_entropy_majorant)
 """log n + 2 s + s^2/8, s the sum of y (ranks, rows, n): network.py."""

@@ -1,4 +1,4 @@
-"""A loss's auxiliary terms, beside those of the network's outputs."""
+"""Auxiliary terms of a loss, which are added to the terms of the network's outputs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def terms_of(model: ModelSpec) -> dict[type, str]:
 class Beside:
     """Terms with the ranks as first axis, and their coefficients in a sample's loss, of the same shape.
 
-    of_rows: the second axis are samples, else they are none's in particular: every sample's loss has them.
+    of_rows: the second axis is samples; otherwise every sample's loss has these terms.
     """
 
     terms: Any
@@ -38,7 +38,7 @@ class Beside:
 
 
 def penalties(model: ModelSpec, tensors: Mapping[str, Any]) -> Iterator[Beside]:
-    """Of weights as the network's forward takes them."""
+    """Penalties on weights, in the form in which the network's forward takes them."""
     for layer in model.layers:
         if isinstance(layer, Linear) and layer.penalty:
             weight = tensors[f"{layer.name}.weight"]
@@ -48,7 +48,7 @@ def penalties(model: ModelSpec, tensors: Mapping[str, Any]) -> Iterator[Beside]:
 def flattened(
     model: ModelSpec, terms: Any, weighted: Array, beside: Sequence[Beside], weights: Array, *, majorant: bool
 ) -> tuple[Any, Array]:
-    """All terms of the loss in one array (ranks, n), and their weights. weights: each row's in its rank's loss."""
+    """All terms of the loss in one array (ranks, n), and their weights. weights: of each row in its rank's loss."""
     scale = abs(model.loss_scale) if majorant else model.loss_scale
     once = numpy.asarray(scale * weights.any(axis=1))
     found, often = [terms], [weighted]

@@ -1,4 +1,4 @@
-"""Arithmetic on exact values with rounding bounds, for everything except the network itself."""
+"""Arithmetic on exact values with rounding bounds, for all parts but the network."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Value:
     error: Array | None = None
 
     def of_rank_zero(self) -> Value:
-        """Rank 0's part, on every rank."""
+        """Rank 0's value, repeated for every rank."""
         return Value(from_rank_zero(self.exact), None if self.error is None else from_rank_zero(self.error))
 
     def zeros(self) -> Value:
@@ -31,13 +31,13 @@ class Value:
 def combine(terms: Sequence[tuple[float, Value]], roundings: int, dtype: npt.DTypeLike, divisor: float = 1.0) -> Value:
     """sum(factor * value) / divisor, where each term goes through at most `roundings` roundings, in any order.
 
-    Off by at most sum|factor| error, and gamma_m sum|factor| (|value| + error) on top. The oracle's own roundings, the
-    same in float64, are added: they count when the implementation computes in float64 too.
+    The bound is sum|factor| error + gamma_m sum|factor| (|value| + error). The oracle's own float64 roundings are
+    added: they count if the implementation computes in float64 too.
     """
     parts = [value.exact if factor == 1.0 else value.exact * factor for factor, value in terms]
     exact = _sum(parts)
     if divisor != 1.0:
-        exact = exact / divisor  # a multiple of the divisor stays exact, which times 1 / divisor would not
+        exact = exact / divisor  # division keeps a multiple of the divisor exact; a product with 1 / divisor would not
     errors = [(abs(factor), value.error) for factor, value in terms if value.error is not None]
     if len(errors) < len(terms):
         return Value(exact)
@@ -54,7 +54,7 @@ def _sum(arrays: Sequence[Array]) -> Array:
 def over_ranks(value: Value, weights: Array | None, divisor: float, dtype: str, more: int = 0) -> Value:
     """sum_r weights_r value_r / divisor, on every rank: W - 1 additions, a weight, two for the divisor.
 
-    more: roundings that weights and divisor come by.
+    more: roundings in the weights and the divisor.
     """
     ranks = len(value.exact)
     exact = _sum_over_ranks(value.exact, weights) / divisor
@@ -68,16 +68,16 @@ def over_ranks(value: Value, weights: Array | None, divisor: float, dtype: str, 
 
 
 def by_rank(values: Array, like: Array) -> Array:
-    """One value for each rank, shaped to be multiplied with an array that has the ranks first."""
+    """One value for each rank, shaped to be multiplied with an array whose first axis is the ranks."""
     return values.reshape(-1, *(1,) * (like.ndim - 1))
 
 
 def from_rank_zero(array: Array) -> Array:
-    """Rank 0's part, repeated for every rank."""
+    """Rank 0's array, repeated for every rank."""
     return array[:1].repeat(len(array), axis=0)
 
 
 def _sum_over_ranks(array: Array, weights: Array | None) -> Array:
-    """(1, *shape)."""
+    """The sum over ranks, of shape (1, *shape)."""
     weighted = array if weights is None else array * by_rank(weights, array)
     return np.add.reduce(weighted, axis=0, keepdims=True)

@@ -1,4 +1,4 @@
-"""Clipping by the global norm, on values that carry their bounds."""
+"""Clipping by the global norm, on values with bounds."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..seeded_values import Array
 from .bounded_values import Value
 
 GUARD = 1e-6
-"""Some divide by norm + 1e-6, so that a norm of 0 does no harm. The contract does not; the bound allows it."""
+"""Some implementations divide by norm + 1e-6 to allow a norm of 0. The contract does not, but the bound allows it."""
 
 TINY = 1e-150
 
 
 def global_norm(gradients: Sequence[Value], dtype: str) -> Value:
-    """Every rank's norm over all gradients: |norm' - norm| <= norm of the errors, and the roundings of a sum of
-    squares.
+    """Every rank's norm over all gradients. Its error is bounded by the norm of the gradients' errors, plus the
+    roundings of a sum of squares.
     """
     exact = np.sqrt(sum(_sum(g.exact**2) for g in gradients))
     if any(g.error is None for g in gradients):
@@ -38,7 +38,7 @@ def clipped(gradient: Value, norm: Value, max_norm: float, dtype: str) -> Value:
     if gradient.error is None or norm.error is None:
         return Value(exact)
     least = np.maximum(norm.exact - norm.error, TINY)
-    touched = norm.exact + norm.error >= max_norm  # else no correct implementation clips
+    touched = norm.exact + norm.error >= max_norm  # otherwise no correct implementation clips
     moved = np.where(touched, np.minimum(1, max_norm * (norm.error + GUARD) / (size * least)), 0).reshape(shape)
     error = factor * gradient.error + (abs(gradient.exact) + gradient.error) * moved
     return Value(exact, error + (gamma(3, dtype) + gamma(3, np.float64)) * (abs(exact) + error))
@@ -46,7 +46,7 @@ def clipped(gradient: Value, norm: Value, max_norm: float, dtype: str) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """The last clip since zero_grad. before: gradients by name in front of it, with the ranks as first axis."""
+    """The last clip since zero_grad. before: the gradients before it, by name, with the ranks as first axis."""
 
     before: Mapping[str, Array]
     max_norm: float

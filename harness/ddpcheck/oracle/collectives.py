@@ -1,7 +1,7 @@
 """Expected results of collectives, computed in the driver from a Job.
 
-Sums, extremes and products of the values that strategies_collectives chooses are exact in any order, so bits are compared.
-For real values, m roundings on the way of a term give |got - exact| <= gamma_m sum|terms|:
+Sums, extremes and products of the values that strategies_collectives chooses are exact in any order, so bits are
+compared. For real values, a term that goes through m roundings gives |got - exact| <= gamma_m sum|terms|:
 
     sum    W - 1 additions, and one rounding of the exact sum to float64 here
     mean   the same, and two for the division: by W, or a product with the rounded 1 / W, before or after the sum
@@ -26,9 +26,9 @@ Collective = AllReduce | ReduceScatter | Broadcast | AllGather
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """The expected result of one rank: these bits, or, where there is a bound, these float64 values within it.
+    """The expected result of one rank: these bits; with a bound, values within it of these float64 values.
 
-    moved: nothing was computed, so that even the sign of zero is kept.
+    moved: the result is a copy, so that even the sign of zero is kept.
     """
 
     value: Array
@@ -37,7 +37,7 @@ class Want:
 
 
 def finished(job: Job) -> Iterator[tuple[int, Collective, tuple[int, ...]]]:
-    """Position of the result, the collective that it belongs to, and its members."""
+    """Position of each result, the collective that it belongs to, and the members of its group."""
     for position, operation in enumerate(job.operations):
         made = job.operations[operation.operation] if isinstance(operation, Wait) else operation
         started_only = isinstance(operation, AllReduce) and not operation.wait
@@ -90,5 +90,5 @@ def reduced(tensor: TensorSpec, reduction: str, members: tuple[int, ...]) -> Wan
 
 
 def _total(terms: Array) -> float:
-    """The exact sum, rounded once; infinities, of which fsum takes no two that cancel, add up as those of one process do."""
+    """The exact sum, rounded once. Infinities are added by NumPy, because fsum rejects two that cancel."""
     return math.fsum(terms) if np.isfinite(terms).all() else float(terms.sum())

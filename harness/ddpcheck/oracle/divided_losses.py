@@ -1,15 +1,16 @@
-"""How far gradients may be from those of the whole loss where a rank divides its loss before backward, and not its gradients.
+"""Bounds on gradients if each rank divides its loss before backward, instead of its gradients after it.
 
-Let c be the divisor, g the computed gradient of the whole loss, and h that of the divided one. Both forward passes are the
-same bits. Backward multiplies adjoints with the same numbers of the forward pass, and adds the same terms up: both are one
-sum of products, but for the factor 1/c. What differs are the roundings of adjoints alone: in each product and sum of backward,
-and in the division. With k of these at most on the way to a gradient, S the sum of |products|, of exact forward values,
-and m roundings in all, by which a computed forward value may be larger:
+Let c be the divisor, g the computed gradient of the whole loss, and h that of the divided one. Both forward passes give
+the same bits. Both backward passes multiply adjoints with the same numbers of the forward pass, and add the same terms:
+both are one sum of products, except for the factor 1/c. Only the roundings of adjoints differ: in each product and sum
+of backward, and in the division. With k of these at most on the way to a gradient, S the sum of |products| of exact
+forward values, and m roundings in all, by which a computed forward value may be larger:
 
     |c h - g| <= |c h - exact| + |g - exact| <= 2 gamma_k (1 + gamma_m) S
 
-where `exact` is backward without rounding through the computed forward pass. S is bounded by the majorant network (network.py).
-Division by a power of two rounds nothing: h is g / c then. Batch norm has no majorant, and models with it no bound.
+where `exact` is backward without rounding through the computed forward pass. S is bounded by the majorant network
+(network.py). Division by a power of two rounds nothing, so h = g / c. Batch norm has no majorant, so its models have no
+bound.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def of_divided_losses(job: Job, backward: Backward, promised: Capabilities) -> d
 
 
 def backward_roundings(model: ModelSpec, rows: int) -> int:
-    """The most roundings that an adjoint goes through on the way from the loss to any gradient; forward values are given."""
+    """The most roundings of an adjoint on the way from the loss to any gradient, for given forward values."""
     count = 0
     for layer in model.layers:
         if isinstance(layer, (Linear, Head)):
@@ -50,12 +51,12 @@ def backward_roundings(model: ModelSpec, rows: int) -> int:
         elif isinstance(layer, Activity):
             count += 3
         elif isinstance(layer, Activation):
-            count += 1  # times a derivative that both have
+            count += 1  # times a derivative in either case
         elif not isinstance(layer, (Delay, Embedding)):
             count += 1
     scalars = any(isinstance(layer, Scale) and not layer.features for layer in model.layers)
     summed = rows * (widest(model) if scalars else 1)
     uses = sum(isinstance(layer, Linear) for layer in model.layers)
     penalties = 2 * any(isinstance(layer, Linear) and layer.penalty for layer in model.layers)
-    loss = 4 + model.output_features  # divided, by the rows, weighted, and softmax's sum over the outputs
+    loss = 4 + model.output_features  # division by c and by the rows, weighting, and softmax's sum over the outputs
     return count + summed + uses + penalties + loss

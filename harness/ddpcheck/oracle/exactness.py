@@ -86,7 +86,7 @@ def _uneven(operation: Operation) -> bool:
 
 
 def _weighs(operation: Operation) -> bool:
-    return isinstance(operation, Backward) and bool(operation.weights)  # a sum of weights is no power of two
+    return isinstance(operation, Backward) and bool(operation.weights)  # a sum of weights is not a power of two
 
 
 @cache
@@ -97,8 +97,8 @@ def reciprocal_is_exact(world_size: int, dtype: str) -> bool:
 
 
 def largest_integer(job: Job) -> float:
-    """Bound on any number that a correct implementation can come by, in units of its smallest fraction (squared error has
-    halves, a running mean of five ranks quarters); inf if not exact.
+    """Bound on any number in a correct implementation's computation, in units of its smallest fraction (halves for
+    squared error, quarters for a running mean of five ranks); inf if not exact.
     """
     model = job.model
     if model is None or job.data is None or job.data.values != "lattice" or job.data.loud or not _integral(job, model):
@@ -149,7 +149,7 @@ def _integral(job: Job, model: ModelSpec) -> bool:
 
 
 def _backward(model: ModelSpec, sizes: dict[str, float], batches: list[int]) -> tuple[dict[str, float], float]:
-    """Bounds on each local gradient, and on everything that is computed on the way, from bounds on the parameters."""
+    """Bounds on each local gradient, and on all intermediate values, from bounds on the parameters."""
     rows = max(batches)
     entering = []
     x = INPUT
@@ -159,14 +159,14 @@ def _backward(model: ModelSpec, sizes: dict[str, float], batches: list[int]) -> 
     value, adjoint = _loss(model, x)
     terms = [_term(layer, model, sizes, x) for layer, x in zip(model.layers, entering, strict=True)]
     reached = max(*entering, model.loss_scale * (value + sum(term for term, _ in terms)) * rows)
-    adjoint *= model.loss_scale  # some multiply before they divide by the batch size
+    adjoint *= model.loss_scale  # some implementations multiply before they divide by the batch size
     gradients: dict[str, float] = {}
     for layer, x, (_, own) in zip(reversed(model.layers), reversed(entering), reversed(terms), strict=True):
         reached, own = max(reached, adjoint), own * model.loss_scale
         for name, size in _gradients(layer, model, x, (own if isinstance(layer, Head) else adjoint) * rows):
             gradients[name] = gradients.get(name, 0.0) + size
         if isinstance(layer, Linear) and layer.penalty:
-            gradients[f"{layer.name}.weight"] += own * rows  # some have it in each sample's loss
+            gradients[f"{layer.name}.weight"] += own * rows  # some implementations add the term to each sample's loss
         if isinstance(layer, Linear):
             through = adjoint * sizes[f"{owner(layer, model)}.weight"] * layer.outputs
             adjoint = through + adjoint if layer.branch else through
@@ -200,22 +200,22 @@ def _gradients(layer: object, model: ModelSpec, x: float, adjoint: float) -> lis
 
 
 def _loss(model: ModelSpec, y: float) -> tuple[float, float]:
-    """Bounds on the loss of one sample, and on its derivative by an output, from one on the outputs."""
-    # no power: one that is too large for a float is an error, where a product is infinite
+    """Bounds on the loss of one sample, and on its derivative by an output, from a bound on the outputs."""
+    # products, not powers: a power too large for a float raises, a product becomes infinite
     value, adjoint = (y * INPUT, INPUT) if model.loss == "linear" else ((y + INPUT) * (y + INPUT), y + INPUT)
     return value * model.output_features, adjoint
 
 
 def _coefficient(layer: object) -> float:
-    """Of the layer's auxiliary term; 0 if it has none."""
+    """The coefficient of the layer's auxiliary term; 0 if it has none."""
     if isinstance(layer, (Activity, Head)):
         return abs(float(layer.coefficient))
     return abs(float(layer.penalty)) if isinstance(layer, Linear) else 0.0
 
 
 def _term(layer: object, model: ModelSpec, sizes: dict[str, float], x: float) -> tuple[float, float]:
-    """Bounds on the layer's auxiliary term in the loss of one sample, and on its derivative by its argument: an
-    output of the head, an activation, an element of the weight.
+    """Bounds on the layer's auxiliary term in the loss of one sample, and on its derivative by its argument: an output
+    of the head, an activation, or an element of the weight.
     """
     often = _coefficient(layer)
     if not often:

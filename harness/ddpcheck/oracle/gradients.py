@@ -1,4 +1,4 @@
-"""Gradients since the last zero_grad: each rank's local ones, and their reduction."""
+"""Gradients since the last zero_grad: each rank's local gradients, and their reduction."""
 
 from __future__ import annotations
 
@@ -20,21 +20,25 @@ Presence = Literal["there", "none", "either"]
 
 @dataclass(frozen=True, slots=True)
 class Gradient:
-    """used: by which ranks, since zero_grad. synced: equal on all ranks. pending: left local by no_sync."""
+    """used: the ranks that used the parameter since zero_grad. synced: equal on all ranks. pending: left local by
+    no_sync.
+    """
 
     used: Array
     synced: Value | None = None
     pending: Value | None = None
 
     def sum(self, dtype: str) -> Value | None:
-        """Synchronised and local parts together; None if there is neither."""
+        """The sum of the synchronised and the local part; None if there is neither."""
         if self.synced is not None and self.pending is not None:
             return combine([(1, self.synced), (1, self.pending)], 1, dtype)
         return self.synced or self.pending
 
 
 class Gradients:
-    """Those of all parameters that learn; `zeros` are there from the beginning. clipped: if that came last."""
+    """The gradients of all trained parameters; `zeros` exist from the beginning. clipped: the clip, if it was the last
+    operation.
+    """
 
     def __init__(self, case: Case, learned: Iterable[str], zeros: Mapping[str, Value] | None = None) -> None:
         self._promised, self._dtype, self._size = case.promised, case.model.dtype, len(case.everyone)
@@ -48,7 +52,7 @@ class Gradients:
         return self.of[name].sum(self._dtype)
 
     def add(self, found: Mapping[str, Value], used: Mapping[str, Array]) -> None:
-        """One more backward's, local as yet. used: on which ranks, by name."""
+        """Add the local gradients of one more backward. used: the ranks that used each parameter, by name."""
         self._backwards += 1
         self.clipped = None
         for name, before in self.of.items():
@@ -58,9 +62,9 @@ class Gradients:
             self.of[name] = Gradient(before.used | used[name], before.synced, pending)
 
     def synchronise(self, shards: Shards, divisor: int) -> None:
-        """Reduce local gradients, with the batch sizes and weights of the last backward, whose `shards` these are.
+        """Reduce local gradients, with the batch sizes and weights of the last backward, whose batches are `shards`.
 
-        divisor: so many ranks take part in means.
+        divisor: the number of ranks in a mean.
         """
         self._reduced = True
         for name, gradient in self.of.items():
@@ -68,8 +72,8 @@ class Gradients:
                 continue
             reduced = self._reduced_over_ranks(gradient.pending, shards, divisor)
             if gradient.synced is not None:
-                # some reduce the whole gradient again: the part that was equal on all ranks goes through all roundings
-                # once more
+                # some implementations reduce the whole gradient again: the part that was equal on all ranks goes
+                # through all roundings once more
                 roundings = self._size + 3 + self._roundings_of(shards)
                 reduced = combine([(1, gradient.synced), (1, reduced)], roundings, self._reduction_dtype)
             self.of[name] = Gradient(gradient.used, synced=reduced)
@@ -88,7 +92,7 @@ class Gradients:
         return over_ranks(pending, weights, divisor, self._reduction_dtype, self._roundings_of(shards))
 
     def _roundings_of(self, shards: Shards) -> int:
-        """Those that a rank's share of all weights has come by: it is a sum over rows, divided by one over ranks."""
+        """The roundings in a rank's share of all weights: a sum over rows, divided by a sum over ranks."""
         if shards.weights is None or self._promised.replica.sample_weights != "by_weight":
             return 0
         return self._size + int(shards.weights.shape[1])
@@ -107,7 +111,7 @@ class Gradients:
         gradient = self.of[name]
         everywhere: Presence = "there"
         if gradient.synced is None and self._backwards and not gradient.used.any():
-            # zeros may be made where gradients are reduced
+            # an implementation may create zeros where it reduces gradients
             zeros: Presence = "there" if self._reduced else "either"
             everywhere = "none" if self._promised.replica.unused_gradient == "none" else zeros
         elif gradient.synced is None:

@@ -14,8 +14,8 @@ from .passes import Pass
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """One backward. own: its gradients by rank, by name. used: on which ranks, bool (ranks,), for each parameter. shown:
-    the gradients after it.
+    """One backward. own: its gradients by rank, by name. used: the ranks that used each parameter, bool (ranks,).
+    shown: the gradients after it.
     """
 
     forward: Pass
@@ -26,7 +26,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """All backwards of a Job so far. forgotten: how many of them came before the last zero_grad."""
+    """All backwards of a Job so far. forgotten: the number of backwards before the last zero_grad."""
 
     backwards: tuple[Done, ...] = ()
     forgotten: int = 0
@@ -46,11 +46,11 @@ class History:
         return self.backwards[self.forgotten :]
 
     def knows(self, name: str) -> bool:
-        """Whether the history has a backward for a parameter's gradient."""
+        """Whether a backward in the history gave the parameter a gradient."""
         return any(name in done.own for done in (*self.backwards[-1:], *self.since_zero_grad()))
 
     def own(self, name: str) -> Array | None:
-        """Each rank's own gradient, of all backwards since zero_grad."""
+        """Each rank's own gradient, summed over all backwards since zero_grad."""
         parts = [done.own[name] for done in self.since_zero_grad() if name in done.own]
         return sum(parts[1:], parts[0]) if parts else None
 

@@ -33,7 +33,7 @@ class Case:
         return self.promised.replica.replica_sync >= (ReplicaSync.BUFFERS if buffer else ReplicaSync.PARAMETERS)
 
     def given(self) -> dict[str, Array]:
-        """The initial tensors of every rank; counters stay integers, which may not fit a float."""
+        """The initial tensors of every rank; counters stay integers, which a float may not hold exactly."""
         ranks = [self.job.initial(rank) for rank in self.everyone]
         stacked = {name: np.stack([rank[name] for rank in ranks]) for name in self.described}
         return {name: a.astype(np.float64) if a.dtype.kind == "f" else a for name, a in stacked.items()}
@@ -70,13 +70,13 @@ class Case:
         return len(self._users[name]) > 1
 
     def used(self, name: str, shards: Shards) -> Array:
-        """Which ranks' forward passes use this parameter: bool (ranks,)."""
+        """The ranks whose forward passes use this parameter: bool (ranks,)."""
         taken = [shards.counts > 0 if branch is None else shards.active[branch] > 0 for branch in self._users[name]]
         used: Array = np.logical_or.reduce(taken) & (shards.counts > 0)
         return used
 
     def _using(self, name: str) -> tuple[str | None, ...]:
-        """The branches of the layers that use a parameter; None for a layer that every forward passes."""
+        """The branches of the layers that use a parameter; None for a layer in every forward pass."""
         layer = name.rpartition(".")[0]
         linear = [other for other in self.model.layers if isinstance(other, Linear)]
         return tuple(other.branch for other in linear if owner(other, self.model) == layer) or (None,)

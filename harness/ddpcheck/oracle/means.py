@@ -9,6 +9,6 @@ from ..job import Aggregate
 
 
 def mean_of(all_made: Sequence[Aggregate]) -> float:
-    """The mean over the samples of all of these."""
+    """The mean over the samples of all these operations."""
     pairs = [pair for made in all_made for pair in zip(made.values, made.counts, strict=True) if pair[1]]
     return math.fsum(value * count for value, count in pairs) / sum(count for _, count in pairs)

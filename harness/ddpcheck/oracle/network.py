@@ -1,8 +1,8 @@
 """Every layer and loss of a ModelSpec, for all ranks at once.
 
 All arrays carry the rank as their first axis: parameters are (ranks, *shape), inputs (ranks, rows, features). One
-traced evaluation then gives every rank's own gradient, and the conventions of replay.py make the gradient of the whole
-batch of them. Ranks with fewer samples have rows of weight zero at their end.
+traced evaluation then gives every rank's own gradient, and the conventions of job_in_one_process.py make the gradient of the
+whole batch of them. Ranks with fewer samples have rows of weight zero at their end.
 
 The majorant network
 --------------------
@@ -40,14 +40,16 @@ from .autodiff import gradients
 from .autograd_nodes import affine, cross_entropy, cross_entropy_majorant, scaled, squared_distance, tanh_majorant
 from .auxiliary_terms import Beside, flattened, penalties
 
-np: Any = autograd.numpy  # it fills itself with NumPy's names when imported, which type checkers cannot see
+np: Any = autograd.numpy  # autograd.numpy gets NumPy's names at import, which type checkers cannot see
 
 
 @dataclass(frozen=True)
 class Shards:
-    """One batch on all ranks. counts: rows in use on each rank; active: for each branch, 1.0 on the ranks that take
-    it; together: batch norm measures the rows of all ranks as one batch; at_zero: relu's derivative at 0, for a diagnosis;
-    weights: of the samples in each rank's loss, (ranks, rows), None if all count the same.
+    """One batch on all ranks.
+
+    counts: rows in use on each rank; active: for each branch, 1.0 on the ranks that take it; together: batch norm
+    measures the rows of all ranks as one batch; at_zero: relu's derivative at 0, for a diagnosis; weights: of the
+    samples in each rank's loss, (ranks, rows), None if all weigh the same.
     """
 
     inputs: Array
@@ -64,14 +66,14 @@ class Shards:
         return (numpy.arange(self.inputs.shape[1]) < self.counts[:, None]).astype(numpy.float64)
 
     def twice(self) -> Shards:
-        """The same batch on the same ranks and once more on as many others."""
+        """The same batch on twice as many ranks: once on these, once on the others."""
         active = {name: numpy.tile(taken, 2) for name, taken in self.active.items()}
         inputs, targets = (numpy.concatenate([array, array]) for array in (self.inputs, self.targets))
         weights = None if self.weights is None else numpy.tile(self.weights, (2, 1))
         return Shards(inputs, targets, numpy.tile(self.counts, 2), active, weights=weights)
 
     def shares(self) -> Array:
-        """How much each row counts in its rank's loss: (ranks, rows). Those of a rank add up to 1, or are all 0."""
+        """The share of each row in its rank's loss: (ranks, rows). The shares of a rank add up to 1, or are all 0."""
         weights = self.rows if self.weights is None else self.weights
         sums = weights.sum(axis=1, keepdims=True)
         return weights / numpy.where(sums > 0, sums, 1.0)
@@ -81,8 +83,8 @@ class Shards:
 class Evaluation:
     """losses: (ranks,). gradients: (ranks, *shape) by name, without those that no rank's loss depends on.
 
-    kinks: what entered each relu. moments: what batch norm measured, (mean, unbiased variance) by layer. beside: while the
-    network is evaluated, its auxiliary terms.
+    kinks: the inputs of each relu. moments: the measurements of batch norm, (mean, unbiased variance) by layer. beside:
+    the auxiliary terms, while the network is evaluated.
     """
 
     losses: Array
@@ -157,8 +159,8 @@ def outputs(model: ModelSpec, tensors: Mapping[str, Array], shards: Shards, *, m
 
 
 def _by_rows(tensors: Mapping[str, Array]) -> dict[str, Array]:
-    """As `forward` wants them: matrices transposed, the rest with an axis for rows, so that autograd need not watch
-    that.
+    """Tensors in the form that `forward` takes: matrices transposed, others with an axis for rows, outside autograd's
+    trace.
     """
     return {
         name: array.swapaxes(1, 2) if array.ndim == 3 else array.reshape(len(array), 1, -1)
@@ -178,7 +180,7 @@ def forward(
     *,
     majorant: bool = False,
 ) -> Any:
-    """Outputs of tensors that went through _by_rows. `watched` notes kinks and moments; None: evaluation mode."""
+    """Outputs of tensors that went through _by_rows. `watched` records kinks and moments; None: evaluation mode."""
     x: Any = shards.inputs
     for layer in model.layers:
         if isinstance(layer, Linear):
@@ -208,7 +210,7 @@ def _beside(
 
 
 def owner(layer: Linear, model: ModelSpec) -> str:
-    """The name of the layer whose parameters this one uses."""
+    """The name of the layer whose parameters this layer uses."""
     while layer.uses is not None:
         layer = next(other for other in model.layers if isinstance(other, Linear) and other.name == layer.uses)
     return layer.name
@@ -230,7 +232,7 @@ def _activation(layer: Activation, x: Any, shards: Shards, watched: Evaluation |
         return tanh_majorant(x) if majorant else np.tanh(x)
     if watched is not None:
         watched.kinks.append(entered)
-    slopes = entered > 0  # maximum(x, 0) would have a derivative of 1/2 at 0
+    slopes = entered > 0  # the derivative of maximum(x, 0) would be 1/2 at 0
     if shards.at_zero:
         slopes = slopes + shards.at_zero * (entered == 0)
     return x if majorant else scaled(x, slopes)

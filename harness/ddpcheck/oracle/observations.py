@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from .bounded_values import Value
-from .expected import ExpectedArray
+from .expected_values import ExpectedArray
 from .gradients import Gradients, Presence
 from .history import History
 from .job_constants import Case
@@ -15,7 +15,9 @@ from .origins import Accumulated, Origin
 def gradients_shown(
     case: Case, gradients: Gradients, zeros: Mapping[str, Value], frozen: Iterable[str], history: History
 ) -> dict[str, ExpectedArray]:
-    """zeros: of the shape of every parameter. frozen: parameters of layers that learned before, or will."""
+    """zeros: of the shape of every parameter. frozen: parameters of layers that are not trained now, but were or will
+    be.
+    """
     none: Presence = "none"
     weighted = case.promised.replica.uneven_batches == "weighted"
     by_weight = case.promised.replica.sample_weights == "by_weight"
@@ -41,7 +43,7 @@ def gradients_shown(
 def tensors_shown(
     case: Case, values: Mapping[str, Value], origins: Mapping[str, Origin], *, apart: bool
 ) -> dict[str, ExpectedArray]:
-    """Parameters, averages of them, or buffers. apart: whether ranks have moved running statistics apart."""
+    """Parameters, their averages, or buffers. apart: whether running statistics differ between ranks."""
     there: Presence = "there"
     shown = {}
     for name, value in values.items():

@@ -1,13 +1,13 @@
-"""SGD and Adam as OptimizerSpec says, on values that carry their bounds.
+"""SGD and Adam as OptimizerSpec defines them, on values with bounds.
 
-SGD is a sum of products, so its bound is that of any sum. Adam divides by a root, and is bounded by how far numerator
-and denominator can have moved: with update u = m / d, d = sqrt(s) + eps,
+SGD is a sum of products, and bounded as any sum. Adam divides by a root; its bound follows from the largest errors of
+numerator and denominator. With the update u = m / d, d = sqrt(s) + eps,
 
     |u' - u| <= (|m' - m| + |u| |d' - d|) / d',        d' >= max(sqrt(s) - |sqrt(s') - sqrt(s)|, 0) + eps
     |sqrt(s') - sqrt(s)| <= min(|s' - s| / sqrt(s), sqrt|s' - s|)
 
-which is honest for any eps and useful for one that is not tiny: where a gradient is near 0 and eps is 1e-8, Adam turns
-its rounding into a full step. Checks draw eps >= 1e-3.
+The bound holds for any eps, and is useful if eps is not tiny: for a gradient near 0 and eps 1e-8, Adam turns the
+gradient's rounding into a full step. Checks draw eps >= 1e-3.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .bounded_values import Value, combine
 class Optimizer:
     """The state of one run: each parameter's moments and number of updates.
 
-    roundings: of p - lr u, those in a scheduled learning rate included.
+    roundings: of p - lr u, including those of a scheduled learning rate.
     """
 
     spec: OptimizerSpec
@@ -36,7 +36,7 @@ class Optimizer:
     roundings: int = 3
 
     def copy(self) -> Optimizer:
-        """A copy that goes its own way."""
+        """A copy that is updated independently."""
         return Optimizer(self.spec, self.dtype, dict(self.state), dict(self.steps), self.roundings)
 
     def of_rank_zero(self) -> Optimizer:
@@ -45,7 +45,7 @@ class Optimizer:
         return Optimizer(self.spec, self.dtype, state, dict(self.steps), self.roundings)
 
     def step(self, name: str, parameter: Value, gradient: Value) -> Value:
-        """The parameter after one update. Do not call it for a parameter without gradient: it stays as it is."""
+        """The parameter after one update. Not for a parameter without gradient: it stays unchanged."""
         if self.spec.weight_decay:
             gradient = combine([(1.0, gradient), (self.spec.weight_decay, parameter)], 3, self.dtype)
         return (self._sgd if self.spec.name == "sgd" else self._adam)(name, parameter, gradient)

@@ -1,4 +1,4 @@
-"""The last operations behind expected values, as plain records: hypotheses about a wrong value start from them.
+"""The last operations behind expected values, as plain records, from which hypotheses about a wrong value start.
 
 Arrays have the ranks as first axis.
 """
@@ -23,9 +23,9 @@ from .passes import Pass
 class Accumulated:
     """The backward passes behind a parameter's gradient.
 
-    zeros: by name, of the shape of every gradient. shared: whether several layers use the parameter. inside: whether the last
-    backward was inside no_sync. weighted: whether batch sizes are promised to count. clipped: the clip since then, if there
-    was one. by_weight: whether ranks are promised to count by their samples' weights.
+    zeros: by name, of the shape of every gradient. shared: whether several layers use the parameter. inside: whether
+    the last backward was inside no_sync. weighted: whether batch sizes are promised to count. clipped: the clip since
+    then, or None. by_weight: whether ranks are promised to count by their samples' weights.
     """
 
     name: str
@@ -43,9 +43,9 @@ class Accumulated:
 class Update:
     """One update of one parameter.
 
-    before: the parameter, and `optimizer` its state, in front of the update. gradient: the one to apply. history: of
-    the ranks' own gradients. clipped: how that was clipped. initial: the parameter before a state was loaded, if that was
-    just done. earlier: the parameter in front of the update before, if there was one.
+    before and `optimizer`: the parameter and the optimizer's state before the update. gradient: the gradient to apply.
+    history: of the ranks' own gradients. clipped: the clip of the gradient. initial: the parameter before a state was
+    loaded, if that was the previous operation. earlier: the parameter before the previous update, or None.
     """
 
     name: str
@@ -60,8 +60,8 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class PassedOver:
-    """A parameter without gradient in a step, which has to stay. before: it, and `optimizer` its state, in front of the
-    step. earlier: its last origin before.
+    """A parameter without gradient in a step, which must not change. before and `optimizer`: the parameter and the
+    optimizer's state before the step. earlier: its previous origin.
     """
 
     name: str
@@ -72,8 +72,8 @@ class PassedOver:
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """A parameter or buffer after load_state on a new replica. before: the last values of the old one, on each rank. earlier:
-    its origin before it was saved.
+    """A parameter or buffer after load_state on a new replica. before: the last values of the old replica, on each
+    rank. earlier: its origin before it was saved.
     """
 
     name: str
@@ -83,13 +83,15 @@ class Loading:
 
     @property
     def initial(self) -> Array:
-        """The values of rank 0's new replica before it."""
+        """The values of rank 0's new replica before load_state."""
         return self.job.initial_of_resumed(0)[self.name].astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
 class Averaged:
-    """One update of a parameter's moving average. average: before it. old, new: the parameter around the step."""
+    """One update of a parameter's moving average. average: before the update. old, new: the parameter before and after
+    the step.
+    """
 
     average: Array
     old: Array
@@ -100,8 +102,8 @@ class Averaged:
 
 @dataclass(frozen=True, slots=True)
 class Tracked:
-    """A buffer of batch norm that one forward pass has moved. counts: the ranks' batch sizes.
-    together: all ranks' samples are measured as one batch. inside: the forward pass was inside no_sync().
+    """A buffer of batch norm that one forward pass has updated. counts: the ranks' batch sizes. together: all ranks'
+    samples are measured as one batch. inside: the forward pass was inside no_sync().
     """
 
     before: Array
@@ -116,8 +118,8 @@ Origin = Accumulated | Update | PassedOver | Loading | Averaged | Tracked
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """The losses of a backward, shape (ranks,). trained: whether there was a step, or a state was loaded, before. resumed:
-    whether a state was loaded before.
+    """The losses of a backward, shape (ranks,). trained: whether a step or a loaded state came before. resumed: whether
+    a loaded state came before.
     """
 
     forward: Pass

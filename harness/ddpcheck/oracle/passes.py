@@ -1,4 +1,4 @@
-"""A forward and backward pass of all ranks, as the oracle's history keeps it."""
+"""A forward and backward pass of all ranks, as kept in the oracle's history."""
 
 from __future__ import annotations
 

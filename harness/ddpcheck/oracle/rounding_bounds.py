@@ -1,12 +1,12 @@
-"""The network's values with what rounding and inexact parameters may have done to them (derivation: network.py).
+"""The network's values, with bounds on the effects of rounding and of inexact parameters (derivation: network.py).
 
 With parameters p known up to e, M the majorant network and m roundings:
 
     |computed - exact| <= gamma_m M(|p| + e) + (M(|p| + e) - M(|p|))
 
-The first term is rounding, the second sensitivity. gamma_m of float64 is added for the oracle's own roundings.
-A relu whose input may have either sign passes its gradient or does not: where that happens the bound is infinite. So it is
-where M(|p| + e) leaves the dtype's range: a part of the sum may be infinite then, whatever its other parts are.
+The first term is rounding, the second sensitivity. gamma_m of float64 is added for the oracle's own roundings. A relu
+whose input may have either sign may pass its gradient or not, so its bound is infinite. The bound is also infinite
+where M(|p| + e) leaves the dtype's range, because a part of the sum may then be infinite.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Values = Mapping[str, Value]
 
 
 def share(model: ModelSpec, rows: int, *, weighted: bool = False) -> float:
-    """weighted: samples have weights. Their sum is rows - 1 roundings more, a weight's share of it three."""
+    """weighted: samples have weights. Their sum has rows - 1 further roundings, and a weight's share of it three."""
     rounds = roundings(model, rows) + (rows + 2) * weighted
     return gamma(rounds, model.dtype) + gamma(rounds, np.float64)
 
@@ -39,7 +39,9 @@ def exact_parts(values: Values) -> dict[str, Array]:
 def of_training(
     model: ModelSpec, learned: Values, fixed: Values, shards: Shards, found: Evaluation
 ) -> tuple[Array, dict[str, Array]]:
-    """Bounds on every rank's loss, and on its gradients by name. fixed: frozen now, which may have been trained before."""
+    """Bounds on every rank's loss, and on its gradients by name. fixed: tensors that are frozen now, and may have been
+    trained.
+    """
     values = {**learned, **fixed}
     unsure = _uncertainty(values)
     if not has_majorant(model) or not isfinite(unsure):
@@ -49,7 +51,7 @@ def of_training(
     exact = exact_parts(values)
     if not unsure:
         low = high = evaluate(model, *_apart(exact, learned), shards, majorant=True)
-    else:  # ranks are an axis: both evaluations go through the network at once
+    else:  # ranks are an axis, so both evaluations are one pass through the network
         both = evaluate(model, *_apart(_twice(exact, _moved(values)), learned), shards.twice(), majorant=True)
         low, high = both.halves()
     rounding = share(model, shards.inputs.shape[1], weighted=shards.weights is not None)
@@ -76,12 +78,12 @@ def of_outputs(model: ModelSpec, tensors: Values, shards: Shards) -> Array:
 
 
 def _uncertainty(values: Values) -> float:
-    """How far all of them together may be off: 0 if every one is exact, infinite or NaN if one has no bound."""
+    """The total error of all values: 0 if all are exact, infinite or NaN if one has no bound."""
     return float(sum(np.add.reduce(value.error, axis=None) for value in values.values() if value.error is not None))
 
 
 def _apart(values: Mapping[str, Array], learned: Values) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Those that learn, and the others."""
+    """The trained tensors, and the others."""
     return {name: values[name] for name in learned}, {n: array for n, array in values.items() if n not in learned}
 
 

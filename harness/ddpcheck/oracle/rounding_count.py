@@ -8,10 +8,10 @@ from ..models.spec import Activation, Activity, Delay, Embedding, Head, Linear, 
 def roundings(model: ModelSpec, rows: int) -> int:
     """The most roundings between a parameter or input and any gradient or loss of a batch of `rows` samples.
 
-    A product is one rounding more than its factors have together, a sum of n terms n - 1 more than its terms. tanh,
-    exp and log are granted 4 roundings (two ulp), which makes 12 in tanh' = 1 - tanh^2. Backward goes through the same
-    sums transposed; at the end a weight's gradient multiplies an adjoint with an activation and adds over the rows. An
-    auxiliary term is a sum of its own, times its coefficient, and one addition more wherever it comes in.
+    A product has one rounding more than its factors together; a sum of n terms has n - 1 more than its terms. tanh, exp
+    and log count as 4 roundings each (two ulp), so tanh' = 1 - tanh^2 counts as 12. Backward has the same sums,
+    transposed; at the end a weight's gradient multiplies an adjoint with an activation and adds over the rows. An
+    auxiliary term is a sum of its own, times its coefficient, and one more addition where it is added.
     """
     inward = outward = terms = 0
     for layer in model.layers:
@@ -28,7 +28,7 @@ def roundings(model: ModelSpec, rows: int) -> int:
             inward += 4 if layer.function == "tanh" else 0
         elif not isinstance(layer, (Delay, Embedding)):
             inward, outward = inward + 1, outward + 1
-    loss = 16 + model.output_features  # most in softmax: a shift by the largest (2 u s = 8 u s/4), exp, sum, division
+    loss = 16 + model.output_features  # softmax dominates: a shift by the largest (2 u s = 8 u s/4), exp, sum, division
     summed = rows * (
         widest(model) if any(isinstance(layer, Scale) and not layer.features for layer in model.layers) else 1
     )
@@ -37,7 +37,7 @@ def roundings(model: ModelSpec, rows: int) -> int:
 
 
 def widest(model: ModelSpec) -> int:
-    """The most features that any layer gives or takes."""
+    """The largest number of features that any layer takes or returns."""
     found = [model.input_features, model.output_features]
     for layer in model.layers:
         if isinstance(layer, (Linear, Head)):

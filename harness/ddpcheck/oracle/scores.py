@@ -1,11 +1,12 @@
-"""Scores as one process computes them that holds all samples, in float64, and how far rounding may take others from there.
+"""Scores as one process with all samples computes them, in float64, with bounds on rounding.
 
-Most are a function of a mean of terms that are not negative: a sum of n terms, its division, what four roundings on each rank
-may add where shares are weighed, and those within a term are off by gamma_m of the mean at most, m = n + 8 W + 32, in float32,
-and as many more as there are classes where these are summed up, too.
+Most scores are a function of a mean of terms that are not negative. Its roundings: a sum of n terms, its division, four
+on each rank if shares are weighted, and those within a term. The mean is off by at most gamma_m of itself, in float32,
+with m = n + 8 W + 32, plus the number of classes where classes are summed too.
 
-Counts are exact there below 2^24. A root halves the relative error, exp makes a relative error of an absolute one. Shares,
-which are 1 at most, may be computed as 1 less another, and areas of differences of neighbours: they are off by so much of 1.
+Counts are exact in float32 below 2^24. A root halves the relative error; exp turns an absolute error into a relative
+one. Shares are at most 1. They may be computed as 1 minus another share, and areas as differences of neighbours: their
+error is relative to 1.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def counted(indices: Iterable[Sequence[int]]) -> tuple[int, ...]:
 
 
 def hits(outputs: Array, labels: Array) -> Array:
-    """1 where the largest output is at the label's place, else 0."""
+    """1 if the largest output is the label's, else 0."""
     return np.asarray(outputs.argmax(axis=1) == labels, np.float64)
 
 
@@ -47,7 +48,7 @@ TERMS: dict[str, Callable[[Array, Array], Array]] = {
     "perplexity": cross_entropies,
 }
 FINISH: dict[str, Callable[[float], float]] = {"accuracy": float, "rmse": math.sqrt, "perplexity": math.exp}
-"""The function of the mean of terms that is the score."""
+"""The function that turns the mean of terms into the score."""
 
 
 def confusion(outputs: Array, labels: Array) -> Array:
@@ -59,20 +60,20 @@ def confusion(outputs: Array, labels: Array) -> Array:
 
 
 def f1_of_classes(counts: Array) -> Array:
-    """F1 of each class; NaN for one that does not occur."""
+    """F1 of each class; NaN for a class that does not occur."""
     both, guessed, labelled = counts
     with np.errstate(invalid="ignore"):
         return np.asarray(2 * both / (guessed + labelled))
 
 
 def margins(outputs: Array, labels: Array) -> tuple[Array, Array]:
-    """By how much class 1 is preferred, for samples of class 0 and for those of class 1."""
+    """The preference for class 1 over class 0: for samples of class 0, and for samples of class 1."""
     margin = outputs[:, 1].astype(np.float64) - outputs[:, 0]
     return margin[labels == 0], margin[labels == 1]
 
 
 def score_of(name: str, outputs: Array, targets: Array) -> float:
-    """The score of these samples; NaN if there is none."""
+    """The score of these samples; NaN if there are none."""
     if not len(outputs):
         return math.nan
     if name == "f1_macro":
@@ -96,6 +97,6 @@ def allowed(name: str, outputs: Array, targets: Array, world_size: int) -> float
     exact = score_of(name, outputs, targets)
     if name == "rmse":
         return relative / 2 * exact
-    # the logarithm and the difference from the largest output round in the size of the outputs
+    # the logarithm, and the difference from the largest output, have errors relative to the size of the outputs
     reach = 2 * float(np.abs(outputs).max(initial=0)) + math.log(classes) + 1
     return exact * math.expm1(relative * (math.log(exact) + reach)) + relative * exact

@@ -22,10 +22,11 @@ def running_statistics(
     first: bool,
     momentum: float = BATCH_NORM_MOMENTUM,
 ) -> dict[str, Value]:
-    """The layer's buffers on every rank, each moved towards the statistics of that rank's own batch (of all batches together).
+    """The layer's buffers on every rank, each moved towards the statistics of that rank's own batch (of all batches if
+    together).
 
-    Bounds are known for the model's first layer only, where its input is exact: the mean adds |x| <= max|x|, the
-    variance (|x| + |mean|)^2 / (n - 1), of which n terms are at most 4 max^2 n / (n - 1) <= 8 max^2.
+    Bounds are known for the model's first layer only, whose input is exact: the mean adds |x| <= max|x|, the variance
+    (|x| + |mean|)^2 / (n - 1), of which n terms are at most 4 max^2 n / (n - 1) <= 8 max^2.
     """
     counter = old[f"{layer.name}.num_batches_tracked"]
     made = {f"{layer.name}.num_batches_tracked": Value(counter.exact + 1, counter.error)}

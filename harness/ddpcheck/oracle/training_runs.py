@@ -1,7 +1,7 @@
-"""A training run that has ended, and the same run as a Job of single steps, which the oracle can replay.
+"""A completed training run, and the same run as a Job of single steps, which the oracle can replay.
 
-A run tells which samples each rank used, in their order. So the same batches can go, one after the other, through one
-process; a window of micro-batches is one large batch there.
+A run reports the samples of each rank in order, so one process can repeat the same batches. A window of micro-batches
+is one large batch there.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ..job import Backward, Clip, Job, Observe, Operation, PerRank, Step, Train,
 from ..seeded_values import Array
 from ..trace import Trace
 from .auxiliary_terms import terms_of
-from .expected import ExpectedOperation
-from .replay import Oracle
+from .expected_values import ExpectedOperation
+from .job_in_one_process import Oracle
 
 Indices = Sequence[Sequence[Array]]
 """The samples used: for each epoch, those of each rank in their order."""
@@ -38,17 +38,17 @@ def indices_of(trace: Trace) -> Indices:
 
 
 def batches(ranks: Sequence[Array], size: int) -> list[PerRank]:
-    """An epoch's samples cut into batches of `size` on each rank; a rank that has no more has empty ones."""
+    """An epoch's samples cut into batches of `size` on each rank; a rank without further samples has empty batches."""
     cut = [[tuple(rank[i : i + size].tolist()) for i in range(0, len(rank), size)] for rank in ranks]
     return list(zip_longest(*cut, fillvalue=()))
 
 
 @dataclass(frozen=True)
 class Run:
-    """A training run that has ended, or resumed from a checkpoint and ended; lists of its reports have the ranks first.
+    """A completed or resumed training run. Lists of its reports have the ranks first.
 
-    indices: of all epochs of the plan. first: the epoch with which it began, or was resumed; its report begins there.
-    before: the losses of the epochs before.
+    indices: of all epochs of the plan. first: the first epoch of this run, at which its reports begin; not 0 after a
+    resume. before: the losses of the epochs before.
     """
 
     job: Job
@@ -66,7 +66,7 @@ class Run:
     def told(
         job: Job, trace: Trace, promised: Capabilities, position: int = 0, first: int = 0, before: Sequence[float] = ()
     ) -> Run:
-        """That of the operation at `position`; that at 0 has used the same samples, in all epochs."""
+        """The run of the operation at `position`. The operation at 0 must have used the same samples, in all epochs."""
         parameters, losses, rates, best = (
             trace.values(position, name) for name in ("parameters", "losses", "learning_rates", "best")
         )
@@ -81,7 +81,7 @@ class Run:
 
     @property
     def schedule(self) -> list[float]:
-        """The learning rate of every step; a run that ends early comes not to the end of its schedule."""
+        """The learning rate of every step. A run that stops early does not reach the end of its schedule."""
         taken = sum(len(batches(ranks, self.plan.batch_size * self.plan.micro_batches)) for ranks in self.indices)
         steps = taken * self.plan.epochs // len(self.indices)
         linear = self.plan.schedule == "linear"
@@ -89,7 +89,9 @@ class Run:
 
     @cached_property
     def moments(self) -> list[list[ExpectedOperation]]:
-        """The same run in one process: for each epoch those of its steps; its last one shows the parameters."""
+        """The same run in one process: for each epoch the expected operations of its steps; the last one gives the
+        parameters.
+        """
         operations: list[Operation] = []
         ends = []
         for ranks in self.indices:
@@ -106,12 +108,12 @@ class Run:
 
 
 def stacked(values: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
-    """Arrays by name of all ranks, with the ranks as first axis."""
+    """Arrays of all ranks by name, with the ranks as first axis."""
     return {name: np.stack([rank[name] for rank in values]).astype(np.float64) for name in values[0]}
 
 
 def lasts(losses: Sequence[float], patience: int, lower: Callable[[float, float], bool] = operator.lt) -> float:
-    """How many epochs a run with these losses lasts; infinity if nothing in them ends it."""
+    """The number of epochs that a run with these losses lasts under `patience`; infinity if it does not stop early."""
     lowest, since = math.inf, 0
     for epoch, loss in enumerate(losses, start=1):
         lowest, since = (loss, 0) if lower(loss, lowest) else (lowest, since + 1)

@@ -1,4 +1,4 @@
-"""Parameters, their averages and buffers on every rank, and the optimizer's state: what training moves."""
+"""The values that training changes: parameters, their averages and buffers on every rank, and the optimizer's state."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .statistics import running_statistics
 
 
 class Weights:
-    """tensors: parameters and buffers. averages: of parameters. zeros: of the shape of each parameter. origins: what happened
-    last to a tensor; averaged: to an average. trained: whether there was a step, or a state was loaded. apart: whether running
-    statistics have moved since the ranks last held the same.
+    """tensors: parameters and buffers. averages: of parameters. zeros: of the shape of each parameter. origins: the
+    last operation on each tensor; averaged: the last operation on each average. trained: whether a step or a loaded
+    state came before. apart: whether running statistics may have diverged since the ranks last held the same.
     """
 
     def __init__(self, case: Case, *, bounds: bool, rates: Sequence[float]) -> None:
@@ -85,7 +85,7 @@ class Weights:
             self.tensors.update(made)
 
     def remeasure(self, found: Evaluation, shards: Shards) -> None:
-        """Running statistics are forgotten for those of these samples of all ranks."""
+        """Replace running statistics by the statistics of these samples of all ranks."""
         for layer in self._case.batch_norms:
             made = self._statistics(layer, found, shards, 1.0)
             self.tensors.update({name: value for name, value in made.items() if ".running_" in name})
@@ -99,7 +99,7 @@ class Weights:
         self._saved[name] = dict(self.tensors), dict(self.averages), self._optimizer.copy(), self.apart
 
     def resume(self, name: str) -> None:
-        """Every rank resumes from its own checkpoint, which differs where construction leaves ranks different."""
+        """Every rank resumes from its own checkpoint. Checkpoints differ if construction leaves ranks different."""
         self.trained = True
         tensors, averages, optimizer, self.apart = self._saved[name]
         for key, value in self.tensors.items():

@@ -1,4 +1,4 @@
-"""Methods that a wrapper may have, and promises that are not made without them."""
+"""Optional methods of a wrapper, and the promises that depend on them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import torch
 from torch import nn
 
 from ..contract import Capabilities, ReplicaMethod
+from ..execution.process_settings import ProcessSettings
 
 
 def promises_without_method(
     wrap: Callable[[nn.Module], Any], device: torch.device, promises: Capabilities, *, no_sync: object
 ) -> dict[str, str]:
-    """The promises that need a method which the wrapper of a small module lacks, each with the reason. All ranks call it.
+    """The promises that need a method which the wrapper of a small module lacks, each with the reason. All ranks call
+    it.
 
-    no_sync: the user's own, if there is one, which needs no method.
+    no_sync: the user's own function, which needs no method.
     """
     needed = {
         "no_sync": "no_sync" if promises.has(ReplicaMethod.NO_SYNC) and no_sync is None else "",
@@ -26,11 +28,12 @@ def promises_without_method(
     }
     with torch.random.fork_rng(devices=[]):
         module = nn.Linear(2, 2).to(device)
+    ProcessSettings.at_first()  # a setting that the wrapper changes here must show as a change in Jobs
     try:
         wrapped = wrap(module)
-    except Exception:  # each check that makes a replica tells it, with its Job
+    except Exception:  # each check that makes a replica reports it, with its Job
         return {}
-    if wrapped is None:  # told there, too
+    if wrapped is None:  # reported there, too
         return {}
     kind = type(wrapped).__name__
     found = {
@@ -39,5 +42,5 @@ def promises_without_method(
         if method and not callable(getattr(wrapped, method, None))
     }
     del wrapped, module
-    gc.collect(1)  # hooks of a wrapper refer to it: it would stay until the collector finds it
+    gc.collect(1)  # hooks of a wrapper refer to it: it would stay until a collection
     return found

@@ -5,7 +5,7 @@
 
     adapter = torch_adapter("my_ddp", wrap=lambda module: MyDDP(module))
 
-Importing this module does not import torch: the driver, which lists adapters and judges Traces, has no use for it.
+Importing this module does not import torch: the driver, which lists adapters and judges Traces, does not need it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..contract.adapter import (
 from ..contract.rank_context import RankContext
 from ..contract.trainer import Train
 from ..job import OptimizerSpec
-from ..launchers.base import Launcher
+from ..launchers.launcher import Launcher
 from ..launchers.processes import Processes
 from ..models.spec import ModelSpec
 from ..seeded_values import Array
@@ -44,8 +44,9 @@ if TYPE_CHECKING:
 TORCH_PROMISES = TYPICAL.of_facets("replica").but(
     clipping=True, checkpoint=True, zeroes_gradients=True, refuses_options=True, shares_host=True
 )
-"""What torch_adapter promises by default: clipping, checkpoints and both forms of zero_grad work on any wrapped module, options
-are parameters of `wrap`, and torch's process groups meet at MASTER_PORT. Methods that the wrapper lacks are not promised.
+"""The default promises of torch_adapter. Clipping, checkpoints and both forms of zero_grad work on any wrapped module;
+options are parameters of `wrap`; torch's process groups meet at MASTER_PORT. Methods that the wrapper lacks are not
+promised.
 """
 
 _TIMEOUT = timedelta(seconds=30)
@@ -53,7 +54,7 @@ _SLOW_TO_IMPORT = (
     "torch",
     "torch.distributed",
     "torch._dynamo",
-)  # the last comes with the first optimizer, if not before
+)  # the last setting comes with the first optimizer at the latest
 
 
 def torch_adapter(
@@ -81,32 +82,31 @@ def torch_adapter(
 ) -> Adapter:
     """An Adapter for an implementation that wraps nn.Modules.
 
-    wrap            gets the plain module with this rank's initial values and returns the module that is called in its place, with
-                    the same arguments; the module's own parameters must stay those that are trained, whole or, if they are
-                    split over the ranks, DTensors. In training the module gives a tensor or, where activity or
-                    auxiliary_head is promised, a tuple of them. wrap's further parameters, if any, are the options that a
-                    user may set. If it is an nn.Module, it is the one whose eval() and train() are called around an evaluation,
-                    and have to reach the module. On the CPU its inputs lie in the caller's arrays.
+    wrap            gets the plain module with this rank's initial values, and returns the module to call in its place, with the
+                    same arguments. Training must still train the module's own parameters, whole or, if they are split over
+                    the ranks, as DTensors. In training the module returns a tensor or, if activity or auxiliary_head is
+                    promised, a tuple of tensors. Further parameters of wrap are the options that a user may set. If the
+                    result is an nn.Module, its eval() and train() are called around an evaluation, and must reach the
+                    module. On the CPU its inputs share memory with the caller's arrays.
     capabilities    the promises; the facets among them follow from these arguments. The result of wrap needs no
-                    no_sync(), join() or state_dict(): without one its promises are not made, and their checks are skipped.
+                    no_sync(), join() or state_dict(): their promises are then not made, and their checks are skipped.
                     With unfreezing the optimizer has the frozen parameters from the start, and requires_grad is switched.
     no_sync         the context in which backward does not communicate, which may be nested; by default the wrapper's own
                     no_sync().
     after_backward  called after each backward outside no_sync, for engines with an explicit call to synchronise.
-    optimizer       makes a torch.optim.Optimizer of your own, sharded, say, or in groups, of what wrap returned and the settings,
-                    for whose `name` it has to do what torch.optim's does; by default that one.
-    clip            clips the gradients of what wrap returned to a norm, and returns the norm before; by default
-                    torch's clip_grad_norm_ on the module's parameters.
+    optimizer       makes a torch.optim.Optimizer of your own, such as a sharded one, from the result of wrap and the settings.
+                    It must compute the same steps as torch.optim's for the setting `name`; default: torch.optim's own.
+    clip            clips the gradients of the result of wrap to a norm, and returns the norm before; default: torch's
+                    clip_grad_norm_ on the module's parameters.
     models          models of your own by name; they take (batch, features) and return logits.
     collectives, sampler, metrics, scores, trainer
-                    the other facets; torch_collectives, torch_sampler, torch_metrics and torch_scores below are made of
-                    torch's own.
+                    the other facets; torch_collectives, torch_sampler, torch_metrics and torch_scores below use torch's own.
     backend         of the default process group: "gloo", "nccl", or "auto" (nccl if each rank has a GPU).
     device          of the module and its batches: "auto" (the rank's GPU under nccl, else the CPU), or a kind, such as
-                    "cuda": ranks of one host share its GPUs where there are fewer, which nccl refuses and gloo allows.
-    start           brings up the engine's own communication instead; RANK, WORLD_SIZE, MASTER_ADDR and so on are set.
-    place           the rank and the world size that the engine's own communication has; by default those of torch.distributed,
-                    or of the RankContext where start has brought up no process group.
+                    "cuda": ranks of one host share its GPUs if there are fewer, which nccl refuses and gloo allows.
+    start           starts the engine's own communication instead; RANK, WORLD_SIZE, MASTER_ADDR and so on are set.
+    place           the rank and the world size of the engine's own communication; default: those of torch.distributed, or of
+                    the RankContext if start has made no process group.
     """
     given = {
         "replica": wrap,
@@ -122,7 +122,7 @@ def torch_adapter(
     hooks = {"no_sync": no_sync, "after_backward": after_backward, "optimizer": optimizer, "clip": clip}
 
     def connect(context: RankContext) -> Facets:
-        # Errors are raised as well; torch's own hints on the terminal (DDP's on find_unused_parameters, say) are noise.
+        # errors are raised as well, so torch's hints on the terminal, as on find_unused_parameters, are not needed
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         import torch
 
@@ -136,8 +136,8 @@ def torch_adapter(
             _start_process_group(context, backend)
         home = _device(device, context.local_rank)
         if wrap is not None or trainer is not None:
-            # The process's first optimizer imports torch's compiler, and its first tensor on a GPU starts that up, for a
-            # second or more each: here, not in a timed Job.
+            # the process's first optimizer imports torch's compiler, and its first tensor on a GPU initialises that,
+            # which takes a second or more each: done here, not in a timed Job
             torch.optim.SGD([torch.zeros(1, device=home)])
         rank, world_size = (place or _place)(context)
         return Facets(
@@ -220,7 +220,7 @@ def _replica_maker(
                 f"unknown options {', '.join(unknown)}; this implementation has {', '.join(known) or 'none'}"
             )
         if isinstance(model, str):
-            # A seed of its own for each rank, so that a missing broadcast shows.
+            # each rank has its own seed, so that a missing broadcast shows
             module, loss = build_named(model, models, rank), loss_of("cross_entropy")
         else:
             module = build_model(model, initial)
@@ -253,7 +253,7 @@ def _place(context: RankContext) -> tuple[int, int]:
 
 
 def _export(context: RankContext) -> None:
-    """Set the variables that env:// and most torch code read; an MPI launcher has other names for them, or none."""
+    """Set the variables that env:// and most torch code read; MPI launchers use other names, or none."""
     os.environ["RANK"] = str(context.rank)
     os.environ["WORLD_SIZE"] = str(context.world_size)
     os.environ["LOCAL_RANK"] = str(context.local_rank)
@@ -275,7 +275,7 @@ def _start_process_group(context: RankContext, backend: str) -> None:
 
 
 def _device(kind: str, local_rank: int) -> torch.device:
-    """Where this rank's module lives. RuntimeError if there is no accelerator of that kind."""
+    """The device of this rank's module. RuntimeError if there is no accelerator of that kind."""
     import torch
 
     from .facets import device_of_backend
@@ -286,7 +286,9 @@ def _device(kind: str, local_rank: int) -> torch.device:
         return torch.device("cpu")
     present = torch.get_device_module(kind).device_count()
     if not present:
-        raise RuntimeError(f"torch_adapter(device={kind!r}): torch finds none here; python -m torch.utils.collect_env")
+        raise RuntimeError(
+            f"torch_adapter(device={kind!r}): torch finds no such device here; see python -m torch.utils.collect_env"
+        )
     torch.get_device_module(kind).set_device(local_rank % present)
     return torch.device(kind, local_rank % present)
 
@@ -295,6 +297,6 @@ def _stop_process_group() -> None:
     import torch.distributed as dist
 
     if dist.is_initialized():
-        # Gloo may abort a rank that still talks to one that has gone.
+        # Gloo may abort a rank that still talks to a rank that has ended
         dist.barrier()
         dist.destroy_process_group()

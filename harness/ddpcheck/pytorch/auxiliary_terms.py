@@ -11,7 +11,7 @@ from .model import Loss, loss_of
 
 
 def loss_of_model(model: ModelSpec, module: nn.Module) -> Loss:
-    """module: what build_model made of it, whose weights may have penalties."""
+    """The loss function. module: built by build_model; its weights may have penalties."""
     of_outputs = loss_of(model.loss, model.loss_scale)
     layers = [layer for layer in model.layers if isinstance(layer, (Activity, Head))]
     penalised = [layer for layer in model.layers if isinstance(layer, Linear) and layer.penalty]

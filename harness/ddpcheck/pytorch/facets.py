@@ -1,4 +1,4 @@
-"""torch.distributed and DistributedSampler as facets: parts that a torch implementation may take as they are."""
+"""torch.distributed and DistributedSampler as facets, which a torch implementation may use unchanged."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from .version import torch_at_least
 
 _OPS = {
     "sum": dist.ReduceOp.SUM,
-    "mean": dist.ReduceOp.SUM,  # divided afterwards: not every backend and version averages
+    "mean": dist.ReduceOp.SUM,  # divided afterwards: not every backend and version can average
     "min": dist.ReduceOp.MIN,
     "max": dist.ReduceOp.MAX,
     "prod": dist.ReduceOp.PRODUCT,
 }
 
-_GLOO_CANNOT_SCATTER = not torch_at_least(2, 8)  # and its reduce_scatter_tensor sums under any reduction
+_GLOO_CANNOT_SCATTER = not torch_at_least(2, 8)  # reduce_scatter_tensor of older versions sums for any reduction
 
-_TAG = 7919  # keeps what Groups sends apart from the messages of send()
+_TAG = 7919  # separates messages of Groups from those of send()
 
 
 @dataclass
 class Pending:
-    """An all-reduce under way."""
+    """A pending all-reduce."""
 
     work: dist.Work
     tensor: Tensor
@@ -44,11 +44,11 @@ class Pending:
 
 @dataclass
 class Groups:
-    """Sub-groups that only their members make, on first use; torch's usual new_group must be called by all ranks.
+    """Sub-groups that only their members make, at first use. For torch's usual new_group all ranks must call.
 
-    torch names such a group after its ranks and the number of groups that the process has made so far: members with
-    different numbers would wait for each other for ever (pytorch issue 173608). So they first tell each other their
-    numbers, and each catches up with the largest by groups of its own.
+    torch names such a group by its ranks and the number of groups that the process has made: members with different
+    numbers would wait for each other for ever (pytorch issue 173608). So members first exchange their numbers, and each
+    makes groups of its own until it has the largest number.
     """
 
     made: int = 0
@@ -94,7 +94,7 @@ class TorchCollectives:
     def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group | None = None) -> Pending:
         tensor = self._tensor(array)
         work = dist.all_reduce(tensor, _op(op), group=self._group(group), async_op=True)
-        assert work is not None  # torch gives None to ranks outside the group only
+        assert work is not None  # torch returns None only to ranks outside the group
         return Pending(work, tensor, self._size(group) if op == "mean" else 1)
 
     def broadcast(self, array: Array, root: int = 0, *, group: Group | None = None) -> Array:
@@ -111,7 +111,7 @@ class TorchCollectives:
     def reduce_scatter(self, array: Array, op: str = "sum", *, group: Group | None = None) -> Array:
         size = self._size(group)
         tensor = self._tensor(array)
-        # Not chunk(), which gives a single block when there are no rows.
+        # not chunk(), which returns a single block if there are no rows
         blocks = list(torch.split(tensor, len(tensor) // size)) if len(tensor) else [tensor] * size
         if _GLOO_CANNOT_SCATTER and dist.get_backend() == "gloo":
             own = dist.get_rank(self._group(group))

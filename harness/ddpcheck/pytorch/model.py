@@ -18,18 +18,18 @@ from ..seeded_values import Array
 
 class Loss(Protocol):
     def __call__(self, outputs: Any, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-        """The batch's loss, a 0-d tensor, from the module's training output; weights are those of its samples."""
+        """The batch's loss, a 0-d tensor, from the module's training output; weights are the samples' weights."""
         ...
 
 
 _WITHOUT_MODULE = spec.Activation, spec.Delay, spec.Activity
 
-# The values follow when all modules are there.
+# values are set after all modules exist
 _UNFILLED = torch.device("meta")
 
 
 class _WithoutValues:
-    """Keeps a module of torch from drawing values that are replaced at once: that takes longer than all else about it."""
+    """Keeps torch from drawing initial values that are replaced at once, which would take most of the time."""
 
     def reset_parameters(self) -> None:
         pass
@@ -40,7 +40,9 @@ class Linear(_WithoutValues, nn.Linear):
 
 
 class ReplacingLinear(Linear):
-    """A training forward moves the weight to new memory, as `weight.data = ...` does in weight tying, pruning and `.to()`."""
+    """A training forward moves the weight to new memory, as `weight.data = ...` does in weight tying, pruning and
+    `.to()`.
+    """
 
     def forward(self, input: Tensor) -> Tensor:  # torch's own name for it
         if self.training:
@@ -67,12 +69,12 @@ class Embedding(_WithoutValues, nn.Embedding):
 
 
 class Chain(nn.Module):
-    """The layers of a ModelSpec one after the other; a layer's parameters are found under its name.
+    """The layers of a ModelSpec in order; a layer's parameters are found under its name.
 
-    forward takes the active branches as a second argument; a model without branches is called with the inputs alone, so
-    that a wrapper whose forward takes one argument can hold it. In training it gives a tuple where there are layers whose
-    auxiliary terms the loss has: the outputs, and what enters each Activity or comes out of each Head, so that an engine which
-    looks for parameters without a gradient finds those in use.
+    forward takes the active branches as a second argument. A model without branches is called with the inputs alone, so
+    that a wrapper whose forward takes one argument can wrap it. In training, if the loss has auxiliary terms, it
+    returns a tuple: the outputs, and the input of each Activity or the output of each Head, so that an engine that
+    searches for parameters without a gradient finds those in use.
     """
 
     def __init__(self, model: ModelSpec) -> None:
@@ -84,8 +86,8 @@ class Chain(nn.Module):
             self.add_module(layer.name, _module_of(layer, getattr(torch, model.dtype)))
 
     def tie(self) -> None:
-        """Give tied layers modules of their own, which hold the very parameters of the layers that they use: so they are met
-        twice by an engine that goes from module to module, or asks for parameters with duplicates, as in a user's own model.
+        """Give tied layers modules of their own that hold the parameters of the layers that they use. An engine that
+        walks the modules, or lists parameters with duplicates, then meets them twice, as in a user's model.
         """
         for layer in self._layers:
             if isinstance(layer, spec.Linear) and layer.uses:
@@ -99,7 +101,7 @@ class Chain(nn.Module):
             if isinstance(layer, spec.Activation):
                 x = torch.relu(x) if layer.function == "relu" else torch.tanh(x)
             elif isinstance(layer, spec.Delay):
-                x = _Delayed.apply(x, layer)  # type: ignore[no-untyped-call]  # torch does not say
+                x = _Delayed.apply(x, layer)  # type: ignore[no-untyped-call]  # torch has no annotation
             elif isinstance(layer, (spec.Activity, spec.Head)):
                 beside += [self._beside(layer, x)] * self.training
             elif not isinstance(layer, spec.Linear) or layer.branch is None:
@@ -131,7 +133,7 @@ class Scaling(nn.Module):
 
 
 class _Delayed(torch.autograd.Function):
-    """A spec.Delay. Threads that communicate go on meanwhile: sleeping needs no interpreter."""
+    """A spec.Delay. Communicating threads continue, since a sleep does not hold the interpreter."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, layer: spec.Delay) -> Tensor:
@@ -179,7 +181,7 @@ def build_model(model: ModelSpec, initial: Mapping[str, Array]) -> nn.Module:
 
 
 def _laid_out(value: Array, strided: bool) -> Tensor:
-    # in memory of torch's own, as who shards parameters may give it back
+    # in memory of torch's own, because an engine that shards parameters may resize it
     return tensor_of(value.T).clone().T if strided else tensor_of(value).clone()
 
 
@@ -193,8 +195,8 @@ def build_named(name: str, models: Mapping[str, Callable[[], nn.Module]], seed: 
 
 
 def loss_of(kind: str, scale: float = 1.0) -> Loss:
-    """ModelSpec's losses. A batch of 0 samples has the loss 0, so that its gradients are zeros and not NaN, and so has one
-    whose weights add up to 0.
+    """ModelSpec's losses. A batch without samples, or whose weights sum to 0, has the loss 0, so that its gradients are
+    zeros and not NaN.
     """
 
     def loss(outputs: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -215,32 +217,34 @@ def loss_of(kind: str, scale: float = 1.0) -> Loss:
 
 
 def _of_samples(kind: str, outputs: Tensor, targets: Tensor) -> Tensor:
-    """Every sample's loss."""
+    """The loss of each sample."""
     if kind == "cross_entropy":
         return functional.cross_entropy(outputs, targets, reduction="none")
     return (outputs * targets).sum(1) if kind == "linear" else (outputs - targets).square().sum(1) / 2
 
 
 def tensor_of(array: Array) -> Tensor:
-    """A tensor with a copy of the array: torch takes no negative strides, and must not write to the argument."""
+    """A tensor with a copy of the array: torch accepts no negative strides, and must not write to the argument."""
     return torch.from_numpy(np.array(array, order="C"))
 
 
 def tensor_sharing(array: Array) -> Tensor:
-    """A tensor in the array's own memory, for the time of a call, or with a copy if it is read-only or not C-contiguous."""
+    """A tensor in the array's own memory, for the time of a call; a copy if the array is read-only or not
+    C-contiguous.
+    """
     return torch.from_numpy(array) if array.flags.carray else tensor_of(array)
 
 
 def array_of(tensor: Tensor) -> Array:
-    """An array with a copy of the tensor's values. Where ranks hold a DTensor's shards, all of them must ask."""
+    """An array with a copy of the tensor's values. If ranks hold a DTensor's shards, all of them must call it."""
     full_tensor = getattr(tensor, "full_tensor", None)
     whole = tensor if full_tensor is None else full_tensor()
-    # a copy by torch: what numpy() has lent, its owner can no longer resize
+    # a copy by torch: the owner of memory lent by numpy() cannot resize it
     return whole.detach().to_dense().cpu().clone(memory_format=torch.contiguous_format).numpy()
 
 
 def laid_out_like(there: Tensor, whole: Tensor) -> Tensor:
-    """The values of `whole` as those of `there` lie: on its device and, if that is a DTensor, in the same shards."""
+    """The values of `whole` in the form of `there`: on its device and, if it is a DTensor, in the same shards."""
     values, mesh = whole.to(there.device), getattr(there, "device_mesh", None)
     if mesh is None or there.shape != whole.shape:
         return values

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..contract.adapter import Batch
-from ..contract.extras import BackwardBroken
+from ..contract.optional_methods import BackwardBroken
 from ..job import OptimizerSpec
 from ..seeded_values import Array
 from .gpu_streams import keep_busy, settled
@@ -51,7 +51,7 @@ class TorchReplica:
         self._device = device
         self._synchronising = True
         self._learned = {name: p for name, p in module.named_parameters() if p.requires_grad}
-        # Layers unfrozen later are in the optimizer from the start, as parameters without a gradient are left alone.
+        # layers to be unfrozen later are in the optimizer from the start, since it skips parameters without a gradient
         trained = list(module.parameters()) if unfreezing else list(self._learned.values())
         self._optimizer = (
             make_optimizer(trained, optimizer) if hooks.optimizer is None else hooks.optimizer(wrapped, optimizer)
@@ -70,7 +70,8 @@ class TorchReplica:
         return self._backward_of(losses[0] + losses[1])
 
     def _backward_of(self, loss: Tensor) -> float:
-        # Before backward, as asking for the value waits for the device: afterwards it would do so for an engine that forgets.
+        # before backward, since reading the value waits for the device; afterwards it would wait in place of a faulty
+        # engine
         value = float(loss.item())
         keep_busy(self._device)
         loss.backward()  # type: ignore[no-untyped-call]  # torch leaves Tensor.backward without annotations
@@ -79,7 +80,7 @@ class TorchReplica:
         return value
 
     def break_backward(self, batch: Batch) -> float:
-        # Torch goes from the last layer to the first: in the middle some gradients are there, and in buckets under way perhaps.
+        # torch goes from the last layer to the first: in the middle some gradients exist, and buckets may be in flight
         learned = [p for p in self._learned.values() if p.requires_grad]
         hook = learned[(len(learned) - 1) // 2].register_hook(_break)  # type: ignore[no-untyped-call]  # torch does not say
         try:
@@ -114,7 +115,7 @@ class TorchReplica:
         for layer in layers:
             for name, parameter in self._module.get_submodule(layer).named_parameters(layer):
                 parameter.requires_grad_(trainable)
-                self._learned[name] = parameter  # if it is frozen, too: a gradient that it gets would be applied
+                self._learned[name] = parameter  # even if it is frozen: a gradient that it gets would be applied
 
     def clip(self, max_norm: float) -> float:
         if self._hooks.clip is not None:
@@ -143,8 +144,8 @@ class TorchReplica:
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Array:
-        # Without the wrapper's forward, which may communicate: one rank alone may ask. But it is the wrapper that a training
-        # loop tells to evaluate, if it is a module.
+        # without the wrapper's forward, which may communicate: one rank alone may call predict(). Training loops call
+        # eval() on the wrapper if it is a module
         told = self._wrapped if isinstance(self._wrapped, nn.Module) else self._module
         told.eval()
         try:
@@ -168,7 +169,7 @@ class TorchReplica:
         missing = sorted(held.keys() - state.keys())
         if missing:
             raise ValueError(f"the saved state lacks {', '.join(missing)}; was it saved from another model?")
-        # In place, since the wrapper may hold on to these very tensors.
+        # in place, since the wrapper may refer to these tensors
         for name, tensor in held.items():
             tensor.copy_(laid_out_like(tensor, tensor_of(state[name])))
         values: dict[int, dict[str, Tensor]] = {}
@@ -185,12 +186,12 @@ class TorchReplica:
         self._optimizer.load_state_dict({"state": values, "param_groups": groups})
 
     def _in_the_optimizers_order(self) -> list[str]:
-        """Names of parameters as state_dict() numbers them: by groups."""
+        """Names of parameters in the numbering of state_dict(): by groups."""
         names = {id(parameter): name for name, parameter in self._module.named_parameters()}
         held = [id(parameter) for group in self._optimizer.param_groups for parameter in group["params"]]
         if strangers := [identity for identity in held if identity not in names]:
             raise ValueError(
-                f"{len(strangers)} of {len(held)} parameters of the optimizer are no longer those of the module: what wraps it "
+                f"{len(strangers)} of {len(held)} parameters of the optimizer are no longer those of the module: the wrapper "
                 "has put others in their place, as torch's fully_shard does from forward to backward, and longer after a forward "
                 "alone with reshard_after_forward=False: reshard() after an evaluation"
             )
@@ -208,7 +209,7 @@ def _break(_: Tensor) -> None:
 
 
 def make_optimizer(parameters: list[nn.Parameter], spec: OptimizerSpec) -> torch.optim.Optimizer:
-    """Torch's own optimizer; foreach=False since for small models its grouping costs more than it saves."""
+    """Torch's own optimizer; foreach=False, since for small models its grouping costs more than it saves."""
     if spec.name == "sgd":
         return torch.optim.SGD(
             parameters, lr=spec.lr, momentum=spec.momentum, weight_decay=spec.weight_decay, foreach=False

@@ -16,7 +16,7 @@ from .model import tensor_of
 
 
 def compute_score(name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """The score `name` of the samples of all ranks, each counted once, those of index -1 not at all; NaN if there are none.
+    """The score `name` of the samples of all ranks. Each counts once, index -1 never; NaN if there are none.
 
     Sums are kept in float64 and added up in one all-reduce.
     """
@@ -28,7 +28,7 @@ def compute_score(name: str, outputs: Array, targets: Array, indices: Array) -> 
 
 
 def _counted_here(indices: Tensor) -> Tensor:
-    """Whether each of this rank's samples counts here: on the first rank, and at the first place, that has it."""
+    """Whether each of this rank's samples counts here: on the first rank that has it, at its first position."""
     everyone = _from_ranks(indices)
     before = set(torch.cat(everyone[: dist.get_rank()]).tolist()) if dist.get_rank() else set()
     counted = []
@@ -39,7 +39,7 @@ def _counted_here(indices: Tensor) -> Tensor:
 
 
 def _from_ranks(tensor: Tensor) -> list[Tensor]:
-    """Every rank's tensor of one dimension, which may differ in length."""
+    """Every rank's one-dimensional tensor; lengths may differ."""
     length = torch.tensor([len(tensor)], device=tensor.device)
     lengths = [torch.empty_like(length) for _ in range(dist.get_world_size())]
     dist.all_gather(lengths, length)
@@ -51,7 +51,7 @@ def _from_ranks(tensor: Tensor) -> list[Tensor]:
 
 
 def _mean(total: Tensor, count: int) -> float:
-    """Of all ranks' terms, whose sum and number here these are."""
+    """The mean over all ranks, from this rank's sum and number of terms."""
     sums = torch.stack([total.double(), total.new_tensor(count, dtype=torch.float64)])
     dist.all_reduce(sums)
     return float(sums[0] / sums[1])  # 0 / 0 is NaN
@@ -75,7 +75,7 @@ def _f1_macro(outputs: Tensor, labels: Tensor) -> float:
     sums = torch.stack(counts).double()
     dist.all_reduce(sums)
     occurring = sums[1] + sums[2] > 0
-    return float((2 * sums[0] / (sums[1] + sums[2]))[occurring].mean())  # the mean of nothing is NaN
+    return float((2 * sums[0] / (sums[1] + sums[2]))[occurring].mean())  # NaN if no class occurs
 
 
 def _auc(outputs: Tensor, labels: Tensor) -> float:

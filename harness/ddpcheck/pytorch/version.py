@@ -1,4 +1,4 @@
-"""Which torch is installed, without importing it, as that takes a second."""
+"""The version of the installed torch, without importing torch, which takes a second."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib.metadata
 
 
 def torch_at_least(major: int, minor: int) -> bool:
-    """True without torch, too, where nothing asks again."""
+    """Whether torch is at least this version; True without torch, for which the answer is not used."""
     try:
         have = importlib.metadata.version("torch").split(".")
     except importlib.metadata.PackageNotFoundError:

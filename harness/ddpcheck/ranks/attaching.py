@@ -15,10 +15,10 @@ from typing import Any
 
 from ..causes import Cause, machine
 from ..causes.lifecycle import WORLD_OF_ITS_OWN
-from ..launchers.base import Launched
+from ..launchers.launcher import Launched
 from ..launchers.process_handles import processes_under, queued
 from ..launchers.starvation import Patience, Snapshot, snapshot, starved
-from ..refused_resources import cause_of_death
+from ..refused_resources import cause_in_output, cause_of_death
 from ..storage import codec
 from ..trace import IMPORTING, Outcome, RankTrace
 from .channel import Channel, ChannelClosed, Listener
@@ -105,10 +105,12 @@ def _accept_all(
             _check_hello(hello, found, world_size)
             found[hello["rank"], hello["purpose"]] = channel, hello
             continue
-        reached = {rank for rank, _ in found}
+        reached = {rank for rank, purpose in found if purpose == "sentinel"}  # the second connection of a rank
         ended = _ended_early(launched, world_size, reached)
         if ended is not None:
-            raise StartFailed([f"{ended} before it reached the harness"], launched.output(), unreached=True)
+            said = launched.output()
+            problem = f"{ended} before it reached the harness"
+            raise StartFailed([problem], said, unreached=True, causes=cause_in_output(said))
         if patience.is_over(lambda: map(queued, processes_under(os.getpid()))):
             absent = ", ".join(str(rank) for rank in range(world_size) if rank not in reached)
             raise StartFailed([f"rank {absent} did not reach the harness within {within:g} s"], launched.output())
@@ -165,7 +167,7 @@ class _ConnectWait:
         self._limit: float | None = None  # the end of the grace, once a rank has failed
         self._queues = self._queued()
         self._next_check = self._began + _STUCK_SECONDS
-        self._stacks: list[str] | None = None  # of the check before
+        self._stacks: list[str] | None = None  # stacks of the previous check
         self._problems: list[str] = []
         self._details: list[str] = []
         self._causes: list[Cause] = []
@@ -196,7 +198,7 @@ class _ConnectWait:
         return self._lacks
 
     def _is_over(self) -> bool:
-        """Whether the limit is over, a rank is stopped, or all pending ranks stand where they stood before."""
+        """Whether the limit is over, a rank is stopped, or no pending rank has moved since the previous check."""
         if self._is_past_limit() or any(link.is_stopped() for link in self._pending.values()):
             return True
         if time.monotonic() < self._next_check:
@@ -219,7 +221,7 @@ class _ConnectWait:
         return snapshot(link.queued() for link in self._links)
 
     def _read(self, file: int) -> None:
-        """Read the bytes of a rank that have arrived: its answer, or its end."""
+        """Read the bytes that have arrived from a rank: its answer, or the end of its connection."""
         link = self._pending[file]
         try:
             link.jobs.fill()
@@ -260,7 +262,7 @@ _OF_A_RANK = re.compile(r"rank (\d+)(.*)", re.DOTALL)
 
 
 def merge_ranks(texts: Sequence[str]) -> list[str]:
-    """Merge texts of the form "rank 3: ..." that are equal but for the rank: "rank 1, 3: ..."."""
+    """Merge texts of the form "rank 3: ..." that differ only in the rank: "rank 1, 3: ..."."""
     ranks_by_text: dict[str, list[int]] = {}
     for text in texts:
         found = _OF_A_RANK.fullmatch(text)

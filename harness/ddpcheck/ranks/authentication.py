@@ -1,8 +1,9 @@
 """Mutual authentication of driver and ranks by the session's secret.
 
-The listening side sends a nonce. The connecting side answers with a proof, a nonce of its own, and its greeting. The proof is an
-HMAC-SHA256 with the secret over both nonces and the greeting, so a recorded answer proves nothing. Then the listening side
-proves that it knows the secret, too. Clients without a proof are read at the same time, and limited in time and number.
+The listening side sends a nonce. The connecting side answers with a proof, a nonce of its own, and its greeting. The
+proof is an HMAC-SHA256 with the secret over both nonces and the greeting, so a recorded answer proves nothing. Then the
+listening side proves that it knows the secret, too. Clients without a proof are served at the same time, with limits on
+time and number.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 
 
 def proof(secret: str, role: bytes, *parts: bytes) -> bytes:
-    """Return the proof, which needs the secret."""
+    """Return the proof, which can be computed only with the secret."""
     return hmac.digest(secret.encode(), b"".join((role, *parts)), "sha256")
 
 
@@ -80,7 +81,7 @@ class AuthenticatedListener:
                     continue
                 client = key.data
                 if client not in self._clients:
-                    continue  # it was closed since: too late, or one of too many
+                    continue  # closed since then: too late, or too many clients
                 try:
                     greeting = self._read(client)
                 except (OSError, ValueError):
@@ -166,7 +167,7 @@ class AuthenticatedListener:
 
 
 def _is_own_user(connection: socket.socket) -> bool:
-    """Whether the client's process is of this user or of root. The kernel knows for Unix sockets only; True for others."""
+    """Whether the client's process belongs to this user or to root. Only Unix sockets tell; True for others."""
     if connection.family != socket.AF_UNIX or sys.platform != "linux":
         return True
     _, user, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))

@@ -23,7 +23,7 @@ _LENGTH = struct.Struct("!Q")
 _LARGEST = 1 << 40
 _READ = 1 << 14
 _MOST_AT_ONCE = 1 << 28
-"""Bytes for which room is made before they come; those who announce more must send them."""
+"""Largest frame that is allocated in advance. A larger one grows as its bytes arrive, so a false length costs nothing."""
 _RECV = socket.socket.recv  # as they were before short_reads.py: the harness's own reads stay whole
 _RECV_INTO = socket.socket.recv_into
 
@@ -42,7 +42,7 @@ class Channel:
         self.greeting = greeting
         self._connection = connection
         self._buffer = bytearray()
-        self._large: bytearray | None = None  # the frame that is being read, if it is larger than one read
+        self._large: bytearray | None = None  # the current frame, if it is larger than one read
         self._filled = 0
 
     def fileno(self) -> int:
@@ -97,7 +97,7 @@ class Channel:
             raise ChannelClosed(f"a frame cannot have {length} bytes")
         end = _LENGTH.size + length
         if len(self._buffer) < end:
-            if _READ < length <= _MOST_AT_ONCE:  # the rest is read to where it stays
+            if _READ < length <= _MOST_AT_ONCE:  # the rest is read directly into the frame
                 self._filled = len(self._buffer) - _LENGTH.size
                 self._large = bytearray(length)
                 self._large[: self._filled] = memoryview(self._buffer)[_LENGTH.size :]
@@ -154,7 +154,7 @@ def connect(address: str, secret: str, greeting: bytes = b"", timeout: float = 3
         connection = _open(address, max(0.001, limit - time.monotonic()))
         try:
             known = _authenticate(connection, secret, greeting)
-        except (ConnectionError, ChannelClosed) as error:  # the driver may have closed it as one of too many
+        except (ConnectionError, ChannelClosed) as error:  # the driver may have closed it because of too many clients
             connection.close()
             if time.monotonic() + delay > limit:
                 raise ConnectionError(

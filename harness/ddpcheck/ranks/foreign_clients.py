@@ -1,4 +1,4 @@
-"""Clients that do not belong to the world and connect to every listening rank: a port scanner, an old worker, an attacker.
+"""Clients that do not belong to the world and connect to every listening rank, as a port scanner or an attacker does.
 
 One sends nothing and stays. One sends a line of HTTP and bytes. The others send a pickle that creates a file when it is
 loaded: bare, and behind a length in the usual formats.
@@ -17,7 +17,7 @@ from typing import Any, Self
 
 _LENGTHS = ("", "!I", "!Q", "<I", "<Q")
 _ROOM = 4096
-"""A pickle is followed by zeros up to this size, so that a reader of a fixed size gets it whole."""
+"""A pickle is padded with zeros to this size, so that a reader of a fixed size gets it whole."""
 _CONNECT_WITHIN = 0.2
 _LISTENING = "0A"
 

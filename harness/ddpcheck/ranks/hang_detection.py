@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from ..job import Close, Job, Kill
-from ..launchers.base import Launched
+from ..launchers.launcher import Launched
 from ..launchers.starvation import Snapshot, snapshot, starved
 from ..storage import codec
 from ..trace import IMPORTING, RankTrace, rank_from_plain
@@ -54,9 +54,7 @@ class _Gathering:
         for rank, answer in self._answers.items():
             self._note_failure(rank, answer)
         self._progress = self._pending_progress()
-        self._snapshot: Snapshot | None = (
-            None  # taken once no rank has answered for a while: most Jobs are done by then
-        )
+        self._snapshot: Snapshot | None = None  # taken only after a while without answers: most Jobs end sooner
 
     def run(self) -> dict[int, RankTrace]:
         by_file = {link.jobs.fileno(): link for link in self._links}
@@ -119,9 +117,13 @@ def _read(link: RankLink, job: Job, launched: Launched) -> RankTrace | None:
 
 
 def _answer(link: RankLink, frame: bytes | bytearray) -> RankTrace:
-    """Decode an answer. A rank that sent something else is lost: its implementation may have written to a wrong descriptor."""
+    """Decode an answer. A rank that sent other bytes is lost: its implementation may have written to a wrong
+    descriptor.
+    """
     try:
         return rank_from_plain(codec.decode(frame))
     except (ValueError, TypeError, KeyError, RecursionError):
-        text = f"rank {link.rank} sent {len(frame)} bytes that are no answer: another program wrote to this connection"
+        text = (
+            f"rank {link.rank} sent {len(frame)} bytes that are not an answer: another program wrote to this connection"
+        )
         return RankTrace(link.rank, "died", (), text, failed_at=time.monotonic())

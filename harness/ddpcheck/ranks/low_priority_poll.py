@@ -1,4 +1,4 @@
-"""Waiting in the driver, without taking a processor from the ranks."""
+"""Waits in the driver without taking a processor from the ranks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if sys.platform == "linux":
             _choose(os.SCHED_OTHER)
 
     def _choose(policy: int) -> None:
-        with suppress(OSError):  # a sandbox may forbid it: then a Job takes slightly longer
+        with suppress(OSError):  # a sandbox may forbid the policy; a Job then takes slightly longer
             os.sched_setscheduler(0, policy, os.sched_param(0))
 
 else:

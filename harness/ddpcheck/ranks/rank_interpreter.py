@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-# the folder is entered after the interpreter has started: no launcher can be asked for it in the same way
+# chdir happens in the interpreter, because not every launcher can set the working folder
 _ENTER = (
     "import os, runpy, sys; os.chdir(sys.argv.pop(1)); "
     "runpy.run_module('ddpcheck.worker', run_name='__main__', alter_sys=True)"
@@ -20,7 +20,7 @@ SAFE_PATH, OURS = "PYTHONSAFEPATH", "ddpcheck"
 
 def search_working_folder_last() -> None:
     """Append the working folder to the import path, if the driver keeps it from the front."""
-    if os.environ.get(SAFE_PATH) == OURS and os.getcwd() not in sys.path:  # noqa: PTH109  # what sys.path holds are strings
+    if os.environ.get(SAFE_PATH) == OURS and os.getcwd() not in sys.path:  # noqa: PTH109  # sys.path holds strings
         sys.path.append(os.getcwd())  # noqa: PTH109
 
 

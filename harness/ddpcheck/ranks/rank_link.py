@@ -12,9 +12,9 @@ from contextlib import suppress
 from typing import Any
 
 from ..job import Job
-from ..launchers.base import Launched
-from ..launchers.leftovers import Inode
+from ..launchers.launcher import Launched
 from ..launchers.mpi_segments import Segment, remove_segments, segments_of
+from ..launchers.orphaned_processes import Inode
 from ..launchers.process_handles import end_process, is_stopped, open_process, queued
 from ..storage import codec
 from ..trace import RankTrace, Record, rank_from_plain
@@ -63,7 +63,7 @@ class RankLink:
         if self._files:
             with suppress(OSError):
                 os.kill(self.pid, signal.SIGUSR1)
-            time.sleep(0.1)  # faulthandler writes in its signal handler, and no event tells that it is done
+            time.sleep(0.1)  # faulthandler writes in its signal handler, without any event when it is done
             stack += "\n" + self._stack()
         return RankTrace(self.rank, "hung", self._entered(job), stack=stack.rstrip())
 

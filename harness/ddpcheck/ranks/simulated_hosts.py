@@ -1,4 +1,4 @@
-"""A simulated layout of several hosts: ranks of one host get the variables that a launcher would set on such hosts."""
+"""Simulates several hosts: ranks of one host get the variables that a launcher would set there."""
 
 from __future__ import annotations
 

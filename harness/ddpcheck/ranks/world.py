@@ -13,10 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..causes.machine import NO_FREE_PORT, NO_LOOPBACK
-from ..execution.files_of_job import scratch_of
-from ..launchers.base import Launched, Launcher
+from ..execution.job_files import scratch_of
 from ..launchers.fork_servers import RANK_PROGRAM
-from ..launchers.leftovers import Inode, clock_ticks, kill_leftover_processes
+from ..launchers.launcher import Launched, Launcher
+from ..launchers.orphaned_processes import Inode, clock_ticks, kill_leftover_processes
 from ..launchers.ports import NoFreePort, has_loopback
 from ..refused_resources import refusal_cause
 from .attaching import StartFailed, attach_ranks, wait_for_connect
@@ -27,7 +27,9 @@ from .start_conditions import StartConditions
 
 
 class LaunchedRanks:
-    """Ranks that start together, of which nothing is left after stop(). lacks: promises that they do not keep, with reasons."""
+    """Ranks that start together. stop() ends them and leaves nothing behind. lacks: promises that they do not keep,
+    with reasons.
+    """
 
     def __init__(self, launcher: Launcher, world_size: int) -> None:
         self.links: list[RankLink] = []
@@ -84,7 +86,7 @@ class LaunchedRanks:
         """Call the launcher. StartFailed if the machine denies a resource that all ranks need."""
         ranks = f"{self._world_size} ranks"
         if not hasattr(self._launcher, "listener") and not has_loopback():
-            raise StartFailed([f"127.0.0.1 cannot be reached, where the {ranks} would meet"], causes=[NO_LOOPBACK()])
+            raise StartFailed([f"127.0.0.1 cannot be reached, so the {ranks} cannot meet"], causes=[NO_LOOPBACK()])
         try:
             return self._launcher.start(command, self._world_size, variables)
         except NoFreePort as error:
@@ -130,7 +132,7 @@ class LaunchedRanks:
         launched, self._launched = self._launched, None
         if launched is not None:
             launched.kill()
-            # ranks started by a user may share their environment with other programs
+            # ranks that a user started may share their environment with other programs
             mark = "" if hasattr(self._launcher, "listener") else f"{SECRET}={self._secret}"
             kill_leftover_processes(self._since, mark, files)
         for link in links:
@@ -150,15 +152,15 @@ def _rank_variables(listener: Listener, home: Interpreter | None) -> dict[str, s
         CONTROL: listener.address,
         SECRET: listener.secret,
         **(home.variables() if home else _import_path()),
-        # one thread of BLAS and OpenMP for each rank, or the ranks compete for the cores
+        # one thread of BLAS and OpenMP for each rank; otherwise the ranks compete for the cores
         **{f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")},
     }
 
 
 def _import_path() -> dict[str, str]:
-    """Return variables by which the ranks can import all that this process can.
+    """Return variables by which the ranks can import all modules that this process can.
 
-    They search the working folder last, as this process does: a json.py there does not replace Python's own.
+    The ranks search the working folder last, as this process does, so a json.py there does not replace Python's own.
     """
     package, folder = Path(__file__).resolve().parents[1], Path.cwd()
     entries = [Path(entry).resolve() for entry in sys.path if entry and Path(entry).is_dir()]

@@ -1,1 +1,1 @@
-"""A run of checks: check_runner, adapters by name, the plan, the limits of hangs, groups of failures."""
+"""Runs of checks: finding adapters, planning, running checks, limiting hangs, grouping failures."""

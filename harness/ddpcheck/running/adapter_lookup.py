@@ -1,7 +1,6 @@
-"""Finding an adapter by its reference: an entry point's name, `module:attribute`, or
-`path/to/file.py:attribute`.
+"""Finds an adapter by its reference: an entry point's name, `module:attribute`, or `path/to/file.py:attribute`.
 
-Ranks are other processes, so an adapter must have such a reference; `reference_of` finds the one of an object.
+Ranks are other processes, so an adapter must have such a reference; `reference_of` finds the reference of an object.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from ..contract.rank_context import ENGINE_VARIABLES
 from ..contract.validation import problems_of_adapter
 from .guarded_import import ImportEnded, guarded_import, short
 from .import_trial import unending
-from .suggestions import close_names
+from .unknown_names import close_names
 
 GROUP = "ddpcheck.adapters"
 
@@ -38,10 +37,12 @@ def known_adapters() -> dict[str, str]:
 
 
 def resolve(reference: str, seconds: float | None = None) -> tuple[Adapter, str]:
-    """The adapter, and its full reference. UnusableAdapter if there is none, or if it breaks the contract (all
-    problems). seconds: until an import is ended, which may not end the process then, nor print much.
+    """The adapter, and its full reference. UnusableAdapter if there is none, or with all problems if it breaks the
+    contract.
+
+    seconds: time limit of an import. With a limit the import cannot end the process, nor print much.
     """
-    # a rank, which gets the full reference, need not read what every distribution offers
+    # a rank gets the full reference and need not read every distribution's entry points
     full = reference if ":" in reference else known_adapters().get(reference, reference)
     place, separator, attribute = full.rpartition(":")
     if not separator or not attribute.isidentifier():
@@ -64,7 +65,9 @@ def resolve(reference: str, seconds: float | None = None) -> tuple[Adapter, str]
 
 @contextmanager
 def _tried(place: str, seconds: float, *, installed: bool) -> Iterator[None]:
-    """guarded_import, of a module that has been imported in a process of its own before; an installed adapter's is not tried."""
+    """guarded_import of a module that was first imported in a process of its own, unless an installed adapter's
+    module.
+    """
     is_file = place.endswith(".py")
     if not installed and place not in sys.modules:
         how = unending(_name_of(Path(place)) if is_file else place, Path(place).resolve() if is_file else None, seconds)
@@ -75,7 +78,7 @@ def _tried(place: str, seconds: float, *, installed: bool) -> Iterator[None]:
 
 
 def names_file(reference: str) -> bool:
-    """Whether a reference names a file of Python, and not an installed adapter or a module."""
+    """Whether a reference names a Python file, and not an installed adapter or a module."""
     return reference.rpartition(":")[0].endswith(".py")
 
 
@@ -85,7 +88,9 @@ _ADAPTER = re.compile(r"^\w*adapter\w*\s*[:=]|^import ddpcheck|^from ddpcheck", 
 
 
 def is_training_script(path: Path) -> bool:
-    """Whether a file trains when it is run, and holds no adapter: by its text, since its import may start the training."""
+    """Whether a file is a training script without an adapter. Judged by its text, since an import may start the
+    training.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -111,8 +116,8 @@ def _meant(reference: str) -> str:
 
 
 def reference_of(adapter: Any) -> str:
-    """`module:attribute` (or the file, for modules that ranks cannot import by name) under which an adapter object
-    lives.
+    """The reference of an adapter object: `module:attribute`, or the file for modules that ranks cannot import by
+    name.
     """
     for name, module in list(sys.modules.items()):
         for attribute, value in list(getattr(module, "__dict__", {}).items()):
@@ -124,7 +129,7 @@ def reference_of(adapter: Any) -> str:
                     return f"{Path(file).resolve()}:{attribute}"
                 return f"{name}:{attribute}"
     raise UnusableAdapter(
-        f"the adapter {getattr(adapter, 'name', adapter)!r} is no module attribute: assign it to a name at module level, so that "
+        f"the adapter {getattr(adapter, 'name', adapter)!r} is not a module attribute: assign it to a module-level name, so that "
         "the ranks, which are other processes, can import it"
     )
 
@@ -151,12 +156,12 @@ def _load_module(name: str, reference: str, guard: AbstractContextManager[None])
         raise UnusableAdapter(f"no module {name!r} for {reference!r}; {what}") from error
 
 
-_ELSEWHERE = "run from the folder that holds it, or install it"
+_ELSEWHERE = "run from its folder, or install it"
 
 
 @contextmanager
 def _importing(name: str) -> Iterator[None]:
-    """Import, and report errors in the module with their line; a missing module stays a ModuleNotFoundError."""
+    """Report errors of an import with their line in the module; a missing module stays a ModuleNotFoundError."""
     try:
         yield
     except (Exception, SystemExit, ImportEnded) as error:
@@ -181,11 +186,9 @@ def _next(error: BaseException) -> str:
     if isinstance(error, ImportError) and "no known parent package" in str(error):
         return "it belongs to a package: name it as package.module:attribute, from the folder that holds the package"
     if isinstance(error, SystemExit | ImportEnded):
-        return 'an adapter\'s module is imported: put code for its use as a script under if __name__ == "__main__"'
+        return 'an adapter\'s module is imported: put the code that runs it as a script under if __name__ == "__main__"'
     if isinstance(error, KeyError) and error.args and error.args[0] in ENGINE_VARIABLES:
-        return (
-            "only ranks have that variable, and the driver imports the adapter before ranks start: read it in connect()"
-        )
+        return "only ranks have that variable, and the driver imports the adapter, too: read the variable in connect()"
     return ""
 
 
@@ -212,6 +215,6 @@ def _load_file(path: Path, guard: AbstractContextManager[None]) -> ModuleType:
         with _importing(str(path)), guard:
             spec.loader.exec_module(module)
     except UnusableAdapter:
-        del sys.modules[name]  # half of it is no module
+        del sys.modules[name]  # the module is incomplete
         raise
     return module

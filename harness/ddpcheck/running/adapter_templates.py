@@ -16,7 +16,7 @@ def numpy(name: str) -> str:
 
 
 def trainer(name: str) -> str:
-    """A loop that owns the training run: the place for it is marked, and a check names it until it is filled in."""
+    """A loop that owns the training run. Its place is marked; a check names it until it is filled in."""
     return _TRAINER.replace("NAME", name)
 
 

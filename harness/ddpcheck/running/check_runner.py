@@ -1,10 +1,10 @@
-"""Running checks: the one road behind the command line, pytest and `check_adapter`.
+"""Runs checks; the command line, pytest and `check_adapter` all use it.
 
     for verdict in run_checks("torch_ddp", world_sizes=(1, 2)):
         print(verdict.check, verdict.status)
 
-`plan` lists the items; `CheckRunner` judges them, on ranks that are started once. Each planned item gets a
-Verdict, also when the ranks do not start.
+`plan` lists the items; `CheckRunner` judges them, on ranks that are started once. Each planned item gets a Verdict,
+even if the ranks do not start.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ..check_levels import LEVELS, Level, features_beyond
 from ..checks import Check, Observation, select
 from ..contract import RendezvousRule
 from ..contract.adapter import Adapter
-from ..contract.narrowing import left_out
+from ..contract.asked_promises import left_out
 from ..job import Job
-from ..launchers.base import Launcher
 from ..launchers.fork_servers import ForkServers
-from ..levels import LEVELS, Level, features_beyond
+from ..launchers.launcher import Launcher
 from ..ranks.attaching import StartFailed
 from ..refused_resources import refusal_cause
 from ..session import Session
@@ -40,17 +40,18 @@ from .plan import RANKS_START, Item, installed_checks, plan
 from .profiles import Profile, profile_named
 from .repeated_causes import RepeatedCauses
 from .start_diagnosis import start_diagnosis
-from .suggestions import require_known
+from .unknown_names import require_known
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to run: seconds for one Job, the adapter's own launcher or another, and None or a seed for new draws.
+    """How to run: seconds for one Job, the launcher (None: the adapter's own), and a seed for other draws (None: the
+    usual ones).
 
-    sessions: how many world sizes, or adapters, may be at work at once. An adapter that does not promise to share its host
-    has one at a time. most_hangs: so many checks of a facet may hang, at the cost of a deadline each, and fewer of the next
-    facets and world sizes; those after them are skipped (hang_budget.py). None for no limit. level: which checks run,
-    and on which models.
+    sessions: the number of world sizes or adapters at work at once. An adapter that does not promise to share its host
+    has one at a time. most_hangs: the number of checks of a facet that may hang, each for a whole deadline; fewer in
+    the next facets and world sizes. Checks after them are skipped (hang_budget.py). None for no limit. level: which
+    checks run, and on which models.
     """
 
     profile: Profile = field(default_factory=lambda: profile_named("default"))
@@ -87,26 +88,26 @@ def _call(check: Check, session: Session) -> _Result:
         return _Result("unknown", str(error), error.diagnosis)
     except Exception as error:
         reason, causes = traceback.format_exc(), refusal_cause(error)
-        headline = f"ddpcheck itself was refused a resource: {error}"
+        headline = f"the system refused a resource to ddpcheck itself: {error}"
         return _Result("unknown", reason, Diagnosis(headline, causes, details=(reason,)) if causes else None)
     return _Result("passed", observation=str(text)) if isinstance(text, Observation) else _Result("passed", text)
 
 
 def run_check(session: Session, check: Check, expected: ExpectedFailures | Mapping[str, str] | None = None) -> Verdict:
-    """Run one check and return its Verdict. Only StartFailed is raised: it is not a failure of the check."""
+    """Run one check and return its Verdict. Only StartFailed is raised, since it is not a failure of the check."""
     if not isinstance(expected, ExpectedFailures):
         expected = ExpectedFailures(expected or {}, (*installed_checks(), check))
     began, jobs = time.monotonic(), session.jobs_run
     session.asked.clear()
     if check is not RANKS_START:
         if session.starts == 0:
-            session.start()  # started ranks may withdraw promises
+            session.start()  # ranks may withdraw promises when they start
         if reason := session.withdraws(check.needs):
             return Verdict(session.adapter.name, session.world_size, check.name, check.family, "skipped", reason=reason)
     result = _call(check, session)
     status, reason = result.status, result.reason
     jobs = session.jobs_run - jobs
-    if status == "passed" and not jobs and check is not RANKS_START:  # without a Job nothing is proved
+    if status == "passed" and not jobs and check is not RANKS_START:  # a check that ran no Job has judged nothing
         status, reason = "skipped", "no Job ran: none of its Jobs fits the promises"
     verdict = Verdict(
         session.adapter.name,
@@ -126,14 +127,14 @@ def run_check(session: Session, check: Check, expected: ExpectedFailures | Mappi
 
 
 def _not_covered(session: Session) -> tuple[str, ...]:
-    """The cases that a passing check left out, for lack of a promise or because of the level."""
+    """The cases that a passing check left out, because a promise is missing or because of the level."""
     promised, asked = session.adapter.capabilities, session.asked
     features = features_beyond(promised, session.level) if "model_features" in asked else ()
     return (*left_out(promised, asked), *sorted(f"{name} models, at level {session.level}" for name in features))
 
 
 class CheckRunner:
-    """One adapter at one world size. Its items are judged one after the other, on ranks that start with the first."""
+    """One adapter at one world size. Its items are judged one after the other; the ranks start with the first item."""
 
     def __init__(
         self,
@@ -164,7 +165,9 @@ class CheckRunner:
         )
 
     def verdict(self, item: Item, expected: ExpectedFailures = NOTHING_EXPECTED) -> Verdict:
-        """Judge, or skip. Ranks that did not start are one failure, and the reason why all others are skipped."""
+        """Judge or skip an item. Ranks that do not start are one failure; all later items are skipped with that
+        reason.
+        """
         reason = item.skip or self.lost or self.hangs.leaves_out(item.check, item.world_size)
         if not reason and not self.session.starts:
             reason = self.lost = self.hangs.leaves_out_start(item.world_size)
@@ -272,7 +275,8 @@ def _lanes(groups: Mapping[tuple[str, int], list[Item]], at_once: int) -> list[l
         lanes.setdefault((reference, world_size if shares else 0), []).append(group)
     found = list(lanes.values())
     if at_once > 1:
-        # two ranks show most faults in the fewest words; then the longest, lest one be left alone at the end
+        # two ranks show most faults with the shortest messages; then the longest groups, so that none runs alone at the
+        # end
         found.sort(key=lambda lane: (lane[0][0].world_size != 2, -lane[0][0].world_size))
     return found
 
@@ -286,8 +290,10 @@ def run_checks(
     expected_failures: Mapping[str, str] | None = None,
     failures: str | PathLike[str] | None = None,
 ) -> Iterator[Verdict]:
-    """Check one adapter, world size by world size. `checks`: names, families or parts of names; all if empty. `failures`: the
-    folder that gets failing Jobs and their stand-alone scripts, as each verdict comes; none are kept without it.
+    """Check one adapter, world size by world size, and yield the verdicts.
+
+    checks: names, families or parts of names; all if empty. failures: a folder for failing Jobs and their stand-alone
+    scripts, written with each verdict; None writes none.
     """
     settings = settings or Settings()
     every = installed_checks()
@@ -312,10 +318,11 @@ def check_adapter(
     level: str = "standard",
     failures: str | PathLike[str] | None = None,
 ) -> list[Verdict]:
-    """Check an adapter; the verdicts of all checks at all world sizes. `all(v.ok for v in ...)` says whether it is right.
+    """Check an adapter; the verdicts of all checks at all world sizes. The adapter is right if `all(v.ok for v in
+    ...)`.
 
-    failures: the folder that gets failing Jobs and their stand-alone scripts, as with `ddpcheck check --failures`; by default
-    none are kept.
+    failures: a folder for failing Jobs and their stand-alone scripts, as with `ddpcheck check --failures`; default:
+    none.
     """
     chosen = LEVELS[require_known(level, LEVELS, "level")]
     settings = Settings(profile_named(profile), random_seed=random_seed, level=chosen)

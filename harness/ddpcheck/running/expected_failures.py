@@ -1,6 +1,6 @@
-"""Failures that a user expects, with the reason. Strict: a check that was expected to fail and passes is a failure.
+"""Failures that a user expects, with reasons. Strict: a check that was expected to fail and passes is a failure.
 
-A name stands for every world size, `check_name@3,4` for world sizes 3 and 4 only: what needs several ranks to go wrong
+A name stands for every world size, `check_name@3,4` for world sizes 3 and 4 only: a fault that needs several ranks
 passes at world size 1.
 """
 
@@ -11,11 +11,11 @@ from dataclasses import replace
 
 from ..checks import Check
 from ..verdict import Diagnosis, Verdict
-from .suggestions import require_known
+from .unknown_names import require_known
 
 
 class ExpectedFailures:
-    """ValueError, with close matches, if a name is none of `checks`."""
+    """Expected failures by check. ValueError, with close matches, for a name that is none of `checks`."""
 
     def __init__(self, declared: Mapping[str, str], checks: Iterable[Check]) -> None:
         names = [check.name for check in checks]

@@ -1,9 +1,9 @@
 """Groups the failures of a run by cause, and chooses the cause to look at first.
 
-One mistake fails many checks, at every world size, with other numbers each time. Failures are grouped by the id of their
-likeliest cause. A group whose cause another group's cause implies (implied_causes.py) is a symptom of that group. The remaining
-groups are the fewest causes that explain all failures. The most fundamental is first: collectives before gradients, gradients
-before training.
+One mistake fails many checks, at every world size, with other numbers each time. Failures are grouped by the id of
+their likeliest cause. A group whose cause another group's cause implies (implied_causes.py) is a symptom of that group.
+The remaining groups are the fewest causes that explain all failures. The most fundamental is first: collectives before
+gradients, gradients before training.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MANY = 3
 
 @dataclass(frozen=True)
 class FailureGroup:
-    """Verdicts of one adapter that seem to have one cause, in the order of the run; the first is the simplest.
+    """Verdicts of one adapter that seem to have one cause, in the order of the run; the simplest is first.
 
     symptoms: failures that this cause implies, grouped by their own causes.
     """
@@ -56,13 +56,13 @@ class FailureGroup:
 
     @property
     def names(self) -> frozenset[str]:
-        """The parameters that are wrong, as far as the failures tell."""
+        """The wrong parameters that the failures name."""
         told = (verdict.diagnosis for verdict in self.verdicts)
         return frozenset(each.subject[1] if each is not None else "" for each in told)
 
     @property
     def text(self) -> str:
-        """The cause's headline, or that of the failure."""
+        """The cause's headline, or the failure's if no cause is known."""
         return headline_of(self.first)
 
     @property
@@ -128,8 +128,8 @@ def group_failures(verdicts: Iterable[Verdict]) -> list[FailureGroup]:
 
 
 def _rareness(group: FailureGroup, most: int) -> int:
-    """0 for a cause that explains much of the run, 1 for a rare one that is sure, 2 for a rare guess or look of values, which may
-    be a symptom that no rule knows.
+    """0 for a cause that explains much of the run; 1 for a rare one that is certain; 2 for a rare guess or description
+    of values, which may be a symptom that no rule knows.
     """
     if _MANY * len(group.explained) >= most:
         return 0
@@ -138,7 +138,7 @@ def _rareness(group: FailureGroup, most: int) -> int:
 
 
 def _standing(verdict: Verdict) -> tuple[bool, bool, int]:
-    """What is sure stands before a guess, a cause before an error, of which the place is known, and foundations in front."""
+    """Sort key: certain causes before guesses, causes before errors with a known place, and foundations first."""
     identity = identity_of(verdict)
     return _is_a_guess(verdict), bool(identity) and identity[0] == ranks.RANK_RAISED.id, _depth(verdict)
 
@@ -168,7 +168,7 @@ def _sharing_a_cause(verdict: Verdict, failed: Sequence[Verdict]) -> Verdict:
 
 
 def _is_a_slip(cause: Cause) -> bool:
-    """An error of the program itself: raised at one place under different circumstances, it is one mistake."""
+    """An error in the program itself: at one place it is one mistake, even under different circumstances."""
     return cause.id == ranks.RANK_RAISED.id and cause.get("error") in _SLIPS
 
 
@@ -179,7 +179,7 @@ _SLIPS = frozenset(
 
 
 def _under_its_condition(group: FailureGroup) -> FailureGroup:
-    """The group, led by the condition that all its failures name, if their cause only describes the wrong value."""
+    """The group under the condition that all its failures name, if their cause only describes the wrong value."""
     known = identity_of(group.first)
     if not known or known[0] not in LOOKS:
         return group
@@ -233,14 +233,14 @@ def _explaining(groups: Sequence[FailureGroup], place: int) -> list[int]:
 
 
 def _larger(groups: Sequence[FailureGroup], one: int, other: int) -> bool:
-    """Whether it has more checks, or as many and comes first."""
+    """Whether group `one` has more checks than `other`, or as many and comes first."""
     sizes = len(groups[one].checks), len(groups[other].checks)
     return sizes[0] > sizes[1] or (sizes[0] == sizes[1] and one < other)
 
 
 def _explains(cause: FailureGroup, symptom: FailureGroup) -> bool:
-    """Whether it implies the other, is a possible cause of most of its failures, or happens in one parameter, of whose values
-    the other says what they look like.
+    """Whether `cause` implies `symptom`, is a possible cause of most of its failures, or concerns one parameter whose
+    wrong values `symptom` describes.
     """
     known, told = identity_of(cause.first), identity_of(symptom.first)
     if implies(cause.first, symptom.first):

@@ -1,7 +1,7 @@
-"""Runs faults, which are deliberately wrong adapters, against the checks that must catch them.
+"""Runs faults, which are adapters that are wrong on purpose, against the checks that must catch them.
 
-Distributions offer such adapters under the entry point group `ddpcheck.faults`: a function that returns KnownFaults, one
-named `faults` for those that must be caught, one named `unusual` for correct ones that must not.
+Distributions offer faults under the entry point group `ddpcheck.faults`, as functions that return KnownFaults: `faults`
+for those that must be caught, `unusual` for correct adapters that must pass.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from typing import Any, Protocol
 
+from ..check_levels import Level
 from ..contract.adapter import Adapter
 from ..launchers.fork_servers import ForkServers
-from ..levels import Level
 from ..verdict import Diagnosis, Verdict
 from .adapter_lookup import reference_of
 from .check_runner import CheckRunner, Settings
@@ -25,9 +25,11 @@ GROUP = "ddpcheck.faults"
 
 
 class KnownFault(Protocol):
-    """name: an id. seen_in: threads or files of real code with this fault, empty if it was invented. caught_by: every check
-    that must fail; the first of them must tell `cause`. world_size: the smallest at which it shows. family: its group.
-    deep: whether it shows in the deep profile only.
+    """A fault or an unusual adapter.
+
+    name: an id. seen_in: threads or files of real code with this fault, empty if it was invented. caught_by: all checks
+    that must fail; the first of them must name `cause`. world_size: the smallest at which the fault shows. family: its
+    group. deep: whether it shows in the deep profile only.
     """
 
     @property
@@ -50,11 +52,11 @@ class KnownFault(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FaultOutcome:
-    """What became of one fault.
+    """The outcome of one fault.
 
-    first: the first Verdict against it, in the order in which `ddpcheck check` runs; seconds: until then, the start of
-    the ranks included. failed: every check that was seen to fail. missed: those that should have, and passed. causes: the
-    ids of all causes that these failures told.
+    first: the first failure, in the order of `ddpcheck check`; seconds: the time until then, with the start of the
+    ranks. failed: every check that failed. missed: checks that should have failed, and passed. causes: the ids of all
+    causes that these failures named.
     """
 
     name: str
@@ -120,7 +122,7 @@ def run_fault(
             if first is None and not verdict.ok:
                 first, seconds = verdict, time.monotonic() - began
     failed = tuple(verdict.check for verdict in verdicts if verdict.status in ("failed", "hung"))
-    started = first is None or first.check != RANKS_START.name  # if not, no other check could run
+    started = first is None or first.check != RANKS_START.name  # if not, no other check can run
     missed = tuple(name for name in fault.caught_by if started and name not in failed)
     named = (cause.id for verdict in verdicts if verdict.diagnosis is not None for cause in verdict.diagnosis.causes)
     return FaultOutcome(

@@ -14,27 +14,27 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn, TextIO
 
-from ..printable import cut, printable
+from ..printable_text import cut, printable
 
 IMPORT_SECONDS = 60.0
 """The time limit in seconds for the import of an adapter's module in the driver."""
 _PRINTED = 2000
 """Characters that a module may print while it is imported."""
 _SOON = 0.001
-"""Seconds until a timer of the caller that has expired meanwhile; zero would turn it off."""
+"""Seconds until the caller's timer fires if it expired during the import; zero would turn it off."""
 _AGAIN = 0.5
 """Seconds between two attempts to end an import that catches every exception."""
 
 
 class ImportEnded(BaseException):
-    """The import was ended from outside; the text says why. No Exception, so that the module does not catch it by chance."""
+    """The import was ended from outside; the text says why. Not an Exception, so that modules rarely catch it."""
 
 
 @contextmanager
 def guarded_import(name: str, seconds: float) -> Iterator[None]:
-    """End the import after so many seconds, and where it would end the process; show the beginning of what it prints.
+    """End the import after `seconds`, or if it would end the process; show the beginning of its output.
 
-    Outside the main thread there is no limit in time.
+    Outside the main thread there is no time limit.
     """
     with _no_exit(), _little_output(name), _limit(seconds):
         yield
@@ -61,7 +61,7 @@ def _limit(seconds: float) -> Iterator[None]:
         left = max(delay - (time.monotonic() - start), _SOON) if delay else 0.0
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-        signal.setitimer(signal.ITIMER_REAL, left, interval)  # the timer of the caller, such as pytest-timeout's
+        signal.setitimer(signal.ITIMER_REAL, left, interval)  # the caller's timer, such as that of pytest-timeout
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def _no_exit() -> Iterator[None]:
     process, leave = os.getpid(), os._exit
 
     def refused(status: int) -> NoReturn:
-        if os.getpid() != process:  # a child that the module has forked
+        if os.getpid() != process:  # a child that the module forked
             leave(status)
         at = traceback.extract_stack()[-2]
         raise ImportEnded(f"it called os._exit({status}) in {at.filename}, line {at.lineno}")
@@ -95,7 +95,7 @@ def _little_output(name: str) -> Iterator[None]:
 
 
 class _Little(io.TextIOBase):
-    """Passes on the first characters, and counts the others."""
+    """Passes the first characters on, and counts the others."""
 
     def __init__(self, to: TextIO) -> None:
         self._to, self._left, self._more = to, _PRINTED, 0
@@ -118,9 +118,9 @@ class _Little(io.TextIOBase):
 
     def end(self, name: str) -> None:
         if self._more:
-            self._to.write(f"\n... {self._more} more characters that {name} printed while it was imported are cut\n")
+            self._to.write(f"\n... {self._more} more characters were cut; {name} printed them while it was imported\n")
 
 
 def short(error: BaseException) -> str:
-    """The text of an exception of a module, cut."""
+    """The text of a module's exception, cut."""
     return cut(printable(str(error)), _PRINTED)

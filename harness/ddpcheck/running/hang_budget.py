@@ -1,7 +1,7 @@
 """Counts the hangs of one adapter, and skips checks because of them: each hang costs a deadline.
 
-A hang in one collective usually means that all of them hang, at every world size; other facets may work. So the remaining
-checks of a facet are skipped once several of them hung, and sooner in the next facet and at other world sizes.
+A hang in one collective usually means that all collectives hang, at every world size; other facets may work. So the
+remaining checks of a facet are skipped after several hangs, and sooner in the next facet and at other world sizes.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from ..checks import Check
 _SOONER = 3
 """The factor by which deadlines shrink after the first hang."""
 _LEAST_SECONDS = 3.0
-"""A deadline is not made shorter than this: a check may let a rank come a second late, and a machine may be slow."""
+"""The shortest deadline: a check may let a rank come a second late, and a machine may be slow."""
 _ABOUT_TIME = frozenset({"failures"})
-"""Families that judge how long ranks take to notice something: they have the whole deadline."""
+"""Families that judge how soon ranks notice a failure. They keep the whole deadline."""
 _EVERYTHING = 3
 """If this many facets hang, other world sizes are not tried."""
 
@@ -53,7 +53,7 @@ class HangBudget:
             return f"{hung} of the checks of {facet} hung before it{alone}"
         sizes = [size for other, size in self._hung if other == facet and size != world_size]
         if sizes and not hung and len({other for other, _ in self._hung}) >= _EVERYTHING:
-            return f"{facet} hung at world size {sizes[0]}, as much else did{alone}"
+            return f"{facet} hung at world size {sizes[0]}, as many others did{alone}"
         return ""
 
     def seconds(self, check: Check, deadline: float) -> float:
@@ -63,9 +63,11 @@ class HangBudget:
         return min(deadline, max(_LEAST_SECONDS, round(deadline / _SOONER, 1)))
 
     def _limit(self, facet: str, world_size: int) -> int:
-        """The number of hangs allowed: one if the facet hung at another world size, and fewer the more facets have hung."""
+        """The number of hangs allowed: one if the facet hung at another world size, and fewer with each facet that
+        hung.
+        """
         assert self._most is not None
-        places = list(self._hung)  # in the order in which they first hung
+        places = list(self._hung)  # in the order of their first hangs
         if any(other == facet and size != world_size for other, size in places[: places.index((facet, world_size))]):
             return 1
         before = list(dict.fromkeys(other for other, _ in places)).index(facet)

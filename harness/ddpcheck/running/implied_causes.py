@@ -1,6 +1,6 @@
-"""Which causes imply which others: one mistake in a reduction also moves parameters, losses, replicas and norms.
+"""The causes that imply others: one mistake in a reduction also changes parameters, losses, replicas and norms.
 
-A symptom stands under a cause that implies it, and is a cause of its own where none does.
+A symptom is listed under a cause that implies it, and as a cause of its own if none does.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CONSEQUENCES = _ids(
 """Causes that only blame an earlier operation: any cause of an earlier family, or of the same, implies them."""
 
 CONDITIONS = _ids(programs.UNTIL_FROZEN, programs.COUNT_CUT_BY_LOADING)
-"""They say when something goes wrong: if all failures of a cause name one, others would have failed without it."""
+"""Causes that are conditions of a failure: if all failures of a cause name one, the condition leads the group."""
 
 LOOKS = frozenset(each.id for each in vars(values).values() if isinstance(each, Kind)) | _ids(
     gradients.OTHER_RANKS_VALUE,
@@ -47,15 +47,15 @@ LOOKS = frozenset(each.id for each in vars(values).values() if isinstance(each, 
     updates.NOT_UPDATED,
     updates.UPDATED_BY_OWN,
 )
-"""They say what a wrong value looks like, which is often the look of something more special."""
+"""Causes that only describe a wrong value, which is often explained by a more specific cause."""
 
 _LOCAL = (
     updates.UPDATED_BY_OWN,
     values.PART_NOT_REDUCED,
-    values.SUMMED_NOT_AVERAGED,  # where the other ranks' parts are zero
+    values.SUMMED_NOT_AVERAGED,  # if the other ranks' parts are zero
     gradients.OTHERS_PARTS_MISSING,
     gradients.ACCUMULATED_NOT_REDUCED,
-    gradients.UNUSED_RANKS_LEFT_OUT,  # a rank that is alone in using a parameter
+    gradients.UNUSED_RANKS_LEFT_OUT,  # a rank that alone uses a parameter
     replicas.NONFINITE_HIDDEN_FROM_RANKS,
     updates.CLIPPED_BY_OWN_NORM,
     updates.NORM_OF_OWN,
@@ -140,7 +140,7 @@ IMPLIES: dict[str, frozenset[str]] = {
     gradients.STATE_LEFT_BEHIND.id: _ids(
         gradients.UNPACKED_IN_OTHER_ORDER, *_PLACES
     ),  # where it is told more often than they are
-    gradients.FIRST_MICRO_BATCH_MISSING.id: _ids(gradients.LAST_MICRO_BATCH_ONLY),  # the same in windows of two
+    gradients.FIRST_MICRO_BATCH_MISSING.id: _ids(gradients.LAST_MICRO_BATCH_ONLY),  # the same for windows of two
     gradients.LOSS_MULTIPLIED_BY_WORLD_SIZE.id: _ids(values.SUMMED_NOT_AVERAGED, *_FACTOR),
     gradients.LOSS_DIVIDED_BY_WORLD_SIZE.id: _ids(values.DIVIDED_TOO_OFTEN, *_FACTOR),
     gradients.DIVIDED_BY_MICRO_BATCHES.id: _ids(values.DIVIDED_TOO_OFTEN, *_FACTOR),

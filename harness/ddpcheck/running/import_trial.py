@@ -1,6 +1,6 @@
-"""Whether the import of a foreign module ends: tried in a process of its own, which can be ended whatever it does.
+"""Tests whether the import of a foreign module ends, in a process of its own that can always be killed.
 
-In the driver a signal ends an import in Python's code only, and in the main thread only (guarded_import.py).
+In the driver, a signal can end only an import in Python code, in the main thread (guarded_import.py).
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from pathlib import Path
 
 from ..launchers.process_handles import end_group
 
-_PROGRAM = Path(__file__).with_name("imported_alone.py")
+_PROGRAM = Path(__file__).with_name("single_import_program.py")
 _START_SECONDS = 60.0
-"""Until the interpreter runs the program, at most: on a machine that has much else to do."""
+"""Time limit for the interpreter to start the program, on a busy machine."""
 _FRAME = re.compile(r'^  File "(.+)", line (\d+) in ', re.MULTILINE)
 _THREAD = re.compile(r"^(?:Current thread|Thread) .*$", re.MULTILINE)
 
 
 def unending(module: str, file: Path | None, seconds: float) -> str:
-    """How the import of a module, or of a file under this name, does not end within so many seconds; empty if it ends."""
+    """Describe how the import of a module, or of a file under this name, fails to end within `seconds`; empty if it
+    ends.
+    """
     with tempfile.TemporaryFile("w+") as traces:
         asked = {
             "module": module,
@@ -56,7 +58,7 @@ def unending(module: str, file: Path | None, seconds: float) -> str:
 
 
 def _place(stacks: str) -> str:
-    """The innermost line of the main thread that is not Python's own."""
+    """The innermost line of the main thread outside Python's own modules."""
     main = _THREAD.split(stacks)[-1]
     frames = [(name, int(line)) for name, line in _FRAME.findall(main) if name != str(_PROGRAM)]
     own = [frame for frame in frames if not frame[0].startswith((_STANDARD_LIBRARY, "<"))]

@@ -1,6 +1,7 @@
-"""Finding a launcher by its name: entry points of the group `ddpcheck.launchers`, ours and those of other packages.
+"""Finds a launcher by name among the entry points of the group `ddpcheck.launchers`, of ddpcheck and other packages.
 
-Such an entry point is a class or a function that makes a Launcher without arguments; its docstring's first sentence describes it.
+Such an entry point is a class or a function that makes a Launcher without arguments; its docstring's first sentence
+describes it.
 """
 
 from __future__ import annotations
@@ -8,9 +9,9 @@ from __future__ import annotations
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from ..docstrings import sentence
-from ..launchers.base import Launcher
-from .suggestions import require_known
+from ..docstrings_from_source import sentence
+from ..launchers.launcher import Launcher
+from .unknown_names import require_known
 
 GROUP = "ddpcheck.launchers"
 
@@ -21,7 +22,7 @@ def installed_launchers() -> dict[str, EntryPoint]:
 
 
 def launcher_named(name: str) -> Launcher:
-    """ValueError if there is none, or if it cannot be made."""
+    """The launcher of this name. ValueError if there is none, or if it cannot be made."""
     maker = _load(name)
     try:
         made: Launcher = maker()
@@ -29,7 +30,7 @@ def launcher_named(name: str) -> Launcher:
         raise ValueError(f"launcher {name!r} failed: {type(error).__name__}: {error}") from error
     if not hasattr(made, "start") or not hasattr(made, "unavailable"):
         raise ValueError(
-            f"launcher {name!r} is no ddpcheck.launchers.base.Launcher: it needs start() and unavailable()"
+            f"launcher {name!r} is not a ddpcheck.launchers.launcher.Launcher: it needs start() and unavailable()"
         )
     return made
 

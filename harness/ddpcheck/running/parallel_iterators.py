@@ -1,4 +1,4 @@
-"""Iterate over several iterables at once, each in its own thread; items come in the order in which they are made."""
+"""Iterates over several iterables at once, each in its own thread; items are yielded when they are ready."""
 
 from __future__ import annotations
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 
+from ..check_levels import Level
 from ..checks import Check, unmet_need
 from ..contract.adapter import Adapter
-from ..docstrings import sentence
-from ..launchers.base import Launcher
-from ..levels import Level
+from ..docstrings_from_source import sentence
+from ..launchers.launcher import Launcher
 from ..session import Session
 from .adapter_lookup import missing_modules, reference_of, resolve
 from .guarded_import import IMPORT_SECONDS
@@ -25,12 +25,12 @@ def check_ranks_start(session: Session) -> None:
 
 
 RANKS_START = Check("check_ranks_start", "ranks", (), sentence(check_ranks_start), check_ranks_start, Level.BASIC)
-"""The first check at every world size: without running ranks no other check can judge."""
+"""The first check at every world size. Without running ranks no other check can judge."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One check on one adapter at one world size; `skip` says why it will not run, if it will not."""
+    """One check on one adapter at one world size. `skip`: the reason if it will not run."""
 
     adapter: Adapter
     reference: str
@@ -49,7 +49,7 @@ def installed_checks() -> tuple[Check, ...]:
     for entry in entry_points(group=GROUP):
         for check in entry.load():
             if found.setdefault(check.name, check) is not check:
-                raise ValueError(f"two checks are called {check.name}; the second is offered by {entry.value}")
+                raise ValueError(f"two checks have the name {check.name}; the second is from {entry.value}")
     if len(found) == 1:
         raise ValueError(f"no checks are installed (entry points of {GROUP!r}); install ddpcheck with pip")
     return tuple(found.values())

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .suggestions import require_known
+from .unknown_names import require_known
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """effort: how many Jobs a check draws at two ranks, beside its fixed examples; a third as many at one and three, a fifth
-    beyond: one rank has nobody to differ from, and with more ranks a Job costs more, after most faults have shown.
+    """effort: the number of Jobs that a check draws at two ranks, beside its fixed examples. At one and three ranks a
+    check draws a third as many, above three a fifth: one rank has no others to differ from, and with more ranks a Job
+    costs more and most faults have already shown.
 
     deep: checks also run their longest Jobs: the largest arrays that memory allows, and more calls than 16 bits count.
     """
@@ -40,7 +41,7 @@ PROFILES = {
             "deep",
             25,
             (2,),
-            "Very large arrays, very many calls, very late ranks: an hour over night, with a long deadline.",
+            "Very large arrays, very many calls, very late ranks: an hour, for a nightly run, with a long deadline.",
             deep=True,
         ),
     )
@@ -48,5 +49,5 @@ PROFILES = {
 
 
 def profile_named(name: str) -> Profile:
-    """ValueError, with the known names, if there is none."""
+    """The profile of this name. ValueError, with the known names, if there is none."""
     return PROFILES[require_known(name, PROFILES, "profile")]

@@ -1,4 +1,4 @@
-"""Counts causes of one adapter, and finds families of checks in which more Jobs would only repeat them."""
+"""Counts the causes of one adapter, and shortens checks of families in which more Jobs would only repeat a cause."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ class RepeatedCauses:
             self._failed.setdefault((verdict.family, identity), set()).add(verdict.check)
 
     def shortens(self, check: Check) -> str:
-        """The reason why this check takes one Job only; empty if it takes all."""
+        """The reason why this check runs only one Job; empty if it runs all."""
         for (family, _), names in tuple(self._failed.items()):
             if family == check.family and len(names - {check.name}) >= _ENOUGH:
-                return f"one Job only, as {len(names)} checks of {family} fail of one cause; --level full takes all"
+                return (
+                    f"one Job only, since {len(names)} checks of {family} fail by one cause; --level full runs all Jobs"
+                )
         return ""

@@ -1,4 +1,4 @@
-"""Why ranks did not start, as a diagnosis; a user's file may hide one of Python's own modules from them."""
+"""Diagnoses why ranks did not start. A user's file may hide one of Python's own modules from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..verdict import Diagnosis
 
 
 def start_diagnosis(error: StartFailed, world_size: int, parent: bool, *, again: bool) -> Diagnosis:
-    """The reason why the ranks did not start. parent: they have one, which imports the adapter's module before them."""
+    """The reason why the ranks did not start. parent: one process imports the adapter's module and starts the ranks."""
     first, *others = error.problems
     in_use = parent and "Address already in use" in first
     words = "start again after a rank was lost" if again else "start"
@@ -31,7 +31,7 @@ def start_diagnosis(error: StartFailed, world_size: int, parent: bool, *, again:
 
 
 def hiding(folders: Iterable[str]) -> list[Path]:
-    """Files in these folders that are named as modules of the standard library are; Python's own folders are left out."""
+    """Files in these folders that have the name of a standard module; Python's own folders are left out."""
     own = [Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)]
     places = dict.fromkeys(Path(folder).resolve() for folder in folders)
     return [

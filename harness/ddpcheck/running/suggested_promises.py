@@ -1,7 +1,7 @@
 """Promises that an adapter does not make and seems to keep: each is tried by the checks that judge it.
 
-Some are judged only together with others (clipping needs an optimizer): the fewest that make a check apply are tried
-together, and what failed is tried again after each that holds.
+Some promises are judged only together with others (clipping needs an optimizer). The fewest that make a check apply are
+tried together. Failed promises are tried again after each promise that holds.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from .check_runner import run_check
 from .guarded_import import IMPORT_SECONDS
 
 _OPEN = (None, "undefined")
-"""Default values of conventions, which promise nothing."""
+"""Default values of conventions that promise nothing."""
 _LOOSENS = frozenset({"behind_loader"})
 """Promises that make checks demand less: suggested only if a failing check then passes."""
 
 
 @dataclass(frozen=True, slots=True)
 class CandidatePromise:
-    """A promise, and the value that is added to it, or that it takes."""
+    """A promise, and the value that is added to a set or assigned."""
 
     name: str
     value: Any
 
     @property
     def text(self) -> str:
-        """As a user writes it, with the names of a set shortened to the one that is added."""
+        """The promise as a user writes it; of a set, only the added name."""
         if isinstance(self.value, IntEnum):
             return f"{self.name}={type(self.value).__name__}.{self.value.name}"
         return f"{self.name}={self.value!r}"
 
     @property
     def needs(self) -> tuple[str, str]:
-        """The names of needs.py's needs of it."""
+        """The names of its needs in needs.py."""
         promise = f"{GROUP_OF[self.name]}.{self.name}"
         word = self.value.name.lower() if isinstance(self.value, IntEnum) else self.value
         return promise, f"{promise}={word}"
@@ -58,7 +58,7 @@ class CandidatePromise:
 
 @dataclass(frozen=True, slots=True)
 class SuggestedPromise:
-    """A candidate, with the checks that passed, and the check that failed with its message. Neither: no check judges it."""
+    """A candidate, with the checks that passed, and the failed check with its message. Neither: no check judges it."""
 
     candidate: CandidatePromise
     passed: tuple[str, ...] = ()
@@ -125,7 +125,9 @@ class PromiseSearch:
         self.capabilities = resolve(self.reference, IMPORT_SECONDS)[0].capabilities
 
     def baseline(self) -> Iterator[Verdict]:
-        """Verdicts of the adapter as it is. What fails already judges no promise, unless it is mended."""
+        """Verdicts of the adapter without changes. A check that fails already judges no promise, unless a promise mends
+        it.
+        """
         self.broken = set()
         for verdict in self._verdicts(self.capabilities, self.checks):
             if _bad(verdict):
@@ -133,7 +135,7 @@ class PromiseSearch:
             yield verdict
 
     def mending(self) -> Iterator[SuggestedPromise]:
-        """Promises with which checks pass that fail without: ranks that do not say that they share parameters must not."""
+        """Promises that make failing checks pass, such as a promise to share no parameters."""
         for candidate in candidates(self.capabilities):
             judges = [check for check in self._that_asked(candidate) if check.name in self.broken]
             if not judges:
@@ -148,8 +150,8 @@ class PromiseSearch:
                 yield suggestion
 
     def suggestions(self) -> Iterator[SuggestedPromise]:
-        """Those that hold as they are found, then those that do not, then those that no check judges. baseline() and mending()
-        go before.
+        """First the promises that hold, as they are found; then those that do not; then those that no check judges.
+        Call baseline() and mending() before.
         """
         self.checks = tuple(check for check in self.checks if check.name not in self.broken)
         failed: dict[CandidatePromise, SuggestedPromise] = {}
@@ -162,7 +164,7 @@ class PromiseSearch:
                 yield from suggestions
                 self.capabilities = _made(self.capabilities, together)
                 failed.clear()
-                tried.clear()  # they may hold now
+                tried.clear()  # these may hold now
             else:
                 tried.add(together)
                 failed |= {each.candidate: each for each in suggestions if each.candidate not in failed}
@@ -176,7 +178,7 @@ class PromiseSearch:
     def _next(
         self, tried: Collection[frozenset[CandidatePromise]]
     ) -> tuple[frozenset[CandidatePromise], list[Check]] | None:
-        """The fewest promises that make a check apply, with all such checks; then those that no check needs."""
+        """The fewest promises that make a check apply, with all such checks; finally those that no check needs."""
         left = [each for each in candidates(self.capabilities) if each.name not in _LOOSENS]
         bundles = {self._bundle(check, left) for check in self.checks} - {frozenset()} - set(tried)
         if bundles:
@@ -186,7 +188,7 @@ class PromiseSearch:
         return next(((each, judges) for each, judges in alone if judges and each not in tried), None)
 
     def _bundle(self, check: Check, left: Sequence[CandidatePromise]) -> frozenset[CandidatePromise]:
-        """Promises with which a check applies that does not yet; none if there are no such promises."""
+        """Promises that make a further check apply; empty if there are none."""
         chosen: dict[CandidatePromise, None] = {}
         for need in check.needs:
             made = _made(self.capabilities, chosen)
@@ -199,7 +201,7 @@ class PromiseSearch:
         return frozenset(chosen)
 
     def _tried(self, together: Collection[CandidatePromise], judges: Iterable[Check]) -> SuggestedPromise:
-        """The verdict of the judging checks on promises that are made together, named by the first."""
+        """The verdict of the judging checks on promises that are tried together; named by the first promise."""
         first, passed = next(iter(together)), dict[str, None]()
         try:
             for verdict in self._verdicts(_made(self.capabilities, together), judges):
@@ -212,14 +214,14 @@ class PromiseSearch:
         return SuggestedPromise(first, tuple(passed))
 
     def _enabled(self, together: Collection[CandidatePromise]) -> list[Check]:
-        """The checks that apply with these promises, and do not without them."""
+        """The checks that apply only with these promises."""
         made = _made(self.capabilities, together)
         return [
             check for check in self.checks if self._applies(check, made) and not self._applies(check, self.capabilities)
         ]
 
     def _asking(self, candidate: CandidatePromise) -> list[Check]:
-        """The checks whose Jobs depend on this promise, if none needs it."""
+        """The checks whose Jobs depend on this promise, if no check needs it."""
         if any(need.name in candidate.needs for check in self.checks for need in check.needs):
             return []
         return self._that_asked(candidate)
@@ -271,7 +273,7 @@ def _said(verdict: Verdict) -> str:
 
 
 def as_source(before: Capabilities, after: Capabilities) -> str:
-    """The call of but() that leads from one to the other."""
+    """The call of but() that turns `before` into `after`."""
     changed = []
     for group in GROUPS:
         for promise in promises_of(GROUPS[group]):

@@ -1,8 +1,8 @@
-"""Checks that have passed need not run again while nothing has changed: `ddpcheck check --cache FOLDER`.
+"""Skips checks that have passed while nothing has changed: `ddpcheck check --cache FOLDER`.
 
-A verdict is found again by the contents of the adapter's files, of ddpcheck and of the check, by the versions of all installed
-packages and of Python, by the code of packages in editable mode, and by the settings. Only a pass is kept. What else a result
-depends on, such as environment variables, the machine, or files outside the adapter's folder or package, is not seen.
+The key of a verdict: the contents of the adapter's files, of ddpcheck and of the check; the versions of Python and all
+installed packages; the code of packages in editable mode; and the settings. Only passes are kept. Other influences are
+not seen, such as environment variables, the machine, or files outside the adapter's folder or package.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_FILES = 20_000
 
 
 class VerdictCache:
-    """The verdicts in a folder. ValueError where an adapter's folder has too many files to look at."""
+    """The verdicts in a folder. ValueError if an adapter's folder has too many files to read."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self._folder = folder
@@ -49,7 +49,7 @@ class VerdictCache:
     def known(self, items: Iterable[Item]) -> dict[str, Verdict]:
         """The verdicts of items that need not run, by the items' names.
 
-        That the ranks start is asked anew wherever another check runs.
+        check_ranks_start runs anyway if any other check runs.
         """
         found: dict[str, Verdict] = {}
         groups: dict[tuple[str, int], list[Item]] = {}
@@ -73,7 +73,7 @@ class VerdictCache:
         try:
             verdict = Verdict.from_plain(json.loads(self._file(item).read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return None  # as if it had never been kept
+            return None  # as if it had not been stored
         return replace(verdict, reason=UNCHANGED) if verdict.status == "passed" else None
 
     def _file(self, item: Item) -> Path:
@@ -88,7 +88,7 @@ class VerdictCache:
 
 
 def _editable() -> list[Path]:
-    """The folders of packages that are installed in editable mode: their code changes while their version does not."""
+    """The folders of packages in editable mode, whose code changes without their version."""
     origins = [json.loads(found.read_text("direct_url.json") or "{}") for found in distributions()]
     return sorted(
         Path(url2pathname(urlsplit(each["url"]).path)) for each in origins if each.get("dir_info", {}).get("editable")
@@ -106,7 +106,7 @@ def _roots(place: str) -> list[Path]:
 
 
 def _contents(roots: Iterable[Path]) -> str:
-    """A digest of all code that lies there."""
+    """A digest of all code in these folders."""
     digest, count = hashlib.sha256(), 0
     for root in roots:
         for path in _files(root):
@@ -121,7 +121,7 @@ def _contents(roots: Iterable[Path]) -> str:
 
 
 def _files(root: Path) -> Iterator[Path]:
-    """In one order, without hidden folders, in which environments and caches lie."""
+    """Files in a fixed order, without hidden folders, which hold environments and caches."""
     if root.is_file():
         yield root
         return

@@ -3,8 +3,8 @@
     path = write_script(Path("shows_it.py"), "my_ddp.adapter:adapter", job, FailedCheck("check_...", "the law", diagnosis))
 
 The script runs as `python shows_it.py`, under mpirun, and under torchrun. It calls the adapter's facets one after the
-other and says of each result what it should be: computed in the script for collectives, samplers, metrics and
-scores, written out by the oracle for replicas.
+other and compares each result. Expected results of collectives, samplers, metrics and scores are computed in the
+script; those of replicas are written into it by the oracle.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from ..contract.adapter import Adapter
 from ..job import Backward, Job, Operation, Rounds, Sample
-from ..launchers.base import Launcher, ParentProcessLauncher
+from ..launchers.launcher import Launcher, ParentProcessLauncher
 from ..running.adapter_lookup import UnusableAdapter, resolve
 from ..running.plan import installed_checks
 from ..storage.files import write_atomically
@@ -63,7 +63,7 @@ class FailedCheck:
 
 
 def write_script(path: Path, reference: str, job: Job, told: FailedCheck, launcher: Launcher | None = None) -> Path:
-    """launcher: instead of the adapter's own. NoScript if the Job has an operation that cannot be shown this way."""
+    """launcher: used instead of the adapter's. NoScript if the Job has an operation without a plain form."""
     text = script(reference, job, told, path.name, launcher)
     write_atomically(path, text)
     return path
@@ -77,14 +77,14 @@ def write_beside(file: Path, reference: str, verdict: Verdict, launcher: Launche
     told = FailedCheck(verdict.check, sentences.get(verdict.check, ""), verdict.diagnosis)
     try:
         return write_script(file.with_suffix(".py"), reference, verdict.job, told, launcher)
-    except Exception:  # a by-product: nothing that goes wrong here may hide the failure itself
+    except Exception:  # a by-product: no error here may hide the failure itself
         return None
 
 
 def script(
     reference: str, job: Job, told: FailedCheck, name: str = "script.py", launcher: Launcher | None = None
 ) -> str:
-    """The source of the script for a Job that failed. NoScript if there is none."""
+    """The source of the script for a failed Job. NoScript if there is none."""
     try:
         adapter, full = resolve(reference)
     except UnusableAdapter as error:
@@ -142,16 +142,16 @@ def _docstring(adapter: Adapter, job: Job, told: FailedCheck, name: str, text: T
     paragraphs = [f"{adapter.name}, {ranks}: {found.headline or told.check}"]
     paragraphs += [f"Likely cause: {found.cause.headline}"] if found.cause else []
     law = f"Law: {told.sentence.rstrip('.')}. " if told.sentence else ""
-    paragraphs.append(f"{law}(Found by ddpcheck, {told.check}; the case is the smallest that was found.)")
+    paragraphs.append(f"{law}(Found by ddpcheck, {told.check}; this is the smallest failing case that was found.)")
     if text.data_classes:
         paragraphs.append(
-            "It needs NumPy, the implementation, and ddpcheck's plain data classes, in which the model is declared; "
+            "It needs NumPy, the implementation, and ddpcheck's plain data classes, which declare the model; "
             "expected values were computed by one process, in float64."
         )
     else:
         paragraphs.append("It needs NumPy and the implementation only; ddpcheck need not be installed.")
     if not text.judges:
-        paragraphs.append("It compares nothing: it shows the results, and where it stops.")
+        paragraphs.append("It compares nothing: it prints the results, and where it stops.")
     shown = [textwrap.fill(paragraph, 112, break_long_words=False) for paragraph in paragraphs]
     ways = [f"python {name}", f"mpirun -n {size} python {name}", f"torchrun --nproc-per-node {size} {name}"]
     notes = ["# starts the ranks itself", "", ""]
@@ -174,19 +174,19 @@ def _constants(launcher: Launcher, reference: str, job: Job) -> str:
     method = launcher.start_method if isinstance(launcher, ParentProcessLauncher) else ""
     return "\n".join(
         [
-            f"ADAPTER = {text_literal(reference)}  # or another one, named on the command line",
+            f"ADAPTER = {text_literal(reference)}  # or the adapter named on the command line",
             f"WORLD_SIZE = {job.world_size}",
-            f"HOSTS = {list(hosts)}  # how many ranks are told that they are on one host",
+            f"HOSTS = {list(hosts)}  # the numbers of ranks on each simulated host",
             f"START = {start}".replace("'", '"')
-            + "  # what starts the ranks under plain python; []: this script itself",
-            f'METHOD = "{method}"  # how the script starts them: fork, spawn or forkserver of multiprocessing; "": each alone',
+            + "  # the command that starts the ranks under plain python; []: this script starts them",
+            f'METHOD = "{method}"  # the start method: fork, spawn or forkserver of multiprocessing; "": separate processes',
             "DEADLINE = 10.0  # seconds; a rank that takes longer hangs",
         ]
     )
 
 
 def _program(text: Text) -> str:
-    """The function that does it, one operation after the other."""
+    """The function that runs the operations one after the other."""
     taken = [f"{facet} = facets.{facet}" for facet in text.facets]
     lines = [*taken, *text.lines]
     body = "\n".join(f"    {line}" if line else "" for part in lines for line in part.split("\n"))
@@ -194,7 +194,7 @@ def _program(text: Text) -> str:
 
 
 def _runtime() -> str:
-    """The common end of every script, with its imports, so that the case comes first."""
+    """The common end of every script, with its imports, so that the case itself comes first."""
     sources = [(Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("comparison.py", "launch.py")]
     above, below = zip(*(source.split(_CUT) for source in sources), strict=True)
     found = {line for text in above for line in text.splitlines() if line.startswith(("import ", "from "))}

@@ -1,5 +1,5 @@
-"""Steps of models with batch norm, which have no bounds: where they lead by the gradient that the replica shows, as lines of a
-script that computes it.
+"""Steps of models with batch norm, which have no bounds: lines of a script that compute each step's result from the
+gradients that the replica shows.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _ADAM = (
     "    first, second, size = b1 * first + (1 - b1) * g, b2 * second + (1 - b2) * g * g, max(size, terms.max())",
     "    moments[name] = first, second, size, t",
     "    moved = first / (1 - b1**t) / (np.sqrt(second / (1 - b2**t)) + OPTIMIZER.eps)",
-    "    size = size / OPTIMIZER.eps * (1 + size / OPTIMIZER.eps)  # rounding, made larger where the root is small",
+    "    size = size / OPTIMIZER.eps * (1 + size / OPTIMIZER.eps)  # rounding, larger where the root is small",
 )
 
 
 def between_looks(job: Job, step: int) -> bool:
-    """Whether the step at this position is one whose outcome only its own gradient tells, and gradients and parameters are
-    looked at before it, parameters after it.
+    """Whether only its own gradient predicts the step at this position, and gradients and parameters are observed
+    before it, and parameters after it.
     """
     around = job.operations[max(0, step - 1) : step + 2]
     if job.model is None or "batch_norm" not in job.model.features() or len(around) < 3:
@@ -40,13 +40,13 @@ def between_looks(job: Job, step: int) -> bool:
 
 
 def remember(text: Text) -> None:
-    """Lines in front of the step."""
+    """Lines before the step."""
     kept = "name: (np.array(parameters[name], 'float64'), np.array(gradients[name], 'float64')) for name in gradients"
     text.add(f"before = {{{kept}}}")
 
 
 def compare(text: Text) -> None:
-    """Lines behind the look at parameters."""
+    """Lines after the observation of parameters."""
     text.judges = True
     adam = text.job.optimizer.name == "adam"
     state = "moments" if adam else "velocity"

@@ -1,4 +1,4 @@
-"""Collectives as plain calls; the script computes the expected results from every rank's inputs."""
+"""Collectives as plain calls; the script computes the expected results from all ranks' inputs."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ def _all_reduce_in_place(text: Text, position: int, op: AllReduce) -> None:
     shape, dtype, layout = op.tensor.shape, op.tensor.dtype, op.tensor.layout
     room = f'collectives.empty({shape}, "{dtype}")'
     if layout == "offset":
-        room = (
-            f'collectives.empty(({math.prod(shape) + 2},), "{dtype}")[1:-1].reshape({shape})  # nobody keeps the whole'
-        )
+        room = f'collectives.empty(({math.prod(shape) + 2},), "{dtype}")[1:-1].reshape({shape})  # keeps no other reference'
     elif layout == "mixed":
         room = f'{room} if rank % 2 else np.empty({shape}, "{dtype}")'
     lines = [
@@ -69,7 +67,7 @@ def broadcast(text: Text, position: int, op: Broadcast) -> None:
         given += f" if rank == {op.root} else np.full_like({name}[rank], {poison(op.tensor.on(0))})"
     array, remark = _laid_out(text, f"{name}[rank]" if shared else "given", op.tensor)
     lines = [
-        f"given = {given}  # the values of the others do not matter",
+        f"given = {given}  # the other ranks' values do not matter",
         f"argument = {array}{_remark(remark)}",
         f"got = collectives.broadcast(argument, {op.root}{_group(op.group)})",
         *_moved("broadcast", f"{name}[{op.root}]"),
@@ -103,7 +101,7 @@ def reduce_scatter(text: Text, position: int, op: ReduceScatter) -> None:
 def barrier(text: Text, position: int, op: Barrier) -> None:
     text.judges = True
     who = "every rank" if op.group is None else f"every rank of {list(op.group)}"
-    text.comment(position, f"barrier: nobody may leave before {who} has entered")
+    text.comment(position, f"barrier: no rank may leave before {who} has entered")
     text.add('entered, left = time.monotonic(), float("inf")')
     _members(text, op.group, [f"collectives.barrier({_group(op.group)[2:]})", "left = time.monotonic()"])
     members = list(op.group or range(text.job.world_size))
@@ -119,10 +117,10 @@ def send_recv(text: Text, position: int, op: SendRecv) -> None:
     name, first = text.tensor(op.tensor), op.tensor
     text.comment(position, described("send and recv", first, f"by pairs {list(op.pairs)}", None))
     array, remark = _laid_out(text, f"{name}[rank]", first)
-    shown = first.layout in ("read_only", "shared", "varied")  # which nobody overwrites
+    shown = first.layout in ("read_only", "shared", "varied")  # no one overwrites it
     blank = "blank" if shown else _laid_out(text, "blank", first)[0]
     value = poison(first.on(0))
-    again = [f"        argument[...] = {value}  # the sender may use its array again, received or not"]
+    again = [f"        argument[...] = {value}  # the sender may reuse its array, whether it was received or not"]
     text.add(
         f"for source, dest in {list(op.pairs)}:",
         "    if rank == source:",
@@ -149,7 +147,7 @@ def _argument(text: Text, tensor: TensorSpec, number: int | None = None) -> list
 
 
 def _laid_out(text: Text, array: str, tensor: TensorSpec) -> tuple[str, str]:
-    """As layout_code(), also where each rank has a layout of its own."""
+    """As layout_code(), also if each rank has another layout."""
     if tensor.layout != "varied":
         return layout_code(array, tensor.layout, tensor.shape, tensor.dtype)
     layouts: list[Layout] = [tensor.layout_on(rank) for rank in range(text.job.world_size)]
@@ -176,7 +174,7 @@ def _compared(text: Text, op: AllReduce | ReduceScatter, what: str, argument: st
 
 
 def _reduced(tensor: TensorSpec, reduction: str, of: str, size: int) -> tuple[str, str, str]:
-    """The reduction in NumPy, what rounding may do to it ("" if it is exact in any order), and why."""
+    """The reduction in NumPy, the effect of rounding on it ("" if it is exact in any order), and the reason."""
     dtype = np.dtype(tensor.dtype)
     if reduction in ("min", "max"):
         return f"np.{reduction}({of}, axis=0)", "", ""
@@ -194,7 +192,7 @@ def _reduced(tensor: TensorSpec, reduction: str, of: str, size: int) -> tuple[st
 
 
 def _tight(text: Text, op: AllReduce | ReduceScatter, of: str, size: int) -> tuple[str, str, str, str] | None:
-    """The comparison: result, expected value, and the tolerance where more than the dtype's own roundings is promised."""
+    """The comparison: result, expected value, and the tolerance, if more is promised than the dtype's own roundings."""
     tensor, divisor = op.tensor, size if op.reduction == "mean" else 1
     if isinstance(op, ReduceScatter) or op.reduction not in ("sum", "mean"):
         return None
@@ -216,7 +214,7 @@ def _tight(text: Text, op: AllReduce | ReduceScatter, of: str, size: int) -> tup
 
 
 def _bits(text: Text, op: AllReduce, position: int) -> None:
-    """Rounded sums: the same bits on all ranks, and the same from call to call."""
+    """Rounded sums must have the same bits on all ranks, and in repeated calls."""
     *_, remark = _reduced(op.tensor, op.reduction, "", len(op.group or range(text.job.world_size)))
     if not remark or op.group is not None:
         return
@@ -231,12 +229,12 @@ def _bits(text: Text, op: AllReduce, position: int) -> None:
 
 
 def _moved(what: str, want: str) -> list[str]:
-    """Expected values that are moved, not computed: even the sign of zero stays."""
+    """Expected values that are copied, not computed, so that even the sign of zero stays."""
     return [f'expect("{what}", got, {want}, bits=True)']
 
 
 def _writable(text: Text, what: str) -> list[str]:
-    """Only where it is promised."""
+    """The comparison of writability, if it is promised."""
     line = f'expect("result of {what} can be written to", got.flags.writeable, True)'
     return [line] * text.capabilities.collectives.writable_results
 

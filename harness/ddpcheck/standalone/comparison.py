@@ -1,4 +1,6 @@
-"""How a script compares values, reports, and exchanges values between ranks. Below the line it is copied into every script."""
+"""Comparison and reports of a script, and exchange of values between ranks. The part below the line is copied into
+scripts.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,13 @@ WORLD_SIZE = 1  # a script has its own
 
 seen = {"compared": 0, "wrong": 0, "exchanges": 0}
 handed_out: list[tuple[str, Any, Any]] = []
-shared: dict[str, Any] = {}  # arrays that several calls are given
+shared: dict[str, Any] = {}  # arrays that several calls use
 
 
 def expect(what: str, got: Any, want: Any, within: Any = None, *, bits: bool = False) -> None:
-    """Print whether `got` is `want`, or, if `within` is given, off by no more than that. NaN is NaN; bits: 0 is not -0."""
+    """Print whether `got` equals `want`, or is within `within` of it, if given. NaN equals NaN; bits: 0 differs from
+    -0.
+    """
     if got is None or want is None:
         tell(what, got is want, f"      got       {got}\n      should be {want}")
         return
@@ -40,7 +44,7 @@ def expect(what: str, got: Any, want: Any, within: Any = None, *, bits: bool = F
 
 
 def shown(got: Any, want: Any, wrong: Any, within: Any) -> str:
-    """Small arrays as a whole, large ones at the first few wrong elements."""
+    """Small arrays in full, large ones at the first few wrong elements."""
     text = f"      {np.sum(wrong)} of {wrong.size} elements are wrong" if wrong.size > 1 else ""
     if got.size > 16:
         places = np.flatnonzero(wrong)[:6]
@@ -53,12 +57,12 @@ def shown(got: Any, want: Any, wrong: Any, within: Any) -> str:
 
 
 def in_a_line(array: Any) -> str:
-    """All digits that tell a number from its neighbours, without line breaks."""
+    """All digits that distinguish a number from its neighbours, without line breaks."""
     return " ".join(np.array2string(np.asarray(array), separator=", ", floatmode="unique", threshold=20).split())
 
 
 def tell(what: str, right: bool, otherwise: str = "") -> None:
-    """One line if it is right, more if it is not."""
+    """One line if it is right, more if it is wrong."""
     seen["compared"] += 1
     seen["wrong"] += not right
     say(f"{what}: ok" if right else f"{what}: WRONG\n{otherwise}".rstrip())
@@ -70,7 +74,7 @@ def say(text: str) -> None:
 
 
 def expect_unchanged(what: str, now: Any, before: Any) -> None:
-    """Says nothing if so."""
+    """Print only if the array has changed."""
     if now.tobytes() != before.tobytes():
         tell(
             f"{what}, afterwards",
@@ -80,17 +84,17 @@ def expect_unchanged(what: str, now: Any, before: Any) -> None:
 
 
 def expect_untouched(what: str, got: Any, argument: Any, given: Any) -> None:
-    """A collective leaves its argument alone, and hands out an array of its own, now and later. Says nothing if so."""
+    """A collective must not change its argument, and must return a new array. Prints only if it did not."""
     expect_unchanged(f"the argument of {what}", argument, given)
     if np.may_share_memory(got, argument):
         tell(f"the result of {what}", False, "      it shares memory with the argument, but should be a new array")
     elif argument.flags.writeable and not any(argument is each for each in shared.values()):
-        argument[...] = np.nan if argument.dtype.kind in "fc" else 113  # it is the caller's again
+        argument[...] = np.nan if argument.dtype.kind in "fc" else 113  # the argument is the caller's again
     handed_out.append((what, got, np.array(got)))
 
 
 def expect_same_bits_on_all_ranks(arrays: Any, names: list[str]) -> None:
-    """Rank 0 says so."""
+    """Rank 0 prints the result."""
     mine = {name: None if arrays[name] is None else np.asarray(arrays[name]).tobytes().hex() for name in names}
     everyone = from_all_ranks(mine)
     for name in names if place()[0] == 0 else []:
@@ -99,11 +103,11 @@ def expect_same_bits_on_all_ranks(arrays: Any, names: list[str]) -> None:
 
 
 def from_all_ranks(value: Any) -> list[Any]:
-    """Every rank's value, by files: nothing of the implementation is used. All ranks must be on one machine."""
+    """Every rank's value, by files, without the implementation. All ranks must be on one machine."""
     share(value)
     files = [folder() / f"{seen['exchanges']}-{rank}" for rank in range(WORLD_SIZE)]
     while not all(file.exists() for file in files):
-        time.sleep(0.005)  # not for ever: end_if_stuck() looks after that
+        time.sleep(0.005)  # not for ever: end_if_stuck() limits it
     return [json.loads(file.read_text()) for file in files]
 
 
@@ -116,13 +120,13 @@ def share(value: Any) -> None:
 
 
 def folder() -> Path:
-    """The ranks know each other by their parent: this script, mpirun or torchrun. No other user can write there."""
+    """A folder named after the ranks' common parent: this script, mpirun or torchrun. No other user can write there."""
     parent = int(os.environ.get("STARTED_BY", os.getppid()))
     return own_folder() / f"{Path(__file__).stem}-{parent}{since(parent)}"
 
 
 def own_folder() -> Path:
-    """A folder that this user owns and nobody else can enter; the script ends if another user has taken its name."""
+    """A folder that only this user can enter; the script ends if another user has taken its name."""
     found = Path(tempfile.gettempdir(), f"ddpcheck-{os.geteuid()}")
     found.mkdir(mode=0o700, exist_ok=True)
     status = found.lstat()
@@ -134,7 +138,9 @@ def own_folder() -> Path:
 
 
 def since(process: int) -> str:
-    """The start time of a process, where the system tells: its id may have been another's that left a folder behind."""
+    """The start time of a process, where the system reports it: an earlier process with this id may have left a
+    folder.
+    """
     try:
         return "-" + Path("/proc", str(process), "stat").read_text().rpartition(")")[2].split()[19]
     except OSError:
@@ -142,7 +148,7 @@ def since(process: int) -> str:
 
 
 def place() -> tuple[int, int]:
-    """Rank and world size, as torchrun, Open MPI, MPICH or start_all() says; -1 if nobody does."""
+    """Rank and world size from torchrun, Open MPI, MPICH or start_all(); -1 if they are not set."""
     names = [("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"), ("RANK", "WORLD_SIZE")]
     for rank, size in names[::-1] if "TORCHELASTIC_RUN_ID" in os.environ else names:
         if rank in os.environ:

@@ -13,12 +13,12 @@ from .literals import bound, literal
 from .text import Text
 
 _WRITTEN = 256
-"""Elements of one expected array that are written out; of larger ones a part of them."""
+"""Elements of one expected array that are written out; of larger ones only a part."""
 _NOUNS = {"gradients": "gradient of", "parameters": "parameter", "buffers": "buffer", "averaged": "average of"}
 
 
 def number(text: Text, value: Value, name: str, what: str) -> None:
-    """The variable `name` is each rank's number, within its bound."""
+    """Lines that compare the variable `name` with each rank's number, within its bound."""
     if anything_goes(value):
         return
     text.judges = True
@@ -31,13 +31,15 @@ def number(text: Text, value: Value, name: str, what: str) -> None:
 
 
 def tensor(text: Text, what: str, name: str, entry: ExpectedArray, switched: AbstractSet[str]) -> None:
-    """The tensor `name` of the dict `what` is as the entry says. switched: layers that were frozen or unfrozen."""
+    """Lines that compare the tensor `name` of the dict `what` with the entry. switched: layers that were frozen or
+    unfrozen.
+    """
     value, got, indent = entry.value, f'{what}["{name}"]', ""
     if anything_goes(value):
         return
     noun, world = _NOUNS[what], range(text.job.world_size)
     if what == "gradients" and name.rpartition(".")[0] in switched:
-        got = f'gradients.get("{name}")'  # a frozen layer's may be left out
+        got = f'gradients.get("{name}")'  # gradients of a frozen layer may be missing
     part, of = "", value.exact[0].size
     if of > _WRITTEN:
         part, noun = f".reshape(-1)[::{_stride(of)}]", f"every {_stride(of)}th element of {noun}"
@@ -66,7 +68,7 @@ def anything_goes(value: Value) -> bool:
 
 
 def written(exact: Array, dtype: str, *, bits: bool) -> str:
-    """In the tensor's own dtype if bits are compared, else in float64."""
+    """In the tensor's own dtype if bits are compared, otherwise in float64."""
     return literal(np.asarray(exact.astype(dtype) if bits else exact))
 
 

@@ -1,4 +1,6 @@
-"""How a script starts its ranks, finds the implementation, and ends. Below the line it is copied into every script."""
+"""The start of a script's ranks, the search for the implementation, and the end. The part below the line is copied into
+scripts.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ import numpy as np
 
 from .comparison import expect, folder, from_all_ranks, handed_out, in_a_line, place, say, seen, share, tell
 
-# a script has its own of these
+# each script has its own values of these
 ADAPTER = ""
 WORLD_SIZE = 1
 HOSTS = [1]
@@ -36,12 +38,12 @@ def program(rank: int, facets: Any) -> None: ...
 
 # ------------------------------ the rest starts the ranks and compares; it is the same in every script of this kind
 
-HASH_SEEDS = ("20", "235")  # those of which sets of two usual names come out in different orders
-START_WITHIN = 60.0  # seconds, for imports and for the ranks to find each other
+HASH_SEEDS = ("20", "235")  # with these seeds sets of two usual names have different orders
+START_WITHIN = 60.0  # seconds for imports, and for the ranks to meet
 
 
 def start_all() -> int:
-    """Start every rank, and wait for all: 0 if all of them are content."""
+    """Start every rank, and wait for all: 0 if all succeed."""
     if START:
         return subprocess.call([*START, sys.executable, *sys.argv])
     os.environ.update(WORLD_SIZE=str(WORLD_SIZE), LOCAL_WORLD_SIZE=str(WORLD_SIZE), STARTED_BY=str(os.getpid()))
@@ -66,18 +68,18 @@ def started_one_by_one() -> list[Any]:
 
 
 def of_rank(rank: int) -> dict[str, str]:
-    """Its variables; neighbours hash strings by different seeds."""
+    """The variables of a rank; neighbours have different hash seeds."""
     seed = os.environ.get("PYTHONHASHSEED", HASH_SEEDS[rank % len(HASH_SEEDS)])
     return {"RANK": str(rank), "LOCAL_RANK": str(rank), "PYTHONHASHSEED": seed}
 
 
 def started_by_multiprocessing() -> list[Any]:
-    """As torch.multiprocessing.spawn does, or a script that forks: the adapter is imported before there are ranks."""
+    """As torch.multiprocessing.spawn, or a script that forks, does: the adapter is imported before the ranks start."""
     import_all()
     before, ranks = dict(os.environ), []
     for rank in range(WORLD_SIZE):
         process: Any = multiprocessing.get_context(METHOD).Process(target=one_rank, args=(rank,))  # type: ignore[attr-defined]
-        if METHOD == "spawn":  # a new interpreter, which reads it when it begins
+        if METHOD == "spawn":  # a new interpreter, which reads it at its start
             os.environ["PYTHONHASHSEED"] = of_rank(rank)["PYTHONHASHSEED"]
         process.start()
         os.environ.clear()
@@ -87,19 +89,19 @@ def started_by_multiprocessing() -> list[Any]:
 
 
 def one_rank(rank: int) -> None:
-    import_all()  # nothing is left to do in one that was forked
+    import_all()  # already done in a forked rank
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
     sys.exit(main())
 
 
 def import_all() -> None:
-    with suppress(Exception):  # the rank that needs it says so
+    with suppress(Exception):  # the rank that needs it will report the error
         for name in getattr(the_adapter(), "requires", ()):
             importlib.import_module(name)
 
 
 def status_within(process: Any, seconds: float) -> int | None:
-    """None if it runs for longer."""
+    """The exit status; None if it runs for longer."""
     with suppress(subprocess.TimeoutExpired):
         process.join(seconds) if METHOD else process.wait(seconds)
     status: int | None = process.exitcode if METHOD else process.returncode
@@ -107,7 +109,7 @@ def status_within(process: Any, seconds: float) -> int | None:
 
 
 def free_port() -> int:
-    """One that torchrun's agent, say, does not have: the ranks meet at rank 0's."""
+    """A free port, different from that of an agent such as torchrun's: the ranks meet at rank 0's."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
@@ -118,14 +120,14 @@ def the_adapter() -> Any:
     name, _, attribute = (sys.argv[1] if len(sys.argv) > 1 else ADAPTER).rpartition(":")
     sys.path.insert(0, str(Path(name).parent if name.endswith(".py") else Path.cwd()))
     try:
-        importlib.import_module("ddpcheck")  # where it is installed, adapters may use more of it
+        importlib.import_module("ddpcheck")  # if installed, adapters may use more of it
     except ImportError:
         stand_in_for_ddpcheck()
     return getattr(importlib.import_module(Path(name).stem if name.endswith(".py") else name), attribute)
 
 
 def stand_in_for_ddpcheck() -> None:
-    """An adapter needs Adapter, Facets and promises of ddpcheck; here they only keep their arguments."""
+    """Replaces ddpcheck: an adapter needs Adapter, Facets and promises, which here only keep their arguments."""
 
     class Kept:
         def __init__(self, *words: Any, **more: Any) -> None:
@@ -137,21 +139,22 @@ def stand_in_for_ddpcheck() -> None:
         of_facets = but
 
     module = types.ModuleType("ddpcheck")
-    module.__getattr__ = lambda name: Kept() if name.isupper() else Kept  # type: ignore[method-assign]  # a module's own, PEP 562
+    # the module's own __getattr__, PEP 562
+    module.__getattr__ = lambda name: Kept() if name.isupper() else Kept  # type: ignore[method-assign]
     launchers = [f"ddpcheck.launchers.{name}" for name in ("mpi", "multiprocess", "processes", "torchrun")]
     for name in ("ddpcheck", "ddpcheck.contract.adapter", "ddpcheck.contract", "ddpcheck.launchers", *launchers):
         sys.modules[name] = module
 
 
 def end_if_stuck(doing: str, seconds: float) -> threading.Timer:
-    """Look after this process: a rank that hangs says where, and ends."""
+    """Watch this process: a hung rank prints its stack, and ends."""
     main_thread = threading.get_ident()
 
     def end() -> None:
         frames = traceback.extract_stack(sys._current_frames()[main_thread])
         own = max((at for at, frame in enumerate(frames) if frame.filename == __file__), default=0)
         stack = "".join(traceback.format_list(frames[own:]))
-        say(f"WRONG, it hangs in {doing}; ended after {seconds:g} s. It stands here:\n{stack}")
+        say(f"WRONG, it hangs in {doing}; ended after {seconds:g} s. Its stack:\n{stack}")
         give_up()
 
     timer = threading.Timer(seconds, end)
@@ -161,7 +164,7 @@ def end_if_stuck(doing: str, seconds: float) -> threading.Timer:
 
 
 def give_up() -> NoReturn:
-    """End this rank, whatever else it is at. start_all() waits for the others, and takes the folder away."""
+    """End this rank at once. start_all() waits for the others, and removes the folder."""
     if "STARTED_BY" not in os.environ:
         time.sleep(1)  # for the output of the others, before mpirun or torchrun ends them
         shutil.rmtree(folder(), ignore_errors=True)

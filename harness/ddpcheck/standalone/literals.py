@@ -1,4 +1,4 @@
-"""Arrays and declarations as source text, such that evaluating the text gives the same bits back."""
+"""Arrays and declarations as source text that evaluates to the same bits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WIDTH = 100
 
 
 def literal(array: Array) -> str:
-    """`np.array(..., dtype)` of any shape; every bit that matters comes back (NaN payloads do not)."""
+    """`np.array(..., dtype)` of any shape; every bit is restored, except NaN payloads."""
     dtype = f'"{array.dtype.name}"'
     if not array.size:
         return f"np.zeros({array.shape}, {dtype})"
@@ -30,7 +30,7 @@ def literal(array: Array) -> str:
 
 
 def bound(error: Array) -> str:
-    """A bound, rounded up; one number if it is the same everywhere. Where nothing is known, inf."""
+    """A bound, rounded up; one number if all are equal; inf if unknown."""
     known = np.where(np.isfinite(error), error, np.inf)
     rounded = [_rounded_up(float(value)) for value in known.reshape(-1)]
     if len(set(rounded)) == 1:
@@ -49,7 +49,7 @@ def _nested(array: Array) -> str:
 
 
 def _number(value: Any) -> str:
-    """The shortest decimal that is this number in its dtype."""
+    """The shortest decimal for this number in its dtype."""
     if np.asarray(value).dtype.kind != "f":
         return str(value)
     if not math.isfinite(value):
@@ -65,7 +65,7 @@ def text_literal(text: str) -> str:
 
 
 def declaration(value: Any, used: set[str]) -> str:
-    """A dataclass as a call, fields at their default left out; the names of the classes go into `used`."""
+    """A dataclass as a call, without fields at their default; adds the names of the classes to `used`."""
     if isinstance(value, str):
         return text_literal(value)
     if isinstance(value, tuple):
@@ -84,7 +84,7 @@ def declaration(value: Any, used: set[str]) -> str:
 
 
 def model(spec: ModelSpec, used: set[str]) -> str:
-    """A ModelSpec, one layer a line."""
+    """A ModelSpec, one layer per line."""
     layers = "".join(f"        {declaration(layer, used)},\n" for layer in spec.layers)
     used.add("ModelSpec")
     rest = [f"    {name}={declaration(getattr(spec, name), used)},\n" for name in ("loss", "loss_scale", "dtype")]
@@ -92,12 +92,12 @@ def model(spec: ModelSpec, used: set[str]) -> str:
 
 
 def mapping(arrays: Mapping[str, Array]) -> str:
-    """Arrays by name, one a line; an element of a list."""
+    """Arrays by name, one per line; an element of a list."""
     return "{\n" + "".join(f'        "{name}": {literal(array)},\n' for name, array in arrays.items()) + "    }"
 
 
 def listed(parts: list[str], name: str) -> str:
-    """`name = [...]`, one part a line if it gets long."""
+    """`name = [...]`, one part per line if it is long."""
     text = f"{name} = [{', '.join(parts)}]"
     return (
         text

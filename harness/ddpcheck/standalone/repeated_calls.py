@@ -14,7 +14,7 @@ Write = Callable[[Text, int, Any], None]
 
 _FOOTPRINT = '''
 def settings():
-    """What belongs to the program, and no call may change."""
+    """Settings of the program, which no call may change."""
     import gc, logging, random, sys, warnings
 
     torch = sys.modules.get("torch")
@@ -37,7 +37,7 @@ def settings():
 
 
 def held():
-    """So many bytes of malloc's (where glibc tells), objects, threads, descriptors and child processes this process has."""
+    """Numbers of bytes from malloc (if glibc), objects, threads, descriptors and child processes of this process."""
     import ctypes, gc, sys
 
     gc.collect()
@@ -58,7 +58,7 @@ _GRAIN = 32_000
 
 
 def rounds(text: Text, position: int, op: Rounds, write: Write) -> None:
-    """write: how one of its operations is written."""
+    """Lines for a Rounds. write: writes one of its operations."""
     kinds = ", ".join(dict.fromkeys(operation.kind for operation in op.operations))
     text.comment(position, f"{op.rounds} rounds of {op.times} times {kinds}: resources left behind")
     text.inputs.append(_FOOTPRINT)
@@ -71,7 +71,7 @@ def rounds(text: Text, position: int, op: Rounds, write: Write) -> None:
         "import random",
         "had = [held()]",
         f"for turn in range({op.rounds}):",
-        "    random.random(), np.random.random_sample()  # so that who seeds alike again is seen",
+        "    random.random(), np.random.random_sample()  # so that an equal seed shows",
         '    "torch" in sys.modules and sys.modules["torch"].rand(1)',
         "    was = settings()",
         f"    for _ in range({op.times}):",
@@ -88,13 +88,13 @@ def rounds(text: Text, position: int, op: Rounds, write: Write) -> None:
         "grown = {name: [b[name] - a[name] for a, b in zip(had[1:], had[2:])] for name in judged}",
         "left = {name: by for name, by in grown.items() if min(by) >= least[name]}",
         'say(f"more held after each round but the first: {left}")',
-        'expect("what every round leaves behind", sorted(left), [])',
+        'expect("left behind by every round", sorted(left), [])',
     )
 
 
 def make(text: Text, position: int, op: Make) -> None:
-    """Making replicas: settings stay, and the generators go on from where they were."""
-    text.comment(position, f"{op.times} replicas, one after the other: what making them does to the process")
+    """Lines for a Make: settings must stay, and the generators must continue."""
+    text.comment(position, f"{op.times} replicas, one after the other: their effects on the process")
     text.inputs.append(_FOOTPRINT)
     text.judges = True
     text.add(
@@ -102,7 +102,7 @@ def make(text: Text, position: int, op: Make) -> None:
         'generators = {"random", "numpy.random", "torch\'s generator"}',
         "states, others = [], []",
         f"for turn in range({op.times}):",
-        "    for _ in range(rank + 1):  # so that who seeds alike again is seen",
+        "    for _ in range(rank + 1):  # so that an equal seed shows",
         "        random.random(), np.random.random_sample()",
         '        "torch" in sys.modules and sys.modules["torch"].rand(1)',
         "    was = settings()",
@@ -123,7 +123,7 @@ def calls(text: Text, position: int, op: Calls) -> None:
     size = 2 * world if op.collective == "reduce_scatter" else 2
     array = f'np.zeros({2 * size}, "{op.dtype}")[::2]' if op.strided else f'np.zeros({size}, "{op.dtype}")'
     call, want = _CALLS[op.collective]
-    text.comment(position, f"{op.times} times {op.collective}, with one array that is filled anew")
+    text.comment(position, f"{op.times} times {op.collective}, with one array that is refilled")
     text.add(
         f"every = np.stack([(np.arange({op.times}) + 7 * each) % {PERIOD} + 1 for each in range({world})], axis=1)",
         f'every = (every * {world if op.reduction == "mean" else 1}).astype("{op.dtype}")',

@@ -13,8 +13,8 @@ from .literals import bound, declaration, listed, literal, mapping, model
 from .text import NoScript, Text
 
 _INPUT_ELEMENTS = 1000
-"""Elements of one rank's model, or of the data, that are written out. Larger ones are made by ddpcheck's declarations; what is
-lent of them is not looked at again.
+"""Elements of one rank's model, or of the data, that are written out. Larger ones are made by ddpcheck's declarations,
+and are not compared again as lent arguments.
 """
 
 
@@ -27,7 +27,7 @@ class Replicas:
         operated = any(isinstance(op, (Backward, Observe, Predict)) for op in job.operations)
         self.moments: dict[int, ExpectedOperation] = {}
         self.switched: set[str] = set()  # layers that were frozen or unfrozen
-        self._whose = ""  # which of two replicas it is that goes on
+        self._whose = ""  # which of two replicas is current
         if operated:
             oracle = Oracle(job, text.capabilities, bounds=not self.exact)
             self.moments = {moment.position: moment for moment in oracle.walk()}
@@ -41,9 +41,7 @@ class Replicas:
         text.needs("models.spec", *used)
         text.needs("job", "OptimizerSpec")
         text.inputs.append(f"OPTIMIZER = {declaration(job.optimizer, set())}")
-        remark = (
-            "# each rank starts from other values: rank 0's are to be taken over by all\n" if len(world) > 1 else ""
-        )
+        remark = "# each rank starts from other values; all must take over rank 0's\n" if len(world) > 1 else ""
         text.inputs.append(remark + self._initial("INITIAL", "initial", job))
         if job.data is not None:
             inputs, targets = job.data.arrays(job.model)
@@ -86,14 +84,14 @@ class Replicas:
         within = ["    call(batch)"] if op.sync else ["    with replica.no_sync():", "        call(batch)"]
         self.text.add(
             f"call = replica.break_backward if rank in {op.broken} else replica.backward",
-            "try:  # something in the model raises, in the middle of it",
+            "try:  # the model raises in the middle of the backward",
             *within,
             "except Exception:",
             "    pass",
         )
 
     def unjudged(self, text: Text, position: int, op: Operation) -> None:
-        """One of the operations repeated to find resources left behind: NoScript if it is none of these."""
+        """One of the operations repeated to find leaked resources; NoScript for other operations."""
         calls = {
             Step: "step()",
             Clip: f"clip({getattr(op, 'max_norm', 0.0)})",
@@ -113,20 +111,20 @@ class Replicas:
             raise NoScript(f"operation {position} (rounds of {op.kind}) has no plain form")
 
     def zero_grad(self, position: int, op: ZeroGrad) -> None:
-        self.text.comment(position, "zeros for the gradients that are there" if op.to_zeros else "zero_grad")
+        self.text.comment(position, "set existing gradients to zero" if op.to_zeros else "zero_grad")
         self.text.add("replica.zero_gradients()" if op.to_zeros else "replica.zero_grad()")
 
     def open_window(self, position: int, op: object) -> None:
-        self.text.comment(position, "no_sync begins, and stays open")
+        self.text.comment(position, "enter no_sync, and keep it open")
         windows = f"windows{self._whose}"
         self.text.add(f"{windows} = [*locals().get('{windows}', []), replica.no_sync()]", f"{windows}[-1].__enter__()")
 
     def close_window(self, position: int, op: object) -> None:
-        self.text.comment(position, "the no_sync that began last ends")
+        self.text.comment(position, "leave the innermost no_sync")
         self.text.add(f"windows{self._whose}.pop().__exit__(None, None, None)")
 
     def set_trainable(self, position: int, op: SetTrainable) -> None:
-        how = "learn from now on" if op.trainable else "learn no longer"
+        how = "are trained from now on" if op.trainable else "are frozen from now on"
         self.text.comment(position, f"layers that {how}: {', '.join(op.layers)}")
         self.text.add(f"replica.set_trainable({list(op.layers)}, {op.trainable})")
         self.switched |= {*op.layers}
@@ -189,7 +187,7 @@ class Replicas:
         self.text.add(
             "state = replica.state()",
             f"{kept} = {{name: np.array(array) for name, array in state.items()}}",
-            f"handed_out.extend((name, state[name], {kept}[name]) for name in state)  # looked at again at the end",
+            f"handed_out.extend((name, state[name], {kept}[name]) for name in state)  # compared again at the end",
         )
 
     def resume(self, position: int, op: Resume) -> None:
@@ -197,7 +195,7 @@ class Replicas:
         if not any(line.startswith(f"{initial} =") for line in self.text.inputs):
             job = self.text.job.of_second() if self._whose else self.text.job
             self.text.inputs.append(self._initial(initial, "initial_of_resumed", job))
-        self.text.comment(position, "a new replica, of other initial values, goes on from the checkpoint")
+        self.text.comment(position, "a new replica, with other initial values, resumes from the checkpoint")
         self.text.add(f"replica = make_replica(MODEL, {initial}[rank], OPTIMIZER, {{}})")
         self.text.add(f"state = {{name: array.copy() for name, array in {self._state(op.name)}.items()}}")
         self.text.add(*self._lent("state", "load_state()"), "replica.load_state(state)")
@@ -210,7 +208,7 @@ class Replicas:
         if not any(line.startswith("INITIAL_OF_SECOND =") for line in self.text.inputs):
             self.text.inputs.append(self._initial("INITIAL_OF_SECOND", "initial", self.text.job.of_second()))
             self.text.add("other = make_replica(MODEL, INITIAL_OF_SECOND[rank], OPTIMIZER, {})")
-        self.text.comment(position, "go on with the other of two replicas")
+        self.text.comment(position, "continue with the other of two replicas")
         self.text.add("replica, other = other, replica")
         self._whose = "" if self._whose else "_of_second"
 
@@ -220,7 +218,7 @@ class Replicas:
         return (f"saved_{name}" if name.isidentifier() else "saved") + self._whose
 
     def _lent(self, arrays: str, to: str) -> list[str]:
-        """Arguments, looked at again at the end, where they are small."""
+        """Lines that compare small arguments again at the end."""
         assert self.text.job.model is not None
         if sum(math.prod(tensor.shape) for tensor in self.text.job.model.tensors()) > _INPUT_ELEMENTS:
             return []

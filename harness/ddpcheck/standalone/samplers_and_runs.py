@@ -1,4 +1,4 @@
-"""Samplers, metrics, whole training runs and mishaps as plain calls."""
+"""Samplers, metrics, whole training runs and failures of ranks as plain calls."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def resume_sampling(text: Text, position: int, op: ResumeSampling) -> None:
     text.use("make_sampler")
     text.judges = True
     made = f"make_sampler({op.length}, shuffle={op.shuffle}, seed={op.seed}, drop_last={op.drop_last})"
-    text.comment(position, f"epoch {op.epoch} in pieces: each new sampler goes on from the state of the one before")
+    text.comment(position, f"epoch {op.epoch} in pieces: each new sampler resumes from the previous one's state")
     before = [f"sampler.set_epoch({op.epoch + 1})", "list(sampler)  # an epoch before"] if op.used else []
     begun = (
         "first, reading = sampler, iter(())  # nothing is asked for" if op.used else "first = reading = iter(sampler)"
@@ -132,7 +132,7 @@ def resume_sampling(text: Text, position: int, op: ResumeSampling) -> None:
         *([f"uninterrupted{told}"] if told else []),
         *(['say(f"samples, piece by piece: {read}")'] if op.length <= 100 else []),
         f'expect("epoch {op.epoch} in pieces", sum(read, []), whole)',
-        f'expect("epoch {op.epoch}, read on in the first sampler", rest, whole[len(read[0]):])',
+        f'expect("epoch {op.epoch}, continued in the first sampler", rest, whole[len(read[0]):])',
         "other = [int(index) for index in uninterrupted]",
         f'expect("{shown} in the last sampler", {size}(after), {size}(other))',
         f'expect("len() before {shown}", length, len(after))',
@@ -141,7 +141,7 @@ def resume_sampling(text: Text, position: int, op: ResumeSampling) -> None:
 
 
 def compare_orders(text: Text) -> None:
-    """Equal seed and epoch: the same order again. Another seed or epoch: another order."""
+    """Equal seed and epoch must give the same order, another seed or epoch another order."""
     reads: list[tuple[str, Sample, int]] = []
     for position, op in enumerate(text.job.operations):
         if isinstance(op, Sample):
@@ -258,5 +258,5 @@ def raise_(text: Text, position: int, op: Raise) -> None:
 
 
 def kill(text: Text, position: int, op: Kill) -> None:
-    text.comment(position, f"rank {op.rank} dies: no other may come out of what follows with a result")
+    text.comment(position, f"rank {op.rank} dies: no other rank may return a result from the following calls")
     text.add(f"if rank == {op.rank}:", "    os.kill(os.getpid(), signal.SIGKILL)")

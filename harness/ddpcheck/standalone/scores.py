@@ -11,11 +11,11 @@ from .samplers_and_runs import same
 from .text import NoScript, Text
 
 _MOST = 8000
-"""Numbers that are written out; more would be a script that nobody reads."""
+"""Numbers that are written out; a longer script would not be readable."""
 
 _TOGETHER = '''
 def all_samples(outputs, targets, indices):
-    """Those of all ranks, each once; rows of index -1 are padding."""
+    """The samples of all ranks, each once; rows of index -1 are padding."""
     outputs, targets, indices = (np.concatenate(each) for each in (outputs, targets, indices))
     samples, first = np.unique(indices, return_index=True)
     rows = first[samples >= 0]
@@ -24,19 +24,19 @@ def all_samples(outputs, targets, indices):
 _FORMULAS = {
     "accuracy": '''
 def accuracy(outputs, labels):
-    """How many have their largest output at the label's place."""
+    """The share of samples whose largest output is the label's."""
     return float(np.mean(outputs.argmax(axis=1) == labels)) if len(labels) else float("nan")
 ''',
     "auc": '''
 def auc(outputs, labels):
-    """How often the margin of a sample of class 1 is larger than that of one of class 0; equal ones count half."""
+    """The share of pairs in which class 1 has the larger margin; equal margins count half."""
     margins = outputs[:, 1] - outputs[:, 0]
     order = [np.sign(high - low) for high in margins[labels == 1] for low in margins[labels == 0]]
     return (float(np.mean(order)) + 1) / 2 if order else float("nan")
 ''',
     "f1_macro": '''
 def f1_macro(outputs, labels):
-    """The mean of the classes' F1, over those that are a label or a largest output."""
+    """The mean of the classes' F1, for classes that are a label or a largest output."""
     guesses, found = outputs.argmax(axis=1), []
     for each in sorted({*labels.tolist(), *guesses.tolist()}):
         hits = np.sum((guesses == each) & (labels == each))
@@ -73,7 +73,7 @@ def score(text: Text, position: int, op: Score) -> None:
         listed([literal(array) for array in arrays], name)
         for name, arrays in zip(names, zip(*given, strict=True), strict=True)
     ]
-    text.comment(position, f"{op.name} of the samples of all ranks, as one process has it that holds them all")
+    text.comment(position, f"{op.name} of the samples of all ranks, as computed by one process with all samples")
     text.add(
         f"mine = [each[rank] for each in ({', '.join(names)})]",
         "given = [each.copy() for each in mine]",
@@ -86,7 +86,7 @@ def score(text: Text, position: int, op: Score) -> None:
 
 
 def _within(op: Score) -> str:
-    """The bound on rounding in float32; none for NaN."""
+    """The rounding bound in float32; none for NaN."""
     held = tuple(dict.fromkeys(index for rank in op.indices for index in rank if index >= 0))
     outputs, targets, _ = op.rows(held)
     if math.isnan(score_of(op.name, outputs, targets)):

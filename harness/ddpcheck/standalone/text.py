@@ -14,16 +14,16 @@ from ..seeded_values import Array, key_of, poison_like
 from .literals import listed, literal
 
 LITERAL_SIZE = 64
-"""Elements of an array, over all ranks, that are written out; a larger one comes from a formula."""
+"""Elements of an array, over all ranks, that are written out; larger arrays come from a formula."""
 
 
 class NoScript(Exception):
-    """This Job has no stand-alone script; the message says why."""
+    """The Job has no stand-alone script; the message gives the reason."""
 
 
 @dataclass
 class Text:
-    """A script under way. `data_classes`: the names of ddpcheck's that it needs, by module."""
+    """A script in construction. `data_classes`: the names from ddpcheck that it needs, by module."""
 
     job: Job
     capabilities: Capabilities
@@ -42,7 +42,7 @@ class Text:
         self.add("", f"# operation {position}: {text}")
 
     def use(self, facet: str) -> None:
-        """The program calls this facet."""
+        """Note that the program calls this facet."""
         if facet not in self.facets:
             self.facets.append(facet)
 
@@ -50,7 +50,7 @@ class Text:
         self.data_classes.setdefault(module, set()).update(names)
 
     def tensor(self, spec: TensorSpec) -> str:
-        """The name of the list of every rank's array; the same values have one name."""
+        """The name of the list of every rank's array; equal values share one name."""
         repeated = spec.layout == "repeated"
         key = (spec.shape, spec.dtype, spec.values, spec.seed, spec.spread, spec.step, repeated)
         if key not in self._tensors:
@@ -82,7 +82,7 @@ class Text:
 
 
 def layout_code(array: str, layout: Layout, shape: Sequence[int], dtype: str) -> tuple[str, str]:
-    """An expression for a copy of `array` with this place in memory, and a remark on it."""
+    """An expression for a copy of `array` in this layout, and a remark on it."""
     if layout == "F" and len(shape) > 1:
         return f'np.array({array}, order="F")', "in Fortran order"
     if layout == "mixed" and len(shape) > 1:
@@ -100,7 +100,7 @@ def layout_code(array: str, layout: Layout, shape: Sequence[int], dtype: str) ->
     if layout == "read_only":
         return f"np.broadcast_to({array}, {tuple(shape)})", "read-only"
     if layout == "shared":
-        return f'shared.setdefault("{array}", {array}.copy())', "the very array that other calls are given, too"
+        return f'shared.setdefault("{array}", {array}.copy())', "the same array as in other calls"
     if layout == "offset":
         return (
             f'np.append(np.zeros(1, "{dtype}"), {array})[1:].reshape({tuple(shape)})',
@@ -110,14 +110,14 @@ def layout_code(array: str, layout: Layout, shape: Sequence[int], dtype: str) ->
 
 
 def poison(array: Array) -> str:
-    """The argument of ranks that receive: a value that nobody would send."""
+    """The argument of receiving ranks: a value that no rank sends."""
     return "np.nan" if poison_like(array).dtype.kind in "fc" else "113"
 
 
 FORMULAS = {
     "words": '''\
 def words(count, key):
-    """Random 64-bit words (SplitMix64), the same for the same key; rank r has a key of its own."""
+    """Random 64-bit words (SplitMix64), equal for equal keys; each rank has its own key."""
     x = np.arange(1, count + 1, dtype="uint64") * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
@@ -141,23 +141,23 @@ def powers(count, key):
 ''',
     "sparse": '''\
 def sparse(count, key, limit):
-    """Zeros, with integers of [-limit, limit] here and there."""
+    """Zeros with a few integers of [-limit, limit]."""
     return np.where((words(count, key) >> np.uint64(8)) % np.uint64(29) == 0, lattice(count, key, limit), 0)
 ''',
     "even": '''\
 def even(count, key, limit):
-    """The first integer again and again, with others here and there."""
+    """The first integer repeated, with a few others."""
     x = lattice(count, key, limit)
     return np.where((words(count, key) >> np.uint64(8)) % np.uint64(29) == 0, x, x[:1])
 ''',
     "patchy": '''\
 def patchy(count, key, limit):
-    """Zeros, sparse, even, or as lattice has them, as the key has it."""
+    """Zeros, sparse, even or lattice, depending on the key."""
     look = int(words(1, key)[0] >> np.uint64(50)) % 4
     return (np.zeros(count), sparse(count, key, limit), even(count, key, limit), lattice(count, key, limit))[look]
 ''',
 }
-"""The makers of values.py, in a reader's words."""
+"""The generators of seeded_values.py, as functions for readers."""
 
 _BUILT_ON = {"sparse": ("lattice",), "even": ("lattice",), "patchy": ("lattice", "sparse", "even")}
-"""The makers that each of them calls."""
+"""The functions that each of them calls."""

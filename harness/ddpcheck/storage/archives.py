@@ -1,4 +1,4 @@
-"""Archives of arrays (.npz) from outside: nothing is unpickled, and one that is damaged is refused in one way."""
+"""Archives of arrays (.npz) from outside: nothing is unpickled, and every kind of damage raises UnreadableFile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..seeded_values import Array
 from .files import UnreadableFile
 
 _DAMAGED = (
-    # those of zipfile: RuntimeError for encrypted parts, NotImplementedError for its other kinds of compression
+    # errors of zipfile: RuntimeError for encrypted parts, NotImplementedError for unsupported compression
     *(
         OSError,
         EOFError,
@@ -25,17 +25,19 @@ _DAMAGED = (
         lzma.LZMAError,
         struct.error,
     ),
-    # those of NumPy's header of an array, which may claim terabytes
+    # errors of NumPy's array header, which may claim terabytes
     *(ValueError, KeyError, TypeError, SyntaxError, OverflowError, MemoryError),
 )
 
 
 def read_arrays(path: Path, advice: str = "") -> dict[str, Array]:
-    """All arrays of an archive by name. UnreadableFile with `advice` if it is none; FileNotFoundError if there is no file."""
+    """All arrays of an archive by name. UnreadableFile with `advice` if the file is no archive; FileNotFoundError if
+    missing.
+    """
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             if not isinstance(file, np.lib.npyio.NpzFile):
-                raise ValueError("it holds one array, and is no archive")
+                raise ValueError("the file is a single array, not an archive")
             return {name: _array(file, name) for name in file.files}
     except FileNotFoundError:
         raise
@@ -46,6 +48,6 @@ def read_arrays(path: Path, advice: str = "") -> dict[str, Array]:
 
 def _array(file: np.lib.npyio.NpzFile, name: str) -> Array:
     found = file[name]
-    if not isinstance(found, np.ndarray):  # NumPy gives bytes for a part that is no array
-        raise TypeError(f"its part {name!r} is no array")
+    if not isinstance(found, np.ndarray):  # NumPy returns bytes for a part that is not an array
+        raise TypeError(f"the part {name!r} is not an array")
     return found

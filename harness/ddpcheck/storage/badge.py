@@ -1,4 +1,4 @@
-"""A badge of a run, as an endpoint of shields.io gives it: https://shields.io/badges/endpoint-badge."""
+"""A badge for a run, in the format of a shields.io endpoint: https://shields.io/badges/endpoint-badge."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .files import write_atomically
 
 
 def badge(verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """The number of laws that hold, or fail. A law counts once for all adapters and world sizes."""
+    """The number of laws that hold or fail. A law counts once for all adapters and world sizes."""
     failed = {verdict.check for verdict in verdicts if not verdict.ok}
     held = {verdict.check for verdict in verdicts if verdict.status == "passed"} - failed
     if failed:

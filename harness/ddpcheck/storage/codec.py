@@ -1,6 +1,6 @@
 """Plain data and NumPy arrays to bytes and back: JSON for the structure, raw bytes for the arrays, never pickle.
 
-Arrays keep dtype, shape and every bit (NaN payloads included); they come back C-contiguous and read-only.
+Arrays keep dtype, shape and every bit (NaN payloads included). Decoded arrays are C-contiguous and read-only.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from ..seeded_values import Array
 
 _HEADER = struct.Struct("!I")
 _ALIGNMENT = 16
-"""Arrays begin at multiples of so many bytes: NumPy computes with others more slowly."""
+"""Arrays begin at multiples of this many bytes, because NumPy is slower on other addresses."""
 _LARGE = 1 << 12
-"""Bytes from which on an array is copied once only, to where it stays: of a smaller one, a second copy costs less."""
+"""From this many bytes an array is copied only once, to its final place. For a smaller array a second copy is
+cheaper.
+"""
 _MARK = "__array__"
 _ALLOWED_KINDS = "biufc"
 _DTYPE = re.compile(f"[<>|][{_ALLOWED_KINDS}][0-9]{{1,2}}")
@@ -50,7 +52,7 @@ class _Encoder:
 
 
 def encode(data: Any) -> bytes:
-    """Bytes of nested dicts (string keys), lists, tuples, scalars and arrays. TypeError on anything else."""
+    """Bytes of nested dicts (string keys), lists, tuples, scalars and arrays. TypeError for other types."""
     encoder = _Encoder()
     head = json.dumps(data, default=encoder.array, separators=(",", ":"), check_circular=False).encode()
     head += b" " * (-(_HEADER.size + len(head)) % _ALIGNMENT)
@@ -58,7 +60,7 @@ def encode(data: Any) -> bytes:
 
 
 def decode(raw: bytes | bytearray | memoryview) -> Any:
-    """Inverse of encode (tuples come back as lists). ValueError on bytes that encode did not make."""
+    """Inverse of encode (tuples become lists). ValueError for bytes that encode() did not write."""
     if len(raw) < _HEADER.size:
         raise ValueError(f"{len(raw)} bytes are too few for an encoded value")
     (size,) = _HEADER.unpack_from(raw)
@@ -71,14 +73,14 @@ def decode(raw: bytes | bytearray | memoryview) -> Any:
     try:
         return json.loads(bytes(raw[_HEADER.size : start]), object_hook=revive)
     except (TypeError, RecursionError, OverflowError) as error:
-        raise ValueError(f"these bytes are no encoded value: {error}") from error
+        raise ValueError(f"these bytes are not an encoded value: {error}") from error
 
 
 def _array(body: memoryview, dtype: Any, shape: Any, offset: Any) -> Array:
-    """A part of `body`. ValueError, TypeError or OverflowError if there is no such part."""
+    """A part of `body`. ValueError, TypeError or OverflowError if it does not exist."""
     if not isinstance(dtype, str) or not _DTYPE.fullmatch(dtype):
-        raise ValueError(f"{dtype!r} is no dtype of numbers")
+        raise ValueError(f"{dtype!r} is not a numeric dtype")
     if not isinstance(shape, list) or not all(type(length) is int and length >= 0 for length in shape):
-        raise ValueError(f"{shape!r} is no shape")
+        raise ValueError(f"{shape!r} is not a shape")
     array: Array = np.frombuffer(body, dtype, math.prod(shape), offset).reshape(shape)
     return array

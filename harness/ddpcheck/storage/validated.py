@@ -1,4 +1,4 @@
-"""Data from outside as values of their declared types: an error names the place that does not fit."""
+"""Validates data from outside against declared types: an error names the field that does not fit."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from ..job import MOST_RANKS, Job
 from ..operations import Aggregate
 
 _FORBIDDEN = frozenset('"\\{}')
-"""Characters that no text of a Job has: its texts go into scripts, between double quotes."""
+"""Characters that texts of a Job must not contain: the texts are put into scripts, between double quotes."""
 _LONGEST = 200
 _MOST_OPERATIONS = 10_000
-"""Of one Job: drawn ones have some ten, and the longest that a check makes some hundred."""
+"""The most operations of one Job. Drawn Jobs have about ten, the longest of a check some hundred."""
 
 
 def validated_job(job: Job) -> Job:
-    """The Job, all of whose parts have their declared types. ValueError that names the first that has not, or is too large."""
+    """The Job, if all its parts have their declared types. ValueError that names the first that has not, or is too
+    large.
+    """
     _check(job, "job")
     if not 1 <= job.world_size <= MOST_RANKS:
         raise ValueError(f"job.world_size is {job.world_size}, but should be 1 to {MOST_RANKS}")
@@ -31,7 +33,7 @@ def validated_job(job: Job) -> Job:
 
 
 def fits(value: Any, declared: Any, place: str) -> None:
-    """ValueError if a value is not of a declared type; place: its name in the message."""
+    """ValueError if a value does not have a declared type; place: its name in the message."""
     try:
         check_type(value, declared, collection_check_strategy=CollectionCheckStrategy.ALL_ITEMS)
     except TypeCheckError as error:
@@ -56,12 +58,12 @@ def _check(value: Any, place: str) -> None:
 
 
 def _is_name(text: str) -> bool:
-    """Whether a text can stand in a script and, as a folder has no `..`, in a path."""
+    """Whether a text is safe in a script and, without `..`, in a path."""
     return text.isprintable() and ".." not in text and len(text) <= _LONGEST and not _FORBIDDEN & set(text)
 
 
 @cache
 def _hints(cls: type) -> dict[str, Any]:
-    """The declared types of a dataclass's fields; those that hold operations name them before they are all defined."""
+    """The declared types of a dataclass's fields. Operations that contain others name them before all are defined."""
     hints = typing.get_type_hints(cls, localns={"Operation": operations.Operation})
     return {field.name: hints[field.name] for field in dataclasses.fields(cls)}

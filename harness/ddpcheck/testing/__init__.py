@@ -7,8 +7,8 @@
     def test_my_ddp(check):
         check()
 
-One test for each adapter, world size and check, called adapter-w2-check_name. The decorator only leaves a mark, since ranks
-import the user's file too when the adapter is defined there; the plugin (pytest_plugin.py) makes tests of it.
+This gives one test for each adapter, world size and check, named adapter-w2-check_name. The decorator only sets a mark,
+since ranks also import the user's file if it defines the adapter; the plugin (pytest_plugin.py) makes the tests.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def parametrize_with_checks(
 ) -> Callable[[F], F]:
     """Make a test of each check; the test function has one argument, `check`, and calls it.
 
-    adapters: adapters or references; None takes those of --ddp-adapter, without which pytest ends with a usage error.
+    adapters: adapters or references; None takes those of --ddp-adapter, or a usage error if that is missing.
     world_sizes: None takes --ddp-world-sizes, or those of the profile. checks: names, families or parts of names.
     expected_failures: reason by check name (or name@2,3 for world sizes); strict, as pytest's xfail.
     """

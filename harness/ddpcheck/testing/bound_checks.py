@@ -1,4 +1,4 @@
-"""Checks bound to an adapter and a world size, as pytest runs them: what `check` is in a test made by the plugin."""
+"""Checks bound to an adapter and a world size: the value of `check` in a test made by the plugin."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
+from ..check_levels import LEVELS
 from ..checks import select
 from ..contract.adapter import Adapter
 from ..launchers.fork_servers import ForkServers
-from ..levels import LEVELS
 from ..running.adapter_lookup import UnusableAdapter
 from ..running.check_runner import CheckRunner, Settings
 from ..running.expected_failures import ExpectedFailures
 from ..running.failure_files import FailureFiles, replay_command
 from ..running.plan import Item, installed_checks, plan
 from ..running.profiles import profile_named
-from ..running.suggestions import require_known
+from ..running.unknown_names import require_known
 from ..verdict import Verdict
 
 _PLACES = pytest.StashKey[dict[tuple[str, int], "CheckTarget"]]()
@@ -27,7 +27,7 @@ _PLACES = pytest.StashKey[dict[tuple[str, int], "CheckTarget"]]()
 
 @dataclass(eq=False)
 class CheckTarget:
-    """Where checks run: one adapter at one world size. One object in a whole run, since pytest groups tests by it."""
+    """One adapter at one world size. A run has one object for each, since pytest groups tests by it."""
 
     adapter: Adapter
     reference: str
@@ -47,7 +47,7 @@ class CheckTarget:
 
 @dataclass(eq=False)
 class BoundCheck:
-    """Call it: it passes, fails with the diagnosis, skips or is an expected failure, with its reason."""
+    """Call it to run the check: it passes, fails with the diagnosis, skips, or fails as expected, with the reason."""
 
     item: Item
     place: CheckTarget
@@ -87,7 +87,7 @@ def bound_checks(
     checks: Iterable[str],
     expected_failures: Mapping[str, str],
 ) -> list[Any]:
-    """The parameter sets (place, bound check) of a test. ValueError if something is named wrongly."""
+    """The parameter sets (place, bound check) of a test. ValueError for an unknown name."""
     profile = profile_named(str(config.getoption("--ddp-profile")))
     level = LEVELS[require_known(str(config.getoption("--ddp-level")), LEVELS, "level")]
     sizes = list(world_sizes or _sizes(config.getoption("--ddp-world-sizes")) or profile.world_sizes)

@@ -1,8 +1,8 @@
-"""The second door: pytest options, and tests out of `parametrize_with_checks`.
+"""The pytest plugin: options, and tests made from `parametrize_with_checks`.
 
-This module is part of every pytest run where ddpcheck is installed: it imports pytest only, and does nothing until a
-test is marked. Ranks are a fixture of module scope, so that they start once for an adapter and a world size, and end with
-its last check; each xdist worker has its own.
+This module is part of every pytest run where ddpcheck is installed. It imports only pytest, and does nothing until a
+test is marked. Ranks are a fixture of module scope: they start once for an adapter and a world size, and end with its
+last check; each xdist worker has its own.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from ..audit.assertions import Audited
+    from ..audit.audit_in_tests import Audited
     from ..launchers.fork_servers import ForkServers
     from ..running.check_runner import CheckRunner
 
-if "ddpcheck_properties" not in sys.modules:  # pytest warns of a module that came before its rewriting
+if "ddpcheck_properties" not in sys.modules:  # pytest warns about a module imported before its rewriting
     pytest.register_assert_rewrite("ddpcheck_properties")
 
 _RANKS = "ddpcheck_ranks"
@@ -97,14 +97,14 @@ def _parameters(item: pytest.Item) -> dict[str, Any]:
 @pytest.fixture
 def ddp_audit() -> Callable[..., Audited]:
     """Audits a training script: write `ddp_audit("train.py", "--epochs", "1", ranks=2).holds()` in a test."""
-    from ..audit.assertions import audit
+    from ..audit.audit_in_tests import audit
 
     return audit
 
 
 @pytest.fixture(scope="session")
 def ddpcheck_fork_servers() -> Iterator[ForkServers]:
-    """From which the ranks of all adapters are forked."""
+    """The processes from which the ranks of all adapters are forked."""
     from ..launchers.fork_servers import ForkServers
 
     with ForkServers() as fork_servers:
@@ -113,7 +113,7 @@ def ddpcheck_fork_servers() -> Iterator[ForkServers]:
 
 @pytest.fixture(scope="module")
 def ddpcheck_ranks(request: pytest.FixtureRequest, ddpcheck_fork_servers: ForkServers) -> Iterator[CheckRunner]:
-    """The ranks of one adapter at one world size. They start with the first check that runs on them."""
+    """The ranks of one adapter at one world size. They start with the first check that uses them."""
     place = request.param
     with place.open(ddpcheck_fork_servers) as ranks:
         yield ranks

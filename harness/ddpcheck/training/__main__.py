@@ -1,4 +1,4 @@
-"""`python -m ddpcheck.training ADAPTER [options]`: what runs on every rank."""
+"""`python -m ddpcheck.training ADAPTER [options]`: the program of every rank."""
 
 from .program import main
 

@@ -1,4 +1,4 @@
-"""One file with all that a later run needs to go on: written by rank 0, read by all ranks."""
+"""A file with everything that a later run needs to resume: written by rank 0, read by all ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..seeded_values import Array
 from ..storage.archives import read_arrays
 from ..storage.files import UnreadableFile
 from .plan import TrainingPlan
-from .ranks import TrainingFailed
+from .rank_messages import TrainingFailed
 
 _FORMAT = 1
 _STATE = "state/"
@@ -34,9 +34,9 @@ class Checkpoint:
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:
-    """Write beside the place and move it there, so that at every moment the file is a whole one: the old or the new.
+    """Write a file beside `path` and move it there, so that a reader always sees a complete file, old or new.
 
-    TrainingFailed if that cannot be done.
+    TrainingFailed if that is not possible.
     """
     about = {
         "format": _FORMAT,
@@ -61,12 +61,12 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
 
 
 def load(path: Path) -> Checkpoint:
-    """What save() wrote. TrainingFailed if there is no such file, or if it is something else."""
+    """Read a file of save(). TrainingFailed if there is no such file, or if it has another form."""
     try:
         arrays = read_arrays(path)
         about = json.loads(str(arrays["about"]))
         if about["format"] != _FORMAT:
-            raise TrainingFailed(f"{path} has format {about['format']}, this program reads {_FORMAT}; train anew")
+            raise TrainingFailed(f"{path} has format {about['format']}, but this program reads {_FORMAT}; train again")
         plan = about["plan"] | {"options": tuple(map(tuple, about["plan"]["options"]))}
         state = {name.removeprefix(_STATE): array for name, array in arrays.items() if name.startswith(_STATE)}
         return Checkpoint(TrainingPlan(**plan), about["world_size"], about["epoch"], state)
@@ -75,17 +75,17 @@ def load(path: Path) -> Checkpoint:
             f"there is no checkpoint {path} on this host; train without --resume first, or share the folder between hosts"
         ) from None
     except (UnreadableFile, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise TrainingFailed(f"{path} is no checkpoint of this program ({error}); train without --resume") from None
+        raise TrainingFailed(f"{path} is not a checkpoint of this program ({error}); train without --resume") from None
 
 
 def fitting(checkpoint: Checkpoint, plan: TrainingPlan, world_size: int) -> Checkpoint:
-    """The checkpoint, if going on from it under this plan is the same training. TrainingFailed if not."""
+    """The checkpoint, if resuming from it under this plan continues the same training. TrainingFailed if not."""
     found = plan.differences(checkpoint.plan)
     if checkpoint.world_size != world_size:
         found.append(f"{world_size} ranks instead of {checkpoint.world_size}")
     if found:
         raise TrainingFailed(
-            f"this run cannot continue {plan.checkpoint}: it has {', '.join(found)}; "
+            f"this run cannot continue {plan.checkpoint}, which has {', '.join(found)}; "
             "use the same options, or another --checkpoint"
         )
     return checkpoint

@@ -1,20 +1,20 @@
-"""Is the result the one that a single process would have got, which sees the batches of all ranks as one batch?
+"""Compares the result with that of a single process, which trains on the batches of all ranks as one batch.
 
-The oracle trains again in float64: the same initial values, and for each step the samples of all ranks, in the order
-of the ranks, as one batch. It shares no line with the implementation's forward, backward and optimizer. An
-implementation in float32 cannot get the same values: rounding moves parameters, and training lets small differences
-grow. How far that goes is measured, not assumed: the oracle also trains as the ranks do, in their dtype and shares,
-from initial values that are off by one rounding. Where the two end apart is what rounding alone makes, up to chance:
-another order of the same sums is another draw of nearly the same size (within a factor of 4 in several hundred runs on
-digits), and LEEWAY times as much is taken to be equal.
+The oracle trains again in float64: with the same initial values, and for each step with the samples of all ranks, in
+the order of the ranks, as one batch. It shares no code with the implementation's forward, backward and optimizer. An
+implementation in float32 cannot get the same values: rounding changes parameters, and training amplifies small
+differences. The size of this effect is measured: the oracle also trains as the ranks do, in their dtype and shares,
+from initial values that are off by one rounding. The difference between the two is the effect of rounding alone, up to
+chance: another order of the same sums gives nearly the same size (within a factor of 4 in several hundred runs on
+digits). A difference of LEEWAY times as much counts as equal.
 
-With relu that is not all. Now and then rounding moves one sample across the kink, its gradient is there or not, and
-training goes another way, by a thousand times more. Initial values that are off by KINKS roundings make about as many
-times more such events, so what they do to the parameters covers what a single one does.
+With relu there is another effect. Rounding may move a sample across the kink and so switch its gradient on or off; then
+training takes another course, with differences a thousand times larger. Initial values that are off by KINKS roundings
+cause about as many times more such events, so their effect on the parameters covers that of a single event.
 
-Too large a learning rate lets rounding move parameters nearly as far as training does. A difference that rounding may
-have made, but that is a noticeable part of that way, says nothing: it is called unknown, which is no success. Adam
-hides a wrong scale of all gradients; SGD shows it.
+With too large a learning rate, rounding moves parameters nearly as far as training does. A difference that rounding
+explains, but that is a noticeable part of that distance, proves nothing: the result is "unknown", which is no success.
+Adam hides a wrong scale of all gradients; SGD shows it.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from ..oracle.optimizer import Optimizer
 from ..seeded_values import Array, key_of, numbers
 from .datasets import DataSet, Samples
 from .display import percent
+from .initial_values import initial_values
 from .one_process import OneProcess
 from .plan import TrainingPlan, windows
-from .weights import initial_values
 
 LEEWAY = 10.0
 KINKS = 100.0
@@ -52,9 +52,9 @@ Order = npt.NDArray[np.int64]
 class Comparison:
     """Largest differences over all parameters.
 
-    difference: to the single-process run, in the parameter `worst`. rounding: what rounding alone makes. kink: what it
-    makes where it moves a sample across a kink (0: there is none). moved: how far training moved the parameters. accuracies:
-    None if only the first steps are compared.
+    difference: to the single-process run, in the parameter `worst`. rounding: the effect of rounding alone. kink: its
+    effect if it moves a sample across a kink (0: not possible). moved: the distance that training moved the parameters.
+    accuracies: None if only the first steps are compared.
     """
 
     difference: float
@@ -75,7 +75,7 @@ class Comparison:
     def verdict(self) -> Literal["equal", "different", "unknown"]:
         if self.difference <= min(self.tolerance, _NOTICEABLE * self.moved):
             return "equal"
-        return "unknown" if self.difference <= self.tolerance else "different"  # NaN is different
+        return "unknown" if self.difference <= self.tolerance else "different"  # NaN counts as different
 
     def in_words(self) -> str:
         start = {
@@ -94,7 +94,7 @@ class Comparison:
             text += f"; test accuracy {percent(self.accuracy)} {sign} {percent(self.expected_accuracy)}"
         if self.verdict == "unknown":
             text += (
-                f"\nrounding can move parameters nearly as far as training does ({self.moved:.1e}); compare a calmer run: "
+                f"\nrounding can move parameters nearly as far as training does ({self.moved:.1e}); compare a more stable run: "
                 "a smaller learning rate, fewer epochs, or tanh"
             )
         return f"{text}\nlikely cause: {self.cause.headline}" if self.cause else text
@@ -103,7 +103,7 @@ class Comparison:
 def compare(
     plan: TrainingPlan, model: ModelSpec, data: DataSet, orders: Sequence[Order], parameters: Mapping[str, Array]
 ) -> Comparison:
-    """Judge the parameters after training on the samples that `orders` says."""
+    """Judge the parameters after training on the samples in `orders`."""
     run = _Run(plan, model, data, len(orders[0]) if orders else 1)
     exact = run.train(orders)
     difference, worst = _apart(parameters, exact)
@@ -124,9 +124,9 @@ def compare(
 
 
 def compare_first_steps(run: OneProcess) -> Comparison:
-    """Judge a run's first steps by those of one process of the same implementation. Every rank calls it.
+    """Compare a run's first steps with those of one process of the same implementation. Every rank calls it.
 
-    What rounding makes is seen by training again with learning rates that are off by roundings.
+    The effect of rounding is measured by training again with learning rates that are off by roundings.
     """
     exact = run.parameters()
     difference, worst = _apart(run.first.parameters, exact)
@@ -145,7 +145,7 @@ def compare_first_steps(run: OneProcess) -> Comparison:
 def _likely_cause(
     run: _Run, orders: Sequence[Order], parameters: Mapping[str, Array], tolerance: float
 ) -> Cause | None:
-    """Which of the usual mistakes would have led to these very parameters; None if none."""
+    """The usual mistake that would give exactly these parameters; None if there is none."""
     ranks = len(orders[0])
     if ranks == 1:
         return None
@@ -169,8 +169,8 @@ class _Run:
     def train(self, orders: Sequence[Order], *, off: float = 0.0, factor: float = 1.0) -> dict[str, Array]:
         """The parameters after training in float64 on whole batches.
 
-        off: train as ranks do instead, in their dtype and shares, from values that are off by as many roundings.
-        factor: a mistake in the scale of the gradients.
+        off: train as the ranks do instead, in their dtype and shares, from values that are off by this many roundings.
+        factor: a wrong scale of the gradients.
         """
         plan = self.plan
         dtype = np.dtype(self.model.dtype if off else "float64")
@@ -210,7 +210,7 @@ def _off_by(roundings: float, array: Array, position: int) -> Array:
 
 
 def _apart(left: Mapping[str, Array], right: Mapping[str, Array]) -> tuple[float, str]:
-    """The largest difference, and the parameter that it is in; NaN is the largest of all."""
+    """The largest difference and its parameter; NaN counts as the largest."""
     apart = {name: float(np.max(np.abs(left[name] - array))) for name, array in right.items()}
     worst = max(apart, key=lambda name: math.inf if math.isnan(apart[name]) else apart[name])
     return apart[worst], worst

@@ -1,4 +1,4 @@
-"""Data to train on: scikit-learn's digits, or MNIST from a folder. Rows of features in [0, 1], integer labels.
+"""Training data: scikit-learn's digits, or MNIST from a folder. Rows of features in [0, 1], integer labels.
 
 The split into training and test samples is fixed, so that accuracies of different runs can be compared.
 """
@@ -22,7 +22,7 @@ _UNSIGNED_BYTE = 0x08
 
 
 class DataError(Exception):
-    """The data set is missing or damaged; the message says what to do."""
+    """The data set is missing or damaged; the message gives the remedy."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def load(name: str, folder: Path | None = None, dtype: npt.DTypeLike = np.float3
         return digits(dtype)
     if name == "mnist":
         if folder is None:
-            raise DataError("mnist is read from files: give the folder that holds them with --data-dir")
+            raise DataError("mnist is read from files: name their folder with --data-dir")
         return mnist(folder, dtype)
     raise DataError(f"no data set {name!r}; choose digits or mnist")
 
@@ -86,7 +86,7 @@ def _pair(folder: Path, part: str, dtype: npt.DTypeLike) -> Samples:
     labels = read_idx(_find(folder, f"{part}-labels-idx1-ubyte"), dimensions=1)
     if len(images) != len(labels):
         raise DataError(
-            f"{folder}: {len(images)} {part} images, but {len(labels)} labels; they are of different data sets"
+            f"{folder}: {len(images)} {part} images, but {len(labels)} labels; they belong to different data sets"
         )
     if not len(images):
         raise DataError(f"{folder}: the {part} files hold no samples")
@@ -100,7 +100,7 @@ def _find(folder: Path, name: str) -> Path:
         if place.is_file():
             return place
     if not folder.is_dir():
-        raise DataError(f"there is no folder {folder}; give the one with MNIST's four files with --data-dir")
+        raise DataError(f"there is no folder {folder}; name the folder of MNIST's four files with --data-dir")
     raise DataError(f"{folder} holds neither {name} nor {name}.gz; put MNIST's four files there")
 
 
@@ -112,7 +112,7 @@ def read_idx(path: Path, *, dimensions: int) -> npt.NDArray[np.uint8]:
         raise DataError(f"{path} cannot be read ({error}); download it again") from None
     start = 4 + 4 * dimensions
     if len(data) < start or data[:2] != b"\0\0":
-        raise DataError(f"{path} is no IDX file: it starts with {data[:4]!r}; download it again")
+        raise DataError(f"{path} is not an IDX file: it starts with {data[:4]!r}; download it again")
     if data[2] != _UNSIGNED_BYTE or data[3] != dimensions:
         raise DataError(
             f"{path} holds elements of type 0x{data[2]:02x} in {data[3]} dimensions, not unsigned bytes (0x08) in "

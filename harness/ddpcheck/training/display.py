@@ -1,4 +1,4 @@
-"""The output of rank 0: a bar while an epoch runs, where there is a terminal, and one line when it is done."""
+"""The output of rank 0: a progress bar during an epoch on a terminal, and one line after each epoch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def percent(share: float) -> str:
 
 @dataclass
 class Display:
-    """A ProgressObserver that prints; `epochs` is how many there will be."""
+    """A ProgressObserver that prints; `epochs` is the number of epochs."""
 
     epochs: int
     console: Console = field(default_factory=lambda: Console(highlight=False, soft_wrap=True))
@@ -47,7 +47,7 @@ class Display:
 
     @contextmanager
     def busy(self, doing: str) -> Iterator[None]:
-        """Say what takes a while, for as long as it does; only where there is a terminal."""
+        """Show a message during a long step; only on a terminal."""
         if not self.console.is_terminal:
             yield
             return

@@ -1,9 +1,9 @@
-"""The training loop: one for all implementations, over nothing but the facets of adapter.py.
+"""The training loop of all implementations, which uses only the facets of adapter.py.
 
 Accumulation of k micro-batches gives k times the mean gradient, since gradients add up; an engine that sums over ranks
-gives another factor. The optimizer takes it out: SGD with lr / k, Adam with k eps and clipping at k max_norm take the
-very steps that the mean gradient would have made them take. So the loss is left alone, and models that the
-implementation builds by name train like declared ones.
+gives another factor. The optimizer removes the factor: SGD with lr / k, and Adam with k eps and clipping at k max_norm,
+take exactly the steps of the mean gradient. So the loss is not changed, and models that the implementation builds by
+name train like declared ones.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from ..seeded_values import Array
 from . import checkpoint as files
 from .checkpoint import Checkpoint
 from .datasets import DataSet, Samples
+from .initial_values import initial_values
 from .one_process import STEPS, FirstSteps
 from .plan import TrainingPlan, windows
-from .ranks import RankExchange, TrainingFailed
-from .weights import initial_values
+from .rank_messages import RankExchange, TrainingFailed
 
 _EVALUATED_AT_ONCE = 512
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """One epoch's result, over all ranks. `number` counts from 1; `samples` were trained on in `seconds`."""
+    """The result of one epoch over all ranks. `number` counts from 1; `samples` were trained on in `seconds`."""
 
     number: int
     loss: float
@@ -50,14 +50,14 @@ class ProgressObserver(Protocol):
     """Receives the progress of training."""
 
     def epoch(self, number: int, steps: int) -> AbstractContextManager[Callable[[], object]]:
-        """Around an epoch's steps; yields a function that is called after each step."""
+        """A context around an epoch's steps; yields a function that is called after each step."""
         ...
 
     def done(self, epoch: Epoch) -> None: ...
 
 
 class NoObserver:
-    """Nobody is told: every rank but rank 0."""
+    """An observer that does nothing, for all ranks but rank 0."""
 
     @contextmanager
     def epoch(self, number: int, steps: int) -> Iterator[Callable[[], object]]:
@@ -69,15 +69,15 @@ class NoObserver:
 
 @dataclass
 class Trained:
-    """The rest of a run. orders: for each epoch from the first, the samples of every rank, (ranks, samples)."""
+    """The result of a run. orders: for each epoch from the first, the samples of every rank, (ranks, samples)."""
 
     model: ModelSpec | str
     parameters: dict[str, Array]
     orders: list[npt.NDArray[np.int64]] = field(default_factory=list)
     epochs: list[Epoch] = field(default_factory=list)
-    differing: list[int] = field(default_factory=list)  # ranks whose parameters are not rank 0's to the last bit
-    has_statistics: bool = False  # batch norm's, of which every rank has its own
-    first: FirstSteps | None = None  # of a model that only the implementation can build
+    differing: list[int] = field(default_factory=list)  # ranks whose parameters differ from rank 0's in any bit
+    has_statistics: bool = False  # of batch norm; each rank has its own
+    first: FirstSteps | None = None  # for a model that only the implementation can build
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Training:
         return RankExchange(self.facets.rank, self.facets.world_size, self.facets.aggregate_metrics)
 
     def run(self) -> Trained:
-        """All epochs. Every rank calls it, and all get the same numbers."""
+        """Train all epochs. Every rank calls it, and all get the same numbers."""
         plan, ranks = self.plan, self.ranks
         start = self._resumed()
         replica = self._replica(start.epoch, start.state)
@@ -104,7 +104,7 @@ class Training:
         trained = Trained(plan.model_for(self.data), {})
         recorded = plan.compare and not plan.is_named
         if recorded:
-            # a resumed run is compared as a whole, so the orders of its earlier epochs count too
+            # a resumed run is compared as a whole, so the orders of its earlier epochs are needed, too
             trained.orders += [ranks.gather(self._shard(sampler, epoch).tolist()) for epoch in range(start.epoch)]
         for epoch in range(start.epoch, plan.last_epoch):
             if epoch > start.epoch and self._learning_rate(epoch) != self._learning_rate(epoch - 1):
@@ -142,10 +142,10 @@ class Training:
         return self.plan.optimizer_for(self._learning_rate(epoch), self._factor)
 
     def _replica(self, epoch: int, state: Any) -> Replica:
-        """A replica with the learning rate of this epoch, which goes on from `state` (if there is any)."""
+        """A replica with the learning rate of this epoch, which continues from `state`, if given."""
         assert self.facets.make_replica is not None
         model = self.plan.model_for(self.data)
-        # without a broadcast from rank 0, all start from its values by themselves
+        # without a broadcast from rank 0, all ranks start from its values
         rank = self.facets.rank if self.capabilities.replica.replica_sync >= ReplicaSync.PARAMETERS else 0
         initial = {} if isinstance(model, str) else initial_values(model, self.plan.seed, rank)
         replica = self.facets.make_replica(model, initial, self._optimizer(epoch), dict(self.plan.options))
@@ -156,12 +156,12 @@ class Training:
 
     def _sampler(self) -> Sampler:
         assert self.facets.make_sampler is not None
-        # shards of unequal length would end in different steps, and weigh wrongly in a mean over ranks
+        # shards of unequal length would have different numbers of steps, and wrong weights in a mean over ranks
         drop_last = self.capabilities.sampler.remainder == "uneven"
         return self.facets.make_sampler(len(self.data.train), shuffle=True, seed=self.plan.seed, drop_last=drop_last)
 
     def _shard(self, sampler: Sampler, epoch: int) -> npt.NDArray[np.int64]:
-        """This rank's samples in an epoch. TrainingFailed if the ranks do not get equally many, or too few."""
+        """This rank's samples in an epoch. TrainingFailed if the ranks' numbers differ, or are too small."""
         sampler.set_epoch(epoch)
         shard = np.fromiter(sampler, np.int64)
         lengths = self.ranks.gather([len(shard)])[:, 0]
@@ -181,7 +181,7 @@ class Training:
             return files.fitting(files.load(Path(plan.checkpoint)), plan, world_size)
 
     def _save(self, path: Path, replica: Replica, epoch: int) -> None:
-        state = replica.state()  # on every rank: an implementation that shards its state has to communicate
+        state = replica.state()  # on every rank: an implementation with a sharded state must communicate
         with self.ranks.together("saving the checkpoint"):
             if self.facets.rank == 0:
                 files.save(path, Checkpoint(self.plan, self.facets.world_size, epoch, state))
@@ -189,7 +189,7 @@ class Training:
     def _epoch(
         self, replica: Replica, shard: npt.NDArray[np.int64], epoch: int, early: dict[str, Array] | None
     ) -> Epoch:
-        """early: receives the parameters after the first steps."""
+        """Train one epoch. early: receives the parameters after the first steps."""
         started = time.perf_counter()
         steps = windows(len(shard), self.plan.batch_size, self.plan.accumulation)
         total, count = 0.0, 0
@@ -227,7 +227,9 @@ class Training:
         return total
 
     def _accuracy(self, replica: Replica, samples: Samples) -> float:
-        """Every sample counts once: shards as uneven as they come out, no padding, weighted by their counts."""
+        """The accuracy over all ranks. Every sample counts once: shards may be uneven, without padding, weighted by
+        their counts.
+        """
         mine = np.arange(self.facets.rank, len(samples), self.facets.world_size)
         right = 0
         for start in range(0, len(mine), _EVALUATED_AT_ONCE):

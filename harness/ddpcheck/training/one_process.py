@@ -1,10 +1,10 @@
-"""The first steps of a run again, as one process takes them: for a model that only the implementation can build.
+"""Repeats the first steps of a run as one process takes them, for a model that only the implementation can build.
 
-Every rank holds the samples of all ranks. Inside no_sync() it adds up the gradients of all ranks' micro-batches, one after the
-other. So no gradient is communicated, and batch norm normalises each micro-batch apart, as the ranks do. Synchronised batch
-norm normalises the micro-batches of all ranks as one batch, and so does this process.
+Every rank holds the samples of all ranks. Inside no_sync() it adds up the gradients of all ranks' micro-batches, one
+after the other. So no gradient is communicated, and batch norm normalises each micro-batch separately, as the ranks do.
+Synchronised batch norm normalises the micro-batches of all ranks as one batch, and so does this process.
 
-Its optimizer sees so many times the mean gradient, which TrainingPlan.optimizer_for takes out.
+Its optimizer gets a multiple of the mean gradient, and TrainingPlan.optimizer_for removes the factor.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .datasets import DataSet
 from .plan import TrainingPlan, windows
 
 STEPS = 20
-"""Training again costs each rank as many times the work as there are ranks."""
+"""The number of repeated steps. Each rank repeats the work of all ranks."""
 
 
 @dataclass(frozen=True)
 class FirstSteps:
     """The first steps of a run, or of its first epoch if that has fewer.
 
-    start: the state that they began with, empty if none was loaded. order: (ranks, samples of each). parameters: their result.
+    start: the loaded state, empty if none. order: (ranks, samples of each). parameters: their result.
     """
 
     learning_rate: float
@@ -42,7 +42,7 @@ class FirstSteps:
 
 @dataclass(frozen=True)
 class OneProcess:
-    """The same steps without communication. Every rank calls it, as replicas are made by all ranks together."""
+    """The same steps without communication. Every rank calls it, since all ranks make replicas together."""
 
     plan: TrainingPlan
     capabilities: Capabilities
@@ -51,7 +51,7 @@ class OneProcess:
     first: FirstSteps
 
     def parameters(self, *, off: float = 0.0, steps: int = STEPS) -> dict[str, Array]:
-        """The parameters after these steps. off: with a learning rate that is off by as many roundings of float32."""
+        """The parameters after these steps. off: with a learning rate that is off by this many roundings of float32."""
         assert self.facets.make_replica is not None
         rate = self.first.learning_rate * (1 + off * float(np.finfo(np.float32).eps))
         factor = self.plan.accumulation * (1 if self._normalises_all else len(self.first.order))

@@ -25,28 +25,32 @@ def _option(name: str, sentence: str, **settings: Any) -> Callable[[F], F]:
 
 _OPTIONS = (
     _option("--data", "The data set.", type=click.Choice(["digits", "mnist"])),
-    _option("--data-dir", "Folder with MNIST's four files, gzipped or not.", metavar="DIR"),
-    _option("--model", "mlp, sizes such as 64-128-64-10, or a model that the implementation knows by name."),
+    _option("--data-dir", "Folder of MNIST's four files, gzipped or not.", metavar="DIR"),
+    _option("--model", "mlp, sizes such as 64-128-64-10, or the name of a model that the implementation builds."),
     _option("--activation", "The activation between the layers of an mlp.", type=click.Choice(["tanh", "relu"])),
-    _option("--epochs", "Passes over the training samples.", type=int),
-    _option("--batch-size", "Samples of a micro-batch on one rank.", type=int),
+    _option("--epochs", "Number of passes over the training samples.", type=int),
+    _option("--batch-size", "Number of samples in a micro-batch on one rank.", type=int),
     _option("--lr", "Learning rate.", type=float),
     _option("--momentum", "Momentum of SGD.", type=float),
     _option("--optimizer", "The optimizer.", type=click.Choice(["sgd", "adam"])),
-    _option("--accumulation", "Micro-batches per step; only the last of them communicates.", type=int),
-    _option("--clip", "The largest global norm of the gradients; longer ones are clipped.", type=float),
-    _option("--scale-lr", "Multiply the learning rate by the number of ranks, like the batch size.", is_flag=True),
-    _option("--warmup-epochs", "Epochs in which the learning rate rises in equal steps to its final value.", type=int),
+    _option("--accumulation", "Micro-batches per step; only the last one communicates.", type=int),
+    _option("--clip", "Clip gradients to this global norm.", type=float),
+    _option("--scale-lr", "Multiply the learning rate by the world size.", is_flag=True),
+    _option(
+        "--warmup-epochs",
+        "Number of epochs in which the learning rate rises in equal steps to its final value.",
+        type=int,
+    ),
     _option("--seed", "The seed of initial values and of the order of samples.", type=int),
     _option("--dtype", "The dtype in which the ranks compute.", type=click.Choice(["float32", "float64"])),
     _option("--checkpoint", "The file to which rank 0 saves after each epoch.", metavar="FILE"),
     _option("--resume", "Resume from the checkpoint.", is_flag=True),
-    _option("--stop-after", "End after this many epochs, as if interrupted.", type=int),
+    _option("--stop-after", "Stop after this many epochs, as if interrupted.", type=int),
     click.option(
         "--compare/--no-compare",
         default=True,
         show_default=True,
-        help="Train again in one process, in float64, and compare.",
+        help="Repeat the training in one process, in float64, and compare.",
     ),
     click.option(
         "--option", "options", multiple=True, metavar="NAME=VALUE", help="A setting of the implementation (repeatable)."
@@ -62,7 +66,7 @@ def plan_options(command: F) -> F:
 
 
 def plan_of(values: dict[str, Any]) -> TrainingPlan:
-    """The plan that the options say. click.UsageError if there is none."""
+    """The plan of these options. click.UsageError if they make no valid plan."""
     options = tuple(_setting(text) for text in values["options"])
     try:
         return TrainingPlan(**{**values, "options": options})
@@ -71,7 +75,7 @@ def plan_of(values: dict[str, Any]) -> TrainingPlan:
 
 
 def arguments_of(plan: TrainingPlan) -> list[str]:
-    """The options of this plan; defaults are left out."""
+    """The options of this plan, without defaults."""
     made: list[str] = []
     for field in dataclasses.fields(plan):
         value = getattr(plan, field.name)

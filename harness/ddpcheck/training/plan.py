@@ -26,7 +26,7 @@ _LARGEST_FACTOR = 1e9
 
 
 class UnusablePlan(Exception):
-    """This cannot be trained as asked; the message says why, and what to ask instead."""
+    """The plan cannot be trained; the message gives the reason and the remedy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,14 +35,14 @@ class TrainingPlan:
 
     model           sizes of a multi-layer perceptron ("64-128-64-10"), "mlp" (two hidden layers that fit the data), or
                     the name of a model that the implementation builds.
-    activation      of a multi-layer perceptron. Rounding can move a sample across a relu's kink, from where training
-                    goes another way; tanh has none, which makes the comparison with one process sharper.
-    batch_size      samples of one micro-batch on one rank; a step sees batch_size * accumulation * world size samples.
-    accumulation    micro-batches per step; only the last of them communicates.
-    clip            largest global norm of the gradients; None: as they are.
-    scale_lr        multiply lr by the world size, since the batch of a step is as many times larger.
+    activation      of a multi-layer perceptron. Rounding can move a sample across a relu's kink, after which training
+                    takes another course. tanh has no kink, which makes the comparison with one process sharper.
+    batch_size      samples of one micro-batch on one rank; a step has batch_size * accumulation * world size samples.
+    accumulation    micro-batches per step; only the last one communicates.
+    clip            largest global norm of the gradients; None: no clipping.
+    scale_lr        multiply lr by the world size, since the batch of a step grows by this factor.
     warmup_epochs   epochs in which the learning rate rises in equal steps to its final value.
-    stop_after      end after this many epochs of the run, as if interrupted.
+    stop_after      stop after this many epochs of the run, as if interrupted.
     options         the user's options of this implementation, by name.
     """
 
@@ -79,7 +79,7 @@ class TrainingPlan:
         if not 0 <= self.momentum < 1:
             raise UnusablePlan(f"momentum is {self.momentum}; it must be at least 0 and below 1")
         if self.resume and self.checkpoint is None:
-            raise UnusablePlan("there is nothing to resume from; name the file with --checkpoint")
+            raise UnusablePlan("--resume needs a file; name it with --checkpoint")
 
     @property
     def is_named(self) -> bool:
@@ -88,7 +88,7 @@ class TrainingPlan:
 
     @property
     def last_epoch(self) -> int:
-        """How many epochs are done when this run ends."""
+        """The number of epochs after which this run ends."""
         return self.epochs if self.stop_after is None else min(self.epochs, self.stop_after)
 
     def model_for(self, data: DataSet) -> ModelSpec | str:
@@ -107,7 +107,9 @@ class TrainingPlan:
         return mlp(sizes, loss="cross_entropy", activation=self.activation, dtype=self.dtype)
 
     def learning_rate(self, epoch: int, world_size: int) -> float:
-        """With n epochs of warm-up, epoch e of them (from 0) has (e + 1) / (n + 1) of the final rate."""
+        """The learning rate of an epoch. With n epochs of warm-up, epoch e of them (from 0) has (e + 1) / (n + 1) of
+        the final rate.
+        """
         final = self.lr * world_size if self.scale_lr else self.lr
         return final * min(1.0, (epoch + 1) / (self.warmup_epochs + 1))
 
@@ -122,7 +124,9 @@ class TrainingPlan:
         return dataclasses.replace(spec, lr=spec.lr / factor)
 
     def unmet(self, capabilities: Capabilities, world_size: int, named_models: Collection[str] = ()) -> list[str]:
-        """The needs of this plan that the implementation does not promise, one sentence each. named_models: as Adapter's."""
+        """The needs of this plan that the implementation does not promise, one sentence each. named_models: as in
+        Adapter.
+        """
         due: dict[Need, str] = {
             needs.replica: "",
             needs.sampler: "",
@@ -133,16 +137,14 @@ class TrainingPlan:
             due[needs.replica.clipping] = "--clip"
         if self.warmup_epochs:
             due[needs.replica.checkpoint] = (
-                "--warmup-epochs (a new learning rate is a new replica that goes on from the old one's state)"
+                "--warmup-epochs (a new learning rate needs a new replica that continues from the state of the old one)"
             )
         if self.checkpoint is not None:
             due[needs.replica.checkpoint] = "--checkpoint"
         if not self.is_named:
             due[needs.replica.replica_dtypes(self.dtype)] = ""
         if capabilities.sampler.remainder == "uneven":
-            due[needs.sampler.drop_last] = (
-                "equal shards, without which a mean of the ranks' means is not the global mean"
-            )
+            due[needs.sampler.drop_last] = "equal shards: otherwise the mean of the ranks' means is not the global mean"
         missing = [(need, lack) for need in due if (lack := need.lacking(capabilities, world_size))]
         found = [lack + (f", which {due[need]} needs" if due[need] else "") for need, lack in missing]
         if (refusal := capabilities.refuses(world_size)) is not None:
@@ -155,7 +157,7 @@ class TrainingPlan:
         return found
 
     def differences(self, other: TrainingPlan) -> list[str]:
-        """In what two plans differ that makes one no continuation of the other."""
+        """The differences between two plans because of which neither continues the other."""
         return [
             f"{field.name} {getattr(self, field.name)} instead of {getattr(other, field.name)}"
             for field in dataclasses.fields(self)
@@ -163,7 +165,7 @@ class TrainingPlan:
         ]
 
     def in_words(self, world_size: int) -> str:
-        """The sizes that matter for how it learns."""
+        """The batch sizes and hyperparameters, in words."""
         step = self.batch_size * self.accumulation * world_size
         text = f"batch {self.batch_size} per rank"
         if self.accumulation > 1:
@@ -182,9 +184,9 @@ class TrainingPlan:
 def windows(length: int, batch_size: int, accumulation: int) -> list[list[slice]]:
     """For each step of an epoch, the slices of a rank's `length` indices that are its micro-batches.
 
-    Micro-batches of one step are equally long, since only then is the mean of their mean gradients the mean over their
-    samples. A remainder too small for a full step is a shorter step; up to accumulation - 1 samples of it,
-    which would make its micro-batches unequal, are left out. With a shuffled order these are others in every epoch.
+    Micro-batches of one step have equal lengths: only then is the mean of their mean gradients the mean over their
+    samples. A remainder too small for a full step is a shorter step. Up to accumulation - 1 samples of the remainder,
+    which would make micro-batches unequal, are left out; with a shuffled order, other ones in every epoch.
     """
     made = []
     for start in range(0, length, batch_size * accumulation):

@@ -1,4 +1,6 @@
-"""One rank of a training run, from the command line to the exit status: 0 trained and equal, 1 not so, 2 asked wrongly."""
+"""One rank of a training run, from the command line to the exit status: 0 equal to one process, 1 different, 2 usage
+error.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,13 @@ from .loop import NoObserver, Trained, Training
 from .one_process import OneProcess
 from .options import plan_of, plan_options
 from .plan import TrainingPlan, UnusablePlan
-from .ranks import RankExchange, TrainingFailed
+from .rank_messages import RankExchange, TrainingFailed
 
 DONE, FAILED, ASKED_WRONGLY = 0, 1, 2
 
 
 def check_request(adapter: Adapter, plan: TrainingPlan, world_size: int) -> None:
-    """UnusablePlan with all that can be said before any rank is started."""
+    """UnusablePlan with all problems that are known before any rank is started."""
     missing = missing_modules(adapter)
     if missing:
         raise UnusablePlan(
@@ -43,9 +45,9 @@ def check_request(adapter: Adapter, plan: TrainingPlan, world_size: int) -> None
 
 
 def train(adapter: Adapter, plan: TrainingPlan, context: RankContext) -> int:
-    """Train on this rank and, on rank 0, compare and show. The exit status, the same on all ranks.
+    """Train on this rank and, on rank 0, compare and print. Returns the exit status, the same on all ranks.
 
-    Errors are the caller's to show.
+    The caller shows errors.
     """
     check_request(adapter, plan, context.world_size)
     facets = adapter.connect(context)
@@ -91,7 +93,9 @@ def _title(plan: TrainingPlan, data: DataSet) -> str:
 def _first_steps(
     adapter: Adapter, plan: TrainingPlan, facets: Facets, data: DataSet, trained: Trained, display: Display | None
 ) -> Comparison | None:
-    """The first steps compared with those of one process, if no declaration of the model tells what it computes. On all ranks."""
+    """The first steps compared with those of one process, if the model is not declared and so the oracle cannot compute
+    it. On all ranks.
+    """
     alone = adapter.capabilities.has(ReplicaMethod.NO_SYNC) or facets.world_size == 1
     if trained.first is None or not trained.has_statistics or not alone:
         return None
@@ -121,7 +125,9 @@ def _judge(
         )
         equal = equal and early.verdict != "different"
     elif plan.compare and isinstance(trained.model, str):
-        display.say(f"not compared with a single process: {_why_not(trained)}; the law here is that replicas are equal")
+        display.say(
+            f"not compared with a single process: {_why_not(trained)}; only the equality of replicas was checked"
+        )
     elif plan.compare and not isinstance(trained.model, str):
         with display.busy("training again in one process, for comparison"):
             found = compare(plan, trained.model, data, trained.orders, trained.parameters)
@@ -132,14 +138,12 @@ def _judge(
 
 def _why_not(trained: Trained) -> str:
     if trained.has_statistics:
-        return (
-            f"one process must normalise each rank's part of {trained.model} apart, which takes steps inside no_sync()"
-        )
+        return f"one process must normalise each rank's part of {trained.model} separately, which needs no_sync()"
     return f"the oracle has no model named {trained.model}"
 
 
 def explain(error: Exception) -> tuple[int, str]:
-    """The exit status for an error, and what to show: a sentence, or where the implementation stood."""
+    """The exit status for an error, and its text: a sentence, or the implementation's traceback."""
     if isinstance(error, (UnusableAdapter, UnusablePlan)):
         return ASKED_WRONGLY, str(error)
     if isinstance(error, click.ClickException):
@@ -182,16 +186,16 @@ def main() -> NoReturn:
     except Exception as error:
         status, text = explain(error)
         rank = _rank()
-        if status != ASKED_WRONGLY or rank in (None, 0):  # a usage error is one on all ranks
+        if status != ASKED_WRONGLY or rank in (None, 0):  # a usage error is the same on all ranks
             print(text if rank is None else f"rank {rank}: {text}", file=sys.stderr)
-    # An implementation's threads and exit handlers must not turn a finished rank into a crash at exit.
+    # threads and exit handlers of an implementation must not crash a finished rank at exit
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
 
 
 def _rank() -> int | None:
-    """This rank; None if there is but one, or if the environment does not say."""
+    """This rank; None if there is only one, or if the environment does not name it."""
     try:
         context = rank_context()
     except ValueError:

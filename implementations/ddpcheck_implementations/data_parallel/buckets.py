@@ -1,4 +1,4 @@
-"""Buckets: flat arrays of gradients, each of which is all-reduced in one message, most of them before backward ends.
+"""Buckets: flat arrays of gradients. Each is all-reduced in one message, most of them before backward ends.
 
 Backward completes gradients in the reverse order of the parameters, and writes each into its bucket. Behind the elements is one
 flag for each parameter: 1 if this rank has a gradient, else 0. Flags are averaged with the elements, so every rank learns
@@ -13,7 +13,7 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from .flat import views
+from .flat_arrays import views
 
 Empty = Callable[[tuple[int, ...], str], Array]
 """A function that makes an array of a shape and dtype, in memory where the transport is fastest."""

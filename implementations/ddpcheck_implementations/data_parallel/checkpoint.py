@@ -20,10 +20,10 @@ _WORD = np.dtype(np.int64)
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """How far a run has come.
+    """The progress and state of a run.
 
-    epoch: epochs done. step: optimizer steps done, on which the learning rate depends. state: of the replica. lowest: the
-    lowest loss of an epoch so far; best: the parameters at its end, if they are kept.
+    epoch: number of epochs done. step: number of optimizer steps done, on which the learning rate depends. state: the replica's
+    state(). lowest: the lowest loss of an epoch so far. best: the parameters at the end of that epoch, if they are kept.
     """
 
     epoch: int
@@ -34,7 +34,7 @@ class Checkpoint:
 
 
 def write(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write beside the place and move it there: at every moment the file is a whole one, the old or the new."""
+    """Write a temporary file and rename it, so the checkpoint is complete at every moment: the old one or the new."""
     folder.mkdir(parents=True, exist_ok=True)
     half = folder / f"{NAME}.half"
     half.write_bytes(pack(checkpoint))
@@ -56,12 +56,12 @@ def share(collectives: Collectives, checkpoint: Checkpoint | None) -> Checkpoint
     if not length:
         return None
     padded = content[:length].ljust(length + -length % _WORD.itemsize, b"\0")
-    words = np.frombuffer(padded, _WORD)  # integers, as collectives carry those unchanged
+    words = np.frombuffer(padded, _WORD)  # collectives do not change integers
     return unpack(collectives.broadcast(words).tobytes()[:length])
 
 
 def pack(checkpoint: Checkpoint) -> bytes:
-    """As the bytes of a file."""
+    """The bytes of a checkpoint file."""
     arrays: dict[str, Any] = {f"state.{name}": array for name, array in checkpoint.state.items()}
     arrays |= {f"best.{name}": array for name, array in checkpoint.best.items()}
     file = io.BytesIO()

@@ -15,10 +15,10 @@ Work = Callable[[], object]
 class CommunicationThread:
     """A thread that runs the submitted functions of one backward in order, so that all ranks communicate in the same order.
 
-    It starts with the first function, and the `with` block waits for it. So no other code uses the communicator meanwhile,
-    and no thread is left behind.
+    The thread starts with the first function, and the `with` block waits for its end. So no other code uses the communicator
+    meanwhile, and no thread is left behind.
 
-    After the first error no function is begun, since ranks would no longer agree on the next one; the block raises the
+    After the first error no function is started, since ranks would no longer agree on the next one; the block raises the
     error. If the block itself raises, functions that have not begun are dropped.
     """
 
@@ -58,13 +58,13 @@ class CommunicationThread:
 
 
 class OverlapChoice:
-    """The choice whether the next backward overlaps. "auto" tries both in turn, and keeps the faster one.
+    """The choice whether the next backward overlaps. "auto" tries both in turn, and keeps the faster choice.
 
     Every rank chooses for itself: overlap changes neither the all-reduces nor their order.
     """
 
     TRIALS = 3
-    """Trials of each way. The first backward is not counted: caches, pages and connections are cold."""
+    """Trials with and without overlap. The first backward is not counted: caches, pages and connections are cold."""
 
     def __init__(self, overlap: Overlap) -> None:
         self._fixed = None if overlap == "auto" else overlap == "on"

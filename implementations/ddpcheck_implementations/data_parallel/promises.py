@@ -1,9 +1,9 @@
-"""Promises of the NumPy references over any communicator; each reference adds those of its own."""
+"""Promises of the NumPy references over any communicator. Each reference adds further promises."""
 
 from __future__ import annotations
 
 from ddpcheck.contract import TYPICAL, ReplicaSync
-from ddpcheck.contract.names import ALL_MODEL_FEATURES, ALL_TRAINER_FEATURES
+from ddpcheck.contract.allowed_names import ALL_MODEL_FEATURES, ALL_TRAINER_FEATURES
 
 PROMISES = TYPICAL.of_facets("collectives", "sampler", "replica", "metrics", "scores", "trainer", "randomness").but(
     bundles_gradients=True,

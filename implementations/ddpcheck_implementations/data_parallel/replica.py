@@ -4,8 +4,8 @@ Construction broadcasts rank 0's parameters and buffers. After each backward the
 every rank takes the same optimizer step, and replicas stay equal to the last bit. Buffers (batch norm's statistics) have no
 gradient: rank 0's are broadcast before each training forward.
 
-If samples have weights, the ranks' sums of weights are added up first, and a rank's gradients count by its share, as in the
-weighted mean over the samples of all ranks.
+If samples have weights, the sums of weights are added over ranks first. Each rank's gradients are then weighted by its share, as
+in the weighted mean over the samples of all ranks.
 
 Gradients are views of buckets (buckets.py), into which backward writes them. With more than one bucket, each may be reduced as
 soon as it is full, while backward continues (overlap.py). The all-reduces, their order and all bits are the same either way.
@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 
 from ddpcheck.contract.adapter import Batch, Collectives
-from ddpcheck.contract.extras import Span
+from ddpcheck.contract.optional_methods import Span
 from ddpcheck.seeded_values import Array
 
 from ..numpy_network import Network, OnGradient, Optimizer
 from .buckets import Bucket, Empty, lay_out
-from .flat import FlatBuffer
+from .flat_arrays import FlatBuffer
 from .overlap import CommunicationThread, OverlapChoice
 from .settings import DEFAULTS, EngineSettings
 
@@ -94,7 +94,7 @@ class DataParallel:
     def _weigh(self, weights: Array) -> float:
         """Return this rank's factor in the mean over ranks: its share of all sample weights, times the world size.
 
-        Gradients accumulated inside no_sync() are multiplied by it, too.
+        Gradients accumulated inside no_sync() are multiplied by the factor as well.
         """
         own = float(weights.sum(dtype=np.float64))
         total = float(self._collectives.all_reduce(np.array([own]))[0])
@@ -144,7 +144,7 @@ class DataParallel:
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Within it backward only accumulates; an exception inside, or nesting, leaves nothing switched off."""
+        """Backward only accumulates inside. Synchronisation is restored after nesting and exceptions."""
         self._no_sync_depth += 1
         try:
             yield
@@ -156,7 +156,7 @@ class DataParallel:
             bucket.zero_grad()
 
     def zero_gradients(self) -> None:
-        """Zeros for the gradients that are there, which step() takes: momentum and weight decay go on."""
+        """Set existing gradients to zero. step() then still applies momentum and weight decay."""
         for bucket in self._buckets:
             bucket.zero_gradients()
 
@@ -165,8 +165,8 @@ class DataParallel:
         total = 0.0
         for gradient in self._gradients().values():
             if gradient is not None:
-                # a sum, not a dot product: BLAS may add in an order that depends on where the array lies in memory, and
-                # ranks must get the same bits
+                # not a dot product: in BLAS, the order of additions may depend on the array's alignment, and ranks must
+                # get the same bits
                 total += float(np.square(gradient, dtype=np.float64).sum())
         norm = math.sqrt(total)
         if norm > max_norm:

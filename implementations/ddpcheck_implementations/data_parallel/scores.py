@@ -1,6 +1,6 @@
 """Scores over the samples of all ranks: counts and sums are summed over ranks, and the score is computed once from them.
 
-Most scores are no mean of the ranks' own: a root, an exponential, or a quotient of counts has to come after the sum.
+Most scores are not the mean of the ranks' scores: a root, an exponential or a quotient must be computed after the sum.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ddpcheck.seeded_values import Array
 def compute_score(
     collectives: Collectives, rank: int, name: str, outputs: Array, targets: Array, indices: Array
 ) -> float:
-    """The score `name` of the samples of all ranks, each counted once, those of index -1 not at all; NaN if there are none.
+    """The score `name` of the samples of all ranks. Each sample counts once, index -1 not at all. NaN without samples.
 
-    A sample that several ranks hold counts on the first of them. Sums are kept in float64, and all ranks get the same.
+    A sample of several ranks counts on the lowest of them. Sums are float64, and all ranks get the same score.
     """
     if name not in _SCORES:
         raise ValueError(f"there is no score {name!r} here; choose one of {', '.join(sorted(_SCORES))}")
@@ -28,7 +28,7 @@ def compute_score(
 
 
 def _first_places(collectives: Collectives, rank: int, indices: Array) -> Array:
-    """The places of this rank's samples that neither it nor a lower rank has had before."""
+    """Positions of this rank's samples, without those that occur earlier on this rank or on a lower rank."""
     everyone = _from_ranks(collectives, indices)
     samples = np.concatenate(everyone)
     first = np.zeros(len(samples), bool)
@@ -38,7 +38,7 @@ def _first_places(collectives: Collectives, rank: int, indices: Array) -> Array:
 
 
 def _from_ranks(collectives: Collectives, array: Array) -> list[Array]:
-    """Every rank's array of one dimension, which may differ in length."""
+    """Every rank's one-dimensional array; lengths may differ."""
     lengths = collectives.all_gather(np.array(len(array), np.int64)).tolist()
     padded = np.zeros(max(lengths), array.dtype)
     padded[: len(array)] = array
@@ -46,7 +46,7 @@ def _from_ranks(collectives: Collectives, array: Array) -> list[Array]:
 
 
 def _mean(collectives: Collectives, terms: Array) -> float:
-    """Of the terms of all ranks."""
+    """The mean of the terms of all ranks."""
     total, count = collectives.all_reduce(np.array([terms.sum(), terms.size], np.float64)).tolist()
     return total / count if count else math.nan
 
@@ -76,7 +76,7 @@ def _f1_macro(collectives: Collectives, outputs: Array, labels: Array) -> float:
 
 
 def _auc(collectives: Collectives, outputs: Array, labels: Array) -> float:
-    """No sums do: each sample is compared with those of all ranks. The rank sum of class 1, with mean ranks where equal."""
+    """Count pairs over all ranks, which needs all samples. Equal outputs count one half."""
     margins = np.concatenate(_from_ranks(collectives, outputs[:, 1] - outputs[:, 0]))
     positive = np.concatenate(_from_ranks(collectives, np.asarray(labels, np.int64))) == 1
     pairs = int(positive.sum()) * int((~positive).sum())

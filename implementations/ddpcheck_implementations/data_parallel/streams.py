@@ -1,4 +1,4 @@
-"""Random streams: one for each (seed, epoch, rank), and a common one of all ranks for each (seed, epoch)."""
+"""Random streams: one for each (seed, epoch, rank), and one common to all ranks for each (seed, epoch)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .sampler import WORD
 
 
 class RandomStreams:
-    """The streams of a rank. Keys are (epoch, 0) for the common one and (epoch, rank + 1): a sum of the three would collide."""
+    """The streams of a rank. Keys are (epoch, 0) for the common stream and (epoch, rank + 1) for its own; sums would collide."""
 
     def __init__(self, rank: int, seed: int) -> None:
         self._rank, self._seed = rank, seed

@@ -1,6 +1,6 @@
 """The trainer facet: a whole training run over the other facets (sampler, replica, metrics, collectives).
 
-All ranks decide by numbers that are equal on all of them: the number of steps by the length of the sampler, the learning rate
+Decisions use numbers that are equal on all ranks: the number of steps by the length of the sampler, the learning rate
 by the step, the best epoch by the loss of all ranks, the start of a resumed run by rank 0's checkpoint.
 """
 

@@ -1,4 +1,4 @@
-"""A plain and correct replica, one all_reduce for each parameter, with the seams at which a fault is put in."""
+"""A plain and correct replica, with one all-reduce for each parameter and with seams for faults."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ PROMISED = TYPICAL.of_facets("replica").but(
 
 
 class PlainReplica:
-    """`synced`: gradients equal on all ranks. `local`: this rank's own since then. Neither has a name for none.
+    """A correct replica. Each method is a seam.
+
+    synced: gradients that are equal on all ranks. local: this rank's gradients since then. Neither has an entry for a
+    parameter without gradient.
 
     between_processes: the fault shows only where every rank is a process.
     """
@@ -46,7 +49,7 @@ class PlainReplica:
 
     @classmethod
     def take(cls, options: Mapping[str, Any]) -> None:
-        """There are none."""
+        """Refuse all options."""
         if options:
             raise ValueError(f"unknown option {', '.join(options)}: this implementation has none")
 
@@ -54,7 +57,7 @@ class PlainReplica:
         return Network(model, initial)
 
     def start(self, model: ModelSpec) -> None:
-        """Rank 0's values for everybody."""
+        """Broadcast rank 0's parameters and buffers."""
         for array in self.network.tensors.values():
             array[...] = self.comm.broadcast(array)
 
@@ -68,13 +71,13 @@ class PlainReplica:
         return loss
 
     def before_forward(self) -> None:
-        """Rank 0's running statistics for everybody."""
+        """Broadcast rank 0's running statistics."""
         if self.syncing:
             for buffer in self.network.buffers.values():
                 buffer[...] = self.comm.broadcast(buffer)
 
     def synchronise(self, batch_size: int) -> None:
-        """Every gradient that some rank has becomes the mean over all ranks."""
+        """Replace every gradient that some rank has by the mean over all ranks."""
         reduced = {name: self.reduce(name, self.mine(name)) for name in self.used_somewhere()}
         self.synced = added(self.synced, reduced)
         self.local = {}
@@ -153,7 +156,7 @@ class PlainReplica:
 
 
 class Counting(PlainReplica):
-    """`backwards`: how many were synchronised, with the one that is being reduced."""
+    """backwards: number of synchronised backwards, with the current one."""
 
     backwards = 0
 
@@ -163,7 +166,7 @@ class Counting(PlainReplica):
 
 
 def added(first: Mapping[str, Array], second: Mapping[str, Array]) -> dict[str, Array]:
-    """Sums by name; what only one of them has is taken as it is."""
+    """Sums by name. An array whose name is in only one of the two is kept."""
     sums = {name: np.asarray(first[name] + second[name]) for name in first if name in second}
     return {**first, **second, **sums}
 
@@ -195,7 +198,7 @@ fault: Registering[type[PlainReplica]] = Registering(_Connect, PROMISED)
 def facets(
     replica: type[PlainReplica], comm: Any, rank: int, world_size: int, close: Callable[[], None] | None = None
 ) -> Facets:
-    """One rank's facets, for any collectives."""
+    """One rank's facets, on any collectives."""
 
     def make_replica(
         model: ModelSpec | str, initial: Mapping[str, Array], optimizer: OptimizerSpec, options: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""A correct replica that reduces gradients in flat buckets, as most engines do, with the seams for their faults."""
+"""A correct replica that reduces gradients in flat buckets, as most engines do, with seams for faults."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Bucket = tuple[str, ...]
 
 
 class BucketReplica(PlainReplica):
-    """`cap`: bytes of one bucket; a larger tensor has one of its own. Parameters that a backward did not use count as
-    ready before it begins, as in torch's DistributedDataParallel: the order of arrival differs from rank to rank.
+    """cap: bytes of one bucket; a larger tensor has a bucket of its own. Unused parameters are ready before the backward
+    begins, as in torch's DistributedDataParallel, so the order of arrival differs between ranks.
     """
 
     cap = 128
@@ -44,7 +44,7 @@ class BucketReplica(PlainReplica):
         return buckets
 
     def arrivals(self) -> list[str]:
-        """The names in the order in which this rank's last backward made them ready."""
+        """Names in the order in which this rank's last backward made their gradients ready."""
         backwards = self.network.learned[::-1]
         unused = [name for name in backwards if name not in self.latest]
         return unused + [name for name in backwards if name in self.latest]
@@ -59,7 +59,7 @@ class BucketReplica(PlainReplica):
         self.local = {}
 
     def launched(self) -> list[int]:
-        """Buckets in the order in which they are reduced: one waits for all before it, ready or not."""
+        """Indices of buckets in the order of their reduction, whatever the order of arrival."""
         return list(range(len(self.layout)))
 
     def pack(self, bucket: Bucket) -> Array:
@@ -78,5 +78,5 @@ class BucketReplica(PlainReplica):
 
 
 def in_order_of(arrivals: Sequence[str], buckets: Mapping[int, Bucket]) -> list[int]:
-    """Indices of buckets by when the last of their gradients arrived."""
+    """Indices of buckets, sorted by the arrival of their last gradient."""
     return sorted(buckets, key=lambda index: max(map(arrivals.index, buckets[index])))

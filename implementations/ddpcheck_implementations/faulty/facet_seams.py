@@ -23,7 +23,7 @@ PROMISED = TYPICAL.of_facets("replica").but(
 
 
 class PassThrough:
-    """The sockets reference's collectives as they are; a fault overrides one of them."""
+    """The sockets reference's collectives; a fault overrides one of them."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         self.comm, self.rank, self.world = comm, rank, world
@@ -48,7 +48,7 @@ class PassThrough:
 
 
 class PlainSampler:
-    """A correct sampler: one order for all ranks, of which rank r takes every W-th index from r on."""
+    """A correct sampler: all ranks draw one order, and rank r of W takes every W-th index from r on."""
 
     def __init__(self, length: int, rank: int, world: int, *, shuffle: bool, seed: int, drop_last: bool) -> None:
         self.length, self.rank, self.world = length, rank, world
@@ -83,7 +83,7 @@ class PlainSampler:
         return np.random.default_rng(self.stream()).permutation(self.length) if self.shuffle else np.arange(self.length)
 
     def stream(self) -> Sequence[int]:
-        """The generator's seed."""
+        """The seed of the order's generator."""
         return (self.seed, self.epoch)
 
     def padded(self, order: Array) -> Array:
@@ -94,7 +94,7 @@ class PlainSampler:
 
 
 class PlainStreams:
-    """Correct random numbers: one generator for the rank, one that all ranks seed alike."""
+    """Correct random numbers: one generator of this rank, and one with the same seed on all ranks."""
 
     def __init__(self, rank: int, seed: int) -> None:
         self.rank, self.seed, self.epoch = rank, seed, 0
@@ -136,7 +136,7 @@ class ComputeScore(Protocol):
 
 @dataclass(frozen=True)
 class _Connect:
-    """An Adapter's connect(): the sockets reference with one facet of our own."""
+    """An Adapter's connect(): the sockets reference with one facet replaced."""
 
     facet: str
     made: Any

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from ddpcheck.contract import Capabilities
 from ddpcheck.contract.adapter import Adapter, Facets
 from ddpcheck.contract.rank_context import RankContext
-from ddpcheck.launchers.base import Launcher
+from ddpcheck.launchers.launcher import Launcher
 from ddpcheck.launchers.processes import Processes
 
 Connect = Callable[[RankContext], Facets]
@@ -17,17 +17,17 @@ Made = TypeVar("Made")
 SeenIn = tuple[str, ...]
 """Threads, such as "pytorch/pytorch#58224", or files of real code."""
 invented: SeenIn = ()
-"""Seen nowhere: somebody thought of it, or a mutation of code came to it."""
+"""No source: the fault was invented, or made by a mutation of code."""
 
 
 @dataclass(frozen=True)
 class Registered:
     """An adapter that is wrong on purpose, or correct in an unusual way.
 
-    name: its id. caught_by: every check that must fail, none if the adapter is correct. cause: the id of the cause that the
-    first of them must tell; empty if it tells none. seen_in: issues or files of real code with this fault, none if it was
-    invented. world_size: the smallest at which it shows. made: the class, function or row that is at fault; it has the first
-    line of its docstring as description. deep: whether it shows in the deep profile only.
+    name: the id. caught_by: the checks that must fail; none if the adapter is correct. cause: id of the cause that the first
+    of these checks must name; empty if none. seen_in: issues or files of real code with this fault; none if it was invented.
+    world_size: the smallest world size at which the fault shows. made: the faulty class, function or row; the first line of
+    its docstring is the description. deep: whether only the deep profile shows the fault.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Registering(Generic[Made]):
     """A decorator that registers a class or function as a fault, or as unusual but correct (no `caught_by`), and makes an
     adapter of it.
 
-    connect: makes the adapter's connect() of it. promised: Capabilities, but for the promises that a fault gives.
+    connect: makes the adapter's connect() from the class or function. promised: Capabilities; a fault may change some.
     """
 
     connect: Callable[[Made], Connect]

@@ -1,4 +1,4 @@
-"""A correct communicator whose start can be read in a minute: rank 0 in the middle, and the seams for faults of meeting."""
+"""A short correct communicator, in which every rank connects to rank 0, with seams for faults of the rendezvous."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PROMISED = TYPICAL.of_facets("collectives").but(
 
 
 class Star:
-    """Gather at rank 0, which sends all arrays to every rank."""
+    """Every rank sends its array to rank 0, which sends all arrays to every rank."""
 
     def __init__(self, context: RankContext) -> None:
         self.rank, self.world = context.rank, context.world_size
@@ -41,7 +41,7 @@ class Star:
             self.links = self.host() if self.rank == 0 else {0: self.join()}
 
     def host(self) -> dict[int, socket.socket]:
-        """A connection to every other rank, by its number."""
+        """Connections to all other ranks, by rank."""
         with self.listen() as listener:
             return self.admit(listener)
 
@@ -49,7 +49,7 @@ class Star:
         return socket.create_server(self.place, backlog=64)
 
     def admit(self, listener: socket.socket) -> dict[int, socket.socket]:
-        """Every client must send its rank; one that does not is dropped."""
+        """Accept all ranks. Drop a client that does not send a valid rank."""
 
         def judge(hello: bytes) -> int | None:
             magic, rank = HELLO.unpack(hello)
@@ -67,7 +67,7 @@ class Star:
         return HELLO.pack(MAGIC, self.rank)
 
     def dial(self) -> socket.socket:
-        """Rank 0 may be late."""
+        """Connect to rank 0, and try again until it listens."""
         limit = time.monotonic() + PATIENCE
         while True:
             try:
@@ -110,7 +110,7 @@ class Star:
 
 
 def exactly(link: socket.socket, size: int) -> bytes:
-    """So many bytes, in however many pieces they come. EOFError if the peer is gone."""
+    """Receive size bytes, in any number of pieces. Raises EOFError if the peer has closed the connection."""
     got = bytearray()
     while len(got) < size:
         piece = link.recv(size - len(got))

@@ -1,4 +1,4 @@
-"""The seam for faults of training runs: the trainer of the NumPy references, of which a fault overrides a method."""
+"""The seam for faults of training runs: a fault overrides a method of the NumPy references' trainer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from ddpcheck.contract import TYPICAL
 from ddpcheck.contract.adapter import Facets
-from ddpcheck.contract.names import TRAINER_FEATURES
+from ddpcheck.contract.allowed_names import TRAINER_FEATURES
 from ddpcheck.contract.rank_context import RankContext
 
 from ..data_parallel import numpy_facets
@@ -21,7 +21,7 @@ PROMISED = TYPICAL.of_facets("trainer").but(
 
 
 def facets(made: type[Trainer], comm: Any, rank: int, world: int, close: Callable[[], None] | None = None) -> Facets:
-    """One rank's facets, for any collectives."""
+    """One rank's facets, on any collectives."""
     reference = numpy_facets(comm, rank, world, trainer=made)
     return Facets(rank=rank, world_size=world, train=reference.train, close=close)
 

@@ -1,4 +1,4 @@
-"""pytorch-ignite's auto_model(), which chooses the wrapper by the backend that idist has started."""
+"""pytorch-ignite's auto_model(), which chooses a wrapper for the backend that idist has started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torch's DistributedDataParallel with the hooks that come with torch: gradients that travel as fewer bits."""
+"""torch's DistributedDataParallel with torch's communication hooks, which send gradients in fewer bits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 _WARM_UP = 2
-"""Steps until PowerSGD compresses: the least that torch allows. Its default of 1000 compresses nothing in a short run."""
+"""Steps until PowerSGD compresses: the smallest value that torch allows. In a short run, the default of 1000 has no effect."""
 
 
 def _hooked(module: nn.Module, state: object, hook: Any) -> nn.Module:
@@ -34,7 +34,7 @@ def _power_sgd(module: nn.Module, start: int) -> nn.Module:
     return _hooked(module, state, powerSGD_hook)
 
 
-# bf16_compress_hook is not here: without NCCL or XCCL torch refuses it with a TypeError.
+# There is no adapter for bf16_compress_hook: without NCCL or XCCL, torch raises a TypeError.
 fp16 = torch_adapter(
     "torch_ddp_fp16",
     _fp16,

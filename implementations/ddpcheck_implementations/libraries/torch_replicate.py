@@ -1,4 +1,4 @@
-"""torch's replicate(): DistributedDataParallel as hooks on the module itself, which stays what it was."""
+"""torch's replicate(): DistributedDataParallel as hooks on the module itself, without a wrapper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data-parallel training with NumPy, whose collectives are those of MPI through mpi4py.
+"""Data-parallel training with NumPy and the collectives of MPI, through mpi4py.
 
 mpirun -n 4 python -m ddpcheck.training numpy_mpi        four ranks
 python -m ddpcheck.training numpy_mpi                    the same program as a single process

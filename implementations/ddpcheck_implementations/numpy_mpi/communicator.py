@@ -69,7 +69,7 @@ class MpiCommunicator:
         """ValueError if the array is not C-contiguous."""
         comm = self._comm if group is None else self._communicator(group)
         self._collectives += 1
-        if op == "sum" and array.nbytes <= PIECE_BYTES:  # the most frequent call goes straight to MPI
+        if op == "sum" and array.nbytes <= PIECE_BYTES:  # a fast path for the most frequent call
             comm.Allreduce(_IN_PLACE, array, _SUM)
             return
         large = array.nbytes > PIECE_BYTES

@@ -1,6 +1,6 @@
-"""The mean of a large array by a ring over MPI; each rank divides its chunk while that is in the cache.
+"""The mean of a large array by a ring over MPI. Each rank divides its chunk while the chunk is in the cache.
 
-MPI has no mean, and dividing after MPI_Allreduce is a second pass over memory, which takes a third of the time again. Here a
+MPI has no mean. Dividing after MPI_Allreduce is a second pass over memory, which adds a third to the time. Here a
 reduce-scatter gives each rank its chunk of the sums in W - 1 steps; the rank divides it, and an all-gather distributes all
 chunks in W - 1 steps, as in numpy_sockets/algorithms/ring.py. Costs for N bytes per rank and W ranks, with latency `a`, and `b`
 and `r` seconds to send and to add one byte:

@@ -1,7 +1,7 @@
 """A neural network in NumPy whose backward pass is written by hand, layer by layer.
 
-Network builds any ddpcheck ModelSpec; make_optimizer gives SGD or Adam. Nothing here knows of ranks: the
-data-parallel engine beside this package does, and it is told of each gradient as soon as backward has finished it.
+Network builds any ddpcheck ModelSpec; make_optimizer makes SGD or Adam. Nothing here depends on ranks: data_parallel/ adds
+them, through a callback for each gradient that backward has completed.
 """
 
 from .network import Network, OnGradient

@@ -1,10 +1,10 @@
-"""Layers: the forward computation of each, and its backward.
+"""Layers, each with a forward and a backward.
 
-With dy the gradient of the loss by a layer's output, backward(dy) returns the one by its input, for which it may use the
-memory of dy, and adds those by its parameters to `gradients`. A layer keeps of its last forward pass what backward needs. All
-parameters are arrays that the network owns and that the optimizer changes in place.
+dy is the gradient of the loss with respect to a layer's output. backward(dy) returns the gradient with respect to its input,
+possibly in the memory of dy, and adds its parameters' gradients to `gradients`. A layer stores the values of its last
+training forward that backward needs. The network owns all parameters, and the optimizer changes them in place.
 
-Zero rows are a batch like any other: sums over them are zero, which is the gradient of a rank that has no samples.
+A batch may have no rows: sums over them are zero, which is the gradient of a rank without samples.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from ddpcheck.models.spec import BATCH_NORM_EPS, BATCH_NORM_MOMENTUM
 from ddpcheck.seeded_values import Array
 
 Place = Callable[[str], Array | None]
-"""Where the gradient of a parameter is to be written, if there is such an array."""
+"""A function from a parameter's name to the array for its gradient, or None."""
 
 
 class Gradients(dict[str, Array | None]):
-    """By name of every learned parameter; None as long as nothing has used it."""
+    """Gradients by name of every learned parameter; None while no layer has used it."""
 
     place: Place | None = None
 
     def room(self, name: str) -> Array | None:
-        """Where the next contribution to a gradient may be written: the `out` of a NumPy function."""
+        """An array for the first contribution to a gradient, as the `out` of a NumPy function, or None."""
         return self.place(name) if self.place is not None and self[name] is None else None
 
 
 class Layer(Protocol):
-    """One link of the chain.
+    """One layer of the network.
 
-    branch: the layer is taken only where this branch is active. learns: it has or uses learned parameters. finishes:
-    those, last first, whose gradient is complete when backward has passed this layer. learns_before: any layer before
-    it learns; if none does, nobody needs what backward returns.
+    branch: the layer runs only if this branch is active. learns: whether it has or uses learned parameters. finishes: the
+    parameters, last first, whose gradients are complete after this layer's backward. learns_before: whether any earlier
+    layer learns; if none does, backward need not return a gradient.
     """
 
     branch: str | None
@@ -51,7 +51,7 @@ class Layer(Protocol):
 
 
 class Base:
-    """What most layers have in common."""
+    """The common attributes of most layers."""
 
     def __init__(self, finishes: tuple[str, ...] = (), branch: str | None = None) -> None:
         self.finishes = finishes
@@ -61,7 +61,7 @@ class Base:
 
 
 def add(gradients: Gradients, name: str, gradient: Array) -> None:
-    """A tied parameter gets one contribution from each layer that uses it."""
+    """Add a contribution to a gradient. A tied parameter gets one from each layer that uses it."""
     before = gradients[name]
     if before is None:
         gradients[name] = gradient
@@ -106,7 +106,7 @@ class Linear(Base):
 
 
 class ReplacingLinear(Linear):
-    """A Linear whose training forward moves the weight to new memory. renew: puts a copy in the network, and returns it."""
+    """A Linear whose training forward moves the weight to new memory. renew: replaces the array by a copy and returns it."""
 
     renew: Callable[[str], Array]
 
@@ -126,7 +126,7 @@ class Relu(Base):
         return y
 
     def backward(self, dy: Array, gradients: Gradients) -> Array:
-        # not dy *= y > 0: that would make NaN of an infinite gradient that no active unit passes on
+        # dy *= y > 0 would turn an infinite gradient of an inactive unit into NaN
         np.putmask(dy, ~(self._y > 0), 0)
         return dy
 
@@ -148,7 +148,7 @@ class Tanh(Base):
 
 
 class Delay(Base):
-    """y = x, after waiting: an accelerator at work, which leaves the core to the threads that communicate."""
+    """y = x, after a wait: simulates an accelerator, which leaves the processor to communication threads."""
 
     def __init__(self, forward: float, backward: float) -> None:
         super().__init__()
@@ -164,9 +164,9 @@ class Delay(Base):
 
 
 class Scale(Base):
-    """y = x s, with s one factor for each feature or, 0-d, one for all. As a buffer it does not learn.
+    """y = x s, with one factor s for each feature, or one (0-d) for all. As a buffer, s does not learn.
 
-    s may have a wider dtype than x: products are then computed in that, and y has the dtype of x again.
+    s may have a wider dtype than x: products are then computed in that dtype, and y is converted to the dtype of x.
     """
 
     def __init__(self, name: str, scale: Array, *, learns: bool) -> None:
@@ -187,7 +187,7 @@ class Scale(Base):
 
 
 class BatchNorm(Base):
-    """Every feature to mean 0 and variance 1 over the batch (in evaluation: by the running statistics), then w x + b.
+    """Normalise each feature over the batch (in evaluation by the running statistics), then compute w x + b.
 
     With n rows, z the normalised input and g = w dy: dx = (g - mean(g) - z mean(g z)) / sqrt(variance + eps).
     """
@@ -209,7 +209,7 @@ class BatchNorm(Base):
             return y
         rows = len(x)
         if not rows:
-            self._normal = self._deviation = x  # no rows, no statistics: 0 / 0 must not reach the running ones
+            self._normal = self._deviation = x  # without rows, statistics would be 0 / 0
             return x
         mean = x.sum(axis=0) / rows
         normal = x - mean
@@ -247,7 +247,7 @@ class BatchNorm(Base):
 
 
 class ReplacingBatchNorm(BatchNorm):
-    """A BatchNorm whose training forward puts new running statistics in the place of those that the network has."""
+    """A BatchNorm whose training forward replaces the network's arrays of running statistics."""
 
     def __init__(self, name: str, tensors: dict[str, Array]) -> None:
         super().__init__(name, tensors)
@@ -284,6 +284,6 @@ class Embedding(Base):
         gradient = np.zeros_like(self.weight) if room is None else room
         if room is not None:
             room.fill(0)
-        np.add.at(gradient, self._ids, dy)  # an id may occur twice, which `gradient[ids] += dy` would count once
+        np.add.at(gradient, self._ids, dy)  # gradient[ids] += dy would count repeated ids once
         add(gradients, self._name, gradient)
         return dy

@@ -1,5 +1,6 @@
-"""Losses: the mean over the samples, and its gradient by the outputs. A batch without samples has loss 0, and so has one
-whose weights add up to 0.
+"""Losses: the mean over the samples, and its gradient with respect to the outputs.
+
+The loss is 0 if the batch has no samples, or if the weights sum to 0.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def _linear(y: Array, targets: Array, weight: float) -> tuple[float, Array]:
 
 
 def _cross_entropy(y: Array, labels: Array, weight: float) -> tuple[float, Array]:
-    shifted = y - y.max(axis=1, keepdims=True)  # exp cannot overflow then
+    shifted = y - y.max(axis=1, keepdims=True)  # so that exp cannot overflow
     powers = np.exp(shifted)
     totals = powers.sum(axis=1)
     rows = np.arange(len(y))
@@ -61,7 +62,7 @@ def make_weighted_loss(name: str, scale: float) -> Callable[[Array, Array, Array
 
 
 def make_shared_loss(name: str) -> Callable[[Array, Array, Array], tuple[float, Array]]:
-    """The sum over the samples, each with its own share in it."""
+    """The sum of the samples' losses, each times the sample's own factor."""
     of_samples = _LOSSES[name]
 
     def loss(y: Array, targets: Array, shares: Array) -> tuple[float, Array]:

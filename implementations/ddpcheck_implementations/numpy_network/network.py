@@ -28,12 +28,12 @@ from .losses import make_loss, make_weighted_loss
 from .terms import Activity, Head, Penalised, Term, shares
 
 OnGradient = Callable[[str, Array | None], None]
-"""Called with a learned parameter's name and its complete gradient (None: not used in this pass), which it may keep."""
+"""A function of a learned parameter's name and complete gradient (None if unused), which it may keep."""
 
 
 class Network:
-    """A model of one process. Parameters and buffers are changed in place, so that references hold; only a layer that says so
-    replaces its buffers, or its weight.
+    """A model of one process. Parameters and buffers are changed in place, so references stay valid. Only layers declared as
+    `replaced` replace arrays.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Network:
         initial: Mapping[str, Array],
         batch_norm: Callable[[str, dict[str, Array]], Layer] = BatchNorm,
     ) -> None:
-        """batch_norm: makes such a layer of its name and the network's arrays, if it should do more than BatchNorm."""
+        """batch_norm: makes a batch norm layer from its name and the network's arrays."""
         tensors = model.tensors()
         wrong = [t.name for t in tensors if t.name not in initial or initial[t.name].shape != t.shape]
         if wrong:
@@ -72,12 +72,12 @@ class Network:
                 layer.renew = self._renew
 
     def _renew(self, name: str) -> Array:
-        """Move a parameter to new memory, and leave the old memory as it is."""
+        """Move a parameter to new memory, and leave the old memory unchanged."""
         new = self.tensors[name] = self.parameters[name] = self.tensors[name].copy(order="K")
         return new
 
     def set_trainable(self, layers: Collection[str], trainable: bool) -> None:
-        """From now on these Linear layers learn, or do not. No backward may be under way."""
+        """Make these layers trainable or frozen. Do not call this during backward."""
         switched = {name for name in self.parameters if name.rpartition(".")[0] in layers}
         self._learn({*self.learned, *switched} if trainable else {*self.learned} - switched)
 
@@ -92,11 +92,10 @@ class Network:
     ) -> float:
         """Forward in training mode, then backward. Returns the mean loss. Gradients are written where `place` says.
 
-        weights: of the samples, in a weighted mean.
+        weights: weights of the samples in a weighted mean.
 
-        `on_gradient` hears of every learned parameter exactly once, in the reverse order of ModelSpec.tensors(),
-        whatever branches are active: an order that all ranks share, in which gradients can be reduced while backward
-        goes on.
+        `on_gradient` is called exactly once for every learned parameter, in the reverse order of ModelSpec.tensors(),
+        whatever branches are active. All ranks share this order, so gradients can be reduced during backward.
         """
         outputs = self._forward(inputs, branches, training=True)
         loss, dy = self._loss(outputs, targets) if weights is None else self._weighted_loss(outputs, targets, weights)
@@ -115,7 +114,7 @@ class Network:
         return loss
 
     def predict(self, inputs: Array, branches: Collection[str]) -> Array:
-        """Outputs in evaluation mode; nothing is remembered or counted."""
+        """Return outputs in evaluation mode, without a change of state."""
         return self._forward(inputs, branches, training=False)
 
     def _forward(self, x: Array, branches: Collection[str], *, training: bool) -> Array:

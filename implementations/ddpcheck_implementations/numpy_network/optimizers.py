@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from ddpcheck.job import OptimizerSpec
 
 PIECE = 1 << 17
-"""Elements of a large array that an optimizer works on at a time."""
+"""Elements of a large array that an optimizer processes at once."""
 
 
 class Optimizer(Protocol):
-    """It changes the parameters that it was made with in place, by `lr`, which a schedule may set anew."""
+    """An optimizer that changes its parameters in place. A schedule may set `lr` before each step."""
 
     lr: float
 
     def step(self, gradients: Mapping[str, Array | None]) -> None: ...
 
     def state(self) -> dict[str, Array]:
-        """Copies of all that it has gathered, as "<what>.<parameter>"."""
+        """Return copies of all state, as "<kind>.<parameter>"."""
         ...
 
     def load_state(self, state: Mapping[str, Array]) -> None:
@@ -74,7 +74,7 @@ class Sgd:
 class Adam:
     """m <- b1 m + (1 - b1) g; s <- b2 s + (1 - b2) g^2; p <- p - lr (m / (1 - b1^t)) / (sqrt(s / (1 - b2^t)) + eps).
 
-    t counts the updates of each parameter by itself: one that had no gradient is not a step further.
+    t is the number of updates of the parameter, so a step without its gradient does not count.
     """
 
     def __init__(self, spec: OptimizerSpec, parameters: Mapping[str, Array]) -> None:
@@ -116,7 +116,7 @@ class Adam:
 
 
 def _pieces(*arrays: Array) -> Iterable[Sequence[Array]]:
-    """Arrays of one shape in pieces that stay in the cache, with the intermediate results."""
+    """Cut arrays of one shape into pieces that stay in the cache with the intermediate results."""
     size = arrays[0].size
     if size <= PIECE or not all(array.flags.c_contiguous for array in arrays):
         return (arrays,)
@@ -131,7 +131,7 @@ def make_optimizer(spec: OptimizerSpec, parameters: Mapping[str, Array]) -> Opti
 def _loaded(
     state: Mapping[str, Array], parts: tuple[str, ...], parameters: Mapping[str, Array]
 ) -> dict[str, dict[str, Array]]:
-    """Copies of `state`, sorted by part and parameter."""
+    """Copies of `state`, by part and parameter. ValueError on an unknown entry."""
     made: dict[str, dict[str, Array]] = {part: {} for part in parts}
     for key, value in state.items():
         part, _, name = key.partition(".")

@@ -1,6 +1,6 @@
-"""Layers that add a term of their own to the loss: a penalty of a weight, the size of an activation, an auxiliary head.
+"""Layers that add a term to the loss: a weight penalty, the size of an activation, an auxiliary head.
 
-A term is a part of every sample's loss, and counts as the samples do: its mean over them.
+A term is part of every sample's loss, and is averaged over samples with the same weights.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .losses import make_shared_loss
 
 
 def shares(outputs: Array, scale: float, weights: Array | None) -> Array:
-    """How much each sample counts in the loss: in all `scale`, or 0 if there is no sample, or none with weight."""
+    """Each sample's weight in the loss. The sum is `scale`, or 0 without samples or without weight."""
     if weights is None:
         return np.full(len(outputs), scale / (len(outputs) or 1), outputs.dtype)
     return np.asarray(weights * (scale / (float(weights.sum()) or 1.0)), outputs.dtype)
@@ -25,17 +25,17 @@ def shares(outputs: Array, scale: float, weights: Array | None) -> Array:
 
 @runtime_checkable
 class Term(Protocol):
-    """A Layer with an auxiliary term in the loss. coefficient: how often the term counts."""
+    """A Layer with an auxiliary term in the loss. coefficient: the term's factor."""
 
     coefficient: float
 
     def of(self, targets: Array, each: Array) -> float:
-        """The term of the last forward pass. `each`: how much each sample counts, now and in the backward that follows."""
+        """The term of the last forward pass. `each`: each sample's weight, here and in the following backward."""
         ...
 
 
 class Penalised(Linear):
-    """A Linear whose weight has coefficient / 2 * sum w^2 in the loss, where there is any sample."""
+    """A Linear whose weight adds coefficient / 2 * sum w^2 to the loss of each sample."""
 
     coefficient: float
 
@@ -51,7 +51,7 @@ class Penalised(Linear):
 
 
 class Activity(Base):
-    """y = x; in the loss each sample has coefficient / 2 * sum_j x_j^2."""
+    """y = x; adds coefficient / 2 * sum_j x_j^2 to the loss of each sample."""
 
     def __init__(self, coefficient: float) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class Activity(Base):
 
 
 class Head(Base):
-    """y = x; in the loss each sample has the loss of another output, x W^T + b, against the same targets."""
+    """y = x; adds the loss of another output, x W^T + b, for the same targets to the loss of each sample."""
 
     def __init__(self, declared: spec.Head, tensors: dict[str, Array], loss: str) -> None:
         name = declared.name

@@ -16,7 +16,7 @@ NUMPY_SOCKETS_ALGORITHM forces the algorithm of all-reduces where it can be used
 sockets, express, all_add or owners_add in memory, hierarchical between hosts (algorithms/choice.py has the default).
 NUMPY_SOCKETS_HOSTS=4,2 emulates hosts: 4 ranks on the first, 2 on the next, and so on, to try the algorithms between hosts.
 NUMPY_SOCKETS_START_TIMEOUT (default 120) limits the seconds of the rendezvous, NUMPY_SOCKETS_TIMEOUT (default 30) the seconds
-that a peer may be silent in an operation. NUMPY_SOCKETS_RUN names the run, so that two runs at one address notice it.
+that a peer may be silent in an operation. NUMPY_SOCKETS_RUN names the run: ranks of another run at the address are refused.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .algorithms.choice import FOR_SMALL_ARRAYS
 _SENDS_LEAST = (
     not os.environ.get("NUMPY_SOCKETS_HOSTS") and os.environ.get("NUMPY_SOCKETS_ALGORITHM") not in FOR_SMALL_ARRAYS
 )
-"""Owners of lanes send for the other ranks of their host (hierarchical.py), and algorithms for small arrays send more bytes."""
+"""Whether all ranks send the fewest bytes. Owners of lanes send for other ranks (hierarchical.py); FOR_SMALL_ARRAYS send more."""
 
 
 def connect(context: RankContext, transport: str | None = None) -> Facets:

@@ -20,7 +20,7 @@ Ts = TypeVarTuple("Ts")
 T = TypeVar("T")
 
 _CLOSE_SECONDS = 0.05
-"""Time in which the end of a dead rank's connection is seen after that of a rank that failed because of it."""
+"""Seconds to wait for the end of a dead rank's connection: a rank that failed because of it may end earlier."""
 
 
 class OperationOrder:

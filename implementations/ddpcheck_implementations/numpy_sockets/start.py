@@ -39,7 +39,7 @@ def start(
     two need all ranks on one host. `algorithm` forces one of choice.py. `hosts` emulates several hosts by their numbers of
     ranks, repeated as often as needed: "2" or "4,2". Times are in seconds.
 
-    RendezvousError names the ranks that are not there within `start_timeout`. ValueError on an unknown name.
+    RendezvousError names the ranks that are missing after `start_timeout`. ValueError on an unknown name.
     """
     validate_algorithm(algorithm)
     emulated = _emulated_host(context.rank, hosts)

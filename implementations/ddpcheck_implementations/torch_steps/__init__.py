@@ -1,4 +1,4 @@
-"""Data-parallel training in torch, step by step; each step is a file without anything of ddpcheck in it.
+"""Data-parallel training in torch, step by step. Each step is a file that does not use ddpcheck.
 
     1  monolith   one process, one model, the whole batch: deep_mlp.py and nothing else
     2  manual     two copies of the model, the batch split between them, gradients averaged by hand

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from ddpcheck.contract.names import ALL_MODEL_FEATURES, MODEL_FEATURES
+from ddpcheck.contract.allowed_names import ALL_MODEL_FEATURES, MODEL_FEATURES
 from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.pytorch.adapter import TORCH_PROMISES, torch_adapter
 
@@ -35,7 +35,7 @@ MODELS = {"deep_mlp": _deep_mlp}
 
 
 def _no_communication(context: RankContext) -> None:
-    """One process has nobody to talk to."""
+    """Start nothing: there is one process."""
 
 
 def _start(context: RankContext) -> None:
@@ -72,7 +72,7 @@ monolith = torch_adapter(
     description="step 1: one process, the whole batch",
 )
 
-# Accumulating in one copy alone would lose the other's half; batch norm would see halves of the batch.
+# Accumulation in one copy would lose the other copy's half, and batch norm would normalise each half separately.
 manual = torch_adapter(
     "torch_manual",
     _two_copies,
@@ -83,7 +83,7 @@ manual = torch_adapter(
     description="step 2: two copies in one process, gradients averaged by hand",
 )
 
-# Without communication backward accumulates by itself: no_sync is leaving the call to synchronise() out.
+# backward does not communicate, so no_sync only means that synchronise() is not called.
 naive = torch_adapter(
     "torch_naive",
     _naive,

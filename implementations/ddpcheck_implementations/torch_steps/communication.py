@@ -1,4 +1,4 @@
-"""All that data-parallel training needs of a network, over torch.distributed: start, broadcast, all-reduce."""
+"""The communication of data-parallel training, over torch.distributed: start, broadcast, all-reduce."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def world_size() -> int:
 
 
 def broadcast(tensor: Tensor, root: int = 0) -> None:
-    """Overwrite the tensor with the root's."""
+    """Overwrite the tensor with the root's tensor."""
     dist.broadcast(tensor, root)
 
 
@@ -35,7 +35,7 @@ def all_reduce(tensor: Tensor, op: str = "sum") -> None:
 
 
 def start_all_reduce(tensor: Tensor) -> dist.Work:
-    """Begin to sum: as all_reduce, but returns at once; the tensor belongs to the network until wait() on the returned handle."""
+    """Start a sum over all ranks, and return at once. Do not use the tensor before wait() on the returned handle."""
     work: dist.Work | None = dist.all_reduce(tensor, async_op=True)
     assert work is not None
     return work

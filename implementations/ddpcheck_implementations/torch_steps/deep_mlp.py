@@ -1,4 +1,4 @@
-"""The model of the step-by-step variants: a deep multi-layer perceptron, 16 linear layers."""
+"""The model of the steps: a deep multi-layer perceptron with 16 linear layers."""
 
 from __future__ import annotations
 

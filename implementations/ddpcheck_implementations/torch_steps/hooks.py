@@ -1,4 +1,4 @@
-"""Step 4: communication while backward still runs. Hooks fill buckets; the all-reduce of a full one starts.
+"""Step 4: communication during backward. Hooks fill buckets, and each full bucket starts its all-reduce.
 
 Backward makes gradients from the last layer to the first, so buckets are filled in that order. All ranks must start the
 same all-reduces in the same order, whatever order their gradients come in: a bucket starts after the one before it.
@@ -18,7 +18,7 @@ from . import communication
 
 
 class HookDDP(nn.Module):
-    """All ranks start from rank 0's values; `finish` after each backward waits for the buckets under way."""
+    """All ranks start from rank 0's values; `finish` after each backward waits for the pending buckets."""
 
     def __init__(self, module: nn.Module, bucket_bytes: int = 1 << 20) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class HookDDP(nn.Module):
         }
         self._synchronising = True
         self._begin()
-        # A hook that held this object, which holds the parameter, which holds the hook, would keep all three for ever.
+        # A strong reference here would make a cycle of hook, engine and parameter, which would never be freed.
         engine = weakref.ref(self)
 
         def on_gradient(parameter: Tensor) -> None:
@@ -57,7 +57,7 @@ class HookDDP(nn.Module):
             self._synchronising = before
 
     def finish(self) -> None:
-        """Start what backward has left (the last bucket may not be full), wait for all, and put the means in place."""
+        """Start the remaining buckets, wait for all, and replace gradients by their means."""
         while len(self._under_way) < len(self._buckets):
             self._start_next()
         # A gradient that no rank has stays None, so that the optimizer leaves its parameter alone.
@@ -73,7 +73,7 @@ class HookDDP(nn.Module):
         self._begin()
 
     def _begin(self) -> None:
-        """Empty all buckets: without it only the first backward would wait for every gradient."""
+        """Reset all buckets, so that the next backward waits for every gradient again."""
         self._missing = [len(bucket) for bucket in self._buckets]
         self._under_way: list[tuple[Work, Tensor]] = []
 
@@ -86,13 +86,13 @@ class HookDDP(nn.Module):
 
     def _start_next(self) -> None:
         bucket = self._buckets[len(self._under_way)]
-        # A parameter that this rank did not use counts as zero: the others wait for its share.
+        # A parameter that this rank did not use counts as zero: the other ranks wait for this rank's part.
         flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in bucket])
         self._under_way.append((communication.start_all_reduce(flat), flat))
 
 
 def _buckets(parameters: list[nn.Parameter], size: int) -> Iterator[list[nn.Parameter]]:
-    """The parameters in order, in runs of one dtype of at least `size` bytes; the last run may be smaller."""
+    """Cut the parameters, in order, into runs of one dtype of at least `size` bytes; the last run may be smaller."""
     run: list[nn.Parameter] = []
     for parameter in parameters:
         if run and (parameter.dtype != run[0].dtype or sum(p.nbytes for p in run) >= size):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class TwoCopies(nn.Module):
-    """Looks like one model from outside; the optimizer updates the first copy, the second follows."""
+    """Has the interface of one model. The optimizer updates the first copy; forward copies it to the second."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -24,8 +24,8 @@ class TwoCopies(nn.Module):
     def average_gradients(self) -> None:
         """After backward: g = (n1 g1 + n2 g2) / (n1 + n2), where gi is the mean gradient of the ni samples of copy i.
 
-        The loss is a mean over the whole batch, so backward has left ni gi / (n1 + n2) in copy i: add them up.
-        Averaging g1 and g2 with equal weights would be wrong for an odd batch.
+        The loss is a mean over the whole batch, so the gradient of copy i is ni gi / (n1 + n2): add both. An average of g1
+        and g2 with equal weights would be wrong for an odd batch.
         """
         for mine, other in zip(self.first.parameters(), self.second.parameters(), strict=True):
             if other.grad is not None:

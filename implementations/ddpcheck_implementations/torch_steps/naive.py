@@ -26,6 +26,6 @@ class NaiveDDP(nn.Module):
             if not parameter.requires_grad:
                 continue
             if parameter.grad is None:
-                # Other ranks may have used it: who leaves an all-reduce out puts all later ones out of step.
+                # Other ranks may have used it: a rank that skips an all-reduce would mismatch all later ones.
                 parameter.grad = torch.zeros_like(parameter)
             communication.all_reduce_mean(parameter.grad)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, Capabilities, needs
 from ddpcheck.job import (
@@ -21,7 +22,6 @@ from ddpcheck.job import (
     SendRecv,
     TensorSpec,
 )
-from ddpcheck.levels import Level
 
 from ..drawing import for_all, for_each, takes_its_time
 from ..strategies_collectives import (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, needs
+from ddpcheck.hypotheses.collectives.circumstances import FailedJob, argument_must_be_writable
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -56,8 +56,5 @@ def _though_read_only(job: Job, trace: Trace) -> None:
     try:
         results_hold(job, trace)
     except Finding as finding:
-        raised = trace.first_failure
-        said = "" if raised is None else raised.error.lower()
-        if any(word in said for word in ("read-only", "readonly", "read only", "writ")):
-            raise finding.blaming(causes.ARGUMENT_MUST_BE_WRITABLE(), *finding.diagnosis.causes) from None
-        raise
+        of = FailedJob(job, trace, finding.diagnosis.causes)
+        raise finding.blaming(argument_must_be_writable(of), of.sure) from None

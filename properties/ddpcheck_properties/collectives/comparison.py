@@ -6,14 +6,16 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import collectives as causes
-from ddpcheck.causes import values
+from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.arrays import Evidence
+from ddpcheck.hypotheses.collectives.circumstances import wait_returns_early
 from ddpcheck.hypotheses.collectives.evidence import WrongResult
 from ddpcheck.hypotheses.collectives.messages import WrongMessage
 from ddpcheck.hypotheses.collectives.reductions import of_a_product
 from ddpcheck.hypotheses.evidence import evidence_of_message, evidence_of_result
+from ddpcheck.hypotheses.tried_in_order import all_causes
 from ddpcheck.job import AllReduce, Barrier, Job, SendRecv, Wait
 from ddpcheck.numerics import different_bits, same_bits
 from ddpcheck.oracle.collectives import Collective, Want, finished, members_of, wants
@@ -23,13 +25,10 @@ from ddpcheck.verdict import Diagnosis, Finding
 
 from .names import named
 
-_LONG = 0.5
-"""Seconds that exceed any normal barrier."""
-
 
 def results_hold(job: Job, trace: Trace) -> None:
     """The judge of most collective checks: every rank got the expected result, and no barrier let a rank through early."""
-    expect.completed(trace)
+    assertions.completed(trace)
     for position, operation in enumerate(job.operations):
         if isinstance(operation, Barrier):
             _blocked(operation, position, trace)
@@ -56,23 +55,23 @@ def results_hold(job: Job, trace: Trace) -> None:
                     parts = [collective.tensor.on(each) for each in members]
                     finding = finding.blaming(of_a_product(finding.diagnosis.causes, got, parts))
                 if isinstance(collective, AllReduce) and not collective.wait:
-                    early = values.NOT_REDUCED.explains(finding.diagnosis.causes)
-                    finding = finding.blaming(causes.WAIT_RETURNS_EARLY() if early else None, finding.diagnosis.causes)
+                    sure = finding.diagnosis.causes
+                    finding = finding.blaming(wait_returns_early(sure), sure)
                 raise finding.at(position) from None
 
 
 def same_bits_everywhere(job: Job, trace: Trace) -> None:
     """A judge: every all-reduce gave all its members the same bits."""
-    expect.completed(trace)
+    assertions.completed(trace)
     for position, collective, members in finished(job):
         if isinstance(collective, AllReduce):
             results = [trace.ranks[rank].values(position)["result"] for rank in members]
-            expect.same_on_all_ranks(results, f"{named(collective, position)}: result")
+            assertions.same_on_all_ranks(results, f"{named(collective, position)}: result")
 
 
 def arguments_are_left_alone(job: Job, trace: Trace) -> None:
     """A judge: no collective changed its argument, and every result is an array of its own."""
-    expect.completed(trace)
+    assertions.completed(trace)
     for position, operation in enumerate(job.operations):
         if isinstance(operation, SendRecv):
             for rank in sorted({dest for _, dest in operation.pairs}):
@@ -82,12 +81,12 @@ def arguments_are_left_alone(job: Job, trace: Trace) -> None:
             seen = trace.ranks[rank].values(position)
             waited = isinstance(job.operations[position], Wait)
             what = f"{named(collective, position)}{', waited for,' * waited} on rank {rank}"
-            expect.that(
+            assertions.that(
                 not seen["argument_changed"],
                 f"{what}: its argument was changed, but should stay as it was",
                 causes.WORKS_IN_ARGUMENT(),
             )
-            expect.that(
+            assertions.that(
                 not seen["aliases_argument"],
                 f"{what}: the result shares memory with the argument, but should be a new array",
                 causes.RESULT_ALIASES_ARGUMENT(),
@@ -102,11 +101,11 @@ def results_hold_and_arguments_stay(job: Job, trace: Trace) -> None:
 
 def can_be_written_to(job: Job, trace: Trace) -> None:
     """A judge: the result of a collective is an array that its owner can overwrite."""
-    expect.completed(trace)
+    assertions.completed(trace)
     for position, operation in enumerate(job.operations):
         made = job.operations[operation.operation] if isinstance(operation, Wait) else operation
         for rank, record in enumerate(trace.ranks):
-            expect.that(
+            assertions.that(
                 not record.values(position).get("read_only"),
                 f"{named(made, position)} on rank {rank}: got a read-only result, but should get one to write to",
                 causes.RESULT_READ_ONLY(),
@@ -114,7 +113,7 @@ def can_be_written_to(job: Job, trace: Trace) -> None:
 
 
 def _kept(seen: Mapping[str, Any], what: str) -> None:
-    expect.that(
+    assertions.that(
         not seen.get("overwritten_later"),
         f"{what}: the result was overwritten by a later operation, but should be a new array",
         causes.RESULT_BUFFER_REUSED(),
@@ -150,9 +149,9 @@ def _fits(got: Array, want: Want) -> bool:
 
 def _look(got: Array, want: Want, what: str, rank: int, evidence: Evidence) -> None:
     if want.bound is None:
-        expect.same_array(got, want.value, what, rank, evidence)
+        assertions.same_array(got, want.value, what, rank, evidence)
     else:
-        expect.within(got, want.value, want.bound, what, rank, evidence)
+        assertions.within(got, want.value, want.bound, what, rank, evidence)
 
 
 def _blocked(barrier: Barrier, position: int, trace: Trace) -> None:
@@ -166,12 +165,11 @@ def _blocked(barrier: Barrier, position: int, trace: Trace) -> None:
         left, entered = records[rank].left, records[latest].entered
         if left is not None and left < entered:
             waited = left - records[rank].entered
-            gave_up = (causes.BARRIER_GAVE_UP(seconds=waited),) * (waited > _LONG)
             raise Finding(
                 Diagnosis(
                     f"{named(barrier, position)}: rank {rank} left {1000 * (entered - left):.0f} ms before rank {latest} "
                     f"entered, but should have waited for it",
-                    (*gave_up, causes.BARRIER_DOES_NOT_BLOCK()),
+                    all_causes(ordered_hypotheses.OF_AN_EARLY_BARRIER, waited),
                 )
             )
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, needs
+from ddpcheck.hypotheses.collectives.circumstances import FailedJob, path_by_content, shortened_by_content
 from ddpcheck.job import AllGather, AllReduce, Broadcast, Job, Operation, ReduceScatter, SendRecv, TensorSpec, Wait
 from ddpcheck.seeded_values import Kind
 from ddpcheck.trace import Trace
@@ -103,9 +103,5 @@ def _whatever_they_hold(job: Job, trace: Trace) -> None:
     try:
         results_hold(job, trace)
     except Finding as finding:
-        tensors = [getattr(operation, "tensor", None) for operation in job.operations]
-        patchy = any(isinstance(each, TensorSpec) and each.values == "patchy" for each in tensors)
-        if trace.completed:
-            raise finding.blaming(*finding.diagnosis.causes, causes.SHORTENED_BY_CONTENT()) from None
-        cause = causes.PATH_BY_CONTENT().but("likely" if patchy else "possible")
-        raise finding.blaming(cause, *finding.diagnosis.causes) from None
+        of = FailedJob(job, trace, finding.diagnosis.causes)
+        raise finding.blaming(path_by_content(of), of.sure, shortened_by_content(of)) from None

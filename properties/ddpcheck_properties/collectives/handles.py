@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ddpcheck.causes import collectives as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, needs
+from ddpcheck.hypotheses.collectives.circumstances import FailedJob, handle_forgotten
 from ddpcheck.job import AllReduce, Job, Operation, Sleep, Wait
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
@@ -141,9 +142,7 @@ def _saying_so(judge: Judge) -> Judge:
         try:
             judge(job, trace)
         except Finding as finding:
-            if finding.diagnosis.operation != len(job.operations) - 1:
-                raise
-            late = causes.HANDLE_FORGOTTEN(others=(len(job.operations) - 2) // 2)
-            raise finding.blaming(late, *finding.diagnosis.causes) from None
+            of = FailedJob(job, trace, finding.diagnosis.causes, finding.diagnosis.operation)
+            raise finding.blaming(handle_forgotten(of), of.sure) from None
 
     return told

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import collectives as causes
-from ddpcheck.causes import values
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, Determinism, needs
+from ddpcheck.hypotheses.collectives.circumstances import copy_reduced
 from ddpcheck.job import AllReduce, Job, Layout, TensorSpec
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
@@ -73,12 +73,12 @@ def _in_their_place(job: Job, trace: Trace) -> None:
         for rank in trace.ranks if trace.completed else ():
             seen = rank.values(position)
             what = f"{named(operation, position)} on rank {rank.rank}"
-            expect.that(
+            assertions.that(
                 not seen.get("beside_changed"),
                 f"{what}: the elements next to the array were changed, but should stay as they were",
                 causes.WRITES_AT_START_OF_BASE(),
             )
-            expect.that(
+            assertions.that(
                 not getattr(operation, "in_place", False) or not seen.get("overwritten_later"),
                 f"{what}: the array was overwritten by a later operation, but is the caller's as long as it is in use",
                 causes.EMPTY_GIVEN_TWICE(),
@@ -106,8 +106,8 @@ def _reduced_or_refused(job: Job, trace: Trace) -> None:
     try:
         results_hold(job, trace)
     except Finding as finding:
-        unreduced = values.NOT_REDUCED.explains(finding.diagnosis.causes)
-        raise finding.blaming(causes.COPY_REDUCED() if unreduced else None, finding.diagnosis.causes) from None
+        sure = finding.diagnosis.causes
+        raise finding.blaming(copy_reduced(sure), sure) from None
 
 
 @law(

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from ddpcheck import expect
-from ddpcheck.causes import collectives as causes
+from ddpcheck import assertions
+from ddpcheck.causes.cause import as_causes
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, Capabilities, needs
-from ddpcheck.hypotheses.collectives.calls import why_result_of_call_differs
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.collectives.calls import WrongCalls, call_counter_wraps
+from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import Calls, Job
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
@@ -96,7 +98,7 @@ def _jobs(session: Session, chosen: list[Calls], times: int, *, strided: bool = 
 
 def each_has_its_own(job: Job, trace: Trace) -> None:
     """A judge: every call has its own result."""
-    expect.completed(trace)
+    assertions.completed(trace)
     for position, made in enumerate(job.operations):
         assert isinstance(made, Calls)
         for rank, record in enumerate(trace.ranks):
@@ -110,11 +112,11 @@ def _compare(made: Calls, got: Array, want: Array, own: Array, rank: int) -> Non
     if not len(wrong):
         return
     first = int(wrong[0])
-    well = (causes.CALL_COUNTER_WRAPS(calls=first),) * (first > 1)
+    of = WrongCalls(got, want, own, wrong)
     raise Finding(
         Diagnosis(
             f"call {first} of {made.times}, {made.collective}, one{' strided' * made.strided} array of {made.dtype}[2]: result "
             f"on rank {rank}: got {got[first].tolist()}, but should be {want[first].tolist()}; {len(wrong)} are wrong",
-            (why_result_of_call_differs(got, want, own, wrong), *well),
+            as_causes((first_cause(ordered_hypotheses.OF_EQUAL_CALLS, of), call_counter_wraps(of))),
         )
     )

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from ddpcheck import expect
-from ddpcheck.causes import collectives as causes
+from ddpcheck import assertions
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.hypotheses.arrays import Evidence
-from ddpcheck.job import AllReduce, Job, ReduceScatter, TensorSpec
+from ddpcheck.hypotheses.collectives.reductions import of_tiny_values, overflowed
+from ddpcheck.job import AllReduce, Job, TensorSpec
 from ddpcheck.numerics import gamma, unit_roundoff
 from ddpcheck.oracle.collectives import finished, wants
 from ddpcheck.trace import Trace
@@ -96,19 +96,17 @@ def _in_range(job: Job, trace: Trace) -> None:
     except Finding as finding:
         if not trace.completed:
             raise
-        for position, collective, members in finished(job):
-            for rank, want in wants(collective, members).items():
-                got = trace.ranks[rank].values(position)["result"]
-                if got.shape == want.value.shape and (~np.isfinite(got) & np.isfinite(want.value)).any():
-                    mean = isinstance(collective, AllReduce | ReduceScatter) and collective.reduction == "mean"
-                    kind = causes.OVERFLOWS_BEFORE_DIVISION if mean else causes.OVERFLOWS_ON_THE_WAY
-                    raise finding.blaming(kind()) from None
-        raise
+        of_ranks = (
+            overflowed(collective, trace.ranks[rank].values(position)["result"], want.value)
+            for position, collective, members in finished(job)
+            for rank, want in wants(collective, members).items()
+        )
+        raise finding.blaming(next(filter(None, of_ranks), finding.diagnosis.causes)) from None
 
 
 def _rounded_once(job: Job, trace: Trace) -> None:
     """One rounding to float16, u |s| or half of the smallest number; W + 1 to float32 or wider before, gamma sum|terms|."""
-    expect.completed(trace)
+    assertions.completed(trace)
     for position, collective, members in finished(job):
         stack = np.stack([collective.tensor.on(rank) for rank in members]).astype(np.float64)
         divisor = len(members) if isinstance(collective, AllReduce) and collective.reduction == "mean" else 1
@@ -117,21 +115,20 @@ def _rounded_once(job: Job, trace: Trace) -> None:
         bound += terms * gamma(len(members) + 1, "float32")
         for rank in members:
             got = trace.ranks[rank].values(position)["result"]
-            expect.within(got, value, bound, f"{named(collective, position)}: result", rank)
+            assertions.within(got, value, bound, f"{named(collective, position)}: result", rank)
 
 
 def _tiny_kept(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     for position, collective, members in finished(job):
         smallest = np.finfo(collective.tensor.dtype).smallest_subnormal.astype(np.float64)
         stack = np.stack([collective.tensor.on(rank) / smallest for rank in members])
         divisor = len(members) if isinstance(collective, AllReduce) and collective.reduction == "mean" else 1
         value = stack.sum(axis=0) / divisor
-        first = np.rint(stack / divisor).sum(axis=0)
-        early = ((causes.TINY_DIVIDED_FIRST(), first),) * (divisor > 1)
-        zero = (causes.SUBNORMALS_FLUSHED(), np.zeros_like(value))
-        evidence = Evidence(divisor, alternatives=(*early, zero))
+        evidence = Evidence(divisor, alternatives=tuple(of_tiny_values(stack, divisor)))
         what = f"{named(collective, position)}: result, in units of the smallest {collective.tensor.dtype},"
         for rank in members:
             got = trace.ranks[rank].values(position)["result"] / smallest
-            expect.within(got, value, np.full(value.shape, 0.5 + 2.0**-8 if divisor > 1 else 0.0), what, rank, evidence)
+            assertions.within(
+                got, value, np.full(value.shape, 0.5 + 2.0**-8 if divisor > 1 else 0.0), what, rank, evidence
+            )

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from ddpcheck import expect
+from ddpcheck import assertions
+from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
 from ddpcheck.contract import Determinism, needs
 from ddpcheck.job import AllReduce, Job, TensorSpec, Wait
-from ddpcheck.levels import Level
 from ddpcheck.oracle.collectives import finished
 from ddpcheck.trace import Trace
 
@@ -59,7 +59,7 @@ def check_all_reduce_is_reproducible(session: Session) -> None:
     """Reducing the same arrays again gives the same bits."""
 
     def judge(job: Job, trace: Trace) -> None:
-        expect.completed(trace)
+        assertions.completed(trace)
         later = len(job.operations) // 2
         for position, collective, members in finished(job):
             if position < later:
@@ -67,7 +67,7 @@ def check_all_reduce_is_reproducible(session: Session) -> None:
             for rank in members:
                 values = trace.ranks[rank].values
                 what = f"{named(collective, position - later)}, run again: result"
-                expect.same_array(values(position)["result"], values(position - later)["result"], what, rank)
+                assertions.same_array(values(position)["result"], values(position - later)["result"], what, rank)
 
     drawn = jobs(session.world_size, _real(session)).map(_and_again)
     for_all(session, drawn, judge, examples=map(_and_again, _long_sums(session)), share=0.5)

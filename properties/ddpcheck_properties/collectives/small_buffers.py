@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, Capabilities, needs
 from ddpcheck.job import AllReduce, Job, MeasureCollective, Operation, SmallBuffers, TensorSpec, Wait
@@ -62,11 +62,11 @@ def ways(promised: Capabilities, dtype: str, count: int) -> Sequence[MeasureColl
 
 def none_wrong(job: Job, trace: Trace) -> None:
     """A judge: no rank found a wrong element."""
-    expect.completed(trace)
+    assertions.completed(trace)
     for position, operation in enumerate(job.operations):
         if isinstance(operation, MeasureCollective):
             for rank, wrong in enumerate(trace.values(position, "wrong")):
-                expect.that(
+                assertions.that(
                     not wrong,
                     f"{operation.collective} of {operation.count:,} elements on rank {rank}: {wrong:,} elements are wrong",
                 )

@@ -7,10 +7,10 @@ from dataclasses import replace
 from itertools import permutations, product
 from typing import TYPE_CHECKING
 
-from ddpcheck.causes import collectives as causes
-from ddpcheck.causes import values
+from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, needs
+from ddpcheck.hypotheses.collectives.circumstances import FailedJob, late_rank_missed
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -23,7 +23,6 @@ from ddpcheck.job import (
     Sleep,
     TensorSpec,
 )
-from ddpcheck.levels import Level
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
@@ -281,29 +280,8 @@ def _though_late(job: Job, trace: Trace) -> None:
     try:
         results_hold(job, trace)
     except Finding as finding:
-        late = _late_to(job, finding.diagnosis.operation)
-        if late is None or not trace.completed:
-            raise
-        seconds = sum(each.seconds for each in job.operations if isinstance(each, Sleep) and each.rank == late.rank)
-        straggled = late.seconds == NAP
-        sure = finding.diagnosis.causes
-        waited = causes.LATE_RANK_MISSED(rank=late.rank, seconds=seconds if straggled else late.seconds)
-        missing = straggled or not sure or sure[0].id in _MISSING
-        raise finding.blaming(*((waited, sure) if missing else (sure, waited))) from None
-
-
-_MISSING = {
-    each.id
-    for each in (values.ZERO, values.FLUSHED_TO_ZERO, values.NOT_REDUCED, values.PART_NOT_REDUCED, causes.RANK_LEFT_OUT)
-}
-"""Causes that a late rank explains better."""
-
-
-def _late_to(job: Job, position: int) -> Sleep | None:
-    """The last Sleep of the few operations before this one."""
-    before = job.operations[max(0, position - 3) : position] if position > 0 else ()
-    slept = [each for each in before if isinstance(each, Sleep)]
-    return slept[-1] if slept else None
+        of = FailedJob(job, trace, finding.diagnosis.causes, finding.diagnosis.operation)
+        raise finding.blaming(late_rank_missed(of, NAP)) from None
 
 
 def _large(session: Session) -> list[TensorSpec]:

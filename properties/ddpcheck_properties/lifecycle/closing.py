@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, needs
@@ -97,12 +97,12 @@ def _one_of_each(session: Session) -> list[Operation]:
 
 
 def _gave_back(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     for rank in trace.ranks:
         before, after = (rank.values(len(job.operations) - 1)[name] for name in ("before", "held"))
         for name, number in before.items():  # none where the system does not report them
             left = after[name] - number
-            expect.that(
+            assertions.that(
                 left <= 0,
                 f"rank {rank.rank}: got {left} more {name} after close() than before connect(), but should have given all back",
                 causes.LEFT_OPEN(number=left, resource=name),
@@ -110,7 +110,7 @@ def _gave_back(job: Job, trace: Trace) -> None:
 
 
 def _left_nothing(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     for rank in trace.ranks:
         for what, kind in _LEFT.items():
             names = rank.values(len(job.operations) - 1)[what]
@@ -118,7 +118,7 @@ def _left_nothing(job: Job, trace: Trace) -> None:
                 raise CannotTell(
                     "the ranks are not on one host, or closed long after each other: no rank could list what all left"
                 )
-            expect.that(
+            assertions.that(
                 not names,
                 f"rank {rank.rank}: {', '.join(names[:3])}{' and others' * (len(names) > 3)} was left when all ranks had closed, "
                 "but nothing should be that was not there before connect()",
@@ -145,7 +145,7 @@ def _closed_and_left(job: Job, trace: Trace) -> None:
             raise still_there(rank, "after close()")
         if reached < closing or (reached == closing and rank.outcome != "died"):
             try:
-                expect.completed(replace(trace, ranks=(rank,)))
+                assertions.completed(replace(trace, ranks=(rank,)))
             except Finding as finding:
                 lost = causes.SENT_DATA_LOST_BY_CLOSE(rank=0) if late < reached < closing else None
                 raise finding.blaming(lost, finding.diagnosis.causes) from None

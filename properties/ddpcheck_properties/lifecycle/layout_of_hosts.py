@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
@@ -96,7 +96,7 @@ def _one_after_the_other(parts: list[tuple[Job, Judge]]) -> Judge:
     """The judge of a Job that contains all of these operations."""
 
     def judge(job: Job, trace: Trace) -> None:
-        expect.completed(trace)
+        assertions.completed(trace)
         begin = 0
         for part, own in parts:
             end = begin + len(part.operations)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
@@ -99,7 +99,7 @@ def check_make_replica_rejects_unknown_options(session: Session) -> None:
 
 def _option_refused(_: Job, trace: Trace) -> None:
     for rank in trace.ranks:
-        expect.that(
+        assertions.that(
             rank.outcome == "raised" and "ValueError" in rank.error,
             f"rank {rank.rank}: a replica with the option {UNKNOWN} {rank.outcome}, but should have raised a ValueError",
             causes.UNKNOWN_OPTION_ACCEPTED(),
@@ -126,4 +126,4 @@ def _raised(job: Job, trace: Trace) -> None:
 def _refused(job: Job, trace: Trace) -> None:
     for rank in trace.ranks:
         what = f"{len(job.operations)} operations with uneven batches"
-        expect.equal(rank.outcome, "raised", what, rank.rank, causes.UNEVEN_BATCHES_NOT_REFUSED())
+        assertions.equal(rank.outcome, "raised", what, rank.rank, causes.UNEVEN_BATCHES_NOT_REFUSED())

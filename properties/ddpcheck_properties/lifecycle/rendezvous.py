@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import Cause
 from ddpcheck.causes import rendezvous as causes
 from ddpcheck.checks import law
@@ -134,12 +134,12 @@ def _bits_of_before(session: Session) -> tuple[Operation, Judge] | None:
         return None
     reduced = AllReduce(TensorSpec((64,), min(offered), "real"))
     before = session.run(Job(world, (reduced,)))
-    expect.completed(before)
+    assertions.completed(before)
 
     def judge(job: Job, trace: Trace) -> None:
         for rank, (first, second) in enumerate(zip(before.ranks, trace.ranks, strict=True)):
             result, again = first.values(0)["result"], second.values(len(job.operations) - 1)["result"]
-            expect.that(
+            assertions.that(
                 same_bits(again, result),
                 f"all_reduce sum of real values on rank {rank}, after the ranks were started anew: got other bits in "
                 f"{int((again != result).sum())} of {result.size} elements, but should be those of the run before",
@@ -244,7 +244,7 @@ def _kept_to_themselves(job: Job, trace: Trace) -> None:
         )
     for rank, addresses in enumerate(trace.start.listening):
         for address in addresses:
-            expect.that(
+            assertions.that(
                 not address.startswith(ANYWHERE),
                 f"rank {rank} listens on {address}, which is every interface of the host, but should on that of MASTER_ADDR",
                 causes.LISTENS_EVERYWHERE(),

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import metrics as causes
-from ddpcheck.hypotheses.causes_of import causes_of_mean
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.causes_of_wrong_numbers import causes_of_means, causes_of_names
 from ddpcheck.hypotheses.metrics.evidence import WrongMean
-from ddpcheck.hypotheses.metrics.names import why_other_names
+from ddpcheck.hypotheses.metrics.names import OtherNames
+from ddpcheck.hypotheses.metrics.nonfinite import LostNonfinite, WrongBesideNan
+from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import Aggregate, Job, Operation
 from ddpcheck.numerics import gamma
 from ddpcheck.oracle.means import mean_of
@@ -23,14 +25,14 @@ from ddpcheck.verdict import Diagnosis, Finding
 
 
 def weighted(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     for position, made in enumerate(job.operations):
         assert isinstance(made, Aggregate)
         _compare(made, position, trace, job.operations[:position])
 
 
 def by_name(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     for position, made in enumerate(job.operations):
         assert isinstance(made, Aggregate)
         wanted = {name: (place + 1) * mean_of([made]) for place, name in enumerate(made.names)}
@@ -40,14 +42,14 @@ def by_name(job: Job, trace: Trace) -> None:
             close = _as(wanted, got, made)
             wrong = {name: value for name, value in wanted.items() if close.get(name) != value}
             seen = {name: value for name, value in close.items() if wanted.get(name) != value}
-            cause = why_other_names(made, wanted, wrong, close, got, own, earlier, rank)
-            expect.equal(seen, wrong, f"{len(wanted)} metrics, {_named(made)}: those wrong", rank, cause)
-            expect.that(
+            cause = causes_of_names(OtherNames(made, wanted, wrong, got, own, earlier, rank))
+            assertions.equal(seen, wrong, f"{len(wanted)} metrics, {_named(made)}: those wrong", rank, cause)
+            assertions.that(
                 not values["argument_changed"],
                 f"the mapping of metrics that rank {rank} passed was changed, but should stay as it was",
                 causes.METRICS_WRITTEN_INTO_ARGUMENT(),
             )
-            expect.that(
+            assertions.that(
                 not values["earlier_changed"],
                 f"an earlier call's result on rank {rank} was changed by {_named(made)}, but should stay as it was",
                 causes.RESULT_MAPPING_REUSED(),
@@ -55,7 +57,7 @@ def by_name(job: Job, trace: Trace) -> None:
 
 
 def nothing_or_weighted(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     for rank, metrics in enumerate(trace.values(0, "metrics")):
         if not all(math.isnan(value) for value in metrics.values()):
             raise Finding(
@@ -70,29 +72,22 @@ def nothing_or_weighted(job: Job, trace: Trace) -> None:
 
 
 def stays_strange(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     (made,) = job.operations
     assert isinstance(made, Aggregate)
     strange = {value for value in made.values if not math.isfinite(value)}
     wanted = strange.pop() if len(strange) == 1 else math.nan
     for rank, metrics in enumerate(trace.values(0, "metrics")):
         got = metrics.get("metric", 0.0)
-        expect.that(
+        assertions.that(
             got == wanted or math.isnan(got),
             f"{_named(made)}: metrics on rank {rank}: got {metrics}, but should be {wanted}",
-            causes.OPPOSITE_INFINITIES() if strange else causes.NONFINITE_LEFT_OUT(value=_spelled(wanted)),
+            first_cause(ordered_hypotheses.OF_LOST_NONFINITE, LostNonfinite(made, wanted)),
         )
 
 
-def _spelled(strange: float) -> str:
-    """The name of a value without a number: a NaN as a cause's parameter would not equal itself."""
-    if math.isnan(strange):
-        return "NaN"
-    return "infinity" if strange > 0 else "-infinity"
-
-
 def stays_strange_alone(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     (made,) = job.operations
     assert isinstance(made, Aggregate)
     assert made.no_number is not None
@@ -101,48 +96,38 @@ def stays_strange_alone(job: Job, trace: Trace) -> None:
     for number, metrics in enumerate(trace.values(0, "metrics")):
         what = f"{len(wanted)} metrics, of which rank {rank} has a NaN for {strange}: {{}} on rank {number}: got"
         got = metrics.get(strange, 0.0)
-        expect.that(
+        assertions.that(
             math.isnan(got),
             f"{what.format(strange)} {got}, but should be NaN",
             causes.NAN_LEFT_OUT_BESIDE_OTHERS(),
         )
         close = _as(wanted, metrics, made)
-        others = replace(made, counts=tuple(count * (other != rank) for other, count in enumerate(made.counts)))
         for name in wanted.keys() - {strange}:
-            expect.that(
+            assertions.that(
                 close.get(name) == wanted[name],
                 f"{what.format(name)} {close.get(name)}, but should be {wanted[name]}",
-                causes.NAN_SPREADS(metric=strange)
-                if math.isnan(close.get(name, 0.0))
-                else causes.RANK_LEFT_OUT_FOR_NAN(rank=rank)
-                if len(made.values) > 1 and close.get(name) == (made.names.index(name) + 1) * mean_of([others])
-                else causes.METRICS_MIXED_UP(),
+                first_cause(ordered_hypotheses.OF_METRICS_BESIDE_NAN, WrongBesideNan(made, close, name)),
             )
 
 
 def equal(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     for position, made in enumerate(job.operations):
         assert isinstance(made, Aggregate)
         first, *others = trace.values(position, "metrics")
         for rank, metrics in enumerate(others, start=1):
             cause = causes.RANKS_ADD_IN_OTHER_ORDER()
-            expect.equal(metrics, first, f"{_named(made)}: metrics, compared with rank 0,", rank, cause)
+            assertions.equal(metrics, first, f"{_named(made)}: metrics, compared with rank 0,", rank, cause)
 
 
 def _compare(made: Aggregate, position: int, trace: Trace, earlier: Sequence[Operation] = ()) -> None:
-    before = [each for each in earlier if isinstance(each, Aggregate)]
+    before = tuple(each for each in earlier if isinstance(each, Aggregate))
     wanted = {"metric": mean_of([made])}
     found = [_as(wanted, metrics, made) for metrics in trace.values(position, "metrics")]
-    fitting = {
-        rank: list(causes_of_mean(WrongMean(made, got.get("metric"), rank, tuple(before))))
-        for rank, got in enumerate(found)
-        if got != wanted
-    }
+    wrong = [WrongMean(made, got.get("metric"), rank, before) for rank, got in enumerate(found) if got != wanted]
+    likely = causes_of_means(wrong)
     for rank, got in enumerate(found):
-        # explanations of all ranks' numbers come before those of one rank, which may be chance
-        likely = sorted(fitting.get(rank, []), key=lambda cause: not all(cause in each for each in fitting.values()))
-        expect.equal(got, wanted, f"{_named(made)}: metrics", rank, tuple(likely[:2]))
+        assertions.equal(got, wanted, f"{_named(made)}: metrics", rank, likely.get(rank))
 
 
 def _as(wanted: Mapping[str, float], got: Mapping[str, float], made: Aggregate) -> dict[str, float]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import scores as causes
 from ddpcheck.causes.metrics import RANKS_ADD_IN_OTHER_ORDER
-from ddpcheck.hypotheses.causes_of import causes_of_score
+from ddpcheck.hypotheses.causes_of_wrong_numbers import causes_of_scores
 from ddpcheck.hypotheses.scores.evidence import WrongScore
 from ddpcheck.job import Job, Score
 from ddpcheck.oracle.scores import allowed, counted, score_of
@@ -17,13 +17,13 @@ from ddpcheck.verdict import Diagnosis, Finding
 
 def as_of_one_process(job: Job, trace: Trace) -> None:
     """Every score of the Job; NaN without samples, or without samples of a class that AUC needs."""
-    expect.completed(trace)
+    assertions.completed(trace)
     for position, made in enumerate(job.operations):
         assert isinstance(made, Score)
         before = [each for each in job.operations[:position] if isinstance(each, Score)]
         _compare(made, before, trace.values(position, "score"))
         for rank, changed in enumerate(trace.values(position, "argument_changed")):
-            expect.that(
+            assertions.that(
                 not changed,
                 f"an array that rank {rank} passed for {_named(made)} was changed, but should stay as it was",
                 causes.SCORE_CHANGES_ARGUMENT(),
@@ -32,11 +32,11 @@ def as_of_one_process(job: Job, trace: Trace) -> None:
 
 def no_number(job: Job, trace: Trace) -> None:
     """The scores of samples that contain one NaN."""
-    expect.completed(trace)
+    assertions.completed(trace)
     for position, made in enumerate(job.operations):
         assert isinstance(made, Score)
         for rank, got in enumerate(trace.values(position, "score")):
-            expect.that(
+            assertions.that(
                 math.isnan(got),
                 f"{_named(made)}, with a NaN in the output of sample {made.poisoned}: on rank {rank} got {got}, but should be "
                 "NaN",
@@ -46,13 +46,13 @@ def no_number(job: Job, trace: Trace) -> None:
 
 def equal(job: Job, trace: Trace) -> None:
     """All ranks have the same bits."""
-    expect.completed(trace)
+    assertions.completed(trace)
     for position, made in enumerate(job.operations):
         assert isinstance(made, Score)
         first, *others = trace.values(position, "score")
         for rank, got in enumerate(others, start=1):
             cause = RANKS_ADD_IN_OTHER_ORDER()
-            expect.equal(got, first, f"{_named(made)}, compared with rank 0,", rank, cause)
+            assertions.equal(got, first, f"{_named(made)}, compared with rank 0,", rank, cause)
 
 
 def _compare(made: Score, before: list[Score], found: list[float]) -> None:
@@ -65,14 +65,12 @@ def _compare(made: Score, before: list[Score], found: list[float]) -> None:
         wrong = [rank for rank, got in enumerate(found) if not abs(got - want) <= bound]
     if not wrong:
         return
-    fitting = [list(causes_of_score(WrongScore(made, tuple(before), rank, found[rank], want, bound))) for rank in wrong]
-    # explanations of all ranks' scores come before those of one rank, which may be chance
-    of_all = [cause for cause in dict.fromkeys(fitting[0]) if all(cause in each for each in fitting)]
+    evidence = [WrongScore(made, tuple(before), rank, found[rank], want, bound) for rank in wrong]
     note = "" if math.isnan(want) else f" (rounding allows {bound:.1g})"
     raise Finding(
         Diagnosis(
             f"{_named(made)}: on rank {wrong[0]} got {found[wrong[0]]}, but should be {want}{note}",
-            tuple((of_all or fitting[0][:1])[:2]),
+            causes_of_scores(evidence),
             "the values that each rank sends: sums of hits, squares, losses or counts of classes add up, scores do not",
             tuple(f"rank {rank}: {got}" for rank, got in enumerate(found)),
         )

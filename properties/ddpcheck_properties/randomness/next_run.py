@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import randomness as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
@@ -39,13 +39,13 @@ def check_random_numbers_are_reproducible_across_runs(session: Session) -> None:
 def _as_before(session: Session, operation: Operation) -> None:
     job = Job(session.world_size, (operation,))
     before = session.run(job)
-    expect.completed(before)
+    assertions.completed(before)
 
     def judge(_: Job, trace: Trace) -> None:
-        expect.completed(trace)
+        assertions.completed(trace)
         for rank, (first, second) in enumerate(zip(before.ranks, trace.ranks, strict=True)):
             for name in SAID.keys() & second.values(0).keys():
-                expect.that(
+                assertions.that(
                     all(map(np.array_equal, first.values(0)[name], second.values(0)[name])),
                     f"seed {SEED}, epochs 0 and 3, rank {rank}: got other {SAID[name]} in the next run of the program, but "
                     "should be the same",

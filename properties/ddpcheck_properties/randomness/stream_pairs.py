@@ -13,9 +13,11 @@ from itertools import combinations
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import randomness as causes
-from ddpcheck.hypotheses.randomness import Source, why_alike, why_they_follow
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.randomness.stream_pairs import AlikeStreams, Source
+from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import Draw, Job
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
@@ -31,29 +33,26 @@ def all_apart(job: Job, trace: Trace) -> None:
     """A judge: the streams of different seeds, epochs and ranks, and the common ones, do not depend on each other."""
     found = _sources(job, trace)
     for (first, second), same in _shared(found).items():
-        expect.that(
+        alike = AlikeStreams(first, second, COUNT, SHARED, same, *_in_place(found[first], found[second]))
+        assertions.that(
             same <= SHARED,
             f"{_named(second)}: got {same} of {COUNT} random numbers x of {_named(first)}, or 1 - x, but should be others",
-            why_alike(first, second, COUNT, SHARED, same, *_in_place(found[first], found[second])),
+            first_cause(ordered_hypotheses.OF_ALIKE_STREAMS, alike),
         )
     for first, second, length in _turned(found):
         raise Finding(
             Diagnosis(
                 f"{_named(second)}: got {COUNT} random numbers that follow those of {_named(first)} (their differences, or "
                 f"sums, are alike: {length:.2f}, where independent ones have less than {TURNED}), but should be independent",
-                (why_they_follow(found[first], found[second]),),
+                first_cause(ordered_hypotheses.OF_DEPENDENT_STREAMS, [found[first], found[second]]),
             )
         )
 
 
 def all_begin_apart(job: Job, trace: Trace) -> None:
     """A judge: no two of many streams begin with the same SOME numbers, which chance gives one pair of 4000 with 2^-49."""
-    first: dict[bytes, Source] = {}
     found = _sources(job, trace)
-    same = [(first.setdefault(begin.tobytes(), source), source) for source, begin in found.items()]
-    pairs = [(one, other) for one, other in same if one != other]
-    if pairs:
-        one, other = pairs[0]
+    for one, other in (pairs := _equal(found))[:1]:
         raise Finding(
             Diagnosis(
                 f"{_named(other)}: got the random numbers of {_named(one)}, as {len(pairs)} of {len(found)} streams got those of "
@@ -63,9 +62,28 @@ def all_begin_apart(job: Job, trace: Trace) -> None:
         )
 
 
+def seeds_begin_apart(job: Job, trace: Trace) -> None:
+    """A judge: no two of few streams begin with the same 2 * SOME numbers."""
+    count = 2 * SOME
+    for one, other in _equal(_sources(job, trace)):
+        raise Finding(
+            Diagnosis(
+                f"{_named(other)}: got the random numbers of {_named(one)}, but should get others",
+                first_cause(ordered_hypotheses.OF_ALIKE_STREAMS, AlikeStreams(one, other, count, 0, count, count, 0)),
+            )
+        )
+
+
+def _equal(found: dict[Source, Array]) -> list[tuple[Source, Source]]:
+    """Each source whose numbers are those of an earlier one, after the first of these."""
+    first: dict[bytes, Source] = {}
+    same = [(first.setdefault(numbers.tobytes(), source), source) for source, numbers in found.items()]
+    return [(one, other) for one, other in same if one != other]
+
+
 def _sources(job: Job, trace: Trace) -> dict[Source, Array]:
     """The numbers drawn from each stream."""
-    expect.completed(trace)
+    assertions.completed(trace)
     found: dict[Source, Array] = {}
     for position, draw in enumerate(job.operations):
         assert isinstance(draw, Draw)

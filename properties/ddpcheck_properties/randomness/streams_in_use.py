@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import randomness as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
-from ddpcheck.hypotheses.randomness import why_again, why_not_common
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.randomness.common_numbers import OtherCommonNumbers
+from ddpcheck.hypotheses.randomness.repeats import RepeatedSingly
+from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import Draw, Job
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
@@ -64,28 +67,25 @@ def check_random_numbers_drawn_singly_differ_between_ranks(session: Session) -> 
 
 
 def _each_its_own(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     local, common = ([numbers[0] for numbers in trace.values(0, kind)] for kind in ("local", "common"))
     at_once, all_at_once = ([numbers[0] for numbers in trace.values(1, kind)] for kind in ("local", "common"))
-    own = len(np.unique(np.concatenate(at_once))) > sum(map(len, at_once)) - BY_CHANCE  # otherwise calls do not matter
-    cause = causes.SINGLE_FROM_SHARED() if own else causes.RANK_NOT_IN_SEED()
     for rank, numbers in enumerate(local):
         others = [("its own before", len(numbers) - len(np.unique(numbers)))]
         others += [(f"rank {other}'s", _shared(numbers, local[other])) for other in range(len(local)) if other != rank]
         others.append(("common ones", _shared(numbers, common[rank])))
         for whose, alike in others:
-            expect.that(
+            assertions.that(
                 alike <= BY_CHANCE,
                 f"rank {rank}, {FEW} numbers in a call for each: got {alike} that are {whose}, but should be others",
-                cause,
+                first_cause(ordered_hypotheses.OF_SINGLE_NUMBERS, RepeatedSingly(at_once, BY_CHANCE)),
             )
-        expect.that(
+        of_rank = OtherCommonNumbers(rank, common[rank], common[0], all_at_once[rank], all_at_once[0])
+        assertions.that(
             bool(np.array_equal(common[rank], common[0])),
             f"common numbers in a call for each on rank {rank}: got {some(common[rank])}, but should be {some(common[0])} as on "
             "rank 0",
-            causes.SINGLE_FROM_OWN()
-            if np.array_equal(all_at_once[rank], all_at_once[0])
-            else why_not_common(rank, common[rank], common[0]),
+            first_cause(ordered_hypotheses.OF_SINGLE_COMMON_NUMBERS, of_rank),
         )
 
 
@@ -94,47 +94,45 @@ def _shared(numbers: Array, others: Array) -> int:
 
 
 def _go_on(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     draw = job.operations[0]
     assert isinstance(draw, Draw)
     for kind in ("local", "common"):
         for rank, epochs in enumerate(trace.values(0, kind)):
-            expect.that(
+            assertions.that(
                 kind not in trace.ranks[rank].values(0).get("overwritten_later", ()),
                 f"{kind} numbers on rank {rank}: got others in the same array once more were drawn, but should be a new array",
                 causes.BUFFER_REUSED(),
             )
             for epoch, numbers in zip(EPOCHS, epochs, strict=True):
                 again = len(numbers) - len(np.unique(numbers))
-                first, second = np.split(numbers, 2)
-                anew = bool(np.array_equal(first, second))
-                expect.that(
+                assertions.that(
                     again <= SHARED,
                     f"{kind} numbers of epoch {epoch} on rank {rank}{of_seed(draw.seed)}: got {again} of {len(numbers)} that "
                     "were there before in the same epoch, but should be new ones",
-                    causes.CALL_RESTARTS() if anew else causes.FEW_NUMBERS(count=len(numbers) - again),
+                    first_cause(ordered_hypotheses.OF_REPEATED_CALLS, numbers),
                 )
 
 
 def _go_on_far(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     for kind in ("local", "common"):
         for rank, (numbers,) in enumerate(trace.values(0, kind)):
             again = len(numbers) - len(np.unique(numbers))
-            expect.that(
+            assertions.that(
                 again <= AGAIN,
                 f"{kind} numbers on rank {rank}: got {again} of {len(numbers)} that were there before in the same epoch, but "
                 "should be new ones",
-                why_again(numbers),
+                first_cause(ordered_hypotheses.OF_REPEATED_NUMBERS, numbers),
             )
 
 
 def _undisturbed(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     for kind in ("local", "common"):
         for rank, (beside, alone) in enumerate(zip(trace.values(0, kind), trace.values(1, kind), strict=True)):
             for epoch, got, should in zip(EPOCHS, beside, alone, strict=True):
-                expect.that(
+                assertions.that(
                     bool(np.array_equal(got, should)),
                     f"{kind} numbers of epoch {epoch} on rank {rank}, with another object beside it: got {some(got)}, then "
                     f"{some(got[len(got) // 2 :])}, but should be {some(should)}, then {some(should[len(should) // 2 :])}",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import randomness as causes
 from ddpcheck.job import Draw, Job
 from ddpcheck.seeded_values import Array
@@ -33,7 +33,7 @@ def spread(job: Job, trace: Trace) -> None:
     """A judge: each part of the interval has a plausible share of every COUNT numbers, and no number follows from the one
     before.
     """
-    expect.completed(trace)
+    assertions.completed(trace)
     draw = job.operations[0]
     assert isinstance(draw, Draw)
     for kind in ("local", "common"):
@@ -47,20 +47,20 @@ def spread(job: Job, trace: Trace) -> None:
 def _evenly(text: str, numbers: Array) -> None:
     parts = np.histogram(numbers, BINS, (0, 1))[0]
     filled = int((parts > 0).sum())
-    expect.that(
+    assertions.that(
         filled == BINS,
         f"{text} {filled} of {BINS} parts of [0, 1), but should be all of them ({len(numbers)} numbers from "
         f"{numbers.min():.3g} to {numbers.max():.3g})",
         causes.NUMBERS_SCALED(low=float(numbers.min()), high=float(numbers.max())),
     )
-    expect.that(
+    assertions.that(
         parts.min() >= LEAST and parts.max() <= MOST,
         f"{text} from {parts.min()} to {parts.max()} in each of {BINS} equal parts of [0, 1), but should be about "
         f"{len(numbers) // BINS}",
         causes.NOT_UNIFORM(),
     )
     steps = abs(np.exp(2j * np.pi * np.diff(numbers)).mean())
-    expect.that(
+    assertions.that(
         bool(steps <= TURNED),
         f"{text} numbers that follow from one another (the steps between them are alike: {steps:.2f}, where random "
         f"ones have less than {TURNED}), but should be independent",
@@ -70,12 +70,12 @@ def _evenly(text: str, numbers: Array) -> None:
 
 def in_no_order(job: Job, trace: Trace) -> None:
     """A judge: in a call for many numbers, near and farther neighbours do not depend on each other."""
-    expect.completed(trace)
+    assertions.completed(trace)
     for kind in ("local", "common"):
         for rank, (numbers,) in enumerate(trace.values(0, kind)):
             half = numbers[: LONG // 2]
             uneven = np.max(abs(np.sort(half) - (np.arange(len(half)) + 0.5) / len(half)))
-            expect.that(
+            assertions.that(
                 bool(uneven <= UNEVEN),
                 f"{kind} numbers on rank {rank}: got a share below x of {len(half)} of them that is off by {uneven:.3f} "
                 f"for some x, but should be x itself, within {UNEVEN}",
@@ -85,7 +85,7 @@ def in_no_order(job: Job, trace: Trace) -> None:
             for lag in LAGS:
                 # not vdot, whose threads wait for each other where the cores are busy
                 alike = max(abs((each[:-lag].conj() * each[lag:]).mean()) for each in (turns, centred))
-                expect.that(
+                assertions.that(
                     bool(alike <= TURNED_FAR),
                     f"{kind} numbers on rank {rank}: got such as follow from those {lag} places before (the steps between "
                     f"them are alike: {alike:.2f}, where random ones have less than {TURNED_FAR}), but should be independent",

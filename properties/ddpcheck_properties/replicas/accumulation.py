@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import replicas as causes
+from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Backward, CloseWindow, Job, OpenWindow, Operation, OptimizerSpec, Step, ZeroGrad
-from ddpcheck.levels import Level
 from ddpcheck.models.spec import Activation, BatchNorm, Layer, Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
@@ -97,7 +97,7 @@ def check_exception_inside_no_sync_restores_synchronisation(session: Session) ->
             for seen in rank.records:
                 what = f"operation {seen.operation}: an exception raised inside no_sync() on rank {rank.rank}"
                 cause = causes.EXCEPTIONS_SWALLOWED()
-                expect.that("swallowed" not in seen.values, f"{what} did not come out", cause)
+                assertions.that("swallowed" not in seen.values, f"{what} did not come out", cause)
         as_ever(job, trace)
 
     everyone = tuple(range(world))
@@ -124,7 +124,7 @@ def check_two_forwards_then_one_backward_sums_gradients(session: Session) -> Non
     def judge(job: Job, trace: Trace) -> None:
         if any(rank.outcome == "raised" for rank in trace.ranks):
             try:
-                expect.completed(trace)
+                assertions.completed(trace)
             except Finding as finding:
                 raise finding.blaming(causes.FORWARD_CHANGES_BUFFERS()) from None
         as_ever(job, trace)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import batch_norm as causes
 from ddpcheck.causes import updates
 from ddpcheck.checks import law
@@ -150,7 +150,7 @@ def _forwards(world_size: int, batches: Sequence[int], layers: tuple[Layer, ...]
 def _ran(job: Job, trace: Trace) -> None:
     """Every rank ran; if a rank refused one sample, the Finding says that one is enough."""
     try:
-        expect.completed(trace)
+        assertions.completed(trace)
     except Finding as finding:
         first = next(operation for operation in job.operations if isinstance(operation, Backward))
         if finding.hung or min(map(len, first.samples)) != 1:
@@ -204,7 +204,7 @@ def _same_losses(moment: ExpectedOperation, local: ExpectedOperation, job: Job, 
     for rank, loss in enumerate(trace.values(moment.position, "loss")):
         try:
             bound = np.asarray(TOLERANCE * abs(exact).max())
-            expect.within(np.float64(loss), exact[rank], bound, f"loss ({when(job, moment.position)})", rank)
+            assertions.within(np.float64(loss), exact[rank], bound, f"loss ({when(job, moment.position)})", rank)
         except Finding as finding:
             alone = bool(np.isclose(loss, own[rank]))
             cause = causes.OWN_BATCH(rank=rank) if alone else updates.STATISTICS_PUT_TOGETHER()
@@ -223,7 +223,7 @@ def _gradients(moment: ExpectedOperation, job: Job, trace: Trace) -> None:
                 raise Finding(Diagnosis(f"{text} on rank {rank}: got none, but should be an array"))
             exact = entry.value.exact[rank]
             try:
-                expect.within(
+                assertions.within(
                     got, exact, np.full_like(exact, TOLERANCE * largest), text, rank, evidence_of(entry, rank)
                 )
             except Finding as finding:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
@@ -64,7 +64,7 @@ def jobs(world_size: int, *, uneven: bool) -> list[Job]:
 
 def _same(promised: Capabilities) -> Judge:
     def judge(job: Job, trace: Trace) -> None:
-        expect.completed(trace)
+        assertions.completed(trace)
         for moment in Oracle(job, promised, bounds=False).walk():
             time = when(job, moment.position)
             for name, value in moment.numbers.items():
@@ -75,7 +75,7 @@ def _same(promised: Capabilities) -> Judge:
             for name in reversed(list(entries)):
                 for rank, seen in enumerate(trace.values(moment.position, "gradients")):
                     text = f"gradient of {name} ({time})"
-                    expect.that(seen[name] is not None, f"{text} on rank {rank}: got none, but should be an array")
+                    assertions.that(seen[name] is not None, f"{text} on rank {rank}: got none, but should be an array")
                     _near(seen[name], entries[name].value.exact[rank], largest, text, rank)
 
     return judge
@@ -83,6 +83,6 @@ def _same(promised: Capabilities) -> Judge:
 
 def _near(got: Array, exact: Array, largest: float, text: str, rank: int) -> None:
     try:
-        expect.within(got, exact, np.full_like(exact, TOLERANCE * largest), text, rank)
+        assertions.within(got, exact, np.full_like(exact, TOLERANCE * largest), text, rank)
     except Finding as finding:
         raise finding.blaming(finding.diagnosis.causes or causes.BATCH_NORM_ITSELF()) from None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.hypotheses.arrays import Evidence
@@ -53,7 +53,7 @@ def check_steps_with_batch_norm_follow_the_optimizer(session: Session) -> None:
 
 
 def _goes_by_its_gradients(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     assert job.model is not None
     for rank in range(job.world_size):
         optimizer = Optimizer(job.optimizer, job.model.dtype)
@@ -68,7 +68,7 @@ def _one_step(job: Job, trace: Trace, rank: int, position: int, optimizer: Optim
     before, after = (trace.values(position + side, "parameters")[rank] for side in (-1, 1))
     time = when(job, position + 1)
     for name, gradient in gradients.items():
-        expect.that(
+        assertions.that(
             gradient is not None, f"gradient of {name} ({time}) on rank {rank}: got none, but should be an array"
         )
         taken, parameter = _known(gradient), _known(before[name])
@@ -77,7 +77,7 @@ def _one_step(job: Job, trace: Trace, rank: int, position: int, optimizer: Optim
         assert due.error is not None
         evidence = Evidence(alternatives=known, precision=False)
         what = f"parameter {name} ({time}), by the gradient that was there,"
-        expect.within(after[name], due.exact, due.error, what, rank, evidence)
+        assertions.within(after[name], due.exact, due.error, what, rank, evidence)
 
 
 def _known(array: Array) -> Value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
@@ -72,7 +72,7 @@ def _as_if_never_begun(promised: Capabilities) -> Judge:
             for seen in rank.records:
                 what = f"operation {seen.operation}: the exception in the middle of backward on rank {rank.rank}"
                 cause = causes.EXCEPTION_DROPPED()
-                expect.that("swallowed" not in seen.values, f"{what} did not come out", cause)
+                assertions.that("swallowed" not in seen.values, f"{what} did not come out", cause)
         try:
             as_ever(job, trace)
         except Finding as finding:

@@ -7,12 +7,12 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import replicas as causes
+from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
-from ddpcheck.levels import Level
 from ddpcheck.models.spec import Activation, Layer, Linear, ModelSpec, Scale
 from ddpcheck.oracle import Oracle
 from ddpcheck.trace import Trace
@@ -204,7 +204,7 @@ def _like_the_first(promised: Capabilities) -> Judge:
     """A judge: every observation equals the first one of the same batch, which an oracle checks."""
 
     def judge(job: Job, trace: Trace) -> None:
-        expect.completed(trace)
+        assertions.completed(trace)
         *_, first = Oracle(replace(job, operations=job.operations[:3]), promised, bounds=True).walk()
         for position, ranks in trace.all_values("observe"):
             shown = [rank["gradients"] for rank in ranks]

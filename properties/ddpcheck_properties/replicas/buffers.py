@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import batch_norm as causes
 from ddpcheck.checks import Observation, law
 from ddpcheck.contract import ReplicaSync, needs
@@ -38,14 +38,14 @@ def check_training_forward_begins_with_rank_0s_buffers(session: Session) -> Obse
     seen: list[str] = []
 
     def judge(job: Job, trace: Trace) -> None:
-        expect.completed(trace)
+        assertions.completed(trace)
         different = _different(job, trace)
         if different and promised.replica_sync < ReplicaSync.EACH_FORWARD:
             seen.append(different[0])
             return
         assert job.model is not None
         replaced = "replaced_buffers" in job.model.features()
-        expect.that(
+        assertions.that(
             not different,
             f"buffer {', '.join(different[:1])} after a backward on equal samples differs between ranks, but the forward should "
             "have begun with rank 0's",

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import Cause, programs, updates
 from ddpcheck.contract import Capabilities, Determinism
 from ddpcheck.hypotheses.arrays import Evidence
@@ -50,7 +50,7 @@ def as_one_process(
     """
 
     def judge(job: Job, trace: Trace) -> None:
-        expect.completed(trace)
+        assertions.completed(trace)
         bounds = tolerance is None and not is_exact(job, capabilities)
         for known in Oracle(job, capabilities, bounds=bounds).walk():
             if not known.within(until):
@@ -104,7 +104,7 @@ def compare(moment: ExpectedOperation, job: Job, trace: Trace, *, bits: bool = T
             what = f"{name} of {moment.operation.kind} ({time})"
             known = partial(evidence_of_number, moment, value.exact, rank, all_got, job)
             try:
-                expect.within(np.float64(got), value.exact[rank], bound, what, rank, known)
+                assertions.within(np.float64(got), value.exact[rank], bound, what, rank, known)
             except Finding as finding:
                 raise finding.about(name) from None
     for what, entries in moment.arrays.items():
@@ -115,7 +115,7 @@ def compare(moment: ExpectedOperation, job: Job, trace: Trace, *, bits: bool = T
         error = np.zeros(()) if outputs.error is None else outputs.error
         sure = sure_after(programs.WRONG_PREDICTION_VALUES(), job, moment.position)
         what, evidence = f"prediction ({time})", Evidence(otherwise=sure)
-        expect.within(got, outputs.exact, error, what, rank, evidence)
+        assertions.within(got, outputs.exact, error, what, rank, evidence)
 
 
 def compare_arrays(
@@ -139,7 +139,7 @@ def compare_arrays(
                     first, zero, named_first = finding, not np.any(got[rank].get(name)), name
                 wrong.setdefault(name, []).append(rank)
         if first is None and bits and entry.alike and entry.ranks and len(set(entry.presence)) == 1:
-            expect.same_on_all_ranks([got[rank].get(name) for rank in entry.ranks], text)
+            assertions.same_on_all_ranks([got[rank].get(name) for rank in entry.ranks], text)
     if first is None:
         return
     causes: list[Cause | None] = [*first.diagnosis.causes]
@@ -187,7 +187,7 @@ def _compare_one(
 
     def evidence() -> Evidence:
         if not explained:
-            return expect.NO_EVIDENCE
+            return assertions.NO_EVIDENCE
         found = evidence_of(entry, rank)
         bound = None if entry.value.error is None else np.asarray(entry.value.error[rank])
         return replace(found, otherwise=found.otherwise or otherwise, bound=bound)
@@ -195,11 +195,11 @@ def _compare_one(
     if entry.value.error is None or exact.dtype.kind == "i":
         expected = exact.astype(entry.dtype)
         if not (isinstance(got, np.ndarray) and got.dtype == expected.dtype and np.array_equal(got, expected)):
-            expect.same_array(got, expected, text, rank, evidence)
+            assertions.same_array(got, expected, text, rank, evidence)
         return
     if isinstance(got, np.ndarray) and got.dtype != entry.dtype:
         raise Finding(Diagnosis(f"{text} on rank {rank}: got dtype {got.dtype}, but should be {entry.dtype}"))
-    expect.within(got, exact, entry.value.error[rank], text, rank, evidence)
+    assertions.within(got, exact, entry.value.error[rank], text, rank, evidence)
 
 
 def when(job: Job, position: int) -> str:

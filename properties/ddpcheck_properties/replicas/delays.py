@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import replicas as causes
+from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.job import Backward, Job, Operation, Sleep, ZeroGrad
-from ddpcheck.levels import Level
 from ddpcheck.models.spec import Delay, Linear, mlp
 from ddpcheck.trace import Trace
 
@@ -79,7 +79,7 @@ def _waited(job: Job, trace: Trace) -> None:
         record = rank.records[place]
         assert record.left is not None
         took, least = record.left - record.entered, WAITS.forward + WAITS.backward
-        expect.that(
+        assertions.that(
             took >= least,
             f"backward through a layer that waits (rank {rank.rank}): took {took:.3f} s, but should take {least:g} s or more",
             causes.LAYER_DOES_NOT_WAIT(),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import gradients as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
@@ -105,7 +105,7 @@ def _probe(promised: Capabilities, elements: int, options: tuple[tuple[str, floa
 
 
 def _exact(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     for position, probe in enumerate(job.operations):
         assert isinstance(probe, ProbeGradients)
         for finding in _wrong(probe, position, trace):
@@ -137,13 +137,13 @@ def _works_or_refused(job: Job, trace: Trace) -> None:
     ((option, value),) = probe.options
     broken = causes.OPTION_VALUE_BREAKS(option=option, value=value)
     refused = tuple(rank.rank for rank in trace.ranks if rank.outcome == "done" and rank.values(0)["refused"])
-    expect.that(
+    assertions.that(
         len(refused) in (0, len(trace.ranks)),
         f"make_replica({option}={value:g}) raised on rank {', '.join(map(str, refused))} only, but should on every rank or none",
         causes.OPTION_REFUSED_BY_SOME(option=option, value=value, ranks=refused),
     )
     try:
-        expect.completed(trace)
+        assertions.completed(trace)
     except Finding as finding:
         raise finding.blaming(broken, *finding.diagnosis.causes) from None
     for wrong in _wrong(probe, 0, trace):

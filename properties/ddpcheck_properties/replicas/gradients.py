@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import gradients, values
 from ddpcheck.causes import replicas as causes
+from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, Determinism, needs
 from ddpcheck.hypotheses.arrays import Evidence
@@ -20,7 +21,6 @@ from ddpcheck.hypotheses.evidence import evidence_of_gradient
 from ddpcheck.hypotheses.gradients.contributions import Contributions
 from ddpcheck.hypotheses.gradients.no_sync import only_in_no_sync
 from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Step, ZeroGrad
-from ddpcheck.levels import Level
 from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
 from ddpcheck.numerics import reduction_bound
 from ddpcheck.oracle.divided_losses import of_divided_losses
@@ -182,7 +182,7 @@ def _looking_after_zero_grad(job: Job) -> Job:
 
 
 def _unchanged_parameters(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     looks = list(trace.all_values("observe"))
     for position, ranks in looks[1:]:
         for rank, seen in enumerate(ranks):
@@ -193,18 +193,18 @@ def _unchanged_parameters(job: Job, trace: Trace) -> None:
                     otherwise=causes.BACKWARD_MOVES_PARAMETERS(),
                     alternatives=((causes.BROADCAST_IN_FORWARD(), of_rank_0),),
                 )
-                expect.same_array(value, before, f"parameter {name} ({when(job, position)})", rank, known)
+                assertions.same_array(value, before, f"parameter {name} ({when(job, position)})", rank, known)
 
 
 def same_bits_in(what: str) -> Judge:
     """A judge: every observed array of this kind has the same bits on all ranks."""
 
     def judge(job: Job, trace: Trace) -> None:
-        expect.completed(trace)
+        assertions.completed(trace)
         for position, ranks in trace.all_values("observe"):
             for name in ranks[0].get(what, ()):
                 values = [rank[what][name] for rank in ranks]
-                expect.same_on_all_ranks(values, f"{what.removesuffix('s')} {name} ({when(job, position)})")
+                assertions.same_on_all_ranks(values, f"{what.removesuffix('s')} {name} ({when(job, position)})")
 
     return judge
 
@@ -218,13 +218,13 @@ def local_then_synchronised(job: Job) -> Job:
 
 def reduction_is_tight(promised: Capabilities) -> Judge:
     def judge(job: Job, trace: Trace) -> None:
-        expect.completed(trace)
+        assertions.completed(trace)
         (_, local), (position, synchronised) = trace.all_values("observe")
         world = job.world_size
         counts = np.array(list(map(len, next(op for op in job.operations if isinstance(op, Backward)).samples)))
         for name in local[0]["gradients"]:
             there = all(seen["gradients"][name] is not None for seen in local)
-            expect.that(
+            assertions.that(
                 there, f"gradient of {name}: got none inside no_sync on some rank", causes.GRADIENT_GATHERED_ELSEWHERE()
             )
         own = {name: np.stack([seen["gradients"][name] for seen in local]) for name in local[0]["gradients"]}
@@ -248,7 +248,7 @@ def reduction_is_tight(promised: Capabilities) -> Judge:
                 text = f"gradient of {name} ({when(job, position)}) against the mean of the ranks' own"
                 evidence = partial(_evidence, made_of, job, exact, rank)
                 try:
-                    expect.within(seen["gradients"][name], exact, bound, text, rank, evidence)
+                    assertions.within(seen["gradients"][name], exact, bound, text, rank, evidence)
                 except Finding as finding:
                     rest = [other for other in wide if other != name and wide[other].any()]
                     sums = {other: wide[other].sum(axis=0) for other in rest}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
@@ -63,7 +63,7 @@ def many_steps(world_size: int, count: int = COUNT) -> Job:
 
 
 def _moved_by_so_many(count: int, job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     (_, starts), (_, ones), (_, ends) = trace.all_values("observe")
     for rank, (start, one, end) in enumerate(zip(starts, ones, ends, strict=True)):
         for name, before in start["parameters"].items():
@@ -72,7 +72,7 @@ def _moved_by_so_many(count: int, job: Job, trace: Trace) -> None:
                 (causes.STEPS_LOST(there=str(there), count=count), np.asarray(before + move * there))
                 for there in range(max(0, count - COUNT), count)
             )
-            expect.same_array(
+            assertions.same_array(
                 end["parameters"][name],
                 np.asarray(before + move * count),
                 f"parameter {name}, after {count:,} equal steps:",
@@ -93,7 +93,7 @@ def long_window(world_size: int) -> Job:
 
 def _so_many_times_the_first(job: Job, trace: Trace) -> None:
     """A judge; other checks judge the first backward."""
-    expect.completed(trace)
+    assertions.completed(trace)
     (_, ones), (_, windows) = trace.all_values("observe")
     for rank, (one, window) in enumerate(zip(ones, windows, strict=True)):
         for name, gradient in one["gradients"].items():
@@ -104,7 +104,7 @@ def _so_many_times_the_first(job: Job, trace: Trace) -> None:
             known = tuple(
                 (causes.MICRO_BATCHES_LOST(there=str(count), count=COUNT), once * count) for count in range(COUNT)
             )
-            expect.same_array(
+            assertions.same_array(
                 window["gradients"][name],
                 once * COUNT,
                 what,

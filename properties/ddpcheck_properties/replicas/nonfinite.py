@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
@@ -83,7 +83,7 @@ def _gone(promised: Capabilities) -> Judge:
             for position, ranks in trace.all_values("observe"):
                 for rank, seen in enumerate(ranks):
                     for name, got in seen["gradients"].items():
-                        expect.that(
+                        assertions.that(
                             got is None or bool(np.isfinite(got).all()),
                             f"gradient of {name} ({when(job, position)}) on rank {rank}: NaN, but should be finite, as this "
                             "batch is",
@@ -97,12 +97,12 @@ def _gone(promised: Capabilities) -> Judge:
 def _spread(job: Job, trace: Trace) -> None:
     if any(rank.outcome == "raised" for rank in trace.ranks):
         return
-    expect.completed(trace)
+    assertions.completed(trace)
     (_, local), (position, synchronised) = trace.all_values("observe")
     for name in local[0]["gradients"]:
         for rank, seen in enumerate((*local, *synchronised)):
             text = f"gradient of {name} on rank {rank % job.world_size}: got none, but should be an array"
-            expect.that(seen["gradients"][name] is not None, text, causes.GRADIENT_GATHERED_ELSEWHERE())
+            assertions.that(seen["gradients"][name] is not None, text, causes.GRADIENT_GATHERED_ELSEWHERE())
         finite = np.logical_and.reduce([np.isfinite(seen["gradients"][name]) for seen in local])
         for rank, seen in enumerate(synchronised):
             got = seen["gradients"][name]

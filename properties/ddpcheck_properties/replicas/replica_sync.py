@@ -11,8 +11,9 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import replicas as causes
+from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, Determinism, ReplicaMethod, ReplicaSync, needs
 from ddpcheck.hypotheses.arrays import Evidence
@@ -28,7 +29,6 @@ from ddpcheck.job import (
     Save,
     Step,
 )
-from ddpcheck.levels import Level
 from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
@@ -141,7 +141,9 @@ def check_predictions_are_equal_on_all_ranks(session: Session) -> None:
 
     def judge(job: Job, trace: Trace) -> None:
         as_one_process(promised)(job, trace)
-        expect.same_on_all_ranks(trace.values(len(job.operations) - 1, "outputs"), "prediction for the same samples")
+        assertions.same_on_all_ranks(
+            trace.values(len(job.operations) - 1, "outputs"), "prediction for the same samples"
+        )
 
     apart = {"buffer"} if promised.replica.replica_sync < ReplicaSync.BUFFERS else set()
     alike = promised.replica.model_features - apart
@@ -257,7 +259,7 @@ def _resumed_twice(job: Job) -> Job:
 
 def _from_rank_0(what: Literal["parameters", "buffers"]) -> Judge:
     def judge(job: Job, trace: Trace) -> None:
-        expect.completed(trace)
+        assertions.completed(trace)
         assert job.model is not None
         initial = [job.initial(rank) for rank in range(job.world_size)]
         for name in (tensor.name for tensor in job.model.tensors() if (tensor.role == "buffer") == (what == "buffers")):
@@ -270,7 +272,7 @@ def _from_rank_0(what: Literal["parameters", "buffers"]) -> Judge:
                     (causes.SPLIT_BEFORE_BROADCAST(), _split(of_ranks)),
                 )
                 text = f"{what.removesuffix('s')} {name} of a new replica"
-                expect.same_array(
+                assertions.same_array(
                     seen[name], initial[0][name], text, rank, Evidence(job.world_size, alternatives=known)
                 )
 

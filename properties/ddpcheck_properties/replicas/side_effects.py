@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import programs
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
@@ -172,12 +172,12 @@ def _though_evaluated(as_ever: Judge) -> Judge:
 
 def arguments_stay(promised: Capabilities, job: Job, trace: Trace) -> None:
     """The loaded state keeps its values; so do the arguments of replicas, if several may exist."""
-    expect.completed(trace)
+    assertions.completed(trace)
     calls = ("load_state", "make_replica") if promised.replica.several_replicas else ("load_state",)
     for rank in trace.ranks:
         found = (each for record in rank.records for each in record.values.get("arguments_changed", ()))
         changed = [(call, name) for call, name in found if call in calls]
-        expect.that(
+        assertions.that(
             not changed,
             f"{', '.join(map(_argument, changed[:3]))} on rank {rank.rank}: changed since, but should stay as it was",
             (programs.VIEW_OF_ARGUMENT if all(name for _, name in changed) else programs.CALLERS_MAPPING_CHANGED)(),
@@ -197,19 +197,19 @@ def _between(job: Job, *inserted: Operation) -> Job:
 
 def nothing_was_changed(job: Job, trace: Trace) -> None:
     """Saved states and batches have not changed."""
-    expect.completed(trace)
+    assertions.completed(trace)
     for rank in trace.ranks:
         for record in rank.records:
             place = f"{when(job, record.operation)}, rank {rank.rank}"
             changed: Sequence[str] = record.values.get("overwritten_later", ())
-            expect.that(
+            assertions.that(
                 not changed,
                 f"state(): {', '.join(changed[:3])} ({place}): later operations changed them, but they should be copies",
                 programs.STATE_IS_VIEW(),
             )
             written: Sequence[str] = record.values.get("batch_changed", ())
             call = job.operations[record.operation].kind
-            expect.that(
+            assertions.that(
                 not written,
                 f"{call} ({place}): the batch's {', '.join(written)} were changed, but should stay as they were",
                 programs.CALL_CHANGES_BATCH(operation=call),
@@ -217,7 +217,7 @@ def nothing_was_changed(job: Job, trace: Trace) -> None:
 
 
 def _normalises(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     assert job.data is not None
     assert job.model is not None
     inputs = job.data.arrays(job.model)[0]
@@ -230,12 +230,12 @@ def _normalises(job: Job, trace: Trace) -> None:
                 text = f"buffer {name} after an evaluation ({when(job, position)})"
                 now = after[rank]["buffers"][name]
                 moved = Evidence(alternatives=((programs.EVALUATION_MOVES_STATISTICS(), now),))
-                expect.same_array(now, buffer, text, rank, moved)
+                assertions.same_array(now, buffer, text, rank, moved)
             rows = _rows(inputs, operation.samples, rank)
             exact, size = _normalised(rows, before[rank]["parameters"], before[rank]["buffers"])
             what = f"prediction by the running statistics ({when(job, position)})"
             bound = gamma(12, outputs.dtype) * size
-            expect.within(
+            assertions.within(
                 outputs, exact, bound, what, rank, Evidence(otherwise=programs.EVALUATION_USES_OTHER_VALUES())
             )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
@@ -33,7 +33,7 @@ def check_timeline_describes_the_last_backward(session: Session) -> None:
 
 
 def _of_the_last_step(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     for position, operation in enumerate(job.operations):
         assert isinstance(operation, MeasureSteps)
         for rank, seen in enumerate(trace.ranks):
@@ -44,16 +44,16 @@ def _of_the_last_step(job: Job, trace: Trace) -> None:
                 f"timeline of a {'synchronised' if operation.synced else 'local'} backward on rank {rank}: got {names}"
             )
             reduced = sorted(name for name in names if name != "backward")
-            expect.that(names.count("backward") == 1, f"{what}, but should have one backward")
+            assertions.that(names.count("backward") == 1, f"{what}, but should have one backward")
             if job.world_size > 1:
-                expect.that(
+                assertions.that(
                     bool(reduced) == operation.synced, f"{what}, but should have an all_reduce if it is synchronised"
                 )
             numbered = sorted(f"all_reduce {number}" for number in range(len(reduced)))
-            expect.that(reduced == numbered, f"{what}, but all others should be {numbered}")
+            assertions.that(reduced == numbered, f"{what}, but all others should be {numbered}")
             begins = [begin for _, begin, _ in spans]
-            expect.that(begins == sorted(begins), f"{what}, which do not begin in this order")
+            assertions.that(begins == sorted(begins), f"{what}, which do not begin in this order")
             first, last = values["begin"][-1], values["backward_end"][-1]
             inside = all(first <= begin <= end <= last for _, begin, end in spans)
             cause = causes.TIMELINE_OF_OTHER()
-            expect.that(inside, f"{what}, which are not all within the last step", cause)
+            assertions.that(inside, f"{what}, which are not all within the last step", cause)

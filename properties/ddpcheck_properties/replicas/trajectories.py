@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from ddpcheck.causes import replicas as causes
+from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, Determinism, ReplicaSync, needs
 from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, SetTrainable, Step, ZeroGrad
-from ddpcheck.levels import Level
 from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.oracle import Oracle
 

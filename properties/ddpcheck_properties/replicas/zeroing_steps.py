@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
@@ -39,11 +39,11 @@ def check_step_leaves_no_gradients_where_promised(session: Session) -> None:
 
 
 def _nothing_left(trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     for _, ranks in trace.all_values("observe"):
         for rank, seen in enumerate(ranks):
             for name, gradient in seen["gradients"].items():
-                expect.that(
+                assertions.that(
                     gradient is None or not np.any(gradient),
                     f"gradient of {name} after a step on rank {rank}: got numbers, but should be none, or zero",
                     causes.STEP_LEAVES_GRADIENTS(),

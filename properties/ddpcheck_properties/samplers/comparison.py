@@ -6,10 +6,13 @@ import math
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import samplers as causes
 from ddpcheck.contract import Capabilities
-from ddpcheck.hypotheses.samplers import why_absent, why_filled, why_no_first, why_other_lengths
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.samplers.orders import OtherLen
+from ddpcheck.hypotheses.samplers.shares import AbsentSamples, OtherLength, OtherTotal
+from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import Job, Sample
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
@@ -33,11 +36,6 @@ def some(order: Array) -> str:
     return f"{order[:8].tolist()}"[:-1] + (", ...]" if len(order) > 8 else "]")
 
 
-def neighbours(order: Array) -> set[tuple[int, int]]:
-    """Pairs of samples that follow one another, in either direction, and across the end."""
-    return {(min(pair), max(pair)) for pair in zip(order.tolist(), np.roll(order, 1).tolist(), strict=True)}
-
-
 def may_be_chance(order: list[list[int]]) -> bool:
     """Whether few shuffled blocks may ascend on every rank by chance: of p blocks one order in p! does."""
     pieces = [1 + int((np.diff(each[:-1]) != 1).sum()) for each in order]
@@ -45,16 +43,16 @@ def may_be_chance(order: list[list[int]]) -> bool:
 
 
 def len_is_right(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     (read,) = job.operations
     assert isinstance(read, Sample)
     for rank, epochs in enumerate(reading(trace, 0)):
         first, given = len(epochs[0]), len(epochs[-1])
         before, length = (trace.values(0, name)[rank] for name in ("length_before", "length"))
-        cause = causes.LENGTH_CHANGES() if before == first else causes.LENGTH_APART()
-        expect.equal(length, given, f"len(sampler) of {named(read)}, which gave {given} samples,", rank, cause)
+        cause = first_cause(ordered_hypotheses.OF_ANOTHER_LEN, OtherLen(before, first))
+        assertions.equal(length, given, f"len(sampler) of {named(read)}, which gave {given} samples,", rank, cause)
         what = f"len(sampler) of {named(read)} before it was read"
-        expect.equal(before, first, what, rank, causes.LENGTH_LATE())
+        assertions.equal(before, first, what, rank, causes.LENGTH_LATE())
 
 
 def named(read: Sample) -> str:
@@ -70,7 +68,7 @@ def shared_out(promised: Capabilities) -> Judge:
     """A judge: every reading of every sampler fits the remainder rule."""
 
     def judge(job: Job, trace: Trace) -> None:
-        expect.completed(trace)
+        assertions.completed(trace)
         for position, read in enumerate(job.operations):
             assert isinstance(read, Sample)
             rule = "drop" if read.drop_last else promised.sampler.remainder
@@ -110,16 +108,17 @@ def _check_shares(
             Diagnosis(
                 f"{what}: sample 0 went to no rank, but should be the first; of {length} samples the last {len(absent)} may be "
                 "left out",
-                (why_no_first(ranks),),
+                first_cause(ordered_hypotheses.OF_A_LOST_HEAD, ranks),
             )
         )
     if len(absent) > allowed:
+        evidence = AbsentSamples(ranks, read, absent, behind, bool(shared), after_others)
         twice = f", and sample {shared[0]} went to ranks {', '.join(map(str, holders[shared[0]]))}" if shared else ""
         raise Finding(
             Diagnosis(
                 f"{what}: sample {absent[-1]} went to no rank{twice}; {len(absent)} of {length} samples are missing, but "
                 f"should be {allowed}",
-                tuple(why_absent(ranks, read, absent, behind, shared=bool(shared), after_others=after_others)),
+                first_cause(ordered_hypotheses.OF_ABSENT_SAMPLES, evidence),
             )
         )
 
@@ -135,15 +134,13 @@ def _check_lengths(ranks: list[list[int]], length: int, rule: str, what: str, nu
         raise Finding(
             Diagnosis(
                 f"{what}: rank {rank} got {len(order)} samples, but should get {should} (remainder rule: {rule})",
-                tuple(why_other_lengths(ranks, rank, length, rule, number)),
+                first_cause(ordered_hypotheses.OF_ANOTHER_LENGTH, OtherLength(ranks, rank, length, rule, number)),
             )
         )
     if rule == "uneven" and (total := sum(map(len, ranks))) != length:
         raise Finding(
             Diagnosis(
                 f"{what}: all ranks together got {total} samples, but should get {length}",
-                (causes.TAIL_LOST(count=length - total),)
-                if total == low * world < length
-                else why_filled(ranks, length),
+                first_cause(ordered_hypotheses.OF_ANOTHER_TOTAL, OtherTotal(world, length, total)),
             )
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import Cause, randomness
 from ddpcheck.causes import samplers as causes
 from ddpcheck.checks import law
@@ -99,12 +99,12 @@ def _as_undisturbed(session: Session, ways: list[dict[str, object]], what: str, 
     """Check that a sampler used in each of these ways gives the indices of a new sampler that is only read."""
 
     def judge(job: Job, trace: Trace) -> None:
-        expect.completed(trace)
+        assertions.completed(trace)
         read = job.operations[0]
         assert isinstance(read, Sample)
         for rank, (wanted, got) in enumerate(zip(reading(trace, 0), reading(trace, 1), strict=True)):
             for epoch, order, should in zip(read.epochs, got, wanted, strict=True):
-                expect.that(
+                assertions.that(
                     bool(np.array_equal(order, should)),
                     f"epoch {epoch} {what}, on rank {rank}: got {len(order)} samples {some(order)}, but should be "
                     f"{len(should)}, {some(should)}, as in a new sampler",
@@ -122,12 +122,12 @@ def _as_undisturbed(session: Session, ways: list[dict[str, object]], what: str, 
 
 def _left_out_in_turn(job: Job, trace: Trace) -> None:
     """W - 1 of more than 40 W samples are left out alike in twelve epochs with a probability below 81^-11 < 1e-20."""
-    expect.completed(trace)
+    assertions.completed(trace)
     (read,) = job.operations
     assert isinstance(read, Sample)
     found = orders(trace, 0)
     never = set(range(read.length)).difference(*(samples for order in found for samples in order))
-    expect.that(
+    assertions.that(
         len(never) < job.world_size - 1
         or found[0] == found[1],  # another check tests whether set_epoch() has an effect
         f"{read.length} samples with drop_last: got the samples {sorted(never)} on no rank in any of {len(found)} epochs, but "
@@ -137,14 +137,14 @@ def _left_out_in_turn(job: Job, trace: Trace) -> None:
 
 
 def _no_two_alike(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     seen: dict[str, tuple[int, int]] = {}
     for position, read in enumerate(job.operations):
         assert isinstance(read, Sample)
         for epoch, order in zip(read.epochs, orders(trace, position), strict=True):
             source = read.seed, epoch or 0
             first = seen.setdefault(str(order), source)
-            expect.that(
+            assertions.that(
                 first == source or first[0] == source[0],  # another check compares the epochs of one seed
                 f"seed {source[0]}, epoch {source[1]}: got the order of seed {first[0]}, epoch {first[1]}, on every rank, but "
                 "should be another one",
@@ -153,13 +153,13 @@ def _no_two_alike(job: Job, trace: Trace) -> None:
 
 
 def _shuffled_anew(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     found = orders(trace, 0)
     world = job.world_size
     fixed = [np.array(order) for order in zip(*found, strict=True)] if found else []  # per rank: epochs x places
     staying = sum(int((epochs == epochs[0]).all(axis=0).sum()) for epochs in fixed)
     count = sum(map(len, found[0]))
-    expect.that(
+    assertions.that(
         5 * staying < count
         or all(order == found[0] for order in found),  # another check tests whether set_epoch() has an effect
         f"{staying} of {count} samples on all ranks: got the same place in each of {len(found)} epochs, but should move",
@@ -167,7 +167,7 @@ def _shuffled_anew(job: Job, trace: Trace) -> None:
     )
     neighbours = [_neighbours(order, world) for order in found]
     for (first, one), (second, other) in combinations(zip(EPOCHS, neighbours, strict=True), 2):
-        expect.that(
+        assertions.that(
             2 * len(one & other) <= max(len(one), len(other), count // 2) or found[0] == found[1],
             f"epoch {second}: got {len(one & other)} of {count} samples next to the one that they followed in epoch {first} on "
             "some rank, but should be a new order",
@@ -179,10 +179,10 @@ def _every_sample_moves(job: Job, trace: Trace) -> None:
     """Of 40 W samples one has its place in all of 16 orders with a probability below 40^-14 < 1e-22; of five whole blocks one
     has with 5^-14 < 1e-9.
     """
-    expect.completed(trace)
+    assertions.completed(trace)
     found = [[index for order in ranks for index in order] for ranks in orders(trace, 0)]
     places = [place for place, *_ in enumerate(found[0]) if len({order[place] for order in found}) == 1]
-    expect.that(
+    assertions.that(
         not places
         or all(order == found[0] for order in found),  # another check tests whether set_epoch() has an effect
         f"sample {', '.join(str(found[0][place]) for place in places[:3])}: got the same place, on the same rank, in each of "

@@ -8,21 +8,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 from hypothesis import strategies as st
 
-from ddpcheck import expect
-from ddpcheck.causes import randomness
+from ddpcheck import assertions
 from ddpcheck.causes import samplers as causes
+from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
-from ddpcheck.hypotheses.samplers import why_epochs_agree, why_seeds_agree
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.samplers.orders import EqualEpochs, EqualSeeds, SameSubset, UntoldOrder
+from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import Job, Sample
-from ddpcheck.levels import Level
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
 from ..drawing import Judge, for_all, for_each
 from ..strategies import SEEDS as ANY_SEED
 from ..strategies import choice
-from .comparison import may_be_chance, named, neighbours, orders, reading, some
+from .comparison import may_be_chance, named, orders, reading, some
 from .sampler_jobs import EPOCHS, LARGEST, PAST_16_BITS, SEED, SEEDS, reads, shuffled
 
 if TYPE_CHECKING:
@@ -40,8 +41,9 @@ def check_set_epoch_changes_the_order(session: Session) -> None:
         pairs = combinations(zip(EPOCHS, found, strict=True), 2)
         alike = [(first, second) for (first, order), (second, other) in pairs if order == other]
         for first, second in alike[:1]:
+            evidence = EqualEpochs(alike, EPOCHS, read.seed)
             headline = f"epoch {second}: got the order of epoch {first} on every rank, but should be another one"
-            raise Finding(Diagnosis(headline, why_epochs_agree(alike, EPOCHS, read.seed)))
+            raise Finding(Diagnosis(headline, first_cause(ordered_hypotheses.OF_EQUAL_EPOCHS, evidence)))
 
     # a seed of 0 is a factor that takes all others with it, or taken for none
     _read(session, [reads(session.world_size, epochs=EPOCHS, seeds=(seed,)) for seed in (SEED, 0)], judge)
@@ -52,13 +54,11 @@ def check_samples_change_ranks_between_epochs(session: Session) -> None:
     """Shuffling moves samples between ranks: no rank gets the same subset in every epoch."""
 
     def judge(job: Job, trace: Trace) -> None:
-        for rank, (first, second) in enumerate(reading(trace, 0)):
-            expect.that(
-                set(first.tolist()) != set(second.tolist()),
+        for rank, (first, second) in enumerate(zip(*orders(trace, 0), strict=True)):
+            assertions.that(
+                set(first) != set(second),
                 f"epoch 1 on rank {rank}: got the same {len(first)} samples as in epoch 0, but should be others",
-                causes.ONE_ORDER_MOVED()
-                if neighbours(first) == neighbours(second)
-                else causes.SHUFFLED_WITHIN_SHARES(),
+                first_cause(ordered_hypotheses.OF_THE_SAME_SUBSET, SameSubset(first, second)),
             )
 
     _read(session, [reads(session.world_size, epochs=(0, 1))], judge)
@@ -73,7 +73,7 @@ def check_sampler_order_depends_only_on_seed_and_epoch(session: Session) -> None
             first, at_once, _, again = reading(trace, 0)[rank]
             (fresh,) = reading(trace, 1)[rank]
             for name, order in (("set again", at_once), ("read again", again), ("in a new sampler", fresh)):
-                expect.that(
+                assertions.that(
                     bool(np.array_equal(order, first)),
                     f"epoch 3 {name} on rank {rank}: got {some(order)}, but should be {some(first)} as before",
                     causes.ORDER_DEPENDS_ON_READINGS(),
@@ -98,12 +98,12 @@ def check_new_sampler_without_set_epoch_uses_epoch_0(session: Session) -> None:
     def judge(job: Job, trace: Trace) -> None:
         for rank in range(job.world_size):
             (told,), (untold,), (zero,) = (reading(trace, position)[rank] for position in range(3))
-            stale = len(told) > 1 and np.array_equal(untold, told) and not np.array_equal(told, zero)
-            expect.that(
+            evidence = UntoldOrder(untold.tolist(), told.tolist(), zero.tolist())
+            assertions.that(
                 bool(np.array_equal(untold, zero)),
                 f"a new sampler, before set_epoch, on rank {rank}: got {some(untold)}, but should be {some(zero)}, the "
                 "order of epoch 0",
-                causes.SAMPLERS_SHARE_STATE(state="epoch") if stale else randomness.FIRST_EPOCH_NOT_0(),
+                first_cause(ordered_hypotheses.OF_AN_UNTOLD_ORDER, evidence),
             )
 
     world = session.world_size
@@ -129,10 +129,10 @@ def check_the_seed_changes_the_order(session: Session) -> None:
         (epoch,) = reads_of_seeds[0].epochs
         ignored = len(found) == len(SEEDS) and all(order == found[0][1] for _, order in found)
         for (first, order), (second, other) in combinations(found, 2):
-            expect.that(
+            assertions.that(
                 order != other,
                 f"seed {second}: got the order of seed {first} on every rank, but should be another one",
-                why_seeds_agree(first, second, epoch or 0, order, ignored=ignored),
+                first_cause(ordered_hypotheses.OF_EQUAL_SEEDS, EqualSeeds(first, second, epoch or 0, order, ignored)),
             )
 
     world = session.world_size
@@ -145,13 +145,13 @@ def check_order_without_shuffle_is_sequential(session: Session) -> None:
 
     def judge(job: Job, trace: Trace) -> None:
         for rank, (first, *others) in enumerate(reading(trace, 0)):
-            expect.that(
+            assertions.that(
                 bool(np.all(np.diff(first) > 0)),
                 f"shuffle=False on rank {rank}: got {some(first)}, but should be an ascending order",
-                causes.NATURAL_ORDER_REVERSED() if np.all(np.diff(first) < 0) else causes.SHUFFLED_UNASKED(),
+                first_cause(ordered_hypotheses.OF_AN_UNSHUFFLED_ORDER, [first.tolist()]),
             )
             for epoch, other in zip(_UNSHUFFLED[1:], others, strict=True):
-                expect.that(
+                assertions.that(
                     bool(np.array_equal(first, other)),
                     f"shuffle=False, epoch {epoch} on rank {rank}: got {some(other)}, but should be {some(first)} as in epoch 0",
                     causes.UNSHUFFLED_ORDER_CHANGES(),
@@ -174,14 +174,14 @@ def check_shuffled_order_is_random(session: Session) -> None:
 
     def judge(job: Job, trace: Trace) -> None:
         ascending = [bool(np.all(np.diff(order) > 0)) for (order,) in reading(trace, 0)]
-        expect.that(
+        assertions.that(
             not all(ascending),
             f"shuffle=True: got ascending samples on every rank ({some(reading(trace, 0)[0][0])} on rank 0), but should "
             "be a random order",
             causes.SHUFFLE_IGNORED(),
         )
         steps = [np.diff(order) for (order,) in reading(trace, 0)]
-        expect.that(
+        assertions.that(
             not all(min((step > 0).sum(), (step < 0).sum()) <= 1 for step in steps),
             f"shuffle=True: got samples that turn once at most on every rank ({some(reading(trace, 0)[0][0])} on rank 0), "
             "but should be a random order",
@@ -231,14 +231,14 @@ def _random_and_its_own(job: Job, trace: Trace) -> None:
         assert isinstance(read, Sample)
         for epoch, order in zip(read.epochs, orders(trace, position), strict=True):
             what = f"epoch {epoch} of {named(read)}, seed {read.seed}"
-            expect.that(
+            assertions.that(
                 not all(each[:-1] == sorted(each[:-1]) for each in order)  # the last may be there to pad
                 or may_be_chance(order),
                 f"{what}: got ascending samples on every rank, but should be a random order",
                 causes.NOT_SHUFFLED_AT_LENGTH(length=read.length, drop_last=read.drop_last),
             )
             for (seed, other), before in found.items():
-                expect.that(
+                assertions.that(
                     order != before or (seed != read.seed and other != epoch),  # whether both add up is another check's
                     f"{what}: got the order of epoch {other} of seed {seed} on every rank, but should be another one",
                     causes.IGNORED_AT_LENGTH(
@@ -253,7 +253,7 @@ def _random_and_its_own(job: Job, trace: Trace) -> None:
 
 def _completed(judge: Judge) -> Judge:
     def both(job: Job, trace: Trace) -> None:
-        expect.completed(trace)
+        assertions.completed(trace)
         judge(job, trace)
 
     return both

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import samplers as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
-from ddpcheck.hypotheses.samplers import why_other_epoch, why_other_rest
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.samplers.resuming import OtherNextEpoch, OtherPiece, loaded_length_stays
+from ddpcheck.hypotheses.samplers.shares import Order
+from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import Job, ResumeSampling
 from ddpcheck.trace import Trace
 
@@ -22,8 +25,6 @@ from .sampler_jobs import PAST_16_BITS
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
-
-Order = list[int]
 
 
 @law("sampler", needs.sampler, needs.sampler.sampler_state)
@@ -87,7 +88,7 @@ def interruptions(draw: DrawFn, world_size: int, capabilities: Capabilities) -> 
 
 
 def _as_uninterrupted(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     (read,) = job.operations
     assert isinstance(read, ResumeSampling)
     for rank in range(job.world_size):
@@ -105,13 +106,8 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
                 f"epoch {read.epoch} on rank {rank}, saved and loaded after {at} of {len(whole)} samples{again}: "
                 f"got {_differing(piece, should)}"
             )
-            if read.at_once and number and piece and piece == whole[: len(piece)]:
-                cause = causes.LOADED_POSITION_NOT_SAVED()
-            elif read.used and not piece and should:
-                cause = causes.POSITION_OF_EPOCH_BEFORE()
-            else:
-                cause = why_other_rest(piece, whole, at, len(before), other, read.then)
-            expect.that(piece == should, headline, cause)
+            evidence = OtherPiece(read, number, piece, should, whole, at, len(before), other)
+            assertions.that(piece == should, headline, first_cause(ordered_hypotheses.OF_ANOTHER_PIECE, evidence))
             at_last, at = at, at + len(should)
         again = "another reading" if read.then is None else f"epoch {read.then}"
         headline = (
@@ -120,13 +116,14 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
         )
         # a sampler that advances its own epoch need not reach the same one without set_epoch()
         fits = len(then) == len(other) if read.then is None and read.shuffle else then == other
-        expect.that(fits, headline, why_other_epoch(then, whole, other, read.epoch))
+        after = OtherNextEpoch(then, other, whole, read.epoch)
+        assertions.that(fits, headline, first_cause(ordered_hypotheses.OF_ANOTHER_NEXT_EPOCH, after))
         length = trace.values(0, "then_length")[rank]
-        expect.that(
+        assertions.that(
             length == len(then),
             f"{again} on rank {rank}, after epoch {read.epoch} was resumed: len() is {length}, but should be {len(then)}, as "
             "many as it gives",
-            (causes.LOADED_LENGTH_STAYS(),) * (length < len(then)),
+            loaded_length_stays(length, len(then)),
         )
         if read.then not in (None, read.epoch):
             straight = trace.values(0, "straight")[rank].tolist()
@@ -134,16 +131,17 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
                 f"epoch {read.then} on rank {rank}, straight after {at_last} of {len(whole)} samples of epoch {read.epoch} were "
                 f"saved and loaded: got {len(straight)} samples {_some(straight)}, but should be {len(other)}, {_some(other)}"
             )
-            again = straight == whole[at_last:] and straight != other[at_last:]
-            lost = causes.SET_EPOCH_LOST_AFTER_LOAD(epoch=read.epoch)
-            expect.that(straight == other, headline, lost if again else causes.LOADED_POSITION_IN_NEXT_EPOCH())
+            at_once = OtherNextEpoch(straight, other, whole, read.epoch, at_last)
+            assertions.that(
+                straight == other, headline, first_cause(ordered_hypotheses.OF_ANOTHER_EPOCH_AT_ONCE, at_once)
+            )
         rest = whole[len(pieces[0]) :]
         headline = (
             f"epoch {read.epoch} on rank {rank}, read on in the sampler whose state was saved: got {_some(on)}, but should be "
             f"{_some(rest)}"
         )
-        expect.that(on == rest, headline, causes.STATE_MOVES_SAMPLER())
-        expect.that(
+        assertions.that(on == rest, headline, causes.STATE_MOVES_SAMPLER())
+        assertions.that(
             not trace.values(0, "state_changed")[rank],
             f"a state() on rank {rank}, once the sampler that gave it, or was loaded with it, was read on: got another content, "
             "but should be a copy",

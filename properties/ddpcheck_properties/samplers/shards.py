@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.job import Job
-from ddpcheck.levels import Level
 
 from ..drawing import for_all, for_each
 from ..strategies_collectives import sample_lengths, samples

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import training
 from ddpcheck.contract import Determinism
 from ddpcheck.hypotheses.training.best_weights import why_other_epoch
-from ddpcheck.hypotheses.training.ends import Causes
+from ddpcheck.hypotheses.training.final_parameters import Causes
 from ddpcheck.oracle.training_runs import Run
 
 from ..replicas.comparison import compare_arrays
@@ -37,7 +37,7 @@ def ends_with_the_last(run: Run) -> None:
         return  # nothing was learned in between
     for rank, (ends, kept) in enumerate(zip(run.parameters, run.best, strict=True)):
         moved = [name for name, array in kept.items() if not np.array_equal(ends[name], array)]
-        expect.that(
+        assertions.that(
             bool(moved) or best == last,
             f"parameters after the training run on rank {rank}: got those of epoch {best}, which has the lowest loss, to the "
             f"bit, but should be those of the last, epoch {last}",

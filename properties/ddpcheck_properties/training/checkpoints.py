@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import training
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
@@ -181,7 +181,7 @@ def resumed_right(promised: Capabilities, *, bits: bool = False) -> Judge:
             judged(job, trace)
 
     def judged(job: Job, trace: Trace) -> None:
-        expect.completed(trace)
+        assertions.completed(trace)
         whole, cut, resumed = (plan_of(job, position) for position in (WHOLE, RESUMED - 1, RESUMED))
         first = (cut.stop_after or cut.epochs) if cut.folder == resumed.folder else 0
         last = len(job.operations) + RESUMED
@@ -229,7 +229,7 @@ def _same_epochs(trace: Trace, rank: int, last: int, first: int, epochs: int) ->
         if first and (others := _other_orders(trace, last, epoch, first)):
             cause = training.RANDOM_STATE_OF_RANK_0(ranks=others)
         what = f"samples of epoch {epoch} after resuming"
-        expect.equal(indices.tolist(), whole[epoch].tolist(), what, rank, cause)
+        assertions.equal(indices.tolist(), whole[epoch].tolist(), what, rank, cause)
 
 
 def _same_bits(trace: Trace, run: Run, last: int) -> None:
@@ -237,17 +237,17 @@ def _same_bits(trace: Trace, run: Run, last: int) -> None:
         for what, name in (("parameters", "parameter"), ("best", "best")):
             whole, resumed = (trace.values(position, what)[rank] for position in (WHOLE, last))
             for key, expected in (whole or {}).items():
-                expect.same_array(resumed[key], expected, f"{name} {key} after resuming", rank)
+                assertions.same_array(resumed[key], expected, f"{name} {key} after resuming", rank)
         whole, resumed = (trace.values(position, "losses")[rank] for position in (WHOLE, last))
-        expect.equal(resumed, whole[run.first :], "losses after resuming", rank)
+        assertions.equal(resumed, whole[run.first :], "losses after resuming", rank)
 
 
 def _each_file_has_one_writer(job: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     written = trace.values(0, "written")
     for name in sorted({name for files in written for name, content in files.items() if content}):
         ranks = [rank for rank, files in enumerate(written) if name in files]
-        expect.that(
+        assertions.that(
             len(ranks) == 1,
             f"the file {name} of the checkpoint was opened for writing by rank {' and '.join(map(str, ranks))}, but should "
             "be by one rank only",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import training
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
@@ -64,14 +64,14 @@ def _with_other_features(world_size: int, promised: Capabilities) -> list[Job]:
 
 def _ends_in_time(job: Job, trace: Trace) -> None:
     try:
-        expect.completed(trace)
+        assertions.completed(trace)
     except Finding as finding:
         raise finding.blaming(training.STOPS_BY_OWN_LOSS()) from None
     plan = plan_of(job)
     reported: list[list[float]] = trace.values(0, "losses")
     for rank, losses in enumerate(reported):
         wanted = lasts(reported[0], plan.patience or plan.epochs)
-        expect.that(
+        assertions.that(
             len(losses) == min(wanted, plan.epochs),
             f"rank {rank} stopped after {len(losses)} epochs with losses {', '.join(f'{x:.4g}' for x in reported[0])}, but "
             f"should stop after {min(wanted, plan.epochs)} with patience {plan.patience}",

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from ddpcheck.causes import training
 from ddpcheck.contract import Determinism
-from ddpcheck.hypotheses.training.ends import Causes, why_it_ends_elsewhere
+from ddpcheck.hypotheses.training.final_parameters import Causes, why_it_ends_elsewhere
 from ddpcheck.oracle.training_runs import Run
 from ddpcheck.verdict import Finding
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import training
 from ddpcheck.contract import Capabilities
 from ddpcheck.job import Job
@@ -20,7 +20,7 @@ def of_run(promised: Capabilities, *judges: Callable[[Run], None]) -> Judge:
 
     def judge(job: Job, trace: Trace) -> None:
         try:
-            expect.completed(trace)
+            assertions.completed(trace)
         except Finding as finding:
             raise (finding.blaming(training.STOPS_BY_OWN_LOSS()) if plan_of(job).patience else finding) from None
         run = Run.told(job, trace, promised)

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import training
 from ddpcheck.hypotheses.training.learning_rates import of_learning_rates
 from ddpcheck.numerics import gamma
@@ -21,12 +21,12 @@ def rates_follow(run: Run) -> None:
     steps, epochs = len(every) - before, len(run.indices) - run.first
     for rank, got in enumerate(reported):
         if got is not None:
-            expect.that(
+            assertions.that(
                 len(got) == steps,
                 f"rank {rank} reports {len(got)} learning rates, but should report {steps}, one for each step",
                 training.RATES_BY_EPOCH() if len(got) == epochs else (),
             )
             bound = np.full(steps, run.job.optimizer.lr * gamma(4 * len(every) + 4, "float32"))
             known = partial(of_learning_rates, run, rank, every, before)
-            expect.within(got, every[before:], bound, "learning rates of the steps", rank, known)
-    expect.same_on_all_ranks(reported, "learning rates of the steps")
+            assertions.within(got, every[before:], bound, "learning rates of the steps", rank, known)
+    assertions.same_on_all_ranks(reported, "learning rates of the steps")

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.hypotheses.training.epoch_losses import of_epoch_loss
 from ddpcheck.job import Backward
 from ddpcheck.numerics import gamma
@@ -26,7 +26,7 @@ def reports_the_loss(run: Run) -> None:
             got = losses[epoch - run.first]
             known = partial(of_epoch_loss, run, epoch, rank, got)
             with unexplained(lambda: parameters_wrong_too(run)):
-                expect.within(np.float64(got), mean, bound, f"loss of epoch {epoch}", rank, known)
+                assertions.within(np.float64(got), mean, bound, f"loss of epoch {epoch}", rank, known)
 
 
 def _loss(run: Run, moments: Sequence[ExpectedOperation]) -> tuple[Array, Array]:

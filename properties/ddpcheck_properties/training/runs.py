@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import randomness, samplers, training
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
@@ -188,17 +188,17 @@ def _seed_and_shuffle_count(promised: Capabilities) -> Judge:
     """A judge: orders follow the seed, and stay the same without shuffling."""
 
     def judge(job: Job, trace: Trace) -> None:
-        expect.completed(trace)
+        assertions.completed(trace)
         one, other, plain = (
             [[epoch.tolist() for epoch in rank] for rank in trace.values(at, "indices")] for at in range(3)
         )
-        expect.that(
+        assertions.that(
             one != other or not promised.sampler.shuffles,
             "two shuffled runs with the seeds 7 and 8 used the samples in the same order on all ranks, but should differ",
             randomness.SEED_IGNORED(),
         )
         for rank, (first, second) in enumerate(plain):
-            expect.that(
+            assertions.that(
                 first == second,
                 f"a run without shuffling used other samples, or in another order, in epoch 1 than in epoch 0 on rank {rank}, "
                 "but should use them alike",
@@ -212,10 +212,10 @@ def uses_every_sample(promised: Capabilities) -> Judge:
     """The judge of a Job with one training run that shuffles."""
 
     def judge(job: Job, trace: Trace) -> None:
-        expect.completed(trace)
+        assertions.completed(trace)
         assert job.data is not None
         for rank, changed in enumerate(trace.values(0, "arguments_changed")):
-            expect.that(
+            assertions.that(
                 not changed,
                 f"a training run changed {', '.join(changed)} of its task on rank {rank}, but should leave its arguments alone",
                 training.ARGUMENTS_CHANGED_BY_RUN(),
@@ -224,20 +224,20 @@ def uses_every_sample(promised: Capabilities) -> Judge:
         for number, used in enumerate(epochs):
             left = sorted(set(range(job.data.samples)) - set(used.tolist()))
             allowed = job.data.samples % job.world_size if promised.sampler.remainder == "drop" else 0
-            expect.that(
+            assertions.that(
                 len(left) <= allowed,
                 f"epoch {number}: got {len(left)} of {job.data.samples} samples that no rank used, the first {left[:3]}, "
                 "but should be none",
                 training.SHARDS_OVERLAP_OR_TAIL_LOST(),
             )
             most = job.world_size - 1 if promised.sampler.remainder == "pad" else 0
-            expect.that(
+            assertions.that(
                 len(used) <= job.data.samples + most,
                 f"epoch {number}: the ranks together used {len(used)} samples, but should use {job.data.samples}",
                 training.RUN_NOT_SHARDED(),
             )
         for number, ranks in enumerate(zip(*trace.values(0, "indices"), strict=True)):
-            expect.that(
+            assertions.that(
                 not promised.sampler.shuffles or any((np.diff(rank) < 0).any() for rank in ranks),
                 f"epoch {number} of a shuffled run used the samples of each rank in ascending order, but should shuffle them",
                 samplers.SHUFFLE_IGNORED(),
@@ -245,7 +245,7 @@ def uses_every_sample(promised: Capabilities) -> Judge:
         orders = [used.tobytes() for used in epochs]
         again = next((number for number, order in enumerate(orders) if order in orders[:number]), 0)
         earlier = orders.index(orders[again])
-        expect.that(
+        assertions.that(
             not promised.sampler.shuffles or not again,
             f"epochs {earlier} and {again} of a shuffled run used the samples in the same order on all ranks, but should differ",
             training.EPOCHS_COUNTED_ROUND() if again > 1 else randomness.SET_EPOCH_IGNORED(),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ddpcheck import expect
+from ddpcheck import assertions
 from ddpcheck.causes import traffic as causes
 from ddpcheck.checks import Observation, law
 from ddpcheck.contract import CallForm, Capabilities, ReplicaMethod, Traffic, needs
@@ -94,7 +94,7 @@ def check_traffic_does_not_grow_from_step_to_step(session: Session) -> Observati
     world, seen = session.world_size, list[str]()
 
     def judge(job: Job, trace: Trace) -> None:
-        expect.completed(trace)
+        assertions.completed(trace)
         seen.append(growth.judged(job, trace))
 
     job = growth.equal_steps(world, session.capabilities)
@@ -177,7 +177,7 @@ def _judged(session: Session, job: Job, judge: Callable[[Job, Trace, bool], str]
     notes: list[str] = []
 
     def noted(job: Job, trace: Trace) -> None:
-        expect.completed(trace)
+        assertions.completed(trace)
         notes.append(judge(job, trace, (session.capabilities.world.traffic >= Traffic.LEAST)))
 
     for_each(session, [replace(job, over_tcp=session.offers_tcp)], noted)
@@ -288,10 +288,10 @@ def _told_in_messages(sent: list[int], messages: list[int], what: str) -> None:
 
 
 def _nothing_told(_: Job, trace: Trace) -> None:
-    expect.completed(trace)
+    assertions.completed(trace)
     counts = trace.values(1, "counts")[0]
     told = {name: counts.get(name, 0) for name in ("bytes", "messages")}
-    expect.that(
+    assertions.that(
         not any(told.values()),
         f"rank 0: counts() tells {told['bytes']:,} bytes and {told['messages']:,} messages, but there is no rank to send to",
         causes.COUNTS_OWN_SENDS(),

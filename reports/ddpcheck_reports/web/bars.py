@@ -1,4 +1,4 @@
-"""Figures as SVG that takes its colours from the page's style, so that they fit light and dark."""
+"""Figures as SVG with the colours of the page's style, for light and dark mode."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAME, _BAR, _NUMBER, _ROW = 110, 240, 60, 22
 
 
 def status_bars(verdicts: Sequence[Verdict], words: Mapping[str, str]) -> Html:
-    """A bar for each family, in which each status has its share."""
+    """A bar for each family, with the share of each status."""
     rows = []
     for family in dict.fromkeys(verdict.family for verdict in verdicts):
         counts = Counter[str](verdict.status for verdict in verdicts if verdict.family == family)
@@ -27,7 +27,7 @@ def status_bars(verdicts: Sequence[Verdict], words: Mapping[str, str]) -> Html:
 
 
 def time_bars(verdicts: Sequence[Verdict]) -> Html:
-    """A bar for each family, as long as its checks took."""
+    """A bar for each family, as long as the time of its checks."""
     seconds: Counter[str] = Counter()
     for verdict in verdicts:
         seconds[verdict.family] += verdict.seconds  # type: ignore[assignment]  # a Counter adds up any numbers
@@ -43,7 +43,7 @@ _Row = tuple[str, Sequence[tuple[str, float, str]], str]
 
 
 def _figure(caption: str, rows: Sequence[_Row], *, alike: bool = False) -> Html:
-    """alike: all bars are of one length."""
+    """alike: all bars have the same length."""
     longest = max((sum(size for _, size, _ in parts) for _, parts, _ in rows), default=0) or 1
     drawn = [part for number, row in enumerate(rows) for part in _drawn(number, row, longest, alike=alike)]
     width = _NAME + _BAR + _NUMBER

@@ -1,20 +1,20 @@
-"""HTML as values: a text that is put into an element is escaped, unless an element made it."""
+"""HTML as values: a text in an element is escaped, unless an element made it."""
 
 from __future__ import annotations
 
 import html
 
-from ddpcheck.printable import printable
+from ddpcheck.printable_text import printable
 
 
 class Html(str):
-    """Text that is HTML already."""
+    """Text that is already HTML."""
 
     __slots__ = ()
 
 
 def text(value: object) -> Html:
-    """Any text as HTML shows it, control characters as escapes."""
+    """Any text as HTML, with control characters as escapes."""
     return value if isinstance(value, Html) else Html(html.escape(printable(str(value))))
 
 
@@ -25,9 +25,9 @@ def join(parts: object, between: str = "") -> Html:
 
 
 def tag(name: str, *children: object, **attributes: str | int | bool | None) -> Html:
-    """An element. Names of attributes end with an underscore where Python has a word for itself, and have "_" for "-".
+    """An element. Attribute names that are Python keywords end with an underscore; "_" in names becomes "-".
 
-    An attribute of True has no value; one of None or False is left out.
+    An attribute of True has no value; an attribute of None or False is left out.
     """
     shown = "".join(
         f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{text(value)}"')

@@ -1,6 +1,6 @@
-"""The page: verdict first, then what went wrong by cause, the matrix of checks, figures, and how it was run.
+"""The page: verdict first, then failures by cause, the matrix of checks, figures, and the settings of the run.
 
-It holds all that it shows, asks no other host for anything, and runs no script but its own.
+The page is self-contained: it loads nothing from other hosts, and runs only its own script.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ddpcheck.verdict import SYMBOLS, Verdict
 
 from .bars import status_bars, time_bars
 from .html import Html, tag, text
-from .sides import ranks_table
+from .ranks_side_by_side import ranks_table
 
 WORDS = {
     "failed": "failed",
@@ -30,7 +30,7 @@ WORDS = {
 """Statuses, the gravest first."""
 
 _SYMBOLS = {**SYMBOLS, "hung": "◷"}
-"""Browsers' fonts lack the hourglass of a terminal."""
+"""Symbols that browsers' fonts have; they lack the hourglass of a terminal."""
 
 
 def page(results: Results) -> str:
@@ -107,8 +107,8 @@ def _what_went_wrong(verdicts: Sequence[Verdict]) -> list[Html]:
     return [
         tag(
             "section",
-            tag("h2", "What went wrong"),
-            tag("p", "By cause; the first may be the reason for the others.", class_="faint"),
+            tag("h2", "Failures by cause"),
+            tag("p", "The most fundamental cause is first; others may follow from it.", class_="faint"),
             *(_cause(group, number, len(groups)) for number, group in enumerate(groups)),
         )
     ]
@@ -142,7 +142,7 @@ def _told(verdict: Verdict) -> list[Html]:
     diagnosis = verdict.diagnosis
     if diagnosis is None:
         return [
-            tag("p", "The check itself crashed, and says nothing of the implementation."),
+            tag("p", "The check itself crashed, and did not judge the implementation."),
             tag("pre", verdict.reason),
         ]
     parts = [tag("p", diagnosis.headline, class_="got")]
@@ -159,7 +159,7 @@ def _told(verdict: Verdict) -> list[Html]:
 
 
 def anchor(verdict: Verdict) -> str:
-    """The id of a failure on the page, which holds no text of the file."""
+    """The id of a failure on the page, without any text from the file."""
     name = f"{verdict.adapter}\n{verdict.check}".encode("utf-8", "replace")
     return f"failure-{hashlib.sha256(name).hexdigest()[:12]}-{verdict.world_size}"
 
@@ -190,7 +190,7 @@ def _matrix(verdicts: Sequence[Verdict]) -> Html:
 
 
 def _name(check: str) -> Html:
-    """A check's name, which may be broken after each underscore."""
+    """A check's name, with possible line breaks after underscores."""
     return tag("code", Html(text(check).replace("_", "_<wbr>")))
 
 
@@ -204,7 +204,7 @@ def _cell(verdict: Verdict | None) -> Html:
 
 
 def _filters(verdicts: Sequence[Verdict]) -> Html:
-    """Shown by the script, as it is of no use without."""
+    """Filters, shown only by the script, because they need it."""
     used = {verdict.status for verdict in verdicts}
     only_bad = any(not verdict.ok for verdict in verdicts)
     boxes = [
@@ -252,7 +252,7 @@ def _how_it_was_run(results: Results) -> Html:
         **{name: "none" if value is None else value for name, value in results.settings.items()},
     }
     table = tag("table", *(tag("tr", tag("th", name), tag("td", value)) for name, value in rows.items()))
-    note = "A pass says that no counterexample was found among the Jobs that were drawn. It is no proof."
+    note = "A pass means that no drawn Job was a counterexample. A pass is not a proof."
     return tag(
         "section", tag("h2", "How this was run"), tag("div", table, class_="scroll"), tag("p", note, class_="faint")
     )
@@ -263,5 +263,5 @@ def _asset(name: str) -> str:
 
 
 def _digest(asset: str) -> str:
-    """The content security policy of the page: it allows this text only."""
+    """A digest for the page's content security policy, which allows only this text."""
     return base64.b64encode(hashlib.sha256(asset.encode()).digest()).decode()

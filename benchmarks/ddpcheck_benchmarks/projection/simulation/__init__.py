@@ -1,1 +1,1 @@
-"""All-reduces, message by message, on a described cluster: SimGrid's discrete events, beside the formulas."""
+"""Simulates all-reduces, message by message, on a described cluster with SimGrid, to compare with the formulas."""

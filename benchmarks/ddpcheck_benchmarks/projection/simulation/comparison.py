@@ -1,7 +1,7 @@
-"""Comparison of the simulation with the formulas, where they should agree and where they should not.
+"""Compares the simulation with the formulas, where they should agree and where they should differ.
 
-They agree on one switch with equal links and ranks that begin together. The formulas know no leaf switches with fewer
-links up than down, no slow link and no late rank: there the simulation says how much that costs.
+They agree on one switch with equal links and ranks that begin together. The formulas have no leaf switches with fewer
+links up than down, no slow link and no late rank: the simulation shows the cost of these.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def departures(link: Link, size: float) -> Iterator[Comparison]:
 
 
 def against_measured(model: Model, points: Iterable[Point]) -> Iterator[tuple[Point, Comparison]]:
-    """The simulation with the costs that were fitted, beside times that were measured on a core for each rank."""
+    """The simulation with the fitted costs, and the times measured with a core for each rank."""
     groups: dict[tuple[Segment, int], list[Point]] = {}
     for point in points:
         segment = model.segment(point.bytes)

@@ -1,13 +1,15 @@
-"""Run message schedules on a described cluster in SimGrid: JSON on the standard input, JSON on the standard output.
+"""Runs message schedules on a described cluster in SimGrid: JSON on the standard input, JSON on the standard output.
 
-Runs under an interpreter that has SimGrid's Python bindings, which need not be ours: Debian's python3-simgrid belongs to
-the system's. So it uses the standard library and simgrid only. runner.py writes its input and reads its output.
+Runs under an interpreter that has SimGrid's Python bindings, which may be another one than ours: Debian's
+python3-simgrid belongs to the system's. So this program uses the standard library and simgrid only. runner.py writes
+its input and reads its output.
 
-Input: hosts; bandwidth in bytes a second and latency in seconds, of a path between two hosts of one switch; hosts_per_leaf
-(0: one switch for all) and uplinks, the number of links from each leaf switch to the spine, as fast as those of hosts;
-slow_links, the share of its bandwidth that a host's link has, and late, the seconds by which a rank begins later, each by
-number; gamma, seconds to reduce a byte; runs, each a list with the rounds of every rank, a round being
-[[dest, bytes], ...], [source, ...], reduced bytes. Output: seconds of each run, from the first begin to the last end.
+Input: hosts; bandwidth in bytes per second and latency in seconds, of a path between two hosts of one switch;
+hosts_per_leaf (0: one switch for all) and uplinks, the number of links from each leaf switch to the spine, as fast as
+those of hosts; slow_links, the share of its bandwidth that a host's link has, and late, the seconds by which a rank
+begins later, each by number; gamma, seconds to reduce a byte; runs, each a list with the rounds of every rank, a round
+being [[dest, bytes], ...], [source, ...], reduced bytes. Output: seconds of each run, from the first begin to the last
+end.
 """
 
 from __future__ import annotations
@@ -17,14 +19,14 @@ import json
 import sys
 from typing import Any
 
-# by name: a type checker of another interpreter does not find it
+# imported by name: a type checker of another interpreter does not find it
 simgrid: Any = importlib.import_module("simgrid")
 
 Round = tuple[list[tuple[int, float]], list[int], float]
 
 
 class Cluster:
-    """A switch, or leaf switches and a spine: links in both directions apart, routes as they are asked for."""
+    """A switch, or leaf switches and a spine: links in both directions are separate, and routes are made on request."""
 
     def __init__(self, description: dict[str, Any]) -> None:
         self._description = description
@@ -45,7 +47,7 @@ class Cluster:
         self._zone.seal()
 
     def _between_leaves(self, source: int, dest: int) -> list[Any]:
-        """Up to a spine switch and down again. As in InfiniBand, the destination alone decides which (D mod k)."""
+        """Up to a spine switch and down again. As in InfiniBand, the destination alone decides the switch (D mod k)."""
         size, uplinks = self._description["hosts_per_leaf"], self._description["uplinks"]
         if not size or source // size == dest // size:
             return []
@@ -64,8 +66,8 @@ class Cluster:
 
 def main() -> None:
     description = json.load(sys.stdin)
-    # CM02 without corrections: the bandwidth and latency that were asked for, shared max-min; no TCP window, no
-    # acknowledgements that take bandwidth
+    # CM02 without corrections: the given bandwidth and latency, shared max-min; no TCP window, no acknowledgements that
+    # take bandwidth
     settings = ["network/model:CM02", "network/TCP-gamma:1e18", "network/crosstraffic:0"]
     engine = simgrid.Engine(["ddpcheck", "--log=root.thresh:error", *(f"--cfg={each}" for each in settings)])
     cluster = Cluster(description)
@@ -97,7 +99,7 @@ def main() -> None:
 
 
 def exchange(rank: int, sends: list[tuple[int, float]], sources: list[int]) -> None:
-    """Send and receive at once, and wait for all of it."""
+    """Send and receive at the same time, and wait for all messages."""
     under_way = [simgrid.Mailbox.by_name(f"{rank}-{dest}").put_async("chunk", int(size)) for dest, size in sends]
     for source in sources:
         simgrid.Mailbox.by_name(f"{source}-{rank}").get()

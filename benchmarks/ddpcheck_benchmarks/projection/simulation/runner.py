@@ -1,4 +1,4 @@
-"""Run a simulation in a process of its own, with a deadline: SimGrid may belong to another interpreter than ours."""
+"""Runs a simulation in a process of its own, with a deadline. SimGrid may belong to another interpreter than ours."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ PROGRAM = Path(__file__).with_name("program.py")
 SYSTEM_PYTHON = "/usr/bin/python3"
 INSTALL = "install it for the system's Python with: apt-get install python3-simgrid (Debian, Ubuntu); or build it from https://simgrid.org"
 _FIND_SECONDS = 30
-_NO_TIME = 1e-18  # SimGrid wants a bandwidth, also where a byte costs nothing
+_NO_TIME = 1e-18  # SimGrid needs a bandwidth even if bytes cost nothing
 
 
 class SimulationFailed(Exception):
-    """The simulation cannot be run, or gave no answer in time; the message says what to do."""
+    """The simulation cannot run, or did not end in time; the message gives the remedy."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Cluster:
 def simulate(
     cluster: Cluster, schedule: Schedule, sizes: Sequence[float], *, deadline: float = 120.0, python: str | None = None
 ) -> tuple[float, ...]:
-    """Seconds of the all-reduce for each of the sizes in bytes, all in one simulation. SimulationFailed if there is none."""
+    """Seconds of the all-reduce for each of the sizes in bytes, all in one simulation. SimulationFailed on failure."""
     if schedule.world_size != cluster.hosts:
         raise ValueError(
             f"{schedule.world_size} ranks on {cluster.hosts} hosts: give a cluster of as many hosts as ranks"
@@ -66,14 +66,14 @@ def simulate(
         seconds: list[float] = json.loads(answer)["seconds"]
     except (ValueError, KeyError) as error:
         raise SimulationFailed(
-            f"the simulation printed {answer[:200]!r}, which is no answer; please report it"
+            f"the simulation printed {answer[:200]!r}, which is not an answer; please report it"
         ) from error
     return tuple(seconds)
 
 
 @functools.cache
 def find_python() -> str:
-    """An interpreter with SimGrid: ours, or the system's. SimulationFailed if neither has it."""
+    """An interpreter with SimGrid: ours, or the system's. SimulationFailed if neither has SimGrid."""
     for python in dict.fromkeys((sys.executable, SYSTEM_PYTHON)):
         try:
             found = subprocess.run(

@@ -1,7 +1,7 @@
-"""The all-reduce algorithms of formulas.py as lists of messages, from which a simulation, or anything else, can run them.
+"""The all-reduce algorithms of formulas.py as lists of messages, for the simulation or other programs.
 
-A vector is cut into `chunks` equal parts. A round is what may happen at once; a rank begins its part of a round when its
-part of the one before is over, and does not wait for other ranks.
+A vector is cut into `chunks` equal parts. A round is a set of simultaneous messages. A rank begins its part of a round
+when its part of the previous round is over, and does not wait for other ranks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Schedule:
     rounds: tuple[tuple[Transfer, ...], ...]
 
     def placed(self, hosts: Sequence[int]) -> Schedule:
-        """The same with rank i on host hosts[i]."""
+        """The schedule with rank i on host hosts[i]."""
         rounds = tuple(
             tuple(replace(each, source=hosts[each.source], dest=hosts[each.dest]) for each in transfers)
             for transfers in self.rounds
@@ -108,13 +108,13 @@ def _powers_below(p: int) -> Iterator[int]:
 
 
 def _block(rank: int, size: int) -> tuple[int, int]:
-    """The aligned block of so many chunks that holds chunk `rank`."""
+    """The aligned block of `size` chunks that contains chunk `rank`."""
     start = rank // size * size
     return start, start + size
 
 
 def _folded(p: int, q: int, chunks: int, core: list[tuple[Transfer, ...]]) -> tuple[tuple[Transfer, ...], ...]:
-    """`core` among the first q ranks; the others hand their vectors in before, and get the result after."""
+    """`core` among the first q ranks; the others first send them their vectors, and get the result at the end."""
     rest = range(q, p)
     before = [tuple(Transfer(rank, rank - q, 0, chunks, True) for rank in rest)] if rest else []
     after = [tuple(Transfer(rank - q, rank, 0, chunks, False) for rank in rest)] if rest else []

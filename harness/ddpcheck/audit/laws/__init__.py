@@ -1,4 +1,4 @@
-"""The laws of a run, the most fundamental first: what breaks one often breaks those after it."""
+"""The laws of a run, the most fundamental first: a broken law often breaks the laws after it."""
 
 from __future__ import annotations
 

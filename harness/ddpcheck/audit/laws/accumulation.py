@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from ...causes import audit
+from ..event_journal import Event
 from ..evidence import Evidence
-from ..journal import Event
 from .law import LawVerdict, broken, held, not_judged
 
 _CLOSE = 1e-6
@@ -25,7 +25,7 @@ def windows(evidence: Evidence) -> list[list[Event]]:
 
 
 def usual(evidence: Evidence) -> int:
-    """How many backward passes most steps have, by one line of the script; 1 if they come from several lines."""
+    """The number of backward passes of most steps, if one line makes them; 1 if several lines do."""
     every = windows(evidence)
     counts = Counter(len(events) for events in every if len({event["line"] for event in events}) == 1)
     return counts.most_common(1)[0][0] if counts else 1
@@ -55,7 +55,7 @@ def windows_divide_by_their_size(evidence: Evidence) -> LawVerdict:
                     audit.LAST_WINDOW_FULL_COUNT(count=own, full=count, line=line),
                 )
         return held()
-    return held("the loss is scaled in another way than by 1/k; only the sum over the window was compared")
+    return held("the loss is not scaled by 1/k; only the sum over the window was compared")
 
 
 def windows_are_stepped(evidence: Evidence) -> LawVerdict:
@@ -69,11 +69,13 @@ def windows_are_stepped(evidence: Evidence) -> LawVerdict:
                 f"pass {event['passed']} ends with {pending} micro-batches after the last step",
                 audit.LAST_WINDOW_NOT_STEPPED(count=pending),
             )
-    return held(f"{len(ends)} epoch ends looked at") if ends else not_judged("no epoch came to its end")
+    return held(f"{len(ends)} epoch ends looked at") if ends else not_judged("no epoch ended")
 
 
 def _pending(evidence: Evidence, end: Event) -> int:
-    """Micro-batches after the last step, when the next pass begins. A loader that reads ahead ends before it is trained on."""
+    """Micro-batches after the last step, when the next pass begins. A loader that reads ahead may end before its last
+    batch is used.
+    """
     events = evidence.real.events[0]
     pending = int(end["pending"])
     for event in events[events.index(end) + 1 :]:
@@ -110,5 +112,5 @@ def only_the_last_micro_batch_communicates(evidence: Evidence) -> LawVerdict:
                 f"all {len(own)} micro-batches of step {events[0]['step']} communicate",
                 audit.COMMUNICATION_EVERY_MICRO_BATCH(count=len(own), line=own[0]["line"]),
             )
-        return held(f"every one of the {count} micro-batches communicates; no_sync would save that")
+        return held(f"all {count} micro-batches communicate; no_sync would save that")
     return held()

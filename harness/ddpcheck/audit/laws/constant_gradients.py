@@ -1,8 +1,8 @@
-"""Gradients that are the same for different batches, in every step or on every rank, and units that are copies of one another.
+"""Gradients that are the same for different batches, in every step or on every rank; and equal units of a layer.
 
-Right scripts have constant gradients, too: the bias of a loss that is linear in it, a model of one number under the absolute
-error, batches that are all equal. So parameters with few elements, or with elements of one magnitude, prove nothing, and
-batches have to differ.
+Correct scripts have constant gradients, too: the bias of a loss that is linear in it, a model of one number under the
+absolute error, equal batches. So parameters with few elements, or with elements of one magnitude, prove nothing, and
+batches must differ.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...causes import Cause, audit
+from ..event_journal import Event
 from ..evidence import Evidence
-from ..journal import Event
 from .law import LawVerdict, broken, held, not_judged
 
 _STEPS = 3
-"""So many steps have to show the same gradients, with batches that differ."""
+"""This many steps must show the same gradients, with different batches."""
 
 
 def constant_gradients(evidence: Evidence) -> tuple[str, Cause] | None:
@@ -30,7 +30,7 @@ def constant_gradients(evidence: Evidence) -> tuple[str, Cause] | None:
 
 
 def _telling(steps: Sequence[Event]) -> list[int]:
-    """Numbers of the parameters whose gradients show whether they depend on the data."""
+    """Indices of the parameters whose gradients show whether they depend on the data."""
     count = min(len(event["local"]) for event in steps)
     return [
         number
@@ -66,7 +66,9 @@ def _constant_in_time(evidence: Evidence, steps: Sequence[Event]) -> tuple[str, 
 
 
 def _equal_on_ranks(evidence: Evidence) -> tuple[str, Cause] | None:
-    """Modules are called and their outputs get no gradient; local gradients are equal on ranks with different batches."""
+    """Modules are called but their outputs get no gradient; local gradients are equal on ranks with different
+    batches.
+    """
     count, steps = 0, 0
     for events in evidence.aligned("step"):
         if not all(event.get("local") for event in events):
@@ -100,7 +102,7 @@ def _batches(evidence: Evidence, rank: int, steps: set[int]) -> set[str]:
 
 
 def units_are_not_copies(evidence: Evidence) -> LawVerdict:
-    """Rows of a layer's weight that are alike and get gradients that are alike stay so for ever."""
+    """Equal rows of a layer's weight with equal gradients stay equal for ever."""
     steps = [event for event in evidence.real.of(0, "step") if event.get("patterns")]
     if len(steps) < _STEPS:
         return not_judged(f"fewer than {_STEPS} steps were recorded")

@@ -1,4 +1,6 @@
-"""Laws of the data: shards are disjoint and complete, epochs are shuffled anew, ranks get as many batches as one another."""
+"""Laws of the data: shards are disjoint and complete, epochs have different orders, ranks have equal numbers of
+batches.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,12 @@ from collections import defaultdict
 from itertools import pairwise
 
 from ...causes import audit
+from ..event_journal import Event
 from ..evidence import Evidence
-from ..journal import Event
 from .law import LawVerdict, broken, held, not_judged
 
 _WHOLE = ("RandomSampler", "SequentialSampler")
-"""Samplers that give every sample of their data set on each rank."""
+"""Samplers that yield every sample of their data set on each rank."""
 
 Passes = dict[tuple[str, int], list[list[Event]]]
 
@@ -33,7 +35,7 @@ def trained_loaders(evidence: Evidence) -> set[str]:
 
 
 def trained_passes(evidence: Evidence) -> set[tuple[str, int]]:
-    """Passes over loaders that had a backward after a batch: not those that only look at the first batch."""
+    """Passes over loaders with a backward after a batch; not passes that only read the first batch."""
     found: set[tuple[str, int]] = set()
     last: tuple[str, int] | None = None
     for event in evidence.real.events[0]:
@@ -113,7 +115,7 @@ def _samplers(evidence: Evidence, key: str) -> list[Event | None]:
 
 
 def _same_samples(evidence: Evidence, key: str, ranks: list[list[Event]]) -> bool:
-    """Whether the ranks' data sets hold the same samples: one index that two ranks used has the same content."""
+    """Whether the ranks' data sets hold the same samples: an index that two ranks used has the same content."""
     subsets = [loader_of(evidence, key, rank).get("subset") for rank in range(evidence.ranks)]
     if any(subset is not None for subset in subsets):
         return all(subset == subsets[0] for subset in subsets)
@@ -129,7 +131,7 @@ def _same_samples(evidence: Evidence, key: str, ranks: list[list[Event]]) -> boo
 
 
 def _overlap(evidence: Evidence, key: str, passed: int, ranks: list[list[Event]]) -> LawVerdict | None:
-    """Samples that went to several ranks, beyond those with which a sampler fills up."""
+    """Samples that several ranks got, beyond the padding of a sampler."""
     loader = loader_of(evidence, key)
     if any(event["indices"] is None for events in ranks for event in events):
         return None
@@ -138,7 +140,7 @@ def _overlap(evidence: Evidence, key: str, passed: int, ranks: list[list[Event]]
     states = _samplers(evidence, key)
     if loader.get("subset") is None and not any(states) and not _same_samples(evidence, key, ranks):
         return None
-    if len(common) <= evidence.ranks:  # the last ones may be given twice, so that all ranks have as many
+    if len(common) <= evidence.ranks:  # the last ones may be padding, so that all ranks have equal numbers
         return None
     seeds = [state["seed"] for state in states if state]
     how = "The ranks' samplers choose samples that are not disjoint."
@@ -176,7 +178,7 @@ def every_sample_is_used(evidence: Evidence) -> LawVerdict:
                 every = _all_subsets(evidence, loaders[0]["base"], size)
                 judged += 1
                 missing = size - len(every)
-                if missing >= evidence.ranks:  # fewer cannot be shared out evenly
+                if missing >= evidence.ranks:  # fewer cannot be divided evenly
                     return broken(
                         f"{missing} of {size} samples are in no rank's part",
                         audit.SAMPLES_NEVER_USED(count=missing, size=size, line=line),
@@ -196,7 +198,7 @@ def every_sample_is_used(evidence: Evidence) -> LawVerdict:
                 f"{size - len(used)} of {size} samples were given to no rank in pass {passed}",
                 audit.SAMPLES_NEVER_USED(count=size - len(used), size=size, line=line),
             )
-    return held(f"{judged} whole passes looked at") if judged else not_judged("no pass came to its end")
+    return held(f"{judged} whole passes looked at") if judged else not_judged("no pass ended")
 
 
 def _all_subsets(evidence: Evidence, base: str, size: int) -> set[int]:
@@ -230,11 +232,11 @@ def epochs_have_orders_of_their_own(evidence: Evidence) -> LawVerdict:
                 )
     if several:
         return held()
-    return not_judged("no training loader with a DistributedSampler was gone through twice")
+    return not_judged("no training loader with a DistributedSampler was read twice")
 
 
 def uneven_passes(evidence: Evidence) -> tuple[str, tuple[int, ...]] | None:
-    """A training loader that says it has different numbers of batches on the ranks, or gave them."""
+    """A training loader that reported or yielded different numbers of batches on the ranks."""
     for key in sorted(trained_loaders(evidence)):
         lengths = [loader_of(evidence, key, rank).get("batches") for rank in range(evidence.ranks)]
         known = tuple(length for length in lengths if length is not None)

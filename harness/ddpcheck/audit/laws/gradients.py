@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from ...causes import Cause, audit
+from ..event_journal import Event
 from ..evidence import Evidence, StepSeen
-from ..journal import Event
 from .constant_gradients import constant_gradients
 from .law import LawVerdict, broken, held, not_judged
 from .replicas import buffers_equal_until, equal_until
 
 _CLOSE = 1e-3
-"""Weights and factors are told as 1/N, 1 or N within this part of them."""
+"""Weights and factors within this part of 1/N, 1 or N are reported as that value."""
 
 
 _UNSEEN = {"bfloat16": "2 %", "float16": "0.2 %"}
@@ -41,7 +41,9 @@ def _differing(together: Sequence[Event]) -> list[int]:
 
 
 def uncovered(evidence: Evidence) -> tuple[int, Cause] | None:
-    """The first step with gradients that differ for parameters outside any wrapper, while others are in one."""
+    """The first step with gradients that differ for parameters outside all wrappers, while other parameters are in
+    one.
+    """
     if not evidence.real.of(0, "wrapped"):
         return None
     for together in evidence.aligned("step"):
@@ -121,7 +123,9 @@ def _why_unsynchronised(evidence: Evidence, together: tuple[Event, ...], paramet
 
 
 def gradients_equal_those_of_one_process(evidence: Evidence) -> LawVerdict:
-    """G against the mirror M = 1, in the steps in which replicas are equal and the mirror got the same samples and draws."""
+    """Compare G with the mirror M = 1, in steps with equal replicas in which the mirror got the same samples and
+    draws.
+    """
     compared = evidence.compared
     if evidence.sharded:
         return not_judged(evidence.sharded)
@@ -239,7 +243,7 @@ def _explained(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) 
 
 
 def _sees_updates(evidence: Evidence) -> bool:
-    """Whether updates are compared, as in NumPy scripts, which have no optimizer that shows its gradients."""
+    """Whether updates are compared instead of gradients, as in NumPy scripts, whose optimizers show no gradients."""
     return any(event["backend"] == "mpi" for event in evidence.real.of(0, "world"))
 
 
@@ -271,12 +275,12 @@ def _all_near(weights: Sequence[Sequence[float]], value: float) -> bool:
 
 
 def _equal_weights(weights: Sequence[Sequence[float]]) -> bool:
-    """Whether one process weighs all ranks alike, in each backward of the window."""
+    """Whether one process weights all ranks equally, in each backward of the window."""
     return all(_near(w, each[0]) for each in weights for w in each)
 
 
 def _mean(ranks: int) -> str:
-    """The weights of a mean over ranks, which a communication hook stands for."""
+    """The weights of a mean over ranks, which a communication hook computes."""
     return _shown((1 / ranks,) * ranks)
 
 
@@ -313,7 +317,7 @@ def gradients_depend_on_the_data(evidence: Evidence) -> LawVerdict:
 
 
 def clipping_comes_last(evidence: Evidence) -> LawVerdict:
-    """After the reduction, once for a step."""
+    """Gradients must be clipped after the reduction, once in each step."""
     clips = evidence.each_rank("clip")
     if not any(clips):
         return not_judged("the script does not clip by torch.nn.utils")

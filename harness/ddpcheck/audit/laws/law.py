@@ -1,4 +1,4 @@
-"""What a law says of a run: held, broken with causes, or not judged with the reason."""
+"""The verdict of a law on a run: held, broken with causes, or not judged with the reason."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Status = Literal["held", "broken", "not judged"]
 
 @dataclass(frozen=True)
 class LawVerdict:
-    """causes: the likeliest first, if it is broken. headline: got and expected.
+    """causes: of a broken law, the likeliest first. headline: got and expected.
 
-    note: how far to trust it, or why it was not judged.
+    note: how far to trust the verdict, or why there is none.
     """
 
     status: Status
@@ -40,7 +40,9 @@ def broken(headline: str, *causes: Cause, details: Iterable[str] = ()) -> LawVer
 
 @dataclass(frozen=True)
 class Law:
-    """name: a check's name. family: which part of a run it is about. sentence: what must hold, as the page says it."""
+    """name: as a check's name. family: the part of a run that the law concerns. sentence: the law, as the page states
+    it.
+    """
 
     name: str
     family: str

@@ -1,4 +1,6 @@
-"""The law of random draws: each rank draws numbers of its own for its own samples, or all the same if the audit is asked so."""
+"""The law of random draws: each rank draws its own numbers for its samples; or all draw the same if the audit asks for
+that.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from .data import ranks_read_different_shards
 from .law import LawVerdict, broken, held, not_judged
 
 _ELEMENTS = 8
-"""A draw with fewer elements may be one for the whole step, which ranks have to make alike."""
+"""A draw with fewer elements may belong to the whole step, and must then be equal on all ranks."""
 
 
 def random_streams_are_as_asked(evidence: Evidence) -> LawVerdict:
@@ -51,9 +53,9 @@ def _held(compared: dict[tuple[str, str], list[bool]]) -> LawVerdict:
 
 
 def _compared(evidence: Evidence, least: int) -> dict[tuple[str, str], list[bool]]:
-    """By line and operation: for each draw with so many elements or more, whether all ranks drew the same.
+    """For each line and operation and each draw of at least `least` elements: whether all ranks drew the same.
 
-    Draws of different shapes, as for a shorter last batch, are left out: they can be neither.
+    Draws of different shapes, as for a shorter last batch, are left out, since they cannot be compared.
     """
     drawn = [
         {e["key"] + f" {e['step']}": e for e in events if e["training"] and _size(e["shape"]) >= least}

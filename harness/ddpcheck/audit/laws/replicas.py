@@ -1,19 +1,21 @@
-"""Laws of the replicas: parameters start and stay equal, buffers too, and the optimizer holds the trained parameters."""
+"""Laws of the replicas: parameters start and stay equal, buffers too, and the optimizer holds the trained
+parameters.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from ...causes import audit
+from ..event_journal import Event
 from ..evidence import Evidence
-from ..journal import Event
 from .law import LawVerdict, broken, held, not_judged
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 def states(evidence: Evidence) -> Iterator[tuple[Event, ...]]:
-    """The states in use at the same place of the run on every rank: the n-th of each step."""
+    """The states in use at the same point of the run on every rank: the n-th of each step."""
     found: list[dict[tuple[int, int], Event]] = []
     for events in evidence.each_rank("state"):
         own: dict[tuple[int, int], Event] = {}
@@ -38,7 +40,7 @@ def different(together: tuple[Event, ...], kind: str) -> list[str]:
 
 
 def equal_until(evidence: Evidence) -> int:
-    """The first step at whose start the ranks' parameters differ; past the last step if none."""
+    """The first step at whose start the ranks' parameters differ; past the last step if there is none."""
     for together in states(evidence):
         if different(together, "p"):
             return int(together[0]["step"])
@@ -46,7 +48,9 @@ def equal_until(evidence: Evidence) -> int:
 
 
 def buffers_equal_until(evidence: Evidence) -> int:
-    """The first step in which ranks use different buffers other than batch norm's, whose use in training is none."""
+    """The first step in which ranks use different buffers. Batch norm's do not count, since training does not use
+    them.
+    """
     if any(event["broadcast_buffers"] for event in evidence.real.of(0, "wrapped")):
         return evidence.steps_seen + 1
     for together in states(evidence):
@@ -95,7 +99,7 @@ def replicas_stay_equal(evidence: Evidence) -> LawVerdict:
 
 
 def buffers_are_equal(evidence: Evidence) -> LawVerdict:
-    """Where a wrapper sends rank 0's buffers before each forward, theirs are what counts."""
+    """If a wrapper sends rank 0's buffers before each forward, differences elsewhere have no effect."""
     wrapped = evidence.real.of(0, "wrapped")
     if any(event["broadcast_buffers"] for event in wrapped):
         return held("the wrapper sends rank 0's buffers before each forward")
@@ -113,7 +117,7 @@ def buffers_are_equal(evidence: Evidence) -> LawVerdict:
 
 
 def evaluated_models_are_equal(evidence: Evidence) -> LawVerdict:
-    """Modules that no optimizer trains, such as moving averages, where all ranks use them."""
+    """Modules without optimizer, such as moving averages, that all ranks use."""
     modules = evidence.real.of(0, "module")
     seen = False
     for together in states(evidence):

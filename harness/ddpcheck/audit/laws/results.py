@@ -1,10 +1,10 @@
-"""Laws of a run's reports and files: metrics count every rank's samples, one rank writes each checkpoint."""
+"""Laws of a run's reports and files: metrics count every rank's samples, and one rank writes each checkpoint."""
 
 from __future__ import annotations
 
 from ...causes import audit
+from ..event_journal import Event
 from ..evidence import Evidence
-from ..journal import Event
 from .data import loader_of, trained_loaders
 from .law import LawVerdict, broken, held, not_judged
 
@@ -23,7 +23,9 @@ _REDUCTIONS = frozenset(
 
 
 def _evaluations(evidence: Evidence, rank: int) -> list[tuple[Event, int, list[Event]]]:
-    """Each whole pass without gradients: its end, its samples, and the reductions before the next training batch or pass."""
+    """Each complete pass without gradients: its end, its samples, and the reductions before the next training batch or
+    pass.
+    """
     events = evidence.real.events[rank]
     trained = trained_loaders(evidence)
     found = []
@@ -72,7 +74,7 @@ def means_weigh_ranks_by_their_samples(evidence: Evidence) -> LawVerdict:
 
 
 def _whole(event: Event) -> bool:
-    """Whether all values are whole numbers above 1, as counts are."""
+    """Whether all values are integers above 1, as counts are."""
     return all(float(value).is_integer() and abs(value) > 1 for value in event["values"])
 
 

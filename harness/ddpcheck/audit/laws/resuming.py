@@ -1,4 +1,4 @@
-"""The law of resuming: a run that stops and goes on from its checkpoint is the uninterrupted run."""
+"""The law of resuming: a run that stops and resumes from its checkpoint equals the uninterrupted run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .law import LawVerdict, broken, held, not_judged
 
 
 def resumed_runs_go_on(evidence: Evidence) -> LawVerdict:
-    """Step by step from the checkpoint on: who loads, learning rates, samples, parameters."""
+    """Compare step by step after the checkpoint: the ranks that load it, learning rates, samples, parameters."""
     resumed = evidence.mirrors.get("resumed")
     if resumed is None:
         return not_judged("no resumed run was asked for; see --resume-check")
@@ -46,7 +46,7 @@ def resumed_runs_go_on(evidence: Evidence) -> LawVerdict:
 
 
 def _difference(whole: dict[str, object], again: dict[str, object]) -> str:
-    """What differs first between two steps; empty if nothing does."""
+    """The first difference between two steps; empty if there is none."""
     if whole["groups"] != again["groups"]:
         for a, b in zip(whole["groups"], again["groups"], strict=False):  # type: ignore[call-overload]
             for name in a:

@@ -6,8 +6,8 @@ import re
 from collections import Counter
 
 from ...causes import Cause, audit
+from ..event_journal import Event
 from ..evidence import Evidence
-from ..journal import Event
 from .law import LawVerdict, broken, held, not_judged
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
@@ -40,7 +40,7 @@ def ranks_form_one_world(evidence: Evidence) -> LawVerdict:
 
 
 def ranks_call_the_same_collectives(evidence: Evidence) -> LawVerdict:
-    """Collectives of the whole world, and forwards through wrappers, in the same order on all ranks."""
+    """Collectives of the whole world, and forwards through wrappers, must have the same order on all ranks."""
     sequences = [[event for event in events if _counts(event, evidence)] for events in
                  evidence.each_rank("collective", "forward")]  # fmt: skip
     if not any(sequences):
@@ -62,7 +62,7 @@ def ranks_call_the_same_collectives(evidence: Evidence) -> LawVerdict:
 
 
 def _counts(event: Event, evidence: Evidence) -> bool:
-    if event["kind"] == "forward":  # it sends buffers, or its backward sends gradients
+    if event["kind"] == "forward":  # a forward sends buffers, or its backward sends gradients
         return bool(event["buffers"] or (event["grad"] and event["sync"]))
     return not event["point"] and event["group"] == evidence.ranks
 
@@ -81,7 +81,7 @@ def _is_eval(event: Event) -> bool:
 def _odd_one(
     evidence: Evidence, number: int, together: tuple[Event, ...], signatures: list[tuple[object, ...]]
 ) -> LawVerdict:
-    """The rank whose call the others do not make at all, or make later."""
+    """The rank whose call the others do not make, or make later."""
     if _uneven_batches(evidence) or _stopped(evidence) is not None:
         return not_judged("the ranks take different numbers of steps")
     lines = Counter(
@@ -119,7 +119,7 @@ def _uneven_batches(evidence: Evidence) -> bool:
 
 
 def _stopped(evidence: Evidence) -> tuple[tuple[int, ...], int] | None:
-    """Ranks that took fewer steps than others and went on to something else."""
+    """Ranks that took fewer steps than others and continued with something else."""
     counts = [len(evidence.real.of(rank, "step")) for rank in range(evidence.ranks)]
     begun = [len(evidence.real.of(rank, "backward", "epoch")) for rank in range(evidence.ranks)]
     if len(set(begun)) == 1 or _uneven_batches(evidence):
@@ -162,7 +162,7 @@ def ranks_stop_together(evidence: Evidence) -> LawVerdict:
 
 
 def ranks_end_without_error(evidence: Evidence) -> LawVerdict:
-    """Last of all: an error or a hang mostly has one of the other causes."""
+    """Judged last, because an error or a hang usually has one of the other causes."""
     real, ranks = evidence.real, range(evidence.ranks)
     if real.hung:
         waiting = tuple(rank for rank in ranks if real.end(rank)["why"] == "")
@@ -184,7 +184,7 @@ def ranks_end_without_error(evidence: Evidence) -> LawVerdict:
         )
     silent = [rank for rank in ranks if real.end(rank)["why"] == ""]
     if silent:
-        return broken(f"rank {silent[0]} died without a word", details=[real.output])
+        return broken(f"rank {silent[0]} died without a message", details=[real.output])
     return held("all ranks ended" if real.end(0)["why"] == "finished" else "all ranks ran until they were stopped")
 
 
@@ -198,7 +198,7 @@ def _from_a_peer(error: str) -> bool:
 
 
 def where_it_waits(evidence: Evidence, rank: int) -> str:
-    """The script's innermost line on the stack of a rank that hangs."""
+    """The script's innermost line on the stack of a hung rank."""
     stack = evidence.real.stacks[rank] if rank < len(evidence.real.stacks) else ""
     for file, line in _FRAME.findall(stack):
         if not _LIBRARY.search(file):

@@ -1,4 +1,6 @@
-"""Batch norm normalises each rank's samples alone, so a mirror run does, too; SyncBatchNorm sees the whole batch."""
+"""Batch norm of a mirror run normalises each rank's samples separately, as the ranks do; SyncBatchNorm the whole
+batch.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ def install(run: Run) -> None:
             parts = []
             shift = int(run.settings.rolled) * (batch.shape[0] // sum(run.samples))
             for number, part in enumerate(torch.split(torch.roll(batch, -shift, 0), sizes)):
-                own = number == 0  # rank 0's statistics are the ones that DDP keeps
+                own = number == 0  # DDP keeps rank 0's statistics
                 running = (mean, variance) if own else (_copy(mean), _copy(variance))
                 parts.append(original(part, *running, *args, **kwargs))
             return torch.roll(torch.cat(parts), shift, 0)
@@ -52,7 +54,7 @@ def _copy(tensor: Any) -> Any:
 
 
 def _shards(run: Run, rows: int) -> list[int] | None:
-    """How the rows fall to ranks; None if nobody can tell."""
+    """The number of rows of each rank; None if unknown."""
     total = sum(run.samples)
     if len(run.samples) < 2 or not total or rows % total:
         return None

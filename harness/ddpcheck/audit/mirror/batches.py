@@ -1,4 +1,4 @@
-"""The batches of all ranks, put together, in the place of those that a loader would give."""
+"""Replaces the batches of a loader by the batches of all ranks, put together."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..journal import Event
+from ..event_journal import Event
 from ..recorded_process import Run
 from ..recorder.tensors import mapped, nudged
 from .large_batch import Misfit, put_together, rolled
-from .sources import Source, sources
+from .recorded_ranks import RecordedRank, recorded_ranks
 
 if TYPE_CHECKING:
     from ..recorder.data import Loader
@@ -49,7 +49,7 @@ class MirroredBatches:
 
 
 _first_uses: dict[int, list[str]] = {}
-"""By the identity of a run: the keys of its loaders, in the order in which they were first gone through."""
+"""By the id of a run: the keys of its loaders in the order of first use."""
 
 
 def _recorded_key(run: Run, loader: Loader, original: Any) -> str:
@@ -57,15 +57,15 @@ def _recorded_key(run: Run, loader: Loader, original: Any) -> str:
     if loader.key not in used:
         used.append(loader.key)
     size = len(original.dataset) if hasattr(original.dataset, "__len__") else None
-    return recorded_key(sources(run)[0].events, used, loader.key, size)
+    return recorded_key(recorded_ranks(run)[0].events, used, loader.key, size)
 
 
 def recorded_key(events: Sequence[Event], used: Sequence[str], key: str, size: int | None) -> str:
-    """The loader of the real run in whose place the mirror's loader `key` is.
+    """The loader of the real run that the mirror's loader `key` replaces.
 
-    used: the mirror's loaders in the order of first use. size: samples of the loader's data set. Lightning makes loaders anew
-    where there are several ranks, and takes the script's own where there is one: the order of first use then tells which is
-    which, if the data sets have as many samples.
+    used: the mirror's loaders in the order of first use. size: samples of the loader's data set. Lightning makes new
+    loaders on several ranks, and uses the script's own on one. Then loaders are matched by the order of first use, if
+    their data sets have equal sizes.
     """
     recorded = list(dict.fromkeys(event["key"] for event in events if event["kind"] == "epoch"))
     place = used.index(key)
@@ -84,59 +84,59 @@ def marked_batch(run: Run, number: int) -> Any:
 
 
 def lengths(run: Run) -> dict[str, int]:
-    """How many batches each loader said it has, in the real run."""
-    return _lengths(sources(run))
+    """The len() that each loader reported in the real run."""
+    return _lengths(recorded_ranks(run))
 
 
 @functools.cache
-def _lengths(found: tuple[Source, ...]) -> dict[str, int]:
+def _lengths(found: tuple[RecordedRank, ...]) -> dict[str, int]:
     return {
         event["key"]: event["batches"]
-        for source in found
-        for event in source.events
+        for recorded in found
+        for event in recorded.events
         if event["kind"] == "loader" and event["batches"] is not None
     }
 
 
-def _at(run: Run, key: str, passed: int, number: int) -> list[tuple[Source, Event]]:
-    """The batches of this place, by rank; those of ranks that got none are missing."""
-    every = sources(run)
+def _at(run: Run, key: str, passed: int, number: int) -> list[tuple[RecordedRank, Event]]:
+    """The batches of this position, by rank; a rank without a batch is left out."""
+    every = recorded_ranks(run)
     return [
-        (source, index[key, passed, number])
-        for source, index in zip(every, map(_index, every), strict=True)
+        (recorded, index[key, passed, number])
+        for recorded, index in zip(every, map(_index, every), strict=True)
         if (key, passed, number) in index and index[key, passed, number]["kept"]
     ]
 
 
 @functools.cache
-def _index(source: Source) -> dict[tuple[str, int, int], Event]:
+def _index(recorded: RecordedRank) -> dict[tuple[str, int, int], Event]:
     return {
-        (event["key"], event["passed"], event["number"]): event for event in source.events if event["kind"] == "batch"
+        (event["key"], event["passed"], event["number"]): event for event in recorded.events if event["kind"] == "batch"
     }
 
 
 def _ended(run: Run, key: str, passed: int) -> bool:
-    """Whether the real run's pass over this loader came to its end, and was recorded until then."""
-    for source in sources(run):
-        numbers = {event["loader"] for event in source.events if event["kind"] == "batch" and event["key"] == key}
-        numbers |= {event["loader"] for event in source.events if event["kind"] == "epoch" and event["key"] == key}
-        given = [e for e in source.events if e["kind"] == "batch" and e["key"] == key and e["passed"] == passed]
+    """Whether the real run's pass over this loader was recorded to its end."""
+    for recorded in recorded_ranks(run):
+        numbers = {event["loader"] for event in recorded.events if event["kind"] == "batch" and event["key"] == key}
+        numbers |= {event["loader"] for event in recorded.events if event["kind"] == "epoch" and event["key"] == key}
+        given = [e for e in recorded.events if e["kind"] == "batch" and e["key"] == key and e["passed"] == passed]
         if any(not event["kept"] for event in given):
             return False
-        for event in source.events:
+        for event in recorded.events:
             if event["kind"] == "epoch_end" and event["loader"] in numbers and event["passed"] == passed:
                 return not event["cut"] or bool(given)
     return False
 
 
-def _together(run: Run, found: list[tuple[Source, Event]], loader: Any) -> Any:
+def _together(run: Run, found: list[tuple[RecordedRank, Event]], loader: Any) -> Any:
     batch = _joined(run, found, loader)
     return mapped(batch, nudged) if run.settings.nudged else batch
 
 
-def _joined(run: Run, found: list[tuple[Source, Event]], loader: Any) -> Any:
+def _joined(run: Run, found: list[tuple[RecordedRank, Event]], loader: Any) -> Any:
     run.started = True
-    batches = [source.journal.load(event["kept"]) for source, event in found]
+    batches = [recorded.journal.load(event["kept"]) for recorded, event in found]
     run.samples = tuple(event["size"] for _, event in found)
     if len(batches) == 1:
         return batches[0]
@@ -151,8 +151,8 @@ def _joined(run: Run, found: list[tuple[Source, Event]], loader: Any) -> Any:
         return batches[0]
 
 
-def _collated_again(run: Run, found: list[tuple[Source, Event]], batches: list[Any], loader: Any) -> Any:
-    """All ranks' samples through the script's own collate function, if that gives a rank its own batch again."""
+def _collated_again(run: Run, found: list[tuple[RecordedRank, Event]], batches: list[Any], loader: Any) -> Any:
+    """All ranks' samples through the script's own collate function, if it reproduces a rank's batch."""
     from ..recorder.tensors import digest_of_nest
 
     if loader is None or loader.collate_fn is None or any(event["indices"] is None for _, event in found):

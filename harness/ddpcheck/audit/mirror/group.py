@@ -1,4 +1,6 @@
-"""A process group of M identical ranks, of which this process is rank 0: what any rank would send is what this one has."""
+"""A process group of M identical ranks, of which this process is rank 0: every rank would send the values of this
+one.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ _Base: Any = dist.ProcessGroup  # its stubs are overloads that a group in Python
 
 
 class MirrorGroup(_Base):  # type: ignore[misc]
-    """SUM multiplies by M, PRODUCT raises to the power of M, gathers give M copies; all else changes nothing."""
+    """SUM multiplies by M, PRODUCT raises to the power of M, gathers give M copies; other calls change nothing."""
 
     def __init__(self, rank: int, size: int) -> None:
         super().__init__(rank, size)
@@ -162,7 +164,7 @@ class MirrorGroup(_Base):  # type: ignore[misc]
 
 
 def start(init_process_group: Any, size: int) -> Any:
-    """The mirror's own world, whatever the script asked for."""
+    """The mirror's own process group, for any request of the script."""
     return init_process_group(BACKEND, store=HashStore(), rank=0, world_size=size)
 
 

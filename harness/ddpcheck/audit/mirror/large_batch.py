@@ -1,4 +1,4 @@
-"""Putting the ranks' values together into the one of the whole batch."""
+"""Puts the ranks' values together into those of the whole batch."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Misfit(Exception):
 
 
 def put_together(values: list[Any], samples: tuple[int, ...], shift: int = 0) -> Any:
-    """Nested batches of several ranks as one. Misfit where shapes or structures differ in another way than in samples.
+    """Nested batches of several ranks as one. Misfit if shapes or structures differ in more than the number of samples.
 
-    samples: how many samples each rank's batch has; the dimension of that size is the one along which tensors are joined.
-    shift: by how many samples to roll what is joined.
+    samples: the number of samples in each rank's batch. Tensors are joined along the dimension of that size. shift: the
+    number of samples by which the joined tensor is rolled.
     """
     first = values[0]
     if isinstance(first, torch.Tensor):
@@ -59,17 +59,19 @@ def tensors_together(values: list[torch.Tensor], samples: tuple[int, ...], shift
 
 
 def joined(values: list[torch.Tensor], place: int, samples: int, shift: int) -> torch.Tensor:
-    """Concatenated, and rolled by `shift` of so many samples. Misfit if the entries do not belong to samples evenly."""
+    """The values concatenated, and rolled by `shift` samples. Misfit if the entries cannot be divided evenly among
+    samples.
+    """
     made = torch.cat(values, place)
     if not shift:
         return made
     if not samples or made.shape[place] % samples:
-        raise Misfit(f"{made.shape[place]} entries do not belong to {samples} samples evenly")
+        raise Misfit(f"{made.shape[place]} entries cannot be divided evenly among {samples} samples")
     return torch.roll(made, shift * (made.shape[place] // samples), place)
 
 
 def _dimension_of_samples(values: list[torch.Tensor], samples: tuple[int, ...]) -> int | None:
-    """Where every rank's tensor has as many entries as it has samples, or a multiple of that; None if nowhere."""
+    """The dimension in which every rank's tensor has one entry per sample, or a multiple; None if there is none."""
     if len({each.dim() for each in values}) > 1:
         raise Misfit("the ranks' batches have tensors with different numbers of dimensions")
     for place in range(values[0].dim()):
@@ -83,12 +85,12 @@ def _dimension_of_samples(values: list[torch.Tensor], samples: tuple[int, ...]) 
 
 
 def _common(values: list[Any]) -> Any:
-    """What all ranks have alike."""
+    """The value that all ranks share."""
     first = values[0]
     for each in values[1:]:
         same = torch.equal(each, first) if isinstance(first, torch.Tensor) else _equal(each, first)
         if not same:
-            raise Misfit("the ranks' batches hold values that are not one per sample, and that differ")
+            raise Misfit("the ranks' batches hold different values that do not belong to samples")
     return first
 
 

@@ -22,7 +22,9 @@ _ELEMENTS = 1 << 26
 
 @dataclass
 class Found:
-    """arrays: float arrays by path, in order, each once. containers: the path of what holds each. numbers: floats by path."""
+    """arrays: float arrays by path, in order, each once. containers: the path of each array's container. numbers:
+    floats by path.
+    """
 
     arrays: dict[str, Array] = field(default_factory=dict)
     containers: dict[str, str] = field(default_factory=dict)
@@ -30,7 +32,7 @@ class Found:
 
 
 def found_in_frames(frame: types.FrameType | None, without: object) -> Found:
-    """What the script's frames hold, the innermost first; arrays of `without` are left out."""
+    """The arrays in the script's frames, innermost frame first; arrays of `without` are left out."""
     found = Found()
     seen = {id(each) for each in leaves(without)}
     while frame is not None:
@@ -93,14 +95,14 @@ def _of_the_script(kind: type) -> bool:
 
 
 def digest(array: Array) -> str:
-    """Of shape, dtype and bits."""
+    """A digest of shape, dtype and bits."""
     made = hashlib.blake2b(f"{array.dtype}{array.shape}".encode(), digest_size=8)
     made.update(np.ascontiguousarray(array).tobytes())
     return made.hexdigest()
 
 
 def digest_of_nest(value: object) -> str:
-    """Of all arrays in nested containers, in order, and of the text of all else."""
+    """A digest of all arrays in nested containers, in order, and of the text of other values."""
     parts: list[str] = []
     _digest(value, parts)
     return hashlib.blake2b("".join(parts).encode(), digest_size=8).hexdigest()
@@ -120,13 +122,13 @@ def _digest(value: object, parts: list[str]) -> None:
 
 
 def samples_in(value: object) -> int:
-    """How many samples a batch has: the length of its first array, or of a list without one."""
+    """The number of samples in a batch: the length of its first array, or of a list without arrays."""
     for each in leaves(value):
         return int(each.shape[0]) if each.ndim else 1
     return len(value) if isinstance(value, list) else 0
 
 
 def rows_of(value: object, size: int) -> list[str]:
-    """A digest of each sample, of its row in every array; none if no array has a row for each."""
+    """A digest of each sample, over its row in every array; empty if no array has one row per sample."""
     fitting = [each for each in leaves(value) if each.ndim and each.shape[0] == size and each.dtype != object]
     return [digest_of_nest([each[row] for each in fitting]) for row in range(size)] if fitting else []

@@ -1,4 +1,4 @@
-"""The ranks' batches as the one of all samples."""
+"""Joins the ranks' batches into one batch of all samples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Misfit(Exception):
 def put_together(values: Sequence[Any], samples: Sequence[int], shift: int = 0) -> Any:
     """Arrays joined along the dimension of samples, through dicts, lists and tuples. shift: samples to roll by.
 
-    Misfit where batches differ in structure, or in values that are not one per sample.
+    Misfit if batches differ in structure, or in values that do not belong to samples.
     """
     first = values[0]
     if isinstance(first, np.ndarray) and first.ndim:
@@ -32,7 +32,7 @@ def put_together(values: Sequence[Any], samples: Sequence[int], shift: int = 0) 
         return parts
     if all(type(each) is type(first) and np.array_equal(each, values[0]) for each in values[1:]):
         return first
-    raise Misfit("the ranks' batches hold values that are not one per sample, and that differ")
+    raise Misfit("the ranks' batches hold different values that do not belong to samples")
 
 
 def _joined(values: Sequence[Any], samples: Sequence[int], shift: int) -> Any:
@@ -49,7 +49,7 @@ def _joined(values: Sequence[Any], samples: Sequence[int], shift: int) -> Any:
 
 
 def nudged(value: Any) -> Any:
-    """Float arrays with every second value one unit up in the last place, the others down; whole numbers stay."""
+    """Float arrays with every second value one unit up in the last place, the others down; integers are unchanged."""
     if isinstance(value, np.ndarray):
         if value.dtype.kind != "f":
             return value

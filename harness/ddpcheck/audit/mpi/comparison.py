@@ -1,4 +1,6 @@
-"""Compares what each step changes the replica by, in the real run and in the mirrors; what comes out is plain numbers."""
+"""Compares the changes of the replica in each step, in the real run and in the mirrors. The results are plain
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ import numpy as np
 from ...seeded_values import Array
 from .. import gradient_weights
 from ..evidence import Evidence, RunSeen, StepSeen
-from ..mirror_misfits import ended_before, misfit
+from ..incomparable_steps import ended_before, misfit
 from ..script_runs import Request, ScriptRun
 from .marked_batches import REPLICA
 from .marked_batches import read as kept_as
@@ -22,11 +24,11 @@ Arrays = dict[str, Array]
 _CLOSE = 1e-3
 _RATE = re.compile(r"(^|[._'])(lr|eta|alpha|step_size|\w*rate)\b", re.IGNORECASE)
 _ROUNDED = 4
-"""A parameter is rounded when it is stored; a step that is the difference of two has that many roundings of it, at most."""
+"""Roundings of stored parameters: a step that is the difference of two stored values has at most this many."""
 
 
 def evidence_of(request: Request, folder: Path, real: ScriptRun, mirrors: Sequence[ScriptRun]) -> Evidence:
-    """What the laws judge, of runs whose journals lie in `folder`."""
+    """The evidence of runs whose journals are in `folder`."""
     seen = {ended.name: ended.seen() for ended in (real, *mirrors)}
     made = Evidence(request.script, request.ranks, request.steps, request.far, seen.pop("real"), seen)
     if "one" not in made.mirrors:
@@ -43,9 +45,10 @@ def evidence_of(request: Request, folder: Path, real: ScriptRun, mirrors: Sequen
 
 
 def _as_in_the_first(step: StepSeen, first: StepSeen) -> StepSeen:
-    """With the first step's factor, if N identical ranks agree with the real run: a scale that depends on N is all that differs.
+    """The step with the first step's factor, if N identical ranks agree with the real run: only a scale that depends on
+    N differs.
 
-    Momentum hides the factor in later steps, since the mirror starts from the real run's.
+    Momentum hides the factor in later steps, since the mirror starts from the real run's state.
     """
     if step.not_comparable or first.not_comparable or step.off_all or first.factor_one_off > 1 or not step.off_one:
         return step
@@ -110,9 +113,9 @@ def _not_comparable(evidence: Evidence, step: int, start: int, end: int) -> str:
 
 
 def _update(folder: Path, run: str, paths: Sequence[str], start: int, end: int) -> Arrays:
-    """What the replica changes by from one mark to another; nothing if one of them was not kept.
+    """The change of the replica from one mark to another; empty if one of them was not kept.
 
-    A mirror starts from the real run's arrays, and keeps those that it has reached.
+    A mirror starts from the real run's arrays, and keeps those that it reaches.
     """
     before, after = kept_as(folder / "real" / "0", f"arrays-{start}"), kept_as(folder / run / "0", f"arrays-{end}")
     if before is None or after is None:
@@ -125,7 +128,7 @@ def _update(folder: Path, run: str, paths: Sequence[str], start: int, end: int) 
 
 
 def _sent(folder: Path, start: int, end: int) -> Arrays:
-    """What one process gave the line that reduces most, in a step."""
+    """The values that one process passed to its largest reduction in a step."""
     every = [each for number in range(start, end) for each in kept_as(folder, f"sent-{number}") or ()]
     if not every:
         return {}
@@ -140,9 +143,9 @@ def _sent(folder: Path, start: int, end: int) -> Arrays:
 
 
 def scale_of(got: Arrays, wanted: Arrays, tolerance: dict[str, float], ranks: int) -> tuple[float, float]:
-    """The factor of gradients, and the worst distance that is left.
+    """The factor of gradients, and the largest remaining distance.
 
-    An optimizer that divides by the gradient's size hides the factor in its parameters: it shows in its mean and its square.
+    An optimizer that divides by the gradient's size hides the factor in its parameters; its moments show it.
     """
     clean = _clean(got, wanted, tolerance)
     if any(_near(f, ranks) for f in clean.values()) and any(_near(f, ranks**2) for f in clean.values()):
@@ -151,7 +154,9 @@ def scale_of(got: Arrays, wanted: Arrays, tolerance: dict[str, float], ranks: in
 
 
 def _rate_alone(got: Arrays, wanted: Arrays, tolerance: dict[str, float], ranks: int) -> str:
-    """The learning rate, if parameters change by N times as much and the optimizer's own state is that of one process."""
+    """The learning rate, if parameters change by N times as much and the optimizer's state equals that of one
+    process.
+    """
     clean = _clean(got, wanted, tolerance)
     if len(clean) < len(wanted) or not any(_near(f, ranks) for f in clean.values()):
         return ""
@@ -160,7 +165,7 @@ def _rate_alone(got: Arrays, wanted: Arrays, tolerance: dict[str, float], ranks:
 
 
 def _rate(evidence: Evidence, factor: float, off: float) -> str:
-    """The script's number that is named like a learning rate and is N times as large on N ranks, where updates are so, too."""
+    """The script's number with the name of a learning rate that is N times as large on N ranks, if updates are, too."""
     if off > 1 or not _near(factor, evidence.ranks):
         return ""
     one, every = (_numbers(evidence.mirrors.get(name)) for name in ("one", "all"))
@@ -174,7 +179,7 @@ def _numbers(run: RunSeen | None) -> dict[str, float]:
 
 
 def _clean(got: Arrays, wanted: Arrays, tolerance: dict[str, float]) -> dict[str, float]:
-    """The factor of each array that is a multiple of one process's."""
+    """The factor of each array that is a multiple of one process's array."""
     found = {}
     for name, values in wanted.items():
         factor, off = (

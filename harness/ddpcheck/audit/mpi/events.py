@@ -1,8 +1,9 @@
-"""From marks to steps: the events of an mpi4py script as the laws know them, and which arrays make up the replica.
+"""Converts marks to steps: the events of an mpi4py script that laws judge, and the arrays of the replica.
 
-An array is a part of the replica if it is there at the first mark, changes, and either fits a collective or is changed in place:
-it has as many elements as something that was sent, alone or with its neighbours in the same container, or most of its elements
-change while the array stays the same object. An array that enters a reduction and differs between ranks is a gradient.
+An array belongs to the replica if it exists at the first mark, changes, and either matches a collective or is changed
+in place. It matches if a sent buffer has as many elements as the array, alone or with its neighbours in the same
+container. It is changed in place if most of its elements change while the array stays the same object. An array that
+enters a reduction and differs between ranks is a gradient.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..journal import Event
+from ..event_journal import Event
 from ..script_runs import ScriptRun
 from .marked_batches import REPLICA
 from .marked_batches import read as kept_as
@@ -26,7 +27,9 @@ _DENSE = 0.5
 
 
 def read(ended: ScriptRun) -> ScriptRun:
-    """The same run with state, step, backward and batch events in place of marks. Names the replica, if it is the real run."""
+    """The same run with state, step, backward and batch events in place of marks. For the real run, also names the
+    replica.
+    """
     marks = [[event for event in events if event["kind"] == "mark"] for events in ended.processes]
     names = ended.folder.parent / "real" / REPLICA
     if ended.name == "real":
@@ -57,7 +60,7 @@ def _changes(own: Marks, path: str) -> bool:
 
 
 def _is_gradient(marks: Sequence[Marks], path: str) -> bool:
-    """Whether an array enters a reduction, or is emptied again and again, and is no averaged parameter."""
+    """Whether an array enters a reduction, or is repeatedly set to zero, and is not an averaged parameter."""
     zeros = [path in event["zero"] for event in marks[0]]
     if zeros[0] and any(not a and b for a, b in pairwise(zeros)):
         return True
@@ -75,7 +78,7 @@ def _differs_later(marks: Sequence[Marks], path: str) -> bool:
 
 
 def _sent_sizes(processes: Sequence[Sequence[Event]]) -> set[int]:
-    """How many elements broadcasts and reductions had."""
+    """The numbers of elements of broadcasts and reductions."""
     every = [event for events in processes for event in events]
     buffers = {
         event["shape"][0]
@@ -87,7 +90,7 @@ def _sent_sizes(processes: Sequence[Sequence[Event]]) -> set[int]:
 
 
 def _totals(sent: Sequence[Any]) -> set[int]:
-    """Elements of each reduction of a step, and of all that one line made."""
+    """The elements of each reduction of a step, and of all reductions of one line."""
     lines: dict[str, int] = defaultdict(int)
     for line, size in sent:
         lines[line] += size
@@ -95,7 +98,7 @@ def _totals(sent: Sequence[Any]) -> set[int]:
 
 
 def _fitting(candidates: Sequence[str], containers: dict[str, str], arrays: dict[str, Any], sent: set[int]) -> set[str]:
-    """Arrays that have such a size, alone or with neighbours in their container."""
+    """Arrays with such a size, alone or with neighbours in their container."""
     found: set[str] = set()
     by_container: dict[str, list[str]] = defaultdict(list)
     for path in candidates:
@@ -124,7 +127,7 @@ def _in_place(own: Marks, path: str, folder: Path) -> bool:
 
 
 def steps_of(own: Marks, paths: Sequence[str]) -> list[tuple[int, int]]:
-    """The marks at the start and at the end of each step: where the replica changes between a mark and the next."""
+    """The marks at the start and end of each step: the replica changes between a mark and the next."""
     found, start = [], 0
     for number, (before, after) in enumerate(pairwise(own)):
         if any(before["arrays"].get(path, [""])[0] != after["arrays"].get(path, [""])[0] for path in paths):
@@ -189,7 +192,7 @@ def _step(
 
 
 def _line_of_reduction(window: Marks) -> str:
-    """The line that reduced most elements."""
+    """The line that reduced the most elements."""
     lines: dict[str, int] = defaultdict(int)
     for event in window:
         for line, size in event["sent"]:
@@ -198,7 +201,7 @@ def _line_of_reduction(window: Marks) -> str:
 
 
 def _unreduced(marks: Sequence[Marks], paths: Sequence[str], start: int, end: int) -> set[str]:
-    """Arrays that the ranks change differently from an equal start, and that no reduction of the step has covered."""
+    """Arrays with different changes on ranks after an equal start, which no reduction of the step covers."""
     together = [(own[start], own[end]) for own in marks if len(own) > end]
     if len(together) < len(marks) or not paths:
         return set()

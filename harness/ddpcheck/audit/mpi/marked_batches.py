@@ -1,4 +1,4 @@
-"""A marked batch is the start of a micro-batch: the script's arrays are looked at, and a mirror gets batch and state."""
+"""A marked batch starts a micro-batch: the script's arrays are recorded, and a mirror gets the batch and the state."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from ...seeded_values import Array
-from ..journal import Journaled
+from ..event_journal import JournalReader
 from ..recorded_process import Run
 from .arrays import Found, digest, digest_of_nest, found_in_frames, rows_of, samples_in
 from .batches import Misfit, nudged, put_together
 
 REPLICA = "replica.txt"
-"""In the folder of the real run: the paths of the arrays that make up a replica, a line each."""
+"""In the folder of the real run: the paths of the replica's arrays, one per line."""
 _SENT_BYTES = 256 << 20
 _SENT_MATCHED = 1 << 22
 
@@ -39,11 +39,11 @@ class Marks:
 
     @property
     def keeps(self) -> bool:
-        """Arrays are kept at each mark of a recorded step, and at the one after it."""
+        """Whether arrays are kept: at each mark of a recorded step, and at the next mark."""
         return self.number <= self.run.settings.steps
 
     def reduced(self, array: Array | None, line: str) -> None:
-        """A reduction that is about to be given this array."""
+        """Note that a reduction is about to be called with this array."""
         if array is None or array.dtype.kind != "f" or array.size < 2 or not self.number:
             return
         self._shared |= {
@@ -54,7 +54,7 @@ class Marks:
         self._sent.append({"line": line, "size": array.size, "values": array.copy() if kept else None})
 
     def batch(self, value: Any) -> Any:
-        """What ddpcheck.audit.batch does in this process."""
+        """Handle ddpcheck.audit.batch() in this process."""
         run, number = self.run, self.number
         run.started = True
         line = run.line()
@@ -72,7 +72,7 @@ class Marks:
         return given
 
     def _look(self, found: Found, value: Any, line: str) -> None:
-        """The state at this mark, and what was sent since the last one."""
+        """Record the state at this mark, and the values sent since the last mark."""
         run, number = self.run, self.number
         sent = b"".join(each["values"].tobytes() for each in self._sent if each["values"] is not None)
         own = [
@@ -110,7 +110,7 @@ class Marks:
         self._sent, self._bytes, self._shared, self._found = [], 0, set(), found
 
     def _restore(self, found: Found, number: int) -> None:
-        """The replica of the real run's rank 0, in place."""
+        """Set the replica in place to that of the real run's rank 0."""
         real = Path(self.run.settings.folder) / "real"
         there = read(real / "0", f"arrays-{number}") or {}
         misfits = []
@@ -127,7 +127,7 @@ class Marks:
         run = self.run
         found = []
         for rank in range(run.settings.ranks):
-            journal = Journaled(Path(run.settings.folder) / "real" / str(rank))
+            journal = JournalReader(Path(run.settings.folder) / "real" / str(rank))
             event = next((e for e in journal.events() if e["kind"] == "mark" and e["number"] == number), None)
             if event is not None and event["kept"]:
                 found.append((read(journal.folder, event["kept"]), event["size"]))
@@ -150,7 +150,7 @@ def _write(run: Run, name: str, value: Any) -> None:
 
 
 def read(folder: Path, name: str) -> Any:
-    """What a process kept under this name; None if it kept nothing. The file is one that this audit has written."""
+    """Read a process's value of this name; None if there is none. The file was written by this audit."""
     path = folder / f"{name}.pickle"
     if not path.is_file():
         return None

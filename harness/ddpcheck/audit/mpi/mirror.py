@@ -1,4 +1,6 @@
-"""A communicator of M identical ranks, of which this process is rank 0: what any rank would send is what this one has."""
+"""A communicator of M identical ranks, of which this process is rank 0: every rank would send the values of this
+one.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,11 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from ..journal import Journaled
+from ..event_journal import JournalReader
 from ..recorded_process import Run
-from .buffers import array_of
+from .buffer_arguments import array_of
 from .marked_batches import Marks
-from .names import BARRIERS, BUFFERED, NOT_BLOCKING, POINT_TO_POINT, SPLITS, blocking
+from .mpi4py_methods import BARRIERS, BUFFERED, NOT_BLOCKING, POINT_TO_POINT, SPLITS, blocking
 from .recorder import op_name
 
 _Intracomm: Any = MPI.Intracomm
@@ -22,15 +24,15 @@ _FACTORS: dict[str, Callable[[Any, int], Any]] = {
     "SUM": lambda values, size: values * size,
     "PROD": lambda values, size: values**size,
 }
-"""What a reduction over identical ranks makes of the values; all others change nothing."""
+"""The effect of a reduction over identical ranks on its values; other reductions change nothing."""
 
 
 def world(run: Run, marks: Marks) -> Any:
-    """A communicator in the place of COMM_WORLD."""
+    """A communicator that replaces COMM_WORLD."""
     sizes = _split_sizes(run)
 
     class MirrorComm(_Intracomm):  # type: ignore[misc]
-        """SUM multiplies by M, PROD raises to the power of M, gathers give M copies; all else changes nothing."""
+        """SUM multiplies by M, PROD raises to the power of M, gathers give M copies; other calls change nothing."""
 
         count = 1
 
@@ -172,7 +174,7 @@ def world(run: Run, marks: Marks) -> Any:
     def later(name: str) -> Any:
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             getattr(self, blocking(name))(*args, **kwargs)
-            return MPI.Request()  # a null request, which is done
+            return MPI.Request()  # a null request, which is complete
 
         return call
 
@@ -189,6 +191,6 @@ def world(run: Run, marks: Marks) -> Any:
 
 
 def _split_sizes(run: Run) -> Any:
-    """The sizes of the groups that the real run's rank 0 got, one after the other."""
-    events = Journaled(Path(run.settings.folder) / "real" / "0").events()
+    """The sizes of the groups that the real run's rank 0 got, in order."""
+    events = JournalReader(Path(run.settings.folder) / "real" / "0").events()
     return iter([event["size"] for event in events if event["kind"] == "split"])

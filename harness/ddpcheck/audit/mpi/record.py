@@ -16,7 +16,7 @@ from .marked_batches import Marks
 
 
 def install(run: Run) -> None:
-    """Put our communicator in the place of COMM_WORLD, and hear of marked batches."""
+    """Replace COMM_WORLD by a recording communicator, and receive marked batches."""
     marks = Marks(run)
     made = mirror.world(run, marks) if run.mirrors else recorder.world(run, marks)
     module: Any = MPI

@@ -1,4 +1,4 @@
-"""COMM_WORLD of a real run: the same calls, each noted with the script's line; what a reduction is given is kept."""
+"""COMM_WORLD of a real run: each call is noted with the script's line, and the argument of a reduction is kept."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from mpi4py import MPI
 
 from ..recorded_process import Run
 from .arrays import digest, leaves
-from .buffers import array_of
+from .buffer_arguments import array_of
 from .marked_batches import Marks
-from .names import BARRIERS, BUFFERED, NOT_BLOCKING, OBJECTS, POINT_TO_POINT, REDUCTIONS, SPLITS, blocking
+from .mpi4py_methods import BARRIERS, BUFFERED, NOT_BLOCKING, OBJECTS, POINT_TO_POINT, REDUCTIONS, SPLITS, blocking
 
 _SMALL = 16
 _UNEVEN = ("Gather", "Gatherv", "Allgatherv", "Scatter", "Scatterv", "Alltoallv")
@@ -21,10 +21,10 @@ _Intracomm: Any = MPI.Intracomm
 
 
 def world(run: Run, marks: Marks) -> Any:
-    """A communicator in the place of COMM_WORLD."""
+    """A communicator that replaces COMM_WORLD."""
 
     class RecordedComm(_Intracomm):  # type: ignore[misc]
-        """mpi4py makes further ones from it without calling __init__, so it has no state."""
+        """A recording communicator. It has no state, because mpi4py derives others from it without calling __init__."""
 
     def add(name: str, method: Any) -> None:
         method.__name__ = name
@@ -64,7 +64,7 @@ def world(run: Run, marks: Marks) -> Any:
 
 
 def _sizes(value: Any) -> list[int]:
-    """Of the float arrays in an object that was broadcast."""
+    """Sizes of the float arrays in a broadcast object."""
     return [each.size for each in leaves(value) if each.dtype.kind == "f"]
 
 
@@ -90,7 +90,7 @@ def described_call(comm: Any, name: str, args: tuple[Any, ...], kwargs: dict[str
 
 
 def op_name(op: Any) -> str:
-    """SUM for MPI.SUM, which is also the default; custom for one of the script's own."""
+    """SUM for MPI.SUM, which is also the default; custom for an operation of the script's own."""
     if op is None or op == MPI.SUM:
         return "SUM"
     return next(
@@ -99,13 +99,13 @@ def op_name(op: Any) -> str:
 
 
 def _given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The array that a call sends: its first buffer, or the second one where the first is IN_PLACE."""
+    """The array that a call sends: its first buffer, or the second if the first is IN_PLACE."""
     several = [*args, *(kwargs[name] for name in ("sendbuf", "buf", "recvbuf") if name in kwargs)]
     return next((array for each in several[:2] if (array := array_of(each)) is not None), None)
 
 
 def _small(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[float] | None:
-    """The numbers of a small buffer, or of a number, as metrics are."""
+    """The numbers of a small buffer, or a single number, as metrics are."""
     first = next(iter((*args, *kwargs.values())), None)
     if isinstance(first, (int, float, np.number)) and not isinstance(first, bool):
         return [float(first)]

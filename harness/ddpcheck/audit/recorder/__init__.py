@@ -1,5 +1,5 @@
-"""What the recorder sees in a process that runs the script: one module for each source of events.
+"""Records the events of a process that runs the script: one module for each source of events.
 
-Each module has `install(run)`, which replaces functions of torch by ones that note what happened and do the same. In a mirror
-run the same places put in what the ranks of the real run saw.
+Each module has `install(run)`, which replaces functions of torch by functions that note each call and call the
+original. In a mirror run, the same functions return the values of the real run's ranks.
 """

@@ -1,4 +1,4 @@
-"""Collectives that the script calls, the process groups it makes, and seeds. Those inside DDP's reducer are not seen here."""
+"""Records the script's collectives, process groups and seeds. Collectives inside DDP's reducer are not seen here."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def install(run: Run) -> None:
     def make_destroy(original: Any) -> Any:
         def destroy_process_group(group: Any = None) -> Any:
             if run.mirrors:
-                return None  # nothing that could be left open
+                return None  # nothing to leave open
             return original(group)
 
         return destroy_process_group
@@ -128,7 +128,7 @@ def _without_nccl(backend: Any) -> Any:
 
 
 def _loses_gradient(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a tensor with a gradient is gathered outside an autograd function, which would give it back."""
+    """Whether a tensor with a gradient is gathered outside an autograd function, which would return the gradient."""
     tensor = next((each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor)), None)
     several = next((each for each in args[1:] if isinstance(each, torch.Tensor)), tensor)
     if several is None or not several.requires_grad or several.numel() <= _SMALL:

@@ -1,4 +1,6 @@
-"""What runs otherwise than in the script, and is noted: compiled functions run eagerly, spawned ranks in the ranks there are."""
+"""Replaces calls that would run differently, and notes them: compiled functions run eagerly; spawn uses the audit's
+ranks.
+"""
 
 from __future__ import annotations
 

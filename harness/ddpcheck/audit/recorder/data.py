@@ -1,6 +1,7 @@
-"""Batches that DataLoaders give, the indices behind them, epochs and samplers.
+"""Records the batches of DataLoaders, the indices behind them, epochs and samplers.
 
-In a mirror run, a loader gives the batches that all ranks of the real run got at this place, put together. It loads nothing.
+In a mirror run, a loader yields the batches of all ranks of the real run at this position, put together, and loads
+nothing.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ _KEPT_BYTES = 512 << 20
 _ROWS = 1024
 _SUBSET = 200_000
 _UNTRAINED_BATCHES = 200
-"""Of a loader from which nothing was trained, so many batches are given in one pass at most."""
+"""The most batches in one pass of a loader from which no batch was trained on."""
 
 
 class Loader:
-    """What is known of one DataLoader. Its key is the line that made it, and how many that line made before."""
+    """The properties of one DataLoader. Its key is the line that made it, and the number made by that line before."""
 
     def __init__(self, run: Run, number: int, key: str) -> None:
         self.run, self.number, self.key = run, number, key
@@ -117,7 +118,7 @@ class Batches:
 
 
 def note_batch(run: Run, batch: Any, number: int, key: str, passed: int, given: int, indices: Any = None) -> None:
-    """A batch that a rank of the real run was given."""
+    """Record a batch that a rank of the real run was given."""
     run.started = True
     size = samples_in(batch, indices)
     rows = rows_of(batch, size)
@@ -143,7 +144,7 @@ def note_batch(run: Run, batch: Any, number: int, key: str, passed: int, given: 
 
 
 def rows_of(batch: Any, size: int) -> list[str]:
-    """A digest for each sample, of its row in every tensor; none of large batches."""
+    """A digest for each sample, over its row in every tensor; empty for large batches."""
     tensors: list[torch.Tensor] = []
     walk(batch, tensors.append, lambda other: None)
     fitting = [plain(each) for each in tensors if _fits(each, size)]
@@ -171,7 +172,7 @@ def _fits(tensor: torch.Tensor, size: int) -> bool:
 
 
 def samples_in(batch: Any, indices: Any = None) -> int:
-    """How many samples a batch has: by its indices, or by the first dimension of its first tensor."""
+    """The number of samples in a batch: by its indices, or by the first dimension of its first tensor."""
     if isinstance(indices, list):
         return len(indices)
     if isinstance(batch, torch.Tensor):
@@ -302,7 +303,7 @@ def _described(loader: Any) -> dict[str, Any]:
 
 
 def _base(data: Any) -> tuple[Any, list[int] | None]:
-    """The data set below Subsets, and the samples of it that are left."""
+    """The data set below Subsets, and the indices that they select."""
     places: list[int] | None = None
     while isinstance(data, Subset):
         own = [int(each) for each in data.indices]
@@ -312,7 +313,7 @@ def _base(data: Any) -> tuple[Any, list[int] | None]:
 
 
 def _sampler(loader: Any) -> dict[str, Any]:
-    """The state of the sampler as an epoch begins, if it shares samples out among ranks."""
+    """The sampler's state at the start of an epoch, if it distributes samples over ranks."""
     sampler = getattr(loader, "sampler", None)
     inner = getattr(getattr(loader, "batch_sampler", None), "sampler", None)
     for each in (sampler, inner):

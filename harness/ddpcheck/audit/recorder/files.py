@@ -1,4 +1,4 @@
-"""Checkpoints that the script writes and reads, and whose parameters have the wrapper's prefix."""
+"""Records checkpoints that the script writes and reads, and whether names in them have the wrapper's prefix."""
 
 from __future__ import annotations
 

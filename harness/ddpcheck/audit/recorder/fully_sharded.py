@@ -1,4 +1,4 @@
-"""Parameters that fully_shard splits over the ranks: put together where tensors are recorded, so that all laws can judge them.
+"""Puts together parameters that fully_shard splits over the ranks, so that all laws can judge them.
 
 All ranks put a parameter together at the same place: at the first forward after a step, at a clip, at a step. A mirror run of one
 process holds every parameter whole. What another program split, as tensor parallelism does, or what has other dimensions of a
@@ -56,13 +56,15 @@ def shared_digest(run: Run, tensor: torch.Tensor, parameter: torch.Tensor | None
 
 
 def is_fully_sharded(module: torch.nn.Module) -> bool:
-    """Whether fully_shard changed it."""
+    """Whether fully_shard was applied to the module."""
     package = sys.modules.get(_PACKAGE)
     return package is not None and isinstance(module, package.FSDPModule)
 
 
 def watch(run: Run) -> None:
-    """See local gradients of these parameters: they come to the whole parameter, which is there for a forward and a backward."""
+    """Watch local gradients of these parameters. They arrive at the whole parameter, which exists for one forward and
+    backward.
+    """
     if id(run) in _installed:
         return
     _installed.add(id(run))
@@ -82,7 +84,7 @@ def watch(run: Run) -> None:
 
 
 def _empty(split: Any) -> bool:
-    """Whether nothing has been accumulated for a parameter of fully_shard."""
+    """Whether no gradient has been accumulated for a parameter of fully_shard."""
     if split.unsharded_accumulated_grad is not None or split._unsharded_param.grad is not None:
         return False
     gradient = split.sharded_param.grad
@@ -93,5 +95,5 @@ def _empty(split: Any) -> bool:
 
 
 def is_split(tensor: torch.Tensor) -> bool:
-    """Whether it is a DTensor of which this rank holds a part."""
+    """Whether the tensor is a DTensor of which this rank holds a part."""
     return is_sharded(tensor) and hasattr(tensor, "placements")

@@ -1,4 +1,4 @@
-"""Regular gradients: elements of one magnitude, and rows that are alike together with the parameter's own."""
+"""Finds regular gradients: elements of one magnitude, or equal rows where the parameter's rows are equal, too."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from .tensors import plain
 _TELLING = 8
 """A gradient with fewer elements may be the same in every step by chance, or by a loss such as the absolute error."""
 _ALIKE = 1e-4
-"""Rows whose distance is at most this part of their norm are alike: products of equal rows differ in last places."""
+"""Rows are equal if their distance is at most this part of their norm: products of equal rows differ in last places."""
 
 _FAR = 100 * _ALIKE
 _HEAD = 64
 
 
 def pattern(gradient: torch.Tensor, parameter: torch.Tensor, *, layer: bool) -> str:
-    """few, even (one magnitude, or zero), rows (alike, as the parameter's are), or empty. layer: rows belong to units."""
+    """few, even (one magnitude, or zero), rows (equal, as the parameter's are), or empty. layer: rows belong to
+    units.
+    """
     values = plain(gradient)
     if values.numel() < _TELLING:
         return "few"
@@ -26,7 +28,7 @@ def pattern(gradient: torch.Tensor, parameter: torch.Tensor, *, layer: bool) -> 
 
 
 def _even(values: torch.Tensor) -> bool:
-    """Whether all elements have one magnitude. The first ones mostly show that they have not, at no cost."""
+    """Whether all elements have one magnitude. The first elements are tested first, since they usually differ."""
     flat = values.reshape(-1)
     return all(bool((part.abs() == flat[0].abs()).all()) for part in (flat[:_HEAD], flat))
 
@@ -36,6 +38,6 @@ def _alike(tensor: torch.Tensor) -> bool:
     if rows.dim() < 2 or rows.shape[0] < 2:
         return False
     rows = rows.reshape(rows.shape[0], -1).float()
-    if bool((rows[1] - rows[0]).norm() > _FAR * rows[:2].norm()):  # which costs less than all rows
+    if bool((rows[1] - rows[0]).norm() > _FAR * rows[:2].norm()):  # two rows are tested first, which costs less
         return False
     return bool((rows - rows[0]).norm() <= _ALIKE * rows.norm())

@@ -1,7 +1,7 @@
-"""Gradients before any reduction: what each backward adds to a parameter, seen by a hook on the parameter itself.
+"""Records gradients before any reduction: a hook on each parameter sees the gradient that a backward adds.
 
-DDP's own hooks come later, when the gradient has been accumulated, so that these see the local gradient. Large parameters are
-sampled (tensors.SAMPLED).
+DDP's own hooks run later, after accumulation, so these hooks see the local gradient. Large parameters are sampled
+(tensors.SAMPLED).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 import torch
 
 from ..recorded_process import Run
-from . import flat_parameters, looks, losses
+from . import flat_parameters, looks, loss_factors
 from .patching import replace
 from .tensors import sample
 
 _PARTS = 32
-"""Backwards of one window whose gradients are kept apart; later ones are added to the last."""
+"""Backwards of one window whose gradients are kept separately; later ones are added to the last."""
 
 
 class Gradients:
@@ -29,23 +29,23 @@ class Gradients:
         self.run = run
         self.parts: dict[int, list[torch.Tensor]] = {}
         self.clipped: dict[int, torch.Tensor] = {}
-        """Sampled gradients from before they were clipped, if they were."""
+        """Sampled gradients before clipping, if they were clipped."""
         self.parameters: list[torch.Tensor] = []
         self._hooked: set[int] = set()
         self._hooks: list[Any] = []
         self.loss_scale = 1.0
-        """By which a gradient scaler has multiplied the losses of this step."""
+        """The factor by which a gradient scaler has multiplied the losses of this step."""
         self._clipped_at: dict[int, int] = {}
         self._inside = False
         self.stepping = False
-        """Whether an optimizer has its gradient, and evaluates its closure again, as LBFGS does."""
+        """Whether an optimizer that has its gradient evaluates its closure again, as LBFGS does."""
 
     def watch(self, parameters: list[torch.Tensor]) -> None:
         known = {id(parameter) for parameter in self.parameters}
         self.parameters += [parameter for parameter in parameters if id(parameter) not in known]
 
     def hook(self) -> None:
-        """Also those that need a gradient only since now. None after the recorded steps."""
+        """Hook all parameters, including those that only now require a gradient. None after the recorded steps."""
         if not self.run.full:
             return
         for parameter in self.parameters:
@@ -86,7 +86,7 @@ class Gradients:
             kept[-1] += part
 
     def forget(self, parameters: Iterable[torch.Tensor]) -> None:
-        """After a step, or one that a gradient scaler has skipped."""
+        """Forget gradients after a step, or after a step that a gradient scaler has skipped."""
         self.loss_scale = 1.0
         for each in parameters:
             for kept in (self.parts, self.clipped, self._clipped_at):
@@ -100,7 +100,7 @@ class Gradients:
                 return original(tensors, *args, **kwargs)
             self.hook()
             first = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors))
-            loss = losses.described(first, self.loss_scale)
+            loss = loss_factors.described(first, self.loss_scale)
             if loss["loss"] is not None and not math.isfinite(loss["loss"]):
                 looks.of(run).look()
             self._inside = True
@@ -145,7 +145,7 @@ class Gradients:
 
 
 def whole_norm(norm: Any) -> Any:
-    """Of gradients in parts, the norm is in parts, too."""
+    """The whole norm: gradients in parts have a norm in parts, too."""
     return norm.full_tensor() if hasattr(norm, "full_tensor") else norm
 
 
@@ -154,7 +154,7 @@ def _empty(parameter: torch.Tensor) -> bool:
 
 
 def syncing(run: Run) -> list[bool]:
-    """Of each DDP wrapper, whether the last backward was to synchronise, as its flag says now."""
+    """For each DDP wrapper, whether the last backward was to synchronise, by its present flag."""
     from .wrappers import known
 
     return [bool(wrapper.require_backward_grad_sync) for wrapper in known(run)]
@@ -164,7 +164,7 @@ _of_runs: dict[int, Gradients] = {}
 
 
 def of(run: Run) -> Gradients:
-    """The gradients that this run has seen."""
+    """The gradients that this run has recorded."""
     return _of_runs.setdefault(id(run), Gradients(run))
 
 

@@ -1,7 +1,8 @@
-"""Modules: names of parameters, their state at the first forward after each step, batch norm, and DDP that is passed by.
+"""Records modules: parameter names, their state at the first forward after each step, batch norm, and bypassed DDP
+wrappers.
 
-The state is looked at when the script uses it, not when the optimizer has stepped: what averages parameters, or keeps a moving
-average, has done so by then. A mirror run takes the real run's state at the same place.
+The state is recorded at its first use, not at the optimizer's step, because code that averages parameters, or keeps a
+moving average, runs in between. A mirror run loads the real run's state at the same point.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from ..journal import Journaled
+from ..event_journal import JournalReader
 from ..recorded_process import Run
 from . import fully_sharded, looks
 from .tensors import is_sharded, nudged, plain, walk, without_rest
@@ -22,7 +23,7 @@ _WRAPPERS = re.compile(r"_orig_mod\.|_fsdp_wrapped_module\.")
 
 
 class Models:
-    """The modules that were called from outside any other module, in the order of their first calls."""
+    """The modules that were called outside other modules, in the order of their first calls."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -76,13 +77,15 @@ class Models:
         self.reached = True
 
     def close_step(self) -> dict[str, bool]:
-        """called: whether a module was called since the last step. reached: whether a gradient came to its output."""
+        """called: whether a module was called since the last step. reached: whether a gradient arrived at its
+        output.
+        """
         found = {"called": self.called, "reached": self.reached}
         self.called = self.reached = False
         return found
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """What the next forward depends on: the optimizers' parameters, others, and buffers."""
+        """The tensors on which the next forward depends: the optimizers' parameters, other parameters, and buffers."""
         from . import optimizers
 
         found = optimizers.of(self.run).parameters()
@@ -96,7 +99,7 @@ class Models:
         return found
 
     def unoptimized(self) -> list[str]:
-        """Parameters of trained modules that need a gradient and are in no optimizer."""
+        """Parameters of trained modules that require a gradient and are in no optimizer."""
         from . import optimizers
 
         known = {id(each) for each in optimizers.of(self.run).parameters().values()}
@@ -108,7 +111,7 @@ class Models:
         ]
 
     def layer_weights(self) -> set[int]:
-        """By identity: weights of linear and convolutional layers, whose rows are units."""
+        """Ids of the weights of linear and convolutional layers, whose rows belong to units."""
         kinds = (torch.nn.Linear, torch.nn.modules.conv._ConvNd)
         return {id(each.weight) for root in self.roots for each in root.modules() if isinstance(each, kinds)}
 
@@ -146,7 +149,7 @@ class Models:
                 run.journal.keep(f"state-{number}", {name: without_rest(each) for name, each in kept.items()})
 
     def _digests(self, tensors: dict[str, torch.Tensor]) -> dict[str, str]:
-        """Of all but parts that are not put together any more."""
+        """Digests of all tensors, except parts that are no longer put together."""
         made = {name: fully_sharded.shared_digest(self.run, each) for name, each in tensors.items()}
         return {name: value for name, value in made.items() if value}
 
@@ -156,7 +159,7 @@ class Models:
 
     def _restore(self, number: int) -> None:
         settings = self.run.settings
-        source = Journaled(Path(settings.folder) / "real" / "0")
+        source = JournalReader(Path(settings.folder) / "real" / "0")
         if not source.has(f"state-{number}"):
             return
         kept = source.load(f"state-{number}")
@@ -169,7 +172,8 @@ class Models:
                 own = _local(each)
                 if there is None or there.shape != own.shape:
                     misfits.append(name)
-                elif not torch.equal(own, there.to(own.device)):  # an equal one may be in a graph that is still in use
+                # an equal tensor may be in a graph that is still in use
+                elif not torch.equal(own, there.to(own.device)):
                     own.copy_(there)
         if misfits:
             self.run.note("misfit", what="state", step=self.run.step, names=misfits[:8], line=self.run.line())
@@ -214,7 +218,7 @@ class Models:
 
 
 def _unused_norms(module: torch.nn.Module) -> list[str]:
-    """Kinds of batch norm that the script itself defines and that this module does not have."""
+    """Kinds of batch norm that the script defines and this module does not contain."""
     every = list(torch.nn.modules.batchnorm._BatchNorm.__subclasses__())
     for kind in every:
         every += kind.__subclasses__()
@@ -229,18 +233,18 @@ def gradients_seen(run: Run) -> list[torch.Tensor]:
 
 
 def _local(tensor: torch.Tensor) -> torch.Tensor:
-    """What this process holds of it; in a mirror of one process, all."""
+    """The part of the tensor that this process holds; in a mirror of one process, all of it."""
     own: Any = tensor
     return own.to_local() if hasattr(own, "to_local") else tensor
 
 
 def _inner(module: torch.nn.Module) -> torch.nn.Module:
-    """Inside a DDP wrapper."""
+    """The module inside a DDP wrapper."""
     return module.module if isinstance(module, torch.nn.parallel.DistributedDataParallel) else module
 
 
 def _is_loss(module: torch.nn.Module) -> bool:
-    """Losses, activations and the like hold nothing that a run could change."""
+    """Whether the module is a loss, an activation or the like, which holds no state."""
     return next(module.parameters(), None) is None and next(module.buffers(), None) is None
 
 

@@ -1,4 +1,6 @@
-"""Optimizer steps: local and synchronised gradients, hyperparameters, and digests of the parameters before and after."""
+"""Records optimizer steps: local and synchronised gradients, hyperparameters, and digests of parameters before and
+after.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ class Optimizers:
         return next(place for place, each in enumerate(self.every) if each is optimizer)
 
     def parameters(self) -> dict[str, torch.Tensor]:
-        """By `optimizer.number`; one that two optimizers have, under the first."""
+        """Parameters by `optimizer.number`; a parameter of two optimizers is under the first."""
         found: dict[int, tuple[str, torch.Tensor]] = {}
         for place, optimizer in enumerate(self.every):
             for number, parameter in enumerate(parameters_of(optimizer)):
@@ -63,7 +65,7 @@ class Optimizers:
         return add_param_group
 
     def before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
-        """Look at the gradients now; where they come from a closure, as soon as it has been evaluated."""
+        """Record the gradients now, or after a closure has computed them."""
         self._inside += 1
         if self._inside == 1:
             self._noted: dict[str, Any] = {}
@@ -141,7 +143,9 @@ class Optimizers:
             run.journal.keep(f"gradients-{run.step}", kept)
 
     def _regularities(self, every: list[torch.Tensor]) -> dict[str, Any]:
-        """local: digests of the rank's own gradients. patterns: which gradients are regular. called, reached: see models."""
+        """local: digests of the rank's own gradients. patterns: which gradients are regular. called, reached: see
+        models.
+        """
         from . import models
 
         run, seen = self.run, gradients.of(self.run)
@@ -190,7 +194,9 @@ def parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:
 
 
 def plainly_finite(tensor: torch.Tensor) -> bool:
-    """A finite sum has finite terms; one that is not may have overflowed, so that each term is looked at."""
+    """Whether all values are finite. A finite sum proves it; otherwise the sum may have overflowed, so each value is
+    tested.
+    """
     values = plain(tensor)
     return math.isfinite(float(values.sum())) or bool(torch.isfinite(values).all())
 

@@ -1,4 +1,4 @@
-"""Replacing functions, and finding the script's own line on the stack."""
+"""Replaces functions, and finds the script's own line on the stack."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ OWN = str(Path(__file__).resolve().parents[1]) + os.sep
 
 
 def replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-    """Put make(original) in the place of owner.name."""
+    """Replace owner.name by make(original)."""
     original = getattr(owner, name)
     setattr(owner, name, functools.wraps(original)(make(original)))
 
 
 def replace_everywhere(owners: tuple[Any, ...], name: str, make: Callable[[Any], Any]) -> None:
-    """The same function that several modules have under one name, once for all of them."""
+    """Replace a function that several modules have under one name, by one replacement."""
     original = getattr(owners[0], name, None)
     if original is None:
         return
@@ -33,7 +33,7 @@ def replace_everywhere(owners: tuple[Any, ...], name: str, make: Callable[[Any],
 
 
 def own_line(root: str) -> str:
-    """The innermost line that is neither a library's nor ours, as file:line, relative to `root`; empty if there is none."""
+    """The innermost line outside libraries and ddpcheck, as file:line, relative to `root`; empty if there is none."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename

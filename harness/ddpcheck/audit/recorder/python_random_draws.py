@@ -1,6 +1,6 @@
-"""Random results of Python's and NumPy's module-level functions that the script itself calls.
+"""Records random results of Python's and NumPy's module-level functions that the script calls.
 
-Generators that the script makes, such as numpy.random.default_rng(), are not seen.
+The script's own generators, such as numpy.random.default_rng(), are not seen.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _seen(run: Run, name: str, result: Any) -> Any:
             integer=not value.is_floating_point(), training=run.trains, backwards=run.backwards,
         )  # fmt: skip
         return result
-    from ..mirror.replay import replayed
+    from ..mirror.replayed_random_draws import replayed
 
     there = replayed(run, key, value, integer=not value.is_floating_point(), name=name)
     if there is None:

@@ -1,7 +1,7 @@
-"""Gradient scalers: the loss scale, the gradients that are looked at, and which steps are skipped.
+"""Records gradient scalers: the loss scale, the gradients that they check, and the skipped steps.
 
-A mirror run skips the steps that the real run skipped, so that both step after the same batches: the whole batch's gradient may
-be finite where a rank's is not.
+A mirror run skips the same steps as the real run, so that both step after the same batches: the whole batch's gradient
+may be finite where a rank's is not.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def _parameters(optimizer: Any) -> list[torch.Tensor]:
 
 
 def _skipped_in_real_run(run: Run, number: int) -> bool:
-    from ..mirror.sources import sources
+    from ..mirror.recorded_ranks import recorded_ranks
 
-    first = min(sources(run), key=lambda source: source.rank)
+    first = min(recorded_ranks(run), key=lambda recorded: recorded.rank)
     every = [event for event in first.events if event["kind"] == "scaled_step"]
     return number < len(every) and not every[number]["stepped"]

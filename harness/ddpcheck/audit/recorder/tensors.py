@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 SAMPLED = 16384
-"""Of a parameter with more elements, as many are compared, at even distances."""
+"""The number of elements that are compared in a larger parameter, at even distances."""
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """On the CPU, detached, with no subclass; a DTensor gives its local part."""
+    """The tensor on the CPU, detached, without subclass; of a DTensor the local part."""
     local: Any = tensor.detach()
     if hasattr(local, "to_local"):
         local = local.to_local()
@@ -26,34 +26,35 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def without_rest(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, copied if it is a part of a larger storage, which a file would hold, too."""
+    """The tensor, copied if it is a part of a larger storage, which would otherwise be saved, too."""
     return tensor if tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size() else tensor.clone()
 
 
 def is_sharded(tensor: torch.Tensor) -> bool:
-    """Whether this rank holds a part only: a DTensor that is split, or a parameter that FullyShardedDataParallel flattened."""
+    """Whether this rank holds only a part: a split DTensor, or a parameter that FullyShardedDataParallel flattened."""
     placements: Any = getattr(tensor, "placements", ())
     return any(each.is_shard() for each in placements) or hasattr(tensor, "_fsdp_flattened")
 
 
 def digest(tensor: torch.Tensor) -> str:
-    """Of shape, dtype and bits."""
+    """A digest of shape, dtype and bits."""
     values = plain(tensor).contiguous()
-    made = hashlib.sha1(f"{values.dtype}{tuple(values.shape)}".encode(), usedforsecurity=False)  # processors have it
+    # processors have instructions for SHA-1
+    made = hashlib.sha1(f"{values.dtype}{tuple(values.shape)}".encode(), usedforsecurity=False)
     if values.numel():
         made.update(values.reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
     return made.hexdigest()[:16]
 
 
 def digest_of_nest(value: Any) -> str:
-    """Of all tensors in nested containers, in order; other values count by their text."""
+    """A digest of all tensors in nested containers, in order; other values count by their text."""
     parts: list[str] = []
     walk(value, lambda tensor: parts.append(digest(tensor)), lambda other: parts.append(repr(other)))
     return hashlib.blake2b("".join(parts).encode(), digest_size=8).hexdigest()
 
 
 def sample(tensor: torch.Tensor) -> torch.Tensor:
-    """A flat copy of the elements that are compared."""
+    """A flat copy of the compared elements."""
     flat = plain(tensor).reshape(-1)
     if flat.numel() <= SAMPLED:
         return flat.clone()
@@ -62,12 +63,14 @@ def sample(tensor: torch.Tensor) -> torch.Tensor:
 
 @functools.cache
 def _places(size: int) -> torch.Tensor:
-    """At even distances from the first element to the last."""
+    """Positions at even distances from the first element to the last."""
     return torch.linspace(0, size - 1, SAMPLED, dtype=torch.float64).long()
 
 
 def nudged(tensor: torch.Tensor) -> torch.Tensor:
-    """Every second value one unit up in the last place, the others one down; whole numbers, which may be flags, stay."""
+    """Every second value one unit up in the last place, the others one down; integers, which may be flags, are
+    unchanged.
+    """
     if not tensor.is_floating_point() or tensor.layout != torch.strided:
         return tensor
     flat = tensor.detach().reshape(-1)
@@ -78,19 +81,19 @@ def nudged(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def copied(value: Any) -> Any:
-    """The same nest with every tensor copied to the CPU."""
+    """A copy of nested containers with every tensor copied to the CPU."""
     return mapped(value, lambda tensor: plain(tensor).clone())
 
 
 def mapped(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
-    """The same nest with every tensor changed; containers that cannot be made again stay as they are."""
+    """A copy of nested containers with every tensor changed; containers that cannot be rebuilt are not copied."""
     if isinstance(value, torch.Tensor):
         return change(value)
     return rebuilt(value, [mapped(each, change) for each in children(value)])
 
 
 def walk(value: Any, tensor: Callable[[torch.Tensor], None], other: Callable[[Any], None]) -> None:
-    """Call one of the two for each leaf."""
+    """Call `tensor` or `other` for each leaf."""
     if isinstance(value, torch.Tensor):
         tensor(value)
     elif is_container(value):
@@ -107,7 +110,7 @@ def is_container(value: Any) -> bool:
 
 
 def children(value: Any) -> list[Any]:
-    """What a container holds, in order; nothing of anything else."""
+    """The values in a container, in order; empty for other objects."""
     if isinstance(value, Mapping):
         return list(value.values())
     if isinstance(value, (list, tuple)):
@@ -118,7 +121,7 @@ def children(value: Any) -> list[Any]:
 
 
 def rebuilt(value: Any, parts: list[Any]) -> Any:
-    """A container like this one that holds these parts."""
+    """A container of the same kind that holds these parts."""
     if isinstance(value, Mapping):
         made = dict(zip(value, parts, strict=True))
         return made if type(value) is dict else type(value)(made)  # type: ignore[call-arg]

@@ -1,7 +1,9 @@
-"""Random results, in order, by operation and by the script's line; a mirror run gets those of all ranks put together.
+"""Records random results in order, by operation and the script's line. A mirror run gets those of all ranks, put
+together.
 
-Every operation that torch marks as drawing from a generator is seen. Draws made while a batch is loaded are part of the batch.
-Before the first batch only integers count: they may choose samples; parameters are taken from the real run.
+All operations that torch marks as drawing from a generator are seen. Draws during the loading of a batch belong to the
+batch. Before the first batch only integers are recorded, because they may choose samples; parameters are copied from
+the real run.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ _PRODUCTS = frozenset(
 
 
 class Draws:
-    """The random results of the step in progress."""
+    """The random results of the current step."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -36,7 +38,7 @@ class Draws:
         self._stepping = False
 
     def key(self, operation: str, line: str) -> str:
-        """operation, line, whether gradients are on, and how many of these came before in this step."""
+        """The operation, the line, whether gradients are on, and the number of equal keys before in this step."""
         name = f"{operation} {line} {'train' if torch.is_grad_enabled() else 'eval'}"
         count = self._counts[name] = self._counts.get(name, 0) + 1
         return f"{name} {count - 1}"
@@ -97,7 +99,7 @@ def _kind(operation: Any) -> tuple[bool, bool]:
     return torch.Tag.nondeterministic_seeded in operation.tags, operation.overloadpacket.__name__ in _PRODUCTS
 
 
-_Mode: Any = TorchDispatchMode  # untyped
+_Mode: Any = TorchDispatchMode  # the class is untyped
 
 
 class _Watching(_Mode):  # type: ignore[misc]
@@ -119,7 +121,7 @@ class _Watching(_Mode):  # type: ignore[misc]
                 run.precision = _LOW[result.dtype]
             return result
         if run.loading or (args and isinstance(args[0], torch.nn.Parameter)):
-            return result  # a part of the batch, or the first values of a parameter
+            return result  # a part of the batch, or an initial value of a parameter
         name = func.overloadpacket.__name__
         several = isinstance(result, (tuple, list))
         drawn = result[1] if several and name == "native_dropout" else result[0] if several else result
@@ -131,7 +133,7 @@ class _Watching(_Mode):  # type: ignore[misc]
         if not run.mirrors:
             draws.add(name, line, drawn)
             return result
-        from ..mirror.replay import replayed
+        from ..mirror.replayed_random_draws import replayed
 
         there = replayed(run, draws.key(name, line), drawn, integer=not drawn.is_floating_point(), name=name)
         if there is None:

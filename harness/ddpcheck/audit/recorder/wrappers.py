@@ -1,4 +1,4 @@
-"""DistributedDataParallel: the wrapped module, its options, its forward passes and its uses of no_sync()."""
+"""Records DistributedDataParallel: the wrapped module, its options, its forward passes and its uses of no_sync()."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ _OPTIONS = ("broadcast_buffers", "find_unused_parameters", "gradient_as_bucket_v
 
 
 def known(run: Run) -> list[DistributedDataParallel]:
-    """The wrappers of this run, in the order in which they were made."""
+    """The wrappers of this run, in the order of construction."""
     return _of_runs.setdefault(id(run), [])
 
 
 def coverage(parameter: torch.Tensor) -> str:
-    """How a wrapper deals with a parameter: synchronised, frozen as it was wrapped, ignored; none if no wrapper knows it."""
+    """How a wrapper treats a parameter: synchronised, frozen when it was wrapped, or ignored; none if no wrapper has
+    it.
+    """
     found = _covered.get(id(parameter))
     return found[1] if found is not None and found[0] is parameter else "none"
 

@@ -1,4 +1,4 @@
-"""Arrays that equal one of those which the check's own hypotheses give."""
+"""Compares an array with the arrays that the check's own hypotheses predict."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .wrong_elements import elements
 _BY_CHANCE, _MANY = 3, 8
 """Fewer matching elements than this may be a coincidence, among the many arrays searched."""
 _NEARLY_ALL = 0.99
-"""A share of the elements: values rounded to few bits on the way may round the other way here and there."""
+"""A share of the elements: values rounded to few bits in between may sometimes round the other way."""
 _APART = 8
 """The smallest distance at which two hypotheses are distinguished, in units of the rounding."""
 
@@ -25,13 +25,15 @@ def every_bit(of: WrongArray) -> Iterator[Cause]:
 
 
 def every_element(of: WrongArray) -> Iterator[Cause]:
-    """Where NaN or infinity is: a factor tells nothing then, and the elements are of no one size."""
+    """For arrays with NaN or infinity, where factors prove nothing and elements have no common size."""
     if not np.isfinite(of.expected).all() or np.isnan(of.got).any():
         yield from (cause for cause, array in of.known if np.array_equal(of.got, array, equal_nan=True))
 
 
 def last_bits(of: WrongArray) -> Iterator[Cause]:
-    """A difference of some last bits is explained to the very last ones, as where a small step is a little too small."""
+    """A difference in some last bits must be explained to the last bit, as for a small step that is slightly too
+    small.
+    """
     got = of.got
     if got.dtype.kind != "f" or got.size < 2:
         return
@@ -46,7 +48,7 @@ def last_bits(of: WrongArray) -> Iterator[Cause]:
 
 
 def nearest(of: WrongArray) -> Iterator[Cause]:
-    """The explanation of all elements: the first that is as near as the nearest one, up to some last bits."""
+    """The explanation of all elements: the first that is as close as the closest one, up to some last bits."""
     got = of.got
     found = [
         (cause, float(np.max(np.abs(got.astype(np.float64) - array), initial=0.0)))
@@ -61,11 +63,11 @@ def nearest(of: WrongArray) -> Iterator[Cause]:
 
 
 def wrong_elements(of: WrongArray) -> Iterator[Cause]:
-    """The explanation of the wrong elements, where it does not explain all."""
+    """The explanation of the wrong elements, if no hypothesis explains all."""
     got, wrong = of.got, of.wrong
     searched = Counter(cause for cause, _ in of.known) if wrong.sum() < _BY_CHANCE else Counter()
     for cause, array in of.known:
-        # zeros come of much else, but for what says that all is zero; one zero is anybody's
+        # zeros have many causes, so only a cause that predicts all zeros counts; a single zero proves nothing
         telling = got[wrong].any() or (got.size > 1 and not array.any())
         if telling and searched[cause] < _MANY and array.shape == got.shape and close(got[wrong], array[wrong]).all():
             yield cause.among(elements(wrong))
@@ -77,7 +79,7 @@ def within_rounding(of: WrongArray) -> Iterator[Cause]:
     if bound is None or got.dtype.kind != "f" or not np.isfinite(bound).all():
         return
     seen = got.astype(np.float64)
-    if (abs(seen) <= bound).all():  # zeros come of much else
+    if (abs(seen) <= bound).all():  # zeros have many causes
         return
     for cause, array in of.known:
         if array.shape != got.shape or not (abs(array - of.expected) > _APART * bound).any():

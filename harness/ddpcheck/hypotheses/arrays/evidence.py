@@ -15,23 +15,20 @@ from ...seeded_values import Array
 Alternatives = tuple[tuple[Cause, Array], ...]
 """Causes, each with the array that it would give."""
 WhatIf = Iterator[tuple[Cause, Array]]
-"""The same, one after the other."""
+"""Causes with arrays, one after the other."""
 
 
 @dataclass(frozen=True)
 class Evidence:
     """The knowledge of a check beside the expected value.
 
-    local: the array if nothing had been communicated (this rank's own contribution).
-    alternatives: (cause, array): the array that each cause would give.
-    before: the array before the update.
-    idle: the array after an update by a gradient of zero; the update adds its gradient times a number to it.
-    precision: whether a difference of 1e-2 or 1e-3 may come from fewer bits.
-    doubt: what else a factor of the world size may come from. less: what else may have divided by so much.
-    parts: what every rank has put in, with the ranks as first axis.
-    otherwise: causes that are sure even if nothing else fits.
-    bound: by how much rounding may change each element, where that is more than a few last bits.
-    moved: nothing was computed, so that an element is right or wrong by itself, however small it is beside others.
+    local: the array without any communication (this rank's own contribution). alternatives: (cause, array): the array
+    that each cause would give. before: the array before the update. idle: the array after an update by a gradient of
+    zero; the update adds a multiple of its gradient to it. precision: whether a difference of 1e-2 or 1e-3 may come
+    from fewer bits. doubt: other causes of a factor of the world size. less: other causes of a division by the world
+    size. parts: the contributions of all ranks, with the ranks as first axis. otherwise: causes that are certain even
+    if nothing else fits. bound: the largest effect of rounding on each element, if more than a few last bits. moved:
+    the array was only copied, so each element is right or wrong by itself, even if others are much larger.
     """
 
     world_size: int = 1

@@ -1,4 +1,4 @@
-"""One factor by which all elements are wrong."""
+"""Finds one factor by which all elements are wrong."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .few_bits import SUMS, all_fit
 
 _NEARLY_ONE = 2.0**-7
 _LOSS_SCALES = range(7, 33)
-"""Powers of two that no number of ranks, micro-batches or samples here is."""
+"""Powers of two that are never a number of ranks, micro-batches or samples here."""
 
 
 def world_size(of: WrongArray) -> Iterator[Given]:
@@ -40,7 +40,7 @@ def rare_factors(of: WrongArray) -> Iterator[Given]:
 
 
 def any_factor(of: WrongArray) -> Iterator[Cause]:
-    """Any factor that all elements share; of one element anything is a factor."""
+    """Any factor that all elements share; for a single element any factor fits."""
     got, expected = of.got, of.expected
     nonzero = (expected != 0) & np.isfinite(expected)
     if got.dtype.kind not in "fi" or nonzero.sum() < 2 or not close(got[~nonzero], expected[~nonzero]).all():
@@ -52,7 +52,7 @@ def any_factor(of: WrongArray) -> Iterator[Cause]:
     elif ratio != 0 and _all_equal(ratios, ratio, got[nonzero], expected[nonzero]):
         cause = _factor(ratio, of.evidence.world_size)
         if not values.WRONG_FACTOR.explains([cause]) or len(np.unique(np.abs(expected[nonzero]))) > 1:
-            yield cause  # numbers of one size have any factor
+            yield cause  # equal numbers have any factor
 
 
 def _factor(ratio: float, size: int) -> Cause:
@@ -66,8 +66,8 @@ def _factor(ratio: float, size: int) -> Cause:
 
 
 def _all_equal(ratios: Array, ratio: float, got: Array, expected: Array) -> bool:
-    """Whether it is one factor. One that is nearly 1 might be lost precision, which leaves few bits, and goes up here and down
-    there: only numbers of different digits tell, two of them by their last bits.
+    """Whether all ratios are one factor. A factor close to 1 might be lost precision, which leaves few bits, and rounds
+    up and down; only numbers with different digits distinguish the two, by their last bits.
     """
     off = abs(ratio - 1)
     if off > _NEARLY_ONE:

@@ -1,4 +1,4 @@
-"""Numbers that have fewer bits than their dtype, whatever they were computed from."""
+"""Finds numbers with fewer bits than their dtype, independent of how they were computed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ...seeded_values import Array
 from .evidence import WrongArray
 
 _AS_COARSE = {8: " or int8", 11: " or TF32"}
-"""By bits of the significand, the other formats that leave an error as large."""
+"""Other formats with as large an error, by bits of the significand."""
 _MANY = 6
-"""Elements of few bits that are too many for chance."""
+"""This many elements of few bits are not a coincidence."""
 SUMS = 6
-"""Bits by which a sum of numbers may be longer than they are."""
+"""Additional bits of a sum compared with its terms."""
 
 
 def few_bits_in_integers(of: WrongArray) -> Iterator[Cause]:
@@ -28,9 +28,9 @@ def few_bits_in_integers(of: WrongArray) -> Iterator[Cause]:
             yield values.INTEGERS_TRUNCATED(bits=8 * narrow)
             return
     differ = got != expected
-    wrong = np.abs(expected[differ].astype(np.float64))  # an integer's lowest value has no absolute one
+    wrong = np.abs(expected[differ].astype(np.float64))  # the absolute value of an integer's lowest value overflows
     error = np.abs(got[differ].astype(np.float64) - expected[differ].astype(np.float64))
-    overflow = wrong >= 2.0**62  # the largest integers round up to a float that is no integer of this dtype
+    overflow = wrong >= 2.0**62  # the largest integers round to a float outside this dtype
     for name, bits in (("float64", 53), ("float32", 24)):
         lossy = ~_has_bits(expected, bits)
         near = overflow | (error <= wrong * 2.0 ** (2 - bits))
@@ -53,7 +53,7 @@ def few_bits_in_floats(of: WrongArray) -> Iterator[Cause]:
         (name, bits) for name, bits, dtypes in narrower if got.dtype.char in dtypes and error < 2.0 ** (2 - bits)
     ]
     off = got != expected
-    # a format does not round the numbers that it holds; a rounded number is one of them, or a sum of few
+    # a format keeps the numbers that it can hold; a rounded number is one of them, or a sum of few
     possible = [each for each in possible if not all_fit(expected[off], each[1]) or all_fit(got[off], each[1] + SUMS)]
     held = [name for name, bits in possible if _fits(got[off], bits)]
     guessed = [f"{name}{_AS_COARSE.get(bits, '')}" for name, bits in possible]
@@ -62,17 +62,17 @@ def few_bits_in_floats(of: WrongArray) -> Iterator[Cause]:
 
 
 def all_fit(array: Array, bits: int) -> bool:
-    """Whether every element has a significand of so many bits."""
+    """Whether every element has a significand of this many bits."""
     significands = np.ldexp(np.frexp(array.astype(np.float64))[0], bits)
     return bool((significands == np.trunc(significands)).all())
 
 
 def _fits(array: Array, bits: int) -> bool:
-    """Whether every element has a significand of so many bits, and they are too many for chance."""
+    """Whether every element has a significand of this many bits, and there are too many elements for chance."""
     return array.size >= _MANY and all_fit(array, bits)
 
 
 def _has_bits(integers: Array, bits: int) -> Array:
-    """Which of them a float of so many bits holds: those whose lowest set bit is that near to the highest."""
+    """Which of them fit a float of this many bits: their lowest set bit is close enough to the highest."""
     lowest = integers & -integers
     return np.asarray(abs(integers // np.where(lowest == 0, 1, lowest)) < 2**bits)

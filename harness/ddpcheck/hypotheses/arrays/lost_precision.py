@@ -1,6 +1,7 @@
-"""Lost precision: the dtype through which the ranks' parts or their sum went, recognised by the bits.
+"""Lost precision: finds by the bits the dtype through which the ranks' parts or their sum went.
 
-By the size of the error alone nobody can tell bfloat16 from float16, or from integers of 8 bits: a small one may be luck.
+The size of the error alone does not distinguish bfloat16 from float16, or from integers of 8 bits: it may be small by
+chance.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from .evidence import WrongArray
 
 Rounding = Callable[[Array], Array]
 _MATCHING = 0.9
-"""Of the elements: a value between two narrow ones may go the other way by a last bit of the rank's own."""
+"""Share of the elements: a value between two narrow ones may round the other way because of a last bit."""
 _LAST_BITS = 16
 
 
 def narrowed(of: WrongArray) -> Iterator[Cause]:
-    """The dtype in which the ranks' parts were sent, if that alone explains every bit."""
+    """The dtype in which the ranks' parts were sent, if it alone explains every bit."""
     got, expected, parts = of.got, of.expected, of.others
     if parts is None:
         return
@@ -39,7 +40,7 @@ def narrowed(of: WrongArray) -> Iterator[Cause]:
 
 
 def sent_as(of: WrongArray) -> Iterator[Cause]:
-    """The dtype through which moved data went, if that gives every bit."""
+    """The dtype through which copied data went, if it gives every bit."""
     got, expected = of.got, of.expected
     for name, made in _WAYS.get(got.dtype.name, ()):
         with np.errstate(all="ignore"):
@@ -75,7 +76,7 @@ def as_float16(array: Array) -> Array:
 
 
 def as_bfloat16(array: Array) -> Array:
-    """To nearest, ties to even: 8 bits of significand, in the range of float32."""
+    """Rounded to nearest, ties to even: 8 bits of significand, in the range of float32."""
     bits = np.asarray(array, np.float32).view(np.uint32)
     even = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
     rounded = np.asarray(even & np.uint32(0xFFFF0000), np.uint32).view(np.float32)

@@ -1,4 +1,4 @@
-"""Whether a matrix is the right one projected on fewer dimensions, as PowerSGD compresses gradients."""
+"""Whether a matrix is the right one, projected on fewer dimensions, as PowerSGD compresses gradients."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ...causes import Cause, values
 from .evidence import WrongArray
 
 _ROUNDINGS = 8
-"""Last bits of the largest element by which each element may be off."""
+"""Each element may be off by this many last bits of the largest element."""
 _APART = 4
-"""How many times what rounding may do the difference must be."""
+"""The difference must be this many times the effect of rounding."""
 
 
 def low_rank(of: WrongArray) -> Iterator[Cause]:
-    """A cause, if got - base is expected - base, projected on some of its own columns' or rows' directions.
+    """A cause if got - base is expected - base, projected on some directions of its own columns or rows.
 
-    Fewer dimensions alone tell little: so has a gradient that lacks a sample, or a rank.
+    Fewer dimensions alone prove little: a gradient without a sample, or without a rank, has fewer, too.
     """
     got, expected, base, bound = of.got, of.expected, of.evidence.idle, of.evidence.bound
     if of.evidence.before is not None and base is None:

@@ -1,4 +1,4 @@
-"""Whether all elements are off by one and the same number."""
+"""Whether all elements are off by the same number."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TELLING = 4
 
 
 def offset(of: WrongArray) -> Iterator[Cause]:
-    """A cause, if they are, and should not be all the same themselves, of which it could be a factor as well."""
+    """A cause if they are, unless all expected elements are equal: then a factor explains it as well."""
     got, expected = of.got, of.expected
     if got.size < _TELLING or got.dtype.kind not in "fi" or not np.ptp(expected):
         return

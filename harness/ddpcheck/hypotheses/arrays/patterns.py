@@ -1,4 +1,4 @@
-"""Patterns that the wrong elements of an array have in common."""
+"""Patterns common to the wrong elements of an array."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ALIKE = 2.0**-7
 
 
 def weighted(of: WrongArray) -> Iterator[Cause]:
-    """The ranks' parts with other weights, where there are twice as many elements as ranks to tell by."""
+    """The ranks' parts with other weights, if there are at least twice as many elements as ranks."""
     got, expected, parts = of.got, of.expected, of.evidence.parts
     if parts is None:
         return
@@ -41,7 +41,7 @@ def weighted(of: WrongArray) -> Iterator[Cause]:
 
 
 def thinned(of: WrongArray) -> Iterator[Cause]:
-    """Whether here this and there that rank's part is missing, where there are elements enough to say so."""
+    """Whether one rank's part is missing in some elements and another's in others, if there are enough elements."""
     got, expected, parts = of.got, of.expected, of.evidence.parts
     if parts is None:
         return
@@ -73,7 +73,7 @@ def _weights(matrix: Array, array: Array, dtype: np.dtype[Any]) -> Array | None:
 _SMALL = 2.0**-16
 """The size below which a format of few bits may give zero."""
 _NOT_BY_CHANCE = 20
-"""In how many ways zeros have to be able to lie, if that they are the smallest is to tell something."""
+"""Zeros prove that the smallest elements are lost only if they could lie in this many ways."""
 
 
 def zeros(of: WrongArray) -> Iterator[Cause]:
@@ -82,7 +82,7 @@ def zeros(of: WrongArray) -> Iterator[Cause]:
 
 
 def zeros_among(got: Array, expected: Array, wrong: Array) -> Iterator[Cause]:
-    """The same for these elements."""
+    """Whether all of these wrong elements are zero."""
     if got[wrong].any():
         return
     largest = float(np.max(np.abs(expected[wrong].astype(np.float64))))
@@ -95,8 +95,8 @@ def zeros_among(got: Array, expected: Array, wrong: Array) -> Iterator[Cause]:
 
 
 def clamped(of: WrongArray) -> Iterator[Cause]:
-    """Every rank's part, cut off at one and the same magnitude before they are averaged. One wrong element tells nothing but
-    by a magnitude that somebody would choose.
+    """Every rank's part, cut off at one magnitude before averaging. A single wrong element proves it only for a
+    plausible magnitude.
     """
     got, expected, parts = of.got, of.expected, of.evidence.parts
     if parts is None:
@@ -132,7 +132,7 @@ def _is_chosen(limit: float) -> bool:
 
 
 def cut_off(of: WrongArray) -> Iterator[Cause]:
-    """The limit at which different larger elements were clipped to one value; no element exceeds it."""
+    """The limit to which different larger elements were clipped; no element exceeds it."""
     got, expected, wrong = of.got, of.expected, of.wrong
     few = int(wrong.sum()) < 2 or len(np.unique(np.abs(expected[wrong]))) < 2
     if got.dtype.kind != "f" or (few and np.isfinite(expected[wrong]).all()):
@@ -144,7 +144,9 @@ def cut_off(of: WrongArray) -> Iterator[Cause]:
 
 
 def changed_by(of: WrongArray) -> Iterator[Cause]:
-    """Whether all elements went the same share of their way; two say so by chance only if rounding hides the rest."""
+    """Whether all elements went the same share of their way. Two elements do so by chance only if rounding hides the
+    rest.
+    """
     got, expected, before = of.got, of.expected, of.evidence.before
     if before is None or before.shape != got.shape or got.dtype.kind != "f":
         return

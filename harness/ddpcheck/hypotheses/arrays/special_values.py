@@ -1,4 +1,4 @@
-"""Wrong NaN and infinities; and arrays that no communication has changed."""
+"""Wrong NaN and infinities; and arrays that were not reduced."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .wrong_elements import elements
 
 
 def nonfinite(of: WrongArray) -> Iterator[Given]:
-    """NaN or infinity where a number should be: an overflow of float16, or for another reason."""
+    """NaN or infinity where a number should be: an overflow of float16, or another reason."""
     if not np.isfinite(of.got[of.wrong]).all() and np.isfinite(of.expected).all():
         yield from _overflown(of)
         yield (values.NONFINITE(), *as_causes(of.evidence.otherwise))
 
 
 def nan_lost(of: WrongArray) -> Iterator[Cause]:
-    """A number where NaN should be."""
+    """A number in place of NaN."""
     if np.isnan(of.expected[of.wrong]).all() and not np.isnan(of.got[of.wrong]).any():
         yield values.NAN_LOST().among(elements(of.wrong))
 
@@ -32,14 +32,14 @@ def not_reduced(of: WrongArray) -> Iterator[Cause]:
     got, local, wrong = of.got, of.evidence.local, of.wrong
     if local is None or local.shape != got.shape or close(local, of.expected).all():
         return
-    if got.any() and close(got, local).all():  # zeros are everybody's
+    if got.any() and close(got, local).all():  # zeros are the contribution of any rank
         yield values.NOT_REDUCED()
     if got[wrong].any() and close(got[wrong], local[wrong]).all():
         yield values.PART_NOT_REDUCED().among(elements(wrong))
 
 
 def _overflown(of: WrongArray) -> Iterator[Cause]:
-    """Whether exactly the elements outside float16's range are infinite, up to values that cancel in a mean."""
+    """Whether exactly the elements outside float16's range are infinite, except values that cancel in a mean."""
     infinite = np.isinf(of.got)
     if not infinite.any() or np.isnan(of.got).any() or of.got.dtype.char not in "df":
         return

@@ -1,4 +1,4 @@
-"""Whether an update went such a small part of its way that, beside the parameter, it is next to none."""
+"""Whether an update went only a tiny part of its way."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .evidence import WrongArray
 
 _AT_MOST = 1 / 64
 _SEEN = 8
-"""Last bits of the largest element that it must have moved by, or rounding alone might have."""
+"""It must have moved by this many last bits of the largest element; otherwise rounding explains it."""
 
 
 def crept(of: WrongArray) -> Iterator[Cause]:
-    """A cause, if all elements went one share of their way, of at most a sixty-fourth, but for their last bits."""
+    """A cause if all elements went one share of their way, of at most a sixty-fourth, up to their last bits."""
     got, expected, before = of.got, of.expected, of.evidence.before
     if before is None or before.shape != got.shape or got.dtype.kind != "f":
         return

@@ -1,4 +1,4 @@
-"""Where the wrong elements of an array lie."""
+"""The positions of the wrong elements of an array."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from .evidence import WrongArray
 
 
 def elements(wrong: Array) -> Elements:
-    """Which elements of an array are True: at least one is."""
+    """The elements of an array that are True: at least one."""
     flat = np.flatnonzero(wrong)
     return Elements(len(flat), wrong.size, int(flat[0]), int(flat[-1]))
 
 
 _RUN = 8
-"""Elements next to one another that do not come to be alike by chance."""
+"""This many adjacent elements are not equal by chance."""
 _OUTLIERS = 3
-"""The first wrong elements may be wrong for another reason, at the seam of two blocks."""
+"""The first wrong elements may have another cause, at the seam of two blocks."""
 
 
 def shifted(of: WrongArray) -> Iterator[Cause]:
-    """Elements, or the other ranks' part of them, that belong elsewhere: half of the wrong ones by the same distance."""
+    """Elements, or the other ranks' part of them, at a wrong position: half of the wrong ones at the same distance."""
     got, expected, local, wrong = of.got, of.expected, of.evidence.local, of.wrong
     places = np.flatnonzero(wrong)
     if got.dtype.kind not in "fi" or len(places) < _RUN:
@@ -50,7 +50,7 @@ def shifted(of: WrongArray) -> Iterator[Cause]:
 
 
 def remainder(of: WrongArray) -> Iterator[Cause]:
-    """The last elements, as many as a division by some number of ranks leaves over."""
+    """The last elements: as many as the remainder of a division by some number of ranks."""
     wrong, count = of.wrong, int(of.wrong.sum())
     parts = [parts for parts in range(2, of.evidence.world_size + 1) if wrong.size % parts == count]
     if parts and count < wrong.size and wrong.reshape(-1)[-count:].all():
@@ -58,7 +58,7 @@ def remainder(of: WrongArray) -> Iterator[Cause]:
 
 
 def tail(of: WrongArray) -> Iterator[Cause]:
-    """All elements from one on, and none before: many of either, or from a round number of bytes on."""
+    """All elements from one on, and none before: many on either side, or from a round number of bytes on."""
     flat, itemsize = of.wrong.reshape(-1), of.got.itemsize
     first = int(flat.argmax())
     count = flat.size - first
@@ -68,11 +68,11 @@ def tail(of: WrongArray) -> Iterator[Cause]:
 
 
 _NEARLY = 0.9
-"""Some may be right by chance, as small numbers are."""
+"""Some may be right by chance, if they are small."""
 
 
 def seams(of: WrongArray) -> Iterator[Cause]:
-    """Elements at equal distances, each alone."""
+    """Isolated elements at equal distances."""
     places = np.flatnonzero(of.wrong)
     distances = set(np.diff(places).tolist())
     if len(places) < 3 or len(distances) > 1 or (distance := distances.pop()) < _RUN:

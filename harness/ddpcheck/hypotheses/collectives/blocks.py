@@ -12,7 +12,7 @@ from .evidence import WrongResult
 from .integers import other_integers
 
 _FEW = 512
-"""Elements of a reduction of which every block is tried."""
+"""Elements of a reduction for which every block is tried."""
 
 
 def block_of_other_reduction(of: WrongResult) -> WhatIf:
@@ -29,7 +29,7 @@ def block_of_other_reduction(of: WrongResult) -> WhatIf:
 
 
 def block_cut_elsewhere(of: WrongResult) -> WhatIf:
-    """Elements from another one on."""
+    """Elements that start at a wrong position."""
     made, tensor = of.collective, of.tensor
     if not isinstance(made, ReduceScatter):
         return
@@ -50,7 +50,7 @@ def block_of_narrow_sum(of: WrongResult) -> WhatIf:
         total = np.stack([part.astype(np.float32) for part in of.parts]).sum(axis=0)
         whole = (total / (len(members) if made.reduction == "mean" else 1)).astype(np.float64)
     block = np.asarray(np.split(whole, len(members))[of.place])
-    if not np.isfinite(block).all():  # else lost_precision says more
+    if not np.isfinite(block).all():  # otherwise lost_precision explains more
         yield causes.SUM_AS_FLOAT32(), block
 
 

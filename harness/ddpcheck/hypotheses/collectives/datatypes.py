@@ -1,4 +1,4 @@
-"""Hypotheses about a reduction whose transport was told another dtype than the array's, and added up its bits."""
+"""Hypotheses about a reduction in which the transport used another dtype than the array's, and so summed its bits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FOLDS = {"sum": np.add, "mean": np.add, "min": np.minimum, "max": np.maximum, "p
 
 
 def of_another_datatype(parts: Sequence[Array], reduction: str) -> Iterator[tuple[Cause, Array]]:
-    """Causes, and the reduction of these arrays of one dtype as each of the others would have made it."""
+    """Causes, and the reduction of these arrays of one dtype as computed in each other dtype."""
     dtype, shape = parts[0].dtype, parts[0].shape
     by = FOLDS[reduction]
     for other in _TAKEN_FOR.get(dtype.name, ()):

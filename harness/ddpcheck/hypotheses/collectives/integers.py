@@ -25,7 +25,7 @@ def sums_of_integers(of: WrongResult, reduction: str) -> WhatIf:
 
 
 def extremes_of_integers(of: WrongResult, reduction: str) -> WhatIf:
-    """Extremes of unsigned integers as of signed ones, or by the opposite extreme of negated ones."""
+    """Extremes of unsigned integers computed as signed, or as the opposite extreme of negated ones."""
     stack = np.stack(of.parts)
     extreme, opposite = (np.minimum, np.maximum) if reduction == "min" else (np.maximum, np.minimum)
     if stack.dtype.kind == "u":

@@ -1,4 +1,4 @@
-"""Hypotheses about arrays whose memory layout is taken for another."""
+"""Hypotheses about arrays whose memory layout is misread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _IGNORED = {
     "columns": causes.STRIDE_IGNORED,
     "repeated": causes.ZERO_STRIDE_IGNORED,
 }
-"""By layouts of an argument, the cause if nothing else explains a wrong result."""
+"""For each layout of an argument, the cause if no other explains a wrong result."""
 
 
 def layout_ignored(layout: str) -> tuple[Cause, ...]:

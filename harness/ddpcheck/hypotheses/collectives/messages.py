@@ -1,4 +1,4 @@
-"""Hypotheses about a received message: another message, or the right one taken otherwise."""
+"""Hypotheses about a received message: another message, or the right one misread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..arrays.evidence import WhatIf
 
 @dataclass(frozen=True, slots=True)
 class WrongMessage:
-    """The array that rank `dest` has from rank `source` in the operation at `position`."""
+    """The array that rank `dest` received from rank `source` in the operation at `position`."""
 
     job: Job
     operation: SendRecv
@@ -35,7 +35,7 @@ def nothing_received(of: WrongMessage) -> WhatIf:
 
 
 def layout_of_message_ignored(of: WrongMessage) -> WhatIf:
-    """Elements go as they lie in memory, or are put there as they come."""
+    """Elements are sent, or stored, in the order of memory."""
     array, layout = of.sent, of.operation.tensor.layout_on
     if not array.ndim:
         return

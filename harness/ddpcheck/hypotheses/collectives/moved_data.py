@@ -1,4 +1,4 @@
-"""Hypotheses about broadcasts and all-gathers: arrays at wrong places, or not received."""
+"""Hypotheses about broadcasts and all-gathers: arrays at wrong positions, or not received."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..arrays.evidence import WhatIf
 from .evidence import WrongResult
 
 _FEW = 4
-"""Of so many ranks every order, and every two, are tried."""
+"""For up to this many ranks every order, and every pair, is tried."""
 
 
 def not_received(of: WrongResult) -> WhatIf:
-    """The result of a broadcast has the values of before the call."""
+    """The result of a broadcast has the values from before the call."""
     if not isinstance(of.collective, Broadcast):
         return
     root, poison = of.collective.root, poison_like(of.tensor.on(of.rank))
@@ -27,7 +27,7 @@ def not_received(of: WrongResult) -> WhatIf:
 
 
 def gathered_in_other_order(of: WrongResult) -> WhatIf:
-    """The arrays of few ranks in each other order, those of many in reverse; one rank's in all places."""
+    """The arrays in another order: for few ranks every order, for many the reverse; or one rank's array everywhere."""
     if not isinstance(of.collective, AllGather):
         return
     members, rows = of.members, of.parts

@@ -1,4 +1,4 @@
-"""Hypotheses about collectives that are mixed up with other operations of the Job."""
+"""Hypotheses about collectives that are confused with other operations of the Job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .evidence import WrongResult
 
 
 def memory_shared(of: WrongResult) -> WhatIf:
-    """The result was overwritten by its owner, who had got it from another operation."""
+    """The result was overwritten by the owner of another operation's result."""
     for position in range(len(of.job.operations)):
         yield causes.RESULTS_SHARE_MEMORY(operation=position), overwritten(of.tensor.shape, of.tensor.dtype, position)
 
@@ -48,7 +48,7 @@ def _paired_otherwise(of: WrongResult, made: Collective, position: int, ranks: t
 
 
 def _of_another_group(of: WrongResult, made: Collective, position: int, ranks: tuple[int, ...]) -> WhatIf:
-    """The argument of a rank of both groups there, taken for its part of a sum here."""
+    """The argument of a rank of both groups is used as its part of a sum here."""
     here, there = of.tensor, made.tensor
     fold = FOLDS.get(of.all_reduce)
     if fold is None or (there.shape, there.dtype) != (here.shape, here.dtype):
@@ -61,7 +61,7 @@ def _of_another_group(of: WrongResult, made: Collective, position: int, ranks: t
 
 
 def _as_other_bits(tensor: TensorSpec, made: Collective, position: int, ranks: tuple[int, ...]) -> WhatIf:
-    """Another result of as many bytes, taken for one of this dtype."""
+    """Another result with as many bytes, read in this dtype."""
     want = wants(made, ranks)[ranks[0]]
     if want.bound is None and want.value.nbytes == math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize:
         cause = causes.RESULTS_MIXED_UP_AS_OTHER_DTYPE(operation=position, dtype=tensor.dtype)

@@ -12,7 +12,7 @@ import numpy as np
 from ...causes import Cause, values
 from ...causes import collectives as causes
 from ...job import ReduceScatter
-from ...oracle.collectives import Reducing, reduced, wants
+from ...oracle.collectives import Collective, Reducing, reduced, wants
 from ...seeded_values import Array, poison_like
 from ..arrays.evidence import WhatIf
 from .datatypes import FOLDS, of_another_datatype
@@ -20,7 +20,7 @@ from .evidence import WrongResult
 from .integers import other_integers
 
 _SOME = 4
-"""Of so many ranks every two are tried."""
+"""For up to this many ranks every pair is tried."""
 _LINEAR = ("sum", "mean")
 
 
@@ -55,7 +55,7 @@ def narrow_sum(of: WrongResult) -> WhatIf:
     """Parts are narrowed to float32: large ones become infinite."""
     if of.tensor.dtype == "float64" and of.all_reduce in _LINEAR:
         narrow = np.stack([part.astype(np.float32) for part in of.parts]).sum(axis=0)
-        if not np.isfinite(narrow).all():  # else lost_precision says more
+        if not np.isfinite(narrow).all():  # otherwise lost_precision explains more
             yield causes.SUM_AS_FLOAT32(), narrow / _divisor(of)
 
 
@@ -107,7 +107,7 @@ def rank_left_out(of: WrongResult) -> WhatIf:
 
 
 def one_received_twice(of: WrongResult) -> WhatIf:
-    """One rank's message overwrites another one's."""
+    """One rank's message overwrites another's."""
     for lost, twice in permutations(of.members[:_SOME], 2) if of.all_reduce in _LINEAR else ():
         part = (of.total - of.tensor.on(lost) + of.tensor.on(twice)) / _divisor(of)
         yield causes.RECEIVED_OVERWRITES(twice=twice, lost=lost), part
@@ -124,7 +124,7 @@ def infinity_or_late_value(of: WrongResult) -> WhatIf:
 
 
 def wrong_divisor(of: WrongResult) -> WhatIf:
-    """A mean with another divisor that is near to the number of ranks."""
+    """A mean with another divisor close to the number of ranks."""
     size = len(of.members)
     if isinstance(of.collective, Reducing) and of.collective.reduction == "mean":
         for divisor in {*range(2, 2 * size + 1)} - {size}:
@@ -132,7 +132,7 @@ def wrong_divisor(of: WrongResult) -> WhatIf:
 
 
 def two_ranks_added(of: WrongResult) -> WhatIf:
-    """The values of two ranks were added whatever the reduction, which is right for most ranks."""
+    """The values of two ranks were added under every reduction, which is right for most ranks."""
     made = of.collective
     if not isinstance(made, Reducing) or made.reduction in _LINEAR or len(of.members) < 3:
         return
@@ -142,10 +142,25 @@ def two_ranks_added(of: WrongResult) -> WhatIf:
         yield causes.ADDED_NOT_REDUCED(ranks=pair), _share(of, FOLDS[made.reduction].reduce(stack, axis=0))
 
 
+def overflowed(made: Collective, got: Array, want: Array) -> Cause | None:
+    """An infinity or a NaN in place of a number, in a sum or mean that fits its dtype."""
+    if got.shape != want.shape or not (~np.isfinite(got) & np.isfinite(want)).any():
+        return None
+    mean = isinstance(made, Reducing) and made.reduction == "mean"
+    return causes.OVERFLOWS_BEFORE_DIVISION() if mean else causes.OVERFLOWS_ON_THE_WAY()
+
+
+def of_tiny_values(parts: Array, divisor: int) -> WhatIf:
+    """parts: with the ranks as first axis, in units of the smallest number. divisor: of their sum."""
+    if divisor > 1:
+        yield causes.TINY_DIVIDED_FIRST(), np.rint(parts / divisor).sum(axis=0)
+    yield causes.SUBNORMALS_FLUSHED(), np.zeros_like(parts[0])
+
+
 def of_a_product(sure: tuple[Cause, ...], got: Array, parts: Sequence[Array]) -> tuple[Cause, ...]:
     """The causes of a wrong product of these parts. sure: those found so far.
 
-    A product by logarithms gives NaN for negative numbers, and is a little off for others.
+    A product by logarithms gives NaN for negative numbers, and slightly wrong values for others.
     """
     if got.dtype.kind != "f":
         return sure
@@ -167,12 +182,12 @@ def _share(of: WrongResult, whole: Array) -> Array:
 
 
 def _started_from(extreme: Array, reduction: str) -> WhatIf:
-    """An extreme of the ranks' values and of one more, which the accumulator held at first."""
+    """An extreme of the ranks' values and of the accumulator's initial value."""
     compare, sign = (np.minimum, "") if reduction == "min" else (np.maximum, "minus ")
     starts: dict[str, Any] = {"0": 0}
     if extreme.dtype.kind == "f":
         limits = np.finfo(extreme.dtype)
-        # the two are alike where other numbers are large
+        # the two are equal if other numbers are large
         starts = {"0, or the smallest positive number": limits.tiny}
         starts[f"{sign}the largest finite number"] = limits.max if reduction == "min" else limits.min
     elif extreme.dtype == np.int64:

@@ -1,1 +1,1 @@
-"""Hypotheses about a wrong gradient: micro-batches, ranks, clips, auxiliary terms and sample weights that count wrongly."""
+"""Hypotheses about a wrong gradient: wrong use of micro-batches, ranks, clips, auxiliary terms and sample weights."""

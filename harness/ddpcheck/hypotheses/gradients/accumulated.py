@@ -1,4 +1,4 @@
-"""The contributions to a gradient, gathered from the backward passes behind it. Arrays are copied and summed only here."""
+"""The contributions to a gradient, collected from its backward passes. Arrays are copied and summed only here."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .passes import layers_gone_wrong, shares, weighted
 from .sample_weights import SampleWeights
 
 _IN_TURN = 4
-"""The most buffers used in turn, one of which may not be cleared."""
+"""The most buffers in turn of which one may not be cleared."""
 
 
 def contributions_of(origin: Accumulated) -> Contributions:
-    """The contributions to a gradient that no clip has changed."""
+    """The contributions to a gradient that was not clipped."""
     name, done = origin.name, origin.history.since_zero_grad()
     parts = [one.own[name] for one in done if name in one.own]
-    if not parts:  # zero_grad came after
+    if not parts:  # a later zero_grad removed them
         zero = origin.zeros[name]
         return Contributions(
             zero, zero, zero, _shown(origin, 1), 0, origin.history.counts, origin.inside, origin.weighted
@@ -42,7 +42,7 @@ def contributions_of(origin: Accumulated) -> Contributions:
 
 
 def _terms(origin: Accumulated, done: Sequence[Done]) -> Terms | None:
-    """With the ranks' weights in the last backward."""
+    """The auxiliary terms, with the ranks' weights in the last backward."""
     passes = [one.forward for one in done if origin.name in one.own]
     if not terms_of(passes[0].model):
         return None
@@ -54,7 +54,7 @@ def _terms(origin: Accumulated, done: Sequence[Done]) -> Terms | None:
 
 
 def _weighing(origin: Accumulated, done: Sequence[Done]) -> SampleWeights | None:
-    """By the weights of the last backward."""
+    """The sample weights of the last backward."""
     weights = done[-1].forward.shards.weights
     if weights is None or origin.inside:
         return None
@@ -69,7 +69,7 @@ def _weighing(origin: Accumulated, done: Sequence[Done]) -> SampleWeights | None
 
 
 def _shown(origin: Accumulated, back: int) -> Array | None:
-    """After the last backward (1) or the one before (2)."""
+    """The gradient after the last backward (1) or the one before (2)."""
     backwards = origin.history.backwards
     if len(backwards) < back or origin.name not in backwards[-back].own:
         return None
@@ -78,13 +78,13 @@ def _shown(origin: Accumulated, back: int) -> Array | None:
 
 
 def _long_before(origin: Accumulated) -> Sequence[Array]:
-    """Each rank's own of the backwards before the last but one, the latest first."""
+    """Each rank's own gradient of the backwards before the last but one, the latest first."""
     long_before = origin.history.backwards[-3 : -3 - _IN_TURN : -1]
     return [done.own[origin.name] if origin.name in done.own else origin.zeros[origin.name] for done in long_before]
 
 
 def _before_the_last(origin: Accumulated) -> Array | None:
-    """Each rank's own, of the last backward but one or more in which the rank used the parameter."""
+    """Each rank's own gradient of the last earlier backward in which the rank used the parameter."""
     found: Array | None = None
     for done in origin.history.backwards[:-1]:
         if origin.name in done.own:

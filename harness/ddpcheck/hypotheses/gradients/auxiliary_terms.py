@@ -1,4 +1,4 @@
-"""Hypotheses about auxiliary loss terms that count wrongly, with the losses and gradients that each would give."""
+"""Hypotheses about wrongly counted auxiliary loss terms, with the losses and gradients that each predicts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...seeded_values import Array
 
 
 def without(model: ModelSpec, kind: type, *, among: Container[str] | None = None) -> ModelSpec:
-    """The model whose terms of one kind count nothing, or the penalties of the layers `among` these."""
+    """The model without the effect of one kind of terms, or of the penalties of the layers `among`."""
 
     def off(layer: Layer) -> Layer:
         if isinstance(layer, Linear):
@@ -30,14 +30,14 @@ def without(model: ModelSpec, kind: type, *, among: Container[str] | None = None
 
 
 def without_terms(model: ModelSpec) -> ModelSpec:
-    """The model whose loss is that of the outputs."""
+    """The model without auxiliary terms."""
     for kind in KINDS_OF_TERMS:
         model = without(model, kind)
     return model
 
 
 def losses_lacking_terms(forward: Pass, losses: Array) -> Iterator[tuple[Cause, Array]]:
-    """losses: every rank's own, shape (ranks,)."""
+    """Losses without some terms. losses: every rank's own, shape (ranks,)."""
     world, counts = len(losses), forward.shards.counts
     for kind, what in terms_of(forward.model).items():
         rest = evaluate(without(forward.model, kind), forward.learned, forward.fixed, forward.shards).losses
@@ -86,8 +86,8 @@ def _part(forward: Pass, kind: type, *, weights: Array | None) -> _Part:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Those of a gradient that is made of several passes. weigh: how much each rank counts in a mean, which adds up to 1.
-    earlier: the first pass of all and the last before these, if there are some.
+    """The terms of a gradient made of several passes. weigh: the weight of each rank in a mean; the weights add up to
+    1. earlier: the first pass of all and the last before these, if there are some.
     """
 
     name: str
@@ -97,7 +97,9 @@ class Terms:
     earlier: Sequence[Pass] = ()
 
     def gone_wrong(self, own: Array, expected: Array, rank: int) -> Iterator[tuple[Cause, Array]]:
-        """own: each rank's gradient, all terms included; expected: what should be on this rank."""
+        """Gradients with wrong terms. own: each rank's gradient, with all terms; expected: the right gradient on this
+        rank.
+        """
         for kind, what in terms_of(self.passes[0].model).items():
             each = self._each(kind)
             part = sum(each[1:], each[0])
@@ -135,7 +137,7 @@ class Terms:
         return np.tensordot(self.weigh, array, 1)
 
     def _local(self, what: str, each: list[Array], expected: Array, rank: int) -> Iterator[tuple[Cause, Array]]:
-        """Inside no_sync."""
+        """Hypotheses inside no_sync."""
         part, last, world = sum(each[1:], each[0])[rank], each[-1][rank], len(self.weigh)
         yield causes.TERM_MISSING_IN_NO_SYNC(term=what), expected - part
         yield causes.TERM_MISSING_IN_LAST_MICRO_BATCH(term=what), expected - last

@@ -14,7 +14,7 @@ from ...seeded_values import Array
 
 
 def clipped_otherwise(clip: Clip, name: str) -> Iterator[tuple[Cause, Array]]:
-    """The gradient of this name as other ways of clipping would give it."""
+    """The gradient of this name, clipped in other ways."""
     gradient, limit = clip.before[name], clip.max_norm
     norms = np.sqrt(sum(_sum(other**2) for other in clip.before.values()))
     largest = np.max(
@@ -40,7 +40,7 @@ def clipped_otherwise(clip: Clip, name: str) -> Iterator[tuple[Cause, Array]]:
 
 
 def _parts(names: list[str], name: str) -> list[list[str]]:
-    """Of two or more parameters in a row from either end, those that have this one among them; of few parameters."""
+    """Sequences of two or more parameters from either end that contain this one; for few parameters."""
     places = range(1, len(names)) if len(names) <= _FEW else ()
     return [part for place in places for part in (names[:place], names[place:]) if name in part and len(part) > 1]
 

@@ -1,4 +1,4 @@
-"""The contributions to a gradient of all ranks."""
+"""The contributions of all ranks to a gradient."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .sample_weights import SampleWeights
 class Contributions:
     """The contributions to a gradient, for a diagnosis; arrays have the ranks as first axis.
 
-    own: each rank's own, all since zero_grad. first, last: each rank's own of the first and the last backward. before: what
-    was shown after the backward before. backwards: how many since zero_grad. counts: the ranks' batch sizes. inside: whether
-    the last one was inside no_sync. weighted: whether batch sizes are promised to count. others: as own, of every gradient.
-    shares: the parts of the layers that share the parameter, if some do. earlier: each rank's own when it last had one,
-    before the last backward. long_before: each rank's own of the backwards before the last but one, the latest first. passed:
-    what own would be if a layer computed something else. weighing: the samples' weights, if they have some. terms: the loss's
-    auxiliary terms, if it has some.
+    own: each rank's own, all since zero_grad. first, last: each rank's own of the first and the last backward. before:
+    the gradient after the previous backward. backwards: the number since zero_grad. counts: the ranks' batch sizes.
+    inside: whether the last one was inside no_sync. weighted: whether batch sizes are promised to count. others: as
+    own, of every gradient. shares: the parts of the layers that share the parameter, if some do. earlier: each rank's
+    own when it last had one, before the last backward. long_before: each rank's own of the backwards before the last
+    but one, the latest first. passed: own, if a layer had computed something else. weighing: the samples' weights, if
+    any. terms: the loss's auxiliary terms, if any.
     """
 
     own: Array
@@ -49,5 +49,5 @@ class Contributions:
 
 
 def named(places: Array) -> tuple[int, ...]:
-    """Ranks as parameters of causes name them."""
+    """Ranks in the form of causes' parameters."""
     return tuple(map(int, places))

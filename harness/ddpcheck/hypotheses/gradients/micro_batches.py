@@ -9,7 +9,7 @@ from .contributions import Contributions
 
 
 def of_backward_before(made: Contributions, expected: Array, rank: int) -> WhatIf:
-    """The gradients that were shown after the backward before stay, or are reduced again."""
+    """The gradients from after the previous backward stay, or are reduced again."""
     if made.before is None:
         return
     before, size = made.before[rank], len(made.own)
@@ -30,7 +30,9 @@ def survives_zero_grad(made: Contributions, expected: Array, rank: int) -> WhatI
 
 
 def some_micro_batches(made: Contributions, expected: Array, rank: int) -> WhatIf:
-    """The first or the last of several micro-batches counts alone, or is lost; or their number divides."""
+    """The first or the last of several micro-batches counts alone, or is lost; or the sum is divided by their
+    number.
+    """
     if made.backwards < 2:
         return
     last = made.last[rank] if made.inside else made.last.mean(axis=0)

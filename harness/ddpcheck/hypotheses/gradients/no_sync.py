@@ -1,4 +1,4 @@
-"""Causes of a backward that differs inside no_sync and outside."""
+"""Causes of a backward with different gradients inside and outside no_sync."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...oracle.auxiliary_terms import terms_of
 
 
 def only_in_no_sync(job: Job) -> tuple[Cause, ...]:
-    """Causes of a synchronised backward that differs from the local one before, though the reduction may be right."""
+    """Causes of a synchronised backward that differs from the local one before, even with a correct reduction."""
     assert job.model is not None
     terms = " or ".join(terms_of(job.model).values())
     buffers = tuple(tensor.name for tensor in job.model.tensors() if tensor.role == "buffer")

@@ -1,4 +1,4 @@
-"""Hypotheses about a gradient: other parameters, layers or pieces of the flat buffer take part in it."""
+"""Hypotheses about a gradient: mixed up with other parameters, layers or pieces of the flat buffer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..arrays.evidence import WhatIf
 from .contributions import Contributions
 
 _SEARCHED = 200
-"""Elements of the largest flat buffer that is looked through."""
+"""Elements of the largest flat buffer that is searched."""
 
 
 def of_sharing_layers(made: Contributions, expected: Array, rank: int) -> WhatIf:
@@ -42,7 +42,7 @@ def of_other_parameter(made: Contributions, expected: Array, rank: int) -> WhatI
         for rank in range(len(other)):
             mixed = made.own.copy()
             mixed[rank] = other[rank]
-            if not mixed.any():  # zeros come of much else
+            if not mixed.any():  # zeros have many causes
                 continue
             yield causes.RANK_SENDS_OTHER_PARAMETER(rank=rank, parameter=name), mixed.mean(axis=0)
         if made.backwards > 1:
@@ -58,7 +58,7 @@ def of_other_piece(made: Contributions, expected: Array, rank: int) -> WhatIf:
     for rank in range(len(made.own)):
         backwards = list(there)[::-1]
         layers = dict.fromkeys(name.rpartition(".")[0] for name in backwards)
-        for first in ("", *layers):  # a layer that a rank did not use once may come first
+        for first in ("", *layers):  # a layer that a rank did not use in one pass may come first
             order = sorted(backwards, key=lambda name: name.rpartition(".")[0] != first)
             flat = np.concatenate([there[name][rank] for name in order])
             for start in range(flat.size - size + 1):

@@ -1,5 +1,5 @@
-"""Forward and backward passes under a hypothesis, for a diagnosis: one layer's part, another derivative of relu at 0, rows of an
-embedding that are lost, other weights.
+"""Forward and backward passes under a hypothesis, for a diagnosis: one layer's part, another derivative of relu at 0,
+lost rows of an embedding, other weights.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...seeded_values import Array
 
 
 def shares(forward: Pass, name: str) -> dict[str, Array]:
-    """By layer that uses the parameter `name`: that layer's part of the ranks' local gradients."""
+    """For each layer that uses the parameter `name`: that layer's part of the ranks' local gradients."""
     model = forward.model
     owner, _, part = name.rpartition(".")
     tied = [layer.name for layer in model.layers if isinstance(layer, Linear) and layer.uses]
@@ -55,7 +55,7 @@ def layers_gone_wrong(forward: Pass, name: str, own: Array) -> Iterator[tuple[Ca
 
 
 def _bent(forward: Pass, name: str, at_zero: float) -> Array | None:
-    """The ranks' local gradients if relu had that derivative at 0; None if nothing enters a relu as 0."""
+    """The ranks' local gradients with that derivative of relu at 0; None if no relu has an input of 0."""
     if not any(isinstance(layer, Activation) and layer.function == "relu" for layer in forward.model.layers):
         return None
     found = evaluate(forward.model, forward.learned, forward.fixed, replace(forward.shards, at_zero=at_zero))
@@ -63,10 +63,10 @@ def _bent(forward: Pass, name: str, at_zero: float) -> Array | None:
 
 
 def _rows(forward: Pass, name: str, own: Array) -> Iterator[tuple[Cause, Array]]:
-    """Of an embedding, whose gradient has a row for each id."""
+    """Hypotheses about an embedding, whose gradient has a row for each id."""
     ids, weight = forward.shards.inputs, forward.learned[name]
     ranks, places = np.arange(len(ids))[:, None], np.arange(ids.shape[1])
-    # as if each place of the batch had a row of its own
+    # as if each position of the batch had its own row
     apart = {**forward.learned, name: weight[ranks, ids]}
     shards = replace(forward.shards, inputs=np.broadcast_to(places, ids.shape))
     rows = evaluate(forward.model, apart, forward.fixed, shards).gradients[name]

@@ -12,11 +12,11 @@ from ..arrays.evidence import WhatIf
 from .contributions import Contributions, named
 
 _RANKS = 6
-"""Of so many ranks all subsets are tried."""
+"""For up to this many ranks all subsets are tried."""
 
 
 def parts_of_others_missing(made: Contributions, expected: Array, rank: int) -> WhatIf:
-    """Only this rank's own part is there, which is zero."""
+    """Only this rank's own part is included, and it is zero."""
     if not made.inside and made.own[rank].size > 1 and not made.own[rank].any() and expected.any():
         yield causes.OTHERS_PARTS_MISSING(), np.zeros_like(expected)
 
@@ -45,7 +45,7 @@ def other_reductions(made: Contributions, expected: Array, rank: int) -> WhatIf:
     if made.inside:
         return
     for extreme, combined in (("largest", made.own.max(axis=0)), ("smallest", made.own.min(axis=0))):
-        if combined.any():  # zeros come of much else
+        if combined.any():  # zeros have many causes
             yield causes.EXTREME_NOT_MEAN(extreme=extreme), combined
     product = made.own.prod(axis=0)
     if product.any():
@@ -85,7 +85,7 @@ def ranks_left_out(made: Contributions, expected: Array, rank: int) -> WhatIf:
 
 
 def _grouped(made: Contributions) -> WhatIf:
-    """The gradient if groups of consecutive ranks, such as hosts, weigh equally whatever their sizes."""
+    """The gradient if groups of consecutive ranks, such as hosts, have equal weights for any sizes."""
     size = len(made.own)
     for length in range(2, size):
         if size % length:
@@ -96,7 +96,7 @@ def _grouped(made: Contributions) -> WhatIf:
 
 
 def old_gradient_of_unused_rank(made: Contributions, expected: Array, rank: int) -> WhatIf:
-    """Where other ranks have a gradient, those without one send an old one."""
+    """If other ranks have a gradient, ranks without one send an old one."""
     if len(made.unused) < len(made.own):
         yield from _sent_again(made)
 

@@ -1,4 +1,4 @@
-"""Hypotheses about wrongly used sample weights, with the losses and gradients that each would give."""
+"""Hypotheses about wrongly used sample weights, with the losses and gradients that each predicts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .passes import weighted
 
 
 def losses_weighed_wrong(forward: Pass, losses: Array) -> Iterator[tuple[Cause, Array]]:
-    """losses: every rank's own weighted mean, shape (ranks,)."""
+    """Losses by other weights. losses: every rank's own weighted mean, shape (ranks,)."""
     weights = forward.shards.weights
     if weights is None:
         return
@@ -33,9 +33,9 @@ def losses_weighed_wrong(forward: Pass, losses: Array) -> Iterator[tuple[Cause, 
 
 @dataclass(frozen=True, slots=True)
 class SampleWeights:
-    """Those of a synchronised gradient, (ranks, rows). earlier: those of the backwards before; counts: the ranks' numbers of
-    samples; by_weight: whether ranks are promised to count by their sums of weights; ignored: each rank's own gradient, had
-    all samples counted the same.
+    """The sample weights of a synchronised gradient, (ranks, rows). earlier: those of the previous backwards; counts:
+    the ranks' numbers of samples; by_weight: whether ranks are promised to count by their sums of weights; ignored:
+    each rank's own gradient with equal weights.
     """
 
     weights: Array
@@ -45,7 +45,9 @@ class SampleWeights:
     ignored: Callable[[], Array]
 
     def gone_wrong(self, own: Array, last: Array) -> Iterator[tuple[Cause, Array]]:
-        """own: each rank's gradient of its own weighted mean; last: that of the last micro-batch alone."""
+        """Gradients by other weights. own: each rank's gradient of its own weighted mean; last: of the last micro-batch
+        alone.
+        """
         sums, sizes = self.weights.sum(axis=1), self.counts / max(self.counts.sum(), 1)
         total = sums.sum() or 1.0
         for rank in np.flatnonzero(sums == 0):

@@ -1,4 +1,4 @@
-"""Hypotheses about a gradient: auxiliary terms or sample weights count wrongly."""
+"""Hypotheses about a gradient: wrongly counted auxiliary terms or sample weights."""
 
 from __future__ import annotations
 

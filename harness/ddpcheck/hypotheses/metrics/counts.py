@@ -1,4 +1,4 @@
-"""Hypotheses about a mean of metrics whose counts are wrong: cut to few bits, averaged, or another number."""
+"""Hypotheses about a mean of metrics with wrong counts: cut to few bits, averaged, or another number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...job import Aggregate
 from .evidence import WrongMean
 
 HALF = 65504.0
-"""The largest number that half precision has."""
+"""The largest number in half precision."""
 
 
 def count_wraps(of: WrongMean) -> Iterator[Cause]:
@@ -35,7 +35,7 @@ def count_overflows(of: WrongMean) -> Iterator[Cause]:
 
 
 def divided_by_other_count(of: WrongMean) -> Iterator[Cause]:
-    """The sum over all samples is divided by another count than theirs, or the counts take part in one of the two sums only."""
+    """The sum over all samples is divided by another count, or the counts are used in only one of the two sums."""
     world, counts, total, every = of.world, of.made.counts, of.total, sum(of.made.counts)
     wrong = {
         causes.WEIGHTED_SUM_BY_RANKS(): total / world,
@@ -50,7 +50,7 @@ def divided_by_other_count(of: WrongMean) -> Iterator[Cause]:
 
 
 def half_precision_overflows(of: WrongMean) -> Iterator[Cause]:
-    """A count, or a sum, does not fit half precision."""
+    """A count, or a sum, exceeds half precision."""
     if math.isfinite(of.number) and of.number:
         return
     most = max(sum(of.made.counts), *(abs(value * count) for value, count in of.pairs if count))
@@ -59,7 +59,7 @@ def half_precision_overflows(of: WrongMean) -> Iterator[Cause]:
 
 
 def _wrapping(made: Aggregate, got: float | None) -> int | None:
-    """In how few bits counts, or their sum, are kept, if what is left of them gives this; None if in enough, or in 32."""
+    """The number of bits of counts, or of their sum, for which overflow gives this mean; None if there is none."""
     pairs = list(zip(made.values, made.counts, strict=True))
     whole = math.fsum(value * count for value, count in pairs if count)
     for bits in (16, 8) if sum(made.counts) < 1 << 31 else ():
@@ -68,7 +68,7 @@ def _wrapping(made: Aggregate, got: float | None) -> int | None:
         for total, count in ((whole, _cut(sum(made.counts), bits)), (cut, _cut(sum(kept), bits)), (whole, sum(kept))):
             if count == sum(made.counts):
                 continue
-            if got is None or not math.isfinite(got):  # left out, or divided by none
+            if got is None or not math.isfinite(got):  # missing, or divided by zero
                 if count == 0 or (got is None and count < 0):
                     return bits
             elif count and math.isclose(got, total / count, rel_tol=1e-6):
@@ -77,5 +77,5 @@ def _wrapping(made: Aggregate, got: float | None) -> int | None:
 
 
 def _cut(count: int, bits: int) -> int:
-    """A count as a signed integer of so many bits."""
+    """A count as a signed integer of this many bits."""
     return (count + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)

@@ -12,7 +12,7 @@ from ...oracle.means import mean_of
 
 @dataclass(frozen=True)
 class WrongMean:
-    """got: None if there is none. before: the calls before."""
+    """got: the rank's mean, or None. before: the previous calls."""
 
     made: Aggregate
     got: float | None

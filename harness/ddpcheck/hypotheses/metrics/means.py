@@ -16,7 +16,7 @@ from .counts import HALF
 from .evidence import WrongMean
 
 _DECIMALS = 10
-"""Numbers of decimals that people display are smaller than this."""
+"""People display numbers with fewer decimals than this."""
 
 
 def metric_missing(of: WrongMean) -> Iterator[Cause]:
@@ -24,7 +24,7 @@ def metric_missing(of: WrongMean) -> Iterator[Cause]:
 
 
 def of_earlier_calls(of: WrongMean) -> Iterator[Cause]:
-    """Earlier calls are averaged in, or their result is given again."""
+    """Earlier calls are averaged in, or their result is returned again."""
     got, made, before = of.number, of.made, of.before
     if before and got in (
         mean_of([*before, made]),
@@ -38,13 +38,13 @@ def of_earlier_calls(of: WrongMean) -> Iterator[Cause]:
 
 
 def nan_of_ranks_without_samples(of: WrongMean) -> Iterator[Cause]:
-    """A rank without samples gives NaN, or decides for all."""
+    """A rank without samples gives NaN, or its result counts for all."""
     made = of.made
     if 0 in made.counts and math.isnan(of.number):
         idle = [value for value, count in of.pairs if not count]
         tests = (("NaN", math.isnan), ("infinity", math.isinf))
         what = next((what for what, test in tests if any(map(test, idle))), "")
-        if not made.counts[of.rank]:  # where ranks with samples are right
+        if not made.counts[of.rank]:  # ranks with samples are right
             yield causes.EMPTY_RANK_NOT_AGGREGATED(rank=of.rank)
         if what:
             yield causes.NONFINITE_OF_EMPTY_RANK(value=what)
@@ -105,7 +105,7 @@ def single_samples_left_out(of: WrongMean) -> Iterator[Cause]:
 
 
 def mean_rounded(of: WrongMean) -> Iterator[Cause]:
-    """To a number of decimals, or to half precision."""
+    """Rounded to a number of decimals, or to half precision."""
     decimals = next((places for places in range(_DECIMALS) if of.got == round(of.exact, places)), None)
     if decimals is not None:
         yield causes.METRIC_ROUNDED(decimals=decimals)
@@ -114,7 +114,7 @@ def mean_rounded(of: WrongMean) -> Iterator[Cause]:
 
 
 def by_size(of: WrongMean) -> Iterator[Cause]:
-    """Near to the right mean, one rank's value, below all values, or between them."""
+    """Close to the right mean, one rank's value, below all values, or between them."""
     got, present = of.number, of.present
     if abs(got - of.exact) <= 1e-3 * max(map(abs, present)):
         yield causes.METRIC_IMPRECISE()
@@ -130,7 +130,7 @@ def by_size(of: WrongMean) -> Iterator[Cause]:
 
 
 def _summed_again(calls: Sequence[Aggregate]) -> float:
-    """The mean of the last call if each rank begins a call with the previous call's sum over ranks."""
+    """The mean of the last call if each rank starts a call with the previous call's sum over ranks."""
     total = count = 0.0
     for made in calls:
         pairs = [pair for pair in zip(made.values, made.counts, strict=True) if pair[1]]
@@ -140,11 +140,11 @@ def _summed_again(calls: Sequence[Aggregate]) -> float:
 
 
 def _missing(pairs: Sequence[tuple[float, int]], got: float) -> int | None:
-    """The rank that is missing from this mean, if there is one."""
+    """The rank that is missing in this mean, or None."""
     there = [rank for rank, (_, count) in enumerate(pairs) if count]
     for rank in (
         there if len(there) > 2 else ()
-    ):  # of two the other's mean would be left, which may be had in other ways
+    ):  # with two ranks only the other's mean remains, which has other causes, too
         others = [pair for other, pair in enumerate(pairs) if other != rank and pair[1]]
         if got == math.fsum(value * count for value, count in others) / sum(count for _, count in others):
             return rank
@@ -152,6 +152,6 @@ def _missing(pairs: Sequence[tuple[float, int]], got: float) -> int | None:
 
 
 def _without_single(made: Aggregate) -> Aggregate:
-    """Without the ranks that have one sample, if some have more."""
+    """The call without the ranks that have one sample, if some have more."""
     counts = tuple(count * (count != 1) for count in made.counts)
     return replace(made, counts=counts) if any(counts) else made

@@ -1,4 +1,4 @@
-"""Causes of named metrics that are mixed up, missing, or under other names."""
+"""Hypotheses about named metrics that are mixed up, missing, or under other names."""
 
 from __future__ import annotations
 
@@ -6,82 +6,118 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ...causes import Cause
 from ...causes import metrics as causes
 from ...job import Aggregate
 from ...oracle.means import mean_of
-from ..causes_of import causes_of_mean
-from .evidence import WrongMean
+
+_BEGIN = 8
+"""Letters by which names that are cut short are told apart."""
 
 
-def why_other_names(
-    made: Aggregate,
-    wanted: Mapping[str, float],
-    wrong: Mapping[str, float],
-    close: Mapping[str, float],
-    got: Mapping[str, float],
-    own: Mapping[str, float],
-    earlier: Sequence[Aggregate],
-    rank: int,
-) -> Cause:
-    """wanted: by name; wrong: those of them that this rank has otherwise, or not. close: as got, but for rounding."""
-    if made.turned and all(got.get(name) == _by_place(made, name, rank) for name in wanted):
-        return causes.METRICS_BY_POSITION()
-    if not wrong:
-        return causes.EARLIER_NAMES_RETURNED()
-    missing = [name for name in wanted if name not in got]
-    if any(_otherwise(name) <= got.keys() or _rewritten(name) & got.keys() for name in missing):
-        return causes.NAMES_REWRITTEN()
-    if any(_shortened(name, got, wanted[name]) for name in missing):
-        return causes.NAME_PREFIX_CUT()
-    if any(got.keys() == set(each.names) for each in earlier) and not got.keys() & wanted.keys():
-        return causes.NAMES_OF_EARLIER_CALL()
-    if sorted(got.values()) == sorted(wanted.values()):
-        return causes.NAMES_UNPACKED_IN_OTHER_ORDER()
-    if missing:
-        return causes.NAMES_MISSING()
-    return _why_other_values(made, wanted, wrong, got, own, rank)
+@dataclass(frozen=True)
+class OtherNames:
+    """Named metrics of one rank of which some are wrong, missing, or too many.
+
+    wanted: by name; wrong: those of them that this rank has otherwise, or not. got: its metrics. own: those that it has put in.
+    earlier: the calls before.
+    """
+
+    made: Aggregate
+    wanted: Mapping[str, float]
+    wrong: Mapping[str, float]
+    got: Mapping[str, float]
+    own: Mapping[str, float]
+    earlier: Sequence[Aggregate]
+    rank: int
+
+    @property
+    def missing(self) -> list[str]:
+        return [name for name in self.wanted if name not in self.got]
+
+    @property
+    def some(self) -> tuple[str, ...]:
+        """The first few that are wrong."""
+        return tuple([*self.wrong][:3])
 
 
-def _why_other_values(
-    made: Aggregate,
-    wanted: Mapping[str, float],
-    wrong: Mapping[str, float],
-    got: Mapping[str, float],
-    own: Mapping[str, float],
-    rank: int,
-) -> Cause:
-    """The cause where all names are there."""
-    some = tuple(list(wrong)[:3])
-    if all(got[name] == own[name] for name in wrong):
-        return causes.NAMED_METRIC_NOT_AGGREGATED(names=some)
-    if all(got[name] in _by_another_rule(made, name) for name in wrong):
-        return causes.RULE_BY_NAME(names=some)
-    if len(cut := {got[name] for name in wrong}) == 1 and _beyond(limit := cut.pop(), wrong):
-        return causes.CAPPED_BY_NAME(names=some, limit=limit)
-    if all(any(got[name] == wanted[other] and other[:8] == name[:8] for other in wanted) for name in wrong):
-        return causes.NAMES_CUT_SHORT()
-    if all(got[name] in wanted.values() for name in wrong):
-        return causes.NAMES_CONFUSED()
-    if alike := common_cause(made, {name: got[name] for name in wrong}, rank):
-        return alike
-    if len(wanted) > 1 and 0.0 in made.values and not made.turned:
-        return causes.EQUAL_METRICS_REDUCED_TOGETHER()
+def metrics_by_position(of: OtherNames) -> Cause | None:
+    by_place = of.made.turned and all(of.got.get(name) == _by_place(of.made, name, of.rank) for name in of.wanted)
+    return causes.METRICS_BY_POSITION() if by_place else None
+
+
+def earlier_names_returned(of: OtherNames) -> Cause | None:
+    return None if of.wrong else causes.EARLIER_NAMES_RETURNED()
+
+
+def names_rewritten(of: OtherNames) -> Cause | None:
+    there = of.got.keys()
+    rewritten = any(_otherwise(name) <= there or _rewritten(name) & there for name in of.missing)
+    return causes.NAMES_REWRITTEN() if rewritten else None
+
+
+def name_prefix_cut(of: OtherNames) -> Cause | None:
+    cut = any(_shortened(name, of.got, of.wanted[name]) for name in of.missing)
+    return causes.NAME_PREFIX_CUT() if cut else None
+
+
+def names_of_earlier_call(of: OtherNames) -> Cause | None:
+    there = of.got.keys()
+    earlier = any(there == set(each.names) for each in of.earlier) and not there & of.wanted.keys()
+    return causes.NAMES_OF_EARLIER_CALL() if earlier else None
+
+
+def names_in_other_order(of: OtherNames) -> Cause | None:
+    same = sorted(of.got.values()) == sorted(of.wanted.values())
+    return causes.NAMES_UNPACKED_IN_OTHER_ORDER() if same else None
+
+
+def names_missing(of: OtherNames) -> Cause | None:
+    return causes.NAMES_MISSING() if of.missing else None
+
+
+def named_metric_not_aggregated(of: OtherNames) -> Cause | None:
+    own = all(of.got[name] == of.own[name] for name in of.wrong)
+    return causes.NAMED_METRIC_NOT_AGGREGATED(names=of.some) if own else None
+
+
+def rule_by_name(of: OtherNames) -> Cause | None:
+    ruled = all(of.got[name] in _by_another_rule(of.made, name) for name in of.wrong)
+    return causes.RULE_BY_NAME(names=of.some) if ruled else None
+
+
+def capped_by_name(of: OtherNames) -> Cause | None:
+    cut = {of.got[name] for name in of.wrong}
+    capped = len(cut) == 1 and _beyond(limit := cut.pop(), of.wrong)
+    return causes.CAPPED_BY_NAME(names=of.some, limit=limit) if capped else None
+
+
+def names_cut_short(of: OtherNames) -> Cause | None:
+    def confused(name: str) -> bool:
+        return any(of.got[name] == of.wanted[other] and other[:_BEGIN] == name[:_BEGIN] for other in of.wanted)
+
+    return causes.NAMES_CUT_SHORT() if all(map(confused, of.wrong)) else None
+
+
+def names_confused(of: OtherNames) -> Cause | None:
+    confused = all(of.got[name] in of.wanted.values() for name in of.wrong)
+    return causes.NAMES_CONFUSED() if confused else None
+
+
+def equal_metrics_reduced_together(of: OtherNames) -> Cause | None:
+    together = len(of.wanted) > 1 and 0.0 in of.made.values and not of.made.turned
+    return causes.EQUAL_METRICS_REDUCED_TOGETHER() if together else None
+
+
+def metrics_mixed_up(of: OtherNames) -> Cause:
     return causes.METRICS_MIXED_UP()
 
 
 def _beyond(bound: float, wanted: Mapping[str, float]) -> bool:
     """Whether all of these lie beyond a bound, on one side of it, where a share, or what cannot be negative, ends."""
     return bound in (0.0, 1.0, 100.0) and (min(wanted.values()) > bound or max(wanted.values()) < bound)
-
-
-def common_cause(made: Aggregate, wrong: Mapping[str, float], rank: int) -> Cause | None:
-    """The cause that explains all that is wrong, as the n-th metric is n times the first; None if nothing does."""
-    firsts = [wrong[name] / place for place, name in enumerate(made.names, start=1) if name in wrong]
-    explained = [dict.fromkeys(causes_of_mean(WrongMean(made, first, rank))) for first in firsts]
-    return next((cause for cause in explained[0] if all(cause in others for others in explained)), None)
 
 
 def _by_place(made: Aggregate, name: str, rank: int) -> float:

@@ -44,7 +44,7 @@ def why_other_parameters(job: Job, trace: Trace, promised: Capabilities) -> Iter
 
 
 def _after_join(job: Job, promised: Capabilities) -> dict[str, Array]:
-    """The expected values of rank 0 then."""
+    """The expected values of rank 0 after join()."""
     *_, entries = (moment.arrays["parameters"] for moment in islice(Oracle(job, promised).walk(), 2) if moment.arrays)
     return {name: entry.value.exact[0] for name, entry in entries.items()}
 

@@ -1,4 +1,4 @@
-"""Causes of a step that should be skipped on all ranks, and is not."""
+"""Causes of a step that is not skipped, though all ranks should skip it."""
 
 from __future__ import annotations
 

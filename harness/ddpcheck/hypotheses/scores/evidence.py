@@ -11,7 +11,7 @@ from .samples import SamplesByRank
 
 @dataclass(frozen=True)
 class WrongScore:
-    """want: the right score. bound: the rounding that it may have. before: the calls before."""
+    """want: the right score. bound: its rounding bound. before: the previous calls."""
 
     made: Score
     before: tuple[Score, ...]

@@ -1,4 +1,4 @@
-"""Mistakes in the formula from sums and counts to a score: each with the score that it gives."""
+"""Wrong formulas from sums and counts to a score: each with the score that it predicts."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _of_auc(held: SamplesByRank) -> Named:
 
 
 def _likely(margin: Array, batch: Array) -> Array:
-    """Probabilities, unless all margins of the batch could be probabilities."""
+    """Probabilities, unless all margins of the batch could themselves be probabilities."""
     return margin if ((batch >= 0) & (batch <= 1)).all() else 1 / (1 + np.exp(-margin))
 
 

@@ -1,4 +1,4 @@
-"""Scores of ranks that fill up their samples with zeros for gathering, and take some of these for samples."""
+"""Scores of ranks that pad their samples with zeros for gathering, and count some of these as samples."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .samples import Named, SamplesByRank
 
 
 def of_zeros(held: SamplesByRank) -> Named:
-    """Zeros that count as samples, that have the index of sample 0, or that replace samples."""
+    """Zeros count as samples, have the index of sample 0, or replace samples."""
     longest = max(len(outputs) for outputs, _ in held.parts)
     shorter = [rank for rank, (outputs, _) in enumerate(held.parts) if len(outputs) < longest]
     if not shorter:

@@ -12,7 +12,7 @@ from .samples import Named, SamplesByRank
 
 
 def of_earlier(held: SamplesByRank) -> Named:
-    """Samples of earlier calls count, or their score is given again."""
+    """Samples of earlier calls count, or their score is returned again."""
     alike = [each for each in held.before if each.name == held.name and each.classes == held.made.classes]
     for number in range(len(alike)):
         rows = [each.rows(counted(each.indices)) for each in (*alike[number:], held.made)]
@@ -48,7 +48,7 @@ def of_ranks(held: SamplesByRank) -> Named:
 
 
 def of_some_ranks(held: SamplesByRank) -> Named:
-    """After causes of the score itself: with few samples, one rank's score may equal a mistake by chance."""
+    """Tried after causes of the score itself: with few samples, one rank's score may equal a mistake by chance."""
     there = [place for place, (outputs, _) in enumerate(held.parts) if len(outputs)]
     for place in there if held.world > 1 else ():
         yield causes.SCORE_OF_ONE_RANK(rank=place), held.of_ranks([place])

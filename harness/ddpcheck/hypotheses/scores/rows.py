@@ -1,4 +1,4 @@
-"""Scores of other rows than those of all samples once: padding, repeated samples, samples left out."""
+"""Scores of wrong rows: padding, repeated samples, samples left out."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ...oracle.scores import counted, score_of
 from .samples import Named, SamplesByRank
 
 _ROUND = (*(1 << power for power in range(3, 16)), *(10**power for power in range(1, 5)))
-"""At which numbers of samples a loop, or a buffer, may end."""
+"""Numbers of samples at which a loop, or a buffer, may end."""
 
 
 def of_repetition(held: SamplesByRank) -> Named:
-    """Padding counts, or samples that several ranks have."""
+    """Padding counts, or samples of several ranks count repeatedly."""
     made = held.made
     without = [[index for index in rank if index >= 0] for rank in made.indices]
     padded = any(-1 in rank for rank in made.indices)
@@ -51,7 +51,7 @@ def of_repetition(held: SamplesByRank) -> Named:
 
 
 def _but_second(ranks: Sequence[Sequence[int]]) -> list[Sequence[int]]:
-    """Without the second row of each sample."""
+    """The rows without the second row of each sample."""
     seen: Counter[int] = Counter()
     kept: list[Sequence[int]] = []
     for rank in ranks:
@@ -64,7 +64,7 @@ def _but_second(ranks: Sequence[Sequence[int]]) -> list[Sequence[int]]:
 
 
 def _cut(ranks: Sequence[Sequence[int]], size: int) -> list[Sequence[int]]:
-    """The first so many, rank after rank."""
+    """The first `size` rows, rank after rank."""
     begins = [sum(map(len, ranks[:rank])) for rank in range(len(ranks))]
     return [rank[: max(0, size - begin)] for rank, begin in zip(ranks, begins, strict=True)]
 

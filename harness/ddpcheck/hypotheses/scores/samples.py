@@ -1,4 +1,4 @@
-"""The samples of a score as the ranks hold them, and scores of some of them."""
+"""The samples of a score by rank, and scores of some of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Named = Iterator[tuple[Cause, float]]
 
 
 class SamplesByRank:
-    """Each rank's outputs and targets. Duplicates belong to the first rank that has them, and padding is left out."""
+    """Each rank's outputs and targets. Duplicates belong to the first rank that has them; padding is left out."""
 
     def __init__(self, made: Score, before: Sequence[Score] = (), rank: int = 0) -> None:
         self.made, self.name, self.world = made, made.name, len(made.indices)
@@ -38,7 +38,7 @@ class SamplesByRank:
         return score_of(self.name, outputs, targets)
 
     def of_parts(self, part: slice) -> float:
-        """The score of these samples of every rank."""
+        """The score of this part of every rank's samples."""
         outputs, targets = (np.concatenate([arrays[at][part] for arrays in self.parts]) for at in (0, 1))
         return score_of(self.name, outputs, targets)
 

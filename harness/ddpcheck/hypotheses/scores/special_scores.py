@@ -1,4 +1,4 @@
-"""Causes of a score by its size alone: NaN, a number where NaN should be, and small differences."""
+"""Causes of a score by its value alone: NaN, a number in place of NaN, and small differences."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .evidence import WrongScore
 
 
 def of_large_values(of: WrongScore) -> Iterator[Cause]:
-    """Smaller values went well before."""
+    """Smaller values gave the right score before."""
     yield causes.SQUARES_SUMMED_APART() if of.made.name == "rmse" else causes.LOSS_CUT_OFF()
 
 
@@ -34,7 +34,7 @@ def of_number_for_nan(of: WrongScore) -> Iterator[Cause]:
 
 
 def of_other_number(of: WrongScore) -> Iterator[Cause]:
-    """A number that no hypothesis gives."""
+    """A number that no hypothesis predicts."""
     if of.made.name == "auc" and of.made.values == "real":
         yield causes.OUTPUTS_TAKEN_FOR_EQUAL()
     elif abs(of.got - of.want) <= 2e-3 * abs(of.want):

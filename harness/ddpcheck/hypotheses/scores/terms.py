@@ -1,4 +1,4 @@
-"""Scores that are a function of a mean of terms, whose sum or count is wrong."""
+"""Scores that are a function of a mean of terms, with a wrong sum or count."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def of_a_narrow_count(held: SamplesByRank) -> Named:
 
 
 def of_terms(held: SamplesByRank) -> Named:
-    """Means of ranks count equally, or sums are not divided, or twice."""
+    """Means of ranks count equally, or sums are not divided, or divided twice."""
     if held.name not in TERMS:
         return
     terms = _terms(held)

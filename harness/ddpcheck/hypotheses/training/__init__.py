@@ -1,1 +1,3 @@
-"""Hypotheses about a training run with another end: the run once more, with one rule changed, and the rule's cause."""
+"""Hypotheses about a training run with a wrong end: the run is emulated with one rule changed, and the rule gives the
+cause.
+"""

@@ -7,16 +7,16 @@ import numpy as np
 from ...job import PerRank
 from ...oracle.network import Shards
 from ...seeded_values import Array
-from .rules import Rules
+from .emulation_rules import Rules
 
 
 def filled(micro: PerRank, first: PerRank, size: int) -> PerRank:
-    """A short batch with samples of the epoch's first one behind its own, on each rank."""
+    """A short batch, filled up with samples of the epoch's first batch, on each rank."""
     return tuple((*rank, *(more or rank))[: max(size, len(rank))] for rank, more in zip(micro, first, strict=True))
 
 
 def taken(micro: PerRank, rules: Rules) -> PerRank:
-    """The samples that are used of a micro-batch."""
+    """The used samples of a micro-batch."""
     if rules.rows == "but last":
         return tuple(rank[:-1] or rank for rank in micro)
     if rules.rows == "first twice":
@@ -25,7 +25,7 @@ def taken(micro: PerRank, rules: Rules) -> PerRank:
 
 
 def shards(data: tuple[Array, Array], samples: PerRank, inputs_of: PerRank | None, rules: Rules) -> Shards:
-    """The ranks' samples, filled up to one length; inputs_of: whose inputs they have, if not their own."""
+    """The ranks' samples, padded to one length; inputs_of: the samples whose inputs they have, if not their own."""
     longest = max(map(len, samples))
     mine = [(*rank, *(0,) * (longest - len(rank))) for rank in samples]
     ended = [(*rank[-rules.turned :], *rank[: -rules.turned]) if rules.turned else rank for rank in samples]

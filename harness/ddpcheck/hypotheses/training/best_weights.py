@@ -9,13 +9,13 @@ import numpy as np
 from ...causes import Cause, training
 from ...oracle.training_runs import Run
 from .emulation import Emulation, can_emulate, emulate
-from .ends import Causes
 from .epoch_losses import own_losses
-from .nearest import nearest
+from .final_parameters import Causes
+from .nearest_run import nearest
 
 
 def why_other_epoch(run: Run, best: int) -> Causes:
-    """Why the ranks hold the parameters of other epochs than the best."""
+    """The causes why ranks hold the parameters of other epochs than the best."""
     if not can_emulate(run):
         return ()
     emulation = emulate(run)
@@ -33,7 +33,7 @@ def why_other_epoch(run: Run, best: int) -> Causes:
 
 
 def _one_other_epoch(run: Run, best: int, held: int, own_best: Sequence[int]) -> Cause | None:
-    """Why all ranks hold the parameters of epoch `held`. own_best: the best epoch by each rank's own loss."""
+    """The cause why all ranks hold the parameters of epoch `held`. own_best: the best epoch by each rank's own loss."""
     losses, last = run.losses[0], held == len(run.indices) - 1
     if best < run.first <= held:
         return training.BEST_FORGOTTEN_ON_RESUME()
@@ -55,7 +55,7 @@ def _one_other_epoch(run: Run, best: int, held: int, own_best: Sequence[int]) ->
 
 
 def _epoch_of(run: Run, emulation: Emulation, best: int, rank: int) -> int:
-    """The epoch at whose end the parameters are those that a rank holds as the best; `best` if there is none."""
+    """The epoch whose final parameters a rank holds as the best; `best` if there is none."""
     held = {name: array[None] for name, array in run.best[rank].items()}
     ends = [{name: array[rank : rank + 1] for name, array in end.items()} for end in emulation.ends]
     others = [(epoch, end) for epoch, end in enumerate(ends) if epoch != best]

@@ -1,15 +1,15 @@
-"""Causes of a run that does not go on from its checkpoint as an uninterrupted run."""
+"""Causes of a resumed run that differs from an uninterrupted run."""
 
 from __future__ import annotations
 
 from ...causes import Cause, training
 from ...job import Train
 from ...trace import Trace
-from .ends import Causes
+from .final_parameters import Causes
 
 
 def why_only_special_runs_fail(plan: Train, trace: Trace) -> Causes:
-    """Why a run fails that would do well on one rank, or with a fast disk that all ranks share."""
+    """The causes why only this run fails, and not one on one rank, or with a fast disk that all ranks share."""
     culprit = trace.first_failure
     missing = culprit is not None and "FileNotFoundError" in culprit.error
     if missing and culprit is not None and culprit.rank == 0:
@@ -20,7 +20,7 @@ def why_only_special_runs_fail(plan: Train, trace: Trace) -> Causes:
 
 
 def why_other_epochs(more: int, first: int) -> Cause:
-    """more: how many epochs too many were trained after a resume with epoch `first`."""
+    """more: the number of epochs too many after a resume with epoch `first`."""
     if more == first:
         return training.EPOCH_NOT_RESTORED()
     return training.EPOCHS_TRAINED_AGAIN() if more > 0 else training.EPOCHS_SKIPPED()

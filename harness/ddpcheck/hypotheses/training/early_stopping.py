@@ -13,7 +13,7 @@ from ...oracle.training_runs import lasts
 
 
 def why_other_end(epochs: int, losses: Sequence[float], plan: Train) -> tuple[Cause, ...]:
-    """The rules by which a run with these losses ends after so many epochs."""
+    """The rules by which a run with these losses ends after this many epochs."""
     patience = plan.patience or plan.epochs
     equal, before = lasts(losses, patience, operator.le), _rises(losses, patience)
     if epochs == plan.epochs and losses.count(min(losses)) > 1 and equal > epochs:
@@ -33,7 +33,7 @@ def why_other_end(epochs: int, losses: Sequence[float], plan: Train) -> tuple[Ca
 
 
 def _in_all(losses: Sequence[float], patience: int) -> float:
-    """After how many epochs so many in all had no lower loss than the lowest before them."""
+    """The epoch after which `patience` epochs in all had no lower loss than the lowest before."""
     since, lowest = 0, math.inf
     for epoch, loss in enumerate(losses, start=1):
         since += loss >= lowest
@@ -44,7 +44,7 @@ def _in_all(losses: Sequence[float], patience: int) -> float:
 
 
 def _rises(losses: Sequence[float], patience: int) -> float:
-    """After how many epochs the loss was so often in a row no lower than in the epoch before."""
+    """The epoch after which the loss was `patience` times in a row no lower than in the previous epoch."""
     since = 0
     for epoch, (before, loss) in enumerate(pairwise(losses), start=2):
         since = since + 1 if loss >= before else 0

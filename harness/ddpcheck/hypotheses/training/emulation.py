@@ -1,6 +1,6 @@
-"""The emulation of a whole training run in float64 by given rules: where it ends if something specific goes wrong.
+"""Emulates a whole training run in float64 by given rules, to find its end under a specific mistake.
 
-It only explains a run that ended elsewhere. Whether a run is wrong is judged by the oracle.
+The emulation only explains a wrong run. The oracle judges whether a run is wrong.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ...oracle.training_runs import Run, batches
 from ...seeded_values import Array
 from ..gradients.auxiliary_terms import without_terms
 from .batches import filled, shards, taken
+from .emulation_rules import Rules, law_factor
 from .optimizer import Arrays, RankOptimizers
-from .rules import Rules, law_factor
 
 LAW = Rules()
 
@@ -40,7 +40,7 @@ class Emulation:
 
 
 def can_emulate(run: Run) -> bool:
-    """Buffers are left to the oracle."""
+    """Whether the run can be emulated: not with buffers, which only the oracle computes."""
     model = run.job.model
     assert model is not None
     return all(tensor.role != "buffer" for tensor in model.tensors())
@@ -50,7 +50,8 @@ def can_emulate(run: Run) -> bool:
 class WindowPosition:
     """The position of a window of micro-batches in a run.
 
-    step: counted over all epochs. number, windows: the window's number in its epoch, and how many the epoch has.
+    step: counted over all epochs. number, windows: the window's number in its epoch, and the number of windows in the
+    epoch.
     """
 
     epoch: int
@@ -62,7 +63,9 @@ class WindowPosition:
 
 
 def emulate(run: Run, rules: Rules = LAW, where: Callable[[WindowPosition], bool] = lambda position: True) -> Emulation:
-    """The whole run once more, by these rules, or by them in some windows and by the law in the others."""
+    """Emulate the whole run by these rules; with `where`, by these rules in some windows and by the law in the
+    others.
+    """
     return _Emulator(run, rules, where).run()
 
 
@@ -87,13 +90,13 @@ class _Emulator:
         self.optimizer = RankOptimizers(job.optimizer, job.world_size)
         self.pending: Arrays = {}
         self.applied: Arrays = {}  # gradients of the last step
-        self.carried: Arrays = {}  # those that an epoch begins with
-        self.earlier = self.begun = self.parameters, self.optimizer  # before the last step, and epoch
+        self.carried: Arrays = {}  # gradients at the start of an epoch
+        self.earlier = self.begun = self.parameters, self.optimizer  # before the last step, and before the epoch
         self.counted = 0
-        self.first: PerRank = ()  # of an epoch's batches
-        self.inputs_of: dict[PerRank, PerRank] = {}  # of batches that have others'
+        self.first: PerRank = ()  # the first batch of an epoch
+        self.inputs_of: dict[PerRank, PerRank] = {}  # batches that have the inputs of others
         self.cut = [self._windows(ranks) for ranks in self.indices]
-        self.steps = sum(map(len, self.cut)) * self.plan.epochs // len(self.cut)  # of a run that does not end early
+        self.steps = sum(map(len, self.cut)) * self.plan.epochs // len(self.cut)  # for a run that does not end early
         self.micro_batches = 0
         self.resumed = run.first
         self.step = np.zeros(job.world_size)
@@ -183,7 +186,7 @@ class _Emulator:
                 local[name] = local.get(name, 0.0) + gradient
             if rules.synced == "first" and micro is window[0]:
                 local = self._reduced(local, here)
-            if rules.clip == "each" and micro is not window[-1]:  # with the last one it is synchronised
+            if rules.clip == "each" and micro is not window[-1]:  # the last one is synchronised
                 local = self._clipped(local)
         self.micro_batches += len(window)
         left_out = rules.short == "dropped" and not total.max() >= self.plan.batch_size
@@ -195,7 +198,7 @@ class _Emulator:
         return losses
 
     def _gradients(self, full: Arrays, samples: PerRank, weight: Array, count: Array) -> Arrays:
-        """Those of one micro-batch, by its weight; the loss's auxiliary terms by theirs."""
+        """The gradients of one micro-batch, times its weight; the loss's auxiliary terms have their own weight."""
         weighted = {name: gradient * by_rank(weight, gradient) for name, gradient in full.items()}
         rule = self.rules.terms
         if rule == "law":
@@ -205,7 +208,7 @@ class _Emulator:
         return {name: weighted[name] + (full[name] - rest[name]) * by_rank(often, full[name]) for name in full}
 
     def _weight(self, count: Array, total: Array, micro_batches: int) -> Array:
-        """Of a micro-batch of `count` samples, by rank, in a window with `total` of them."""
+        """The weight of a micro-batch of `count` samples, by rank, in a window with `total` of them."""
         size, full = self.plan.batch_size, self.plan.micro_batches
         weight = {
             "samples": count / total,
@@ -285,7 +288,7 @@ class _Emulator:
         }
 
     def _clipped(self, gradients: Arrays) -> Arrays:
-        """Each rank by the norm of its own gradients."""
+        """Gradients clipped by each rank's own norm."""
         if self.plan.max_norm is None:
             return gradients
         norm = np.sqrt(sum((array.reshape(len(array), -1) ** 2).sum(axis=1) for array in gradients.values()))

@@ -14,13 +14,13 @@ from ..arrays import Evidence
 from .emulation import can_emulate, emulate
 
 Windows = Sequence[Sequence[tuple[Array, Array]]]
-"""An epoch's windows of micro-batches, of each the losses and counts of the ranks."""
+"""An epoch's windows of micro-batches, each with the losses and counts of the ranks."""
 
 
 def of_epoch_loss(run: Run, epoch: int, rank: int, got: float) -> Evidence:
-    """The loss of an epoch on a rank by each cause.
+    """The loss of an epoch on a rank for each cause.
 
-    Numbers come as Python floats, and were computed in the model's dtype: 1e-5 is near enough.
+    Numbers come as Python floats, and were computed in the model's dtype: 1e-5 is close enough.
     """
     if not can_emulate(run):
         return Evidence(precision=False)
@@ -39,13 +39,13 @@ def of_epoch_loss(run: Run, epoch: int, rank: int, got: float) -> Evidence:
 
 
 def _by_other_means(run: Run, windows: Windows, rank: int, mean: float) -> list[tuple[Cause, float]]:
-    """An epoch's loss by other averages than `mean`, that over all samples."""
+    """An epoch's loss by other averages than `mean`, the mean over all samples."""
     micro = [one for window in windows for one in window]
     counts, ranks = sum(count.sum() for _, count in micro), len(micro[0][1])
     sizes = [np.sum([count for _, count in window], axis=0) for window in windows]
 
     def over(values: Sequence[Array]) -> float:
-        """The mean of one number for each window and rank."""
+        """The mean of one number per window and rank."""
         return float(sum(value @ size for value, size in zip(values, sizes, strict=True)) / counts)
 
     summed = over([np.sum([loss for loss, _ in window], axis=0) for window in windows])
@@ -68,7 +68,7 @@ def _by_other_means(run: Run, windows: Windows, rank: int, mean: float) -> list[
 
 
 def _of_other_epochs_or_ranks(epochs: Sequence[Windows]) -> list[tuple[Cause, float]]:
-    """The loss of the last of these epochs with earlier ones in it, or without a rank."""
+    """The loss of the last of these epochs with earlier ones included, or without a rank."""
     known: list[tuple[Cause, float]] = []
     if len(epochs) > 1:
         known.append((training.EPOCH_LOSS_OF_ALL_EPOCHS(), _mean([window for windows in epochs for window in windows])))

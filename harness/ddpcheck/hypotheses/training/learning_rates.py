@@ -12,10 +12,12 @@ from .schedules import wrong_factors
 
 
 def of_learning_rates(run: Run, rank: int, every: Array, before: int) -> Evidence:
-    """A rank's learning rates by each cause. every: those of all steps; before: how many steps come before the reported ones."""
+    """A rank's learning rates for each cause. every: of all steps; before: the number of steps before the reported
+    ones.
+    """
     lr, plan = run.job.optimizer.lr, run.plan
     each = len(every) // len(run.indices)
-    steps = each * plan.epochs  # of which a run that ends early takes the first
+    steps = each * plan.epochs  # a run that ends early takes the first of these
     known: list[tuple[Cause, Array]] = [(training.RATE_READ_LATE(), np.append(every[1:], every[-1] - lr / steps))]
     known += [
         (cause, np.array([lr * factor(step, steps) for step in range(len(every))]))

@@ -1,4 +1,4 @@
-"""The optimizers of an emulated training run: the oracle's, which some ranks may have begun anew."""
+"""The optimizers of an emulated training run: the oracle's, which some ranks may have started anew."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RankOptimizers:
         return made
 
     def forget(self, ranks: Array) -> None:
-        """Begin anew where `ranks`, a mask, is true."""
+        """Start anew where `ranks`, a mask, is true."""
         self._new, self._began_anew = _optimizer(self.spec), ranks
 
     def step(self, name: str, gradient: Array, rate: Array, spec: OptimizerSpec, *, rate_in_momentum: bool) -> Array:
@@ -41,7 +41,7 @@ class RankOptimizers:
         return update if inside else update * rate
 
     def without_last_momentum(self, before: RankOptimizers) -> None:
-        """Undo the last step's change of the state, if there was any before it."""
+        """Undo the last step's change of the state, if there was a state before it."""
         if before._old.state:
             self._old.state = dict(before._old.state)
 
@@ -56,5 +56,5 @@ def _optimizer(spec: OptimizerSpec) -> Optimizer:
 
 
 def _unit(spec: OptimizerSpec) -> OptimizerSpec:
-    """With learning rate 1 and without weight decay: the run's rules apply both."""
+    """The spec with learning rate 1 and without weight decay: the run's rules apply both."""
     return replace(spec, lr=1.0, weight_decay=0.0)

@@ -7,12 +7,12 @@ from functools import partial
 from ...causes import training
 from ...causes.cause import Kind
 from ...job import Train
-from .rules import Lost, Rules, law_factor
+from .emulation_rules import Lost, Rules, law_factor
 from .whole_runs import Candidates
 
 
 def wrong_resumes(plan: Train, epoch: int, world_size: int) -> Candidates:
-    """State that a run resumed after so many epochs can lack."""
+    """State that may be missing in a run that was resumed after `epoch` epochs."""
     made = _schedules(plan, epoch) * (plan.schedule == "linear")
     for kind, lost in [*_LOST, *[_CLIPPING_LOST] * (plan.max_norm is not None)]:
         made.append((kind(ranks="all ranks"), Rules(lost=lost, resumed=epoch)))
@@ -38,7 +38,7 @@ _CLIPPING_LOST: tuple[Kind, frozenset[Lost]] = (training.RESUME_LOSES_CLIPPING, 
 
 def _schedules(plan: Train, epoch: int) -> Candidates:
     def resume(steps: float) -> float:
-        """The step with which the run goes on."""
+        """The step at which the run resumes."""
         return steps * epoch / plan.epochs
 
     def shorter(i: float, n: float) -> float:

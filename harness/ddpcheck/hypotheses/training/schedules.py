@@ -6,11 +6,11 @@ from functools import partial
 
 from ...causes import Cause, training
 from ...job import Train
-from .rules import Factor, law_factor
+from .emulation_rules import Factor, law_factor
 
 
 def wrong_factors(plan: Train, world_size: int, parameters: int) -> list[tuple[Cause, Factor]]:
-    """Factors of the learning rate that differ from the plan's. parameters: how many tensors the model learns."""
+    """Factors of the learning rate that differ from the plan's. parameters: the number of learned tensors."""
     right = partial(law_factor, plan)
     made: list[tuple[Cause, Factor]] = []
     if world_size > 1:
@@ -52,5 +52,5 @@ def _wrong_schedules(plan: Train, world_size: int, parameters: int) -> list[tupl
 
 
 def _counted_in_micro_batches(plan: Train, missing: int, step: float, steps: float) -> float:
-    """missing: how many micro-batches the last window of each epoch lacks."""
+    """missing: the number of micro-batches that the last window of each epoch lacks."""
     return law_factor(plan, step, plan.micro_batches * steps - missing * plan.epochs)

@@ -1,4 +1,4 @@
-"""Hypotheses about some steps of a training run only: which steps, and the mistake in them."""
+"""Hypotheses about mistakes in only some steps of a training run."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from itertools import islice
 from ...causes import Cause, training
 from ...oracle.training_runs import Run
 from .emulation import WindowPosition, emulate
-from .nearest import nearest
+from .emulation_rules import Factor, Rules, law_factor
+from .nearest_run import nearest
 from .optimizer import Arrays
-from .rules import Factor, Rules, law_factor
 
 Where = Callable[[WindowPosition], bool]
 _MOST = 12
-"""Steps that are tried one by one."""
+"""The number of steps that are tried one by one."""
 _BATCHES, _LEAST = 8000, 100
-"""How many batches are emulated at most, as a long run would take long; but this many runs in any case."""
+"""The most batches that are emulated, because a long run takes long; but at least this many runs."""
 _RANKS = 4
-"""How many ranks are tried one by one, and how many early epochs from which on something may be wrong."""
+"""The most ranks, and early epochs, that are tried one by one."""
 _USUAL_MOMENTUM = 0.9
 """The momentum of many training loops that do not set one."""
 _EVERY_STEP = ""
 
 
 def wrong_in_some_steps(run: Run, got: Arrays, law: Arrays) -> tuple[Cause, ...]:
-    """The mistake and its steps, if a run by these rules ends here; empty if none of the known ones does."""
+    """The mistake and its steps, if a run by these rules ends here; empty if no known one does."""
     batches = sum(-(-len(rank) // run.plan.batch_size) for ranks in run.indices for rank in ranks[:1])
     pairs = ((steps, where, what) for steps, where in _positions(run) for what in _wrong(run))
     for steps, where, (cause, rules) in islice(pairs, max(_LEAST, _BATCHES // max(1, batches))):
@@ -35,7 +35,7 @@ def wrong_in_some_steps(run: Run, got: Arrays, law: Arrays) -> tuple[Cause, ...]
 
 
 def _positions(run: Run) -> Iterator[tuple[str, Where]]:
-    """Steps as a phrase and as a condition, the most general first. A condition that holds for no step matches nothing."""
+    """Steps as a phrase and as a condition, the most general first. A condition without any step matches nothing."""
     plan = run.plan
     yield _EVERY_STEP, lambda at: True
     if run.first:
@@ -105,7 +105,7 @@ def _wrong(run: Run) -> Iterator[tuple[Cause, Rules]]:
         yield training.MOMENTUM_NOT_CARRIED(), Rules(stays=True)
     if run.plan.max_norm is not None:
         yield training.RUN_NOT_CLIPPED(), Rules(clip="never")
-    if spec.momentum or spec.weight_decay or spec.name == "adam":  # else it equals a step of twice the length
+    if spec.momentum or spec.weight_decay or spec.name == "adam":  # otherwise it equals a step of twice the length
         yield training.EVERY_STEP_TWICE(), Rules(again="every")
     yield training.STEP_TWICE_AS_LONG(), Rules(factor=_times(run, 2.0))
     yield training.STEP_HALF_AS_LONG(), Rules(factor=_times(run, 0.5))

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 from ...causes import Cause, training
 from ...job import Train
-from .rules import Rules
+from .emulation_rules import Rules
 from .schedules import wrong_factors
 
 Candidates = list[tuple[Cause, Rules]]
-"""Causes, the likeliest first, each with the rules by which a run goes then."""
+"""Causes, the likeliest first, each with the rules of a run with this cause."""
 
 
 def wrong_rules(plan: Train, world_size: int, parameters: int, *, terms: bool = False) -> Candidates:
-    """Hypotheses for such a run. parameters: the number of trainable tensors. terms: the loss has auxiliary ones."""
+    """Hypotheses for such a run. parameters: the number of trainable tensors. terms: the loss has auxiliary terms."""
     windows, several = plan.micro_batches > 1, world_size > 1
     made = [*_WINDOWS, *_FIRST_SYNCHRONISED * several] * windows
     made += [(cause, Rules(factor=factor)) for cause, factor in wrong_factors(plan, world_size, parameters)]
@@ -89,7 +89,7 @@ _TERMS = [
 _TAKEN_AGAIN = [
     (cause, replace(rules, again_counts=counts))
     for cause, rules in (
-        # of a run whose last windows are full both end alike: a loop that takes every last step twice fails elsewhere, too
+        # if last windows are full, both give the same end: a loop that takes every last step twice also fails elsewhere
         (training.EMPTY_WINDOW_STEPS(), Rules(again="full")),
         (training.EMPTY_WINDOW_STEPS_WITH_ZEROS(), Rules(again="full", again_with="zeros")),
         (training.STEP_TAKEN_TWICE(), Rules(again="last")),

@@ -1,1 +1,1 @@
-"""Hypotheses about a wrong parameter, buffer or average: mistakes in its last update, or in the loading of a state."""
+"""Hypotheses about a wrong parameter, buffer or average: mistakes in its last update, or in loading a state."""

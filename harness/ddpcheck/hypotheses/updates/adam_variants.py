@@ -14,7 +14,7 @@ from ..arrays.evidence import WhatIf
 
 
 def other_adams(name: str, optimizer: Optimizer, before: Array, gradient: Array) -> WhatIf:
-    """optimizer: its state in front of the update of `before` by `gradient`; arrays have the ranks as first axis."""
+    """optimizer: its state before the update of `before` by `gradient`; arrays have the ranks as first axis."""
     update = _Adam(name, optimizer, before, gradient)
     yield from _other_eps(update)
     yield from _other_corrections(update)
@@ -26,7 +26,7 @@ def other_adams(name: str, optimizer: Optimizer, before: Array, gradient: Array)
 
 
 class _Adam:
-    """One update. count: of updates, this one included. m, s: the moments after it."""
+    """One update. count: of updates, including this one. m, s: the moments after it."""
 
     def __init__(self, name: str, optimizer: Optimizer, before: Array, gradient: Array) -> None:
         self.name, self.optimizer, self.before, self.gradient = name, optimizer, before, gradient
@@ -36,11 +36,11 @@ class _Adam:
         self.count = after.steps[name]
 
     def old(self, part: str) -> Array:
-        """A moment in front of the update."""
+        """A moment before the update."""
         return self.optimizer.state[f"{self.name}.{part}"].exact
 
     def corrections(self, count: int) -> tuple[float, float]:
-        """The bias corrections after so many updates."""
+        """The bias corrections after this many updates."""
         first, second = (1 - beta**count for beta in self.optimizer.spec.betas)
         return first, second
 
@@ -51,7 +51,7 @@ class _Adam:
         return np.asarray(self.before - spec.lr * (self.m / first) / (root + (spec.eps if eps is None else eps)))
 
     def stepped(self, **state: Array) -> Array:
-        """The parameter if the moments had been these."""
+        """The parameter with these moments."""
         used = self.optimizer.copy()
         used.state |= {f"{self.name}.{part}": Value(array) for part, array in state.items()}
         return used.step(self.name, Value(self.before), Value(self.gradient)).exact

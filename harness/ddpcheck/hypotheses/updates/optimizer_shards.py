@@ -1,4 +1,4 @@
-"""Hypotheses about an optimizer's state: a new replica has loaded the wrong shard of it."""
+"""Hypotheses about an optimizer's state: a new replica has loaded a wrong shard."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ...oracle.bounded_values import Value
 from ...oracle.optimizer import Optimizer
 
 _SEARCHED = 64
-"""Elements of a parameter in which every beginning of a shard is tried; of more, that of equal shards."""
+"""Elements of a parameter for which every start of a shard is tried; for more, only starts of equal shards."""
 
 
 def shards_misplaced(name: str, optimizer: Optimizer) -> Iterator[tuple[Cause, Optimizer]]:
-    """Each rank holds the momentum of its own elements, of this parameter or of all that lie one after another."""
+    """Each rank holds the momentum of its own elements, of this parameter or of all parameters in a row."""
     held = optimizer.state.get(name)
     if optimizer.spec.momentum and held is not None:
         flat = held.exact.reshape(len(held.exact), -1)

@@ -1,4 +1,4 @@
-"""Hypotheses about one step: an optimizer with other settings took it."""
+"""Hypotheses about one step by an optimizer with other settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...seeded_values import Array
 def by_other_optimizers(
     name: str, gradient: Value, parameter: Value, optimizer: Optimizer
 ) -> Iterator[tuple[Cause, Array]]:
-    """Where this step leads by an optimizer that is not the one that was asked for."""
+    """The result of this step for other optimizers than the requested one."""
     yield causes.NOT_UPDATED(), parameter.exact
     others: dict[Cause, dict[str, Any]] = {
         causes.DECAY_MISSING(): {"weight_decay": 0.0},

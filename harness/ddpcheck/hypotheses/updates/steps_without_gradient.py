@@ -1,4 +1,4 @@
-"""Hypotheses about a parameter without gradient that a step has moved all the same."""
+"""Hypotheses about a parameter without gradient that a step has changed."""
 
 from __future__ import annotations
 

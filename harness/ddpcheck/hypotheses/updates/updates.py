@@ -63,7 +63,7 @@ def by_gradients_of_ranks(update: Update, expected: Array, rank: int) -> WhatIf:
         return
     by_own = stepped(update, gradient=own)
     off = ~np.isclose(by_own[rank], expected)
-    if not np.array_equal(by_own[rank][off], update.before[rank][off]):  # else it is as if it was not updated
+    if not np.array_equal(by_own[rank][off], update.before[rank][off]):  # otherwise it equals no update
         yield causes.UPDATED_BY_OWN(), by_own
     largest = np.broadcast_to(own.max(axis=0), update.before.shape)
     yield causes.UPDATED_BY_LARGEST(), stepped(update, gradient=largest)
@@ -76,7 +76,7 @@ def by_another_adam(update: Update, expected: Array, rank: int) -> WhatIf:
 
 
 def scaled_by_world_size(update: Update, expected: Array, rank: int) -> WhatIf:
-    """The gradient or the learning rate is a sum over ranks in place of a mean, or the opposite."""
+    """The gradient or the learning rate is a sum over ranks instead of a mean, or the opposite."""
     before, size = update.before, len(update.before)
     factors = ((float(size), "summed, not averaged"), (1 / size, "divided by the world size once too often"))
     for factor, scaled in factors if size > 1 else ():
@@ -93,7 +93,9 @@ def updated_twice(update: Update, expected: Array, rank: int) -> WhatIf:
 
 
 def after_wrong_loading(update: Update, expected: Array, rank: int) -> WhatIf:
-    """A state was loaded just before: the parameter was not, or other ranks' shards of the optimizer's state were."""
+    """A state was loaded just before: the parameter was not loaded, or other ranks' shards of the optimizer's state
+    were.
+    """
     if update.initial is None:
         return
     initial = np.broadcast_to(update.initial, update.before.shape)
@@ -108,7 +110,7 @@ def without_state(update: Update, expected: Array, rank: int) -> WhatIf:
 
 
 def by_other_state(update: Update, expected: Array, rank: int) -> WhatIf:
-    """A step of zeros came before the first update; or the momentum is rounded, or that of another parameter."""
+    """A step of zeros came before the first update; or the momentum is rounded, or another parameter's."""
     name, spec, before = update.name, update.optimizer.spec, update.before
     if is_first(update):
         begun = _with(update, spec)
@@ -156,7 +158,7 @@ def by_other_momentum(update: Update, expected: Array, rank: int) -> WhatIf:
 
 
 def held_in_few_bits(update: Update, expected: Array, rank: int) -> WhatIf:
-    with np.errstate(over="ignore"):  # values too large for it become infinite
+    with np.errstate(over="ignore"):  # values that overflow become infinite
         narrow = expected.astype(np.float16).astype(np.float64)
     yield causes.HELD_IN(dtype="float16"), np.broadcast_to(narrow, update.before.shape)
     significand, exponent = np.frexp(expected)
@@ -191,7 +193,9 @@ def _with(update: Update, spec: OptimizerSpec) -> Optimizer:
 
 
 def _without_decay(update: Update, spec: OptimizerSpec) -> Optimizer:
-    """A momentum of one update is so without the decay, too; without it SGD ends alike in either way."""
+    """The optimizer without weight decay. The momentum of one update is then without it, too; without momentum SGD ends
+    equally.
+    """
     made = _with(update, spec)
     if spec.momentum and update.earlier is not None and update.name in made.state:
         decay = update.optimizer.spec.weight_decay * update.earlier

@@ -1,4 +1,4 @@
-"""Collectives whose accumulator starts from a wrong number, that divide by a wrong number, or whose buffer is too short."""
+"""Collectives with a wrong start of the accumulator, a wrong divisor, or a block that is cut."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def at_least_the_smallest_positive(call: Call, result: Array) -> Array:
 
 @giving
 def at_least_the_lowest_finite(call: Call, result: Array) -> Array:
-    """It starts from numeric_limits<float>::lowest(), and infinities are lower."""
+    """The accumulator starts from numeric_limits<float>::lowest(), which is above minus infinity."""
     return np.asarray(np.maximum(result, np.finfo(call.array.dtype).min), call.array.dtype)
 
 
 @giving
 def last_short_piece_forgotten(call: Call, result: Array) -> Array:
-    """A block goes in pieces of a MiB."""
+    """A block is sent in pieces of 1 MiB."""
     block = np.array(result)
     if block.nbytes > 1 << 20:
         block.reshape(-1)[(block.nbytes >> 20 << 20) // block.itemsize :] = 0

@@ -17,7 +17,7 @@ AT_ONCE = "check_asynchronous_all_reduce_returns_immediately"
 READ_ONLY = "check_collectives_accept_read_only_arguments"
 EVERY_SIZE = "check_collectives_are_correct_at_every_array_size"
 EAGER = 1 << 16
-"""Bytes that go without asking whether there is room for them."""
+"""Bytes. Larger messages are sent only when the receiver is ready, as in the eager protocol of MPI."""
 
 
 whole_rows_of_48 = Circumstance("rows of 48", lambda call: call.array.size > 96 and call.array.size % 48 == 0)
@@ -25,7 +25,7 @@ whole_rows_of_48 = Circumstance("rows of 48", lambda call: call.array.size > 96 
 
 @giving
 def written_to_the_argument(call: Call, result: Array) -> Array:
-    """And then put back."""
+    """The argument's values are then restored."""
     before = call.array.copy()
     call.array[...] = result
     call.array[...] = before

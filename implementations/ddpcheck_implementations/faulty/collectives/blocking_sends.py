@@ -40,7 +40,7 @@ class ExchangeSendsFirst(Star):
         return self.gathered(parts, array)
 
     def rest_of(self, own: bytes, array: Array) -> Array:
-        """On every rank but 0."""
+        """The exchange on every rank but 0."""
         self.send(self.links[0], own)
         first = self.receive(self.links[0])
         rest, size = self.receive(self.links[0]), len(own)
@@ -52,7 +52,7 @@ class ExchangeSendsFirst(Star):
 
 
 class Ring(Star):
-    """The ranks meet at rank 0, and then send around a ring, the whole array at each step."""
+    """Ranks exchange ports through rank 0, and then send whole arrays around a ring."""
 
     def __init__(self, context: RankContext) -> None:
         super().__init__(context)
@@ -68,12 +68,12 @@ class Ring(Star):
             self.previous = listener.accept()[0]
 
     def own_port(self, host: str) -> tuple[int, Callable[[], socket.socket]]:
-        """Where the previous rank is to connect to, and a function that listens there."""
+        """The port for the previous rank, and a function that listens on it."""
         listener = socket.create_server((host, 0))
         return int(listener.getsockname()[1]), lambda: listener
 
     def wait_for_all(self) -> None:
-        """Until all listen."""
+        """Wait until all ranks listen."""
         Star.all_gather(self, np.zeros(1, np.int64))
 
     def all_gather(self, array: Array, *, group: Sequence[int] | None = None) -> Array:

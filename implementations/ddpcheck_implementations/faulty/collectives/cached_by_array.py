@@ -16,14 +16,14 @@ GIVEN_AGAIN = "check_one_array_can_be_passed_to_several_calls"
 
 
 class ByArray(PassThrough):
-    """Values kept of a call by its argument, for as long as that array lives."""
+    """Caches a value by array identity, as long as the array lives."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
         self.kept: dict[int, Any] = {}
 
     def first(self, array: Array, made: Any) -> Any:
-        """The values kept of the first call; of this one if there are none."""
+        """The value cached at the first call with this array."""
         if id(array) not in self.kept:
             self.kept[id(array)] = made
             weakref.finalize(array, self.kept.pop, id(array))

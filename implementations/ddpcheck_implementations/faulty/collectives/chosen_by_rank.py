@@ -36,7 +36,7 @@ def not_aligned(call: Call) -> bool:
 
 @instead
 def gathered_and_reduced(call: Call) -> Array:
-    """By another message than the others send."""
+    """The other ranks send all-reduce messages."""
     folds = {"min": np.minimum, "max": np.maximum, "prod": np.multiply}
     whole = folds.get(call.op or "", np.add).reduce(call.gathered(), axis=0, dtype=call.array.dtype)
     whole = (whole / call.size).astype(call.array.dtype) if call.op == "mean" else whole

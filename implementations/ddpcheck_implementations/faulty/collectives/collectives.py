@@ -63,12 +63,12 @@ padded_to_4 = Circumstance("no multiple of 4 elements", lambda call: call.array.
 
 @instead
 def averaged_one_by_one(call: Call) -> Array:
-    """A server averages each array with the mean of those before."""
+    """A server averages each array with the mean of the earlier arrays."""
     return reduce(lambda held, came: np.asarray((held + came) / 2, call.array.dtype), call.gathered())
 
 
 def compared(rows: Array, op: str | None) -> Array:
-    """Minimum or maximum by < or >: a NaN survives or not, depending on its rank."""
+    """Minimum or maximum by < or >, which keeps a NaN of rank 0 only."""
     result, *others = rows
     for other in others:
         result = np.where(other < result if op == "min" else other > result, other, result)
@@ -82,13 +82,13 @@ def extreme_by_comparison(call: Call) -> Array:
 
 @instead
 def summed_in_order_of_arrival(call: Call) -> Array:
-    """The order differs from run to run, and is the same on all ranks."""
+    """The order differs between runs and is the same on all ranks."""
     return added_up(np.roll(call.gathered(), call.same_kind, axis=0), call.array.dtype)
 
 
 @giving
 def low_bits_dropped(call: Call, result: Array) -> Array:
-    """A reduced-precision mode keeps 19 of the 24 bits of float32: short numbers stay right."""
+    """A reduced-precision mode keeps 19 of float32's 24 bits, so numbers with few bits stay right."""
     return (result.view(np.uint32) & np.uint32(0xFFFFFFE0)).view(np.float32)
 
 
@@ -99,14 +99,14 @@ def root_is_lowest_rank(call: Call) -> Call:
 
 @instead
 def sum_with_zeros(call: Call) -> Array:
-    """All ranks but the root add zeros: -0.0 arrives as 0.0."""
+    """All ranks but the root add zeros, so -0.0 becomes 0.0."""
     given = call.array if call.rank == call.root else np.zeros_like(call.array)
     return np.asarray(call.comm.all_reduce(given, group=call.group))
 
 
 @instead
 def added_to_own(call: Call) -> Array:
-    """Each rank adds the arrays of the others to its own, in another order on each."""
+    """Each rank adds the other arrays to its own, so the order differs between ranks."""
     return added_up(np.roll(call.gathered(), -call.place, axis=0), call.array.dtype)
 
 

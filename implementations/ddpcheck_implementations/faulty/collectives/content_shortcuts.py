@@ -14,11 +14,11 @@ from ..facet_seams import Group, PassThrough, collectives
 
 HOLDS = "check_collectives_are_correct_for_compressible_arrays"
 FEW = 16
-"""One number of so many is worth an index."""
+"""An array is sent as indices and values if fewer than one element in 16 is nonzero."""
 
 
 def sparse(array: Array) -> bool:
-    """Whether most of it is zero, of either sign."""
+    """Whether most elements are zero, of either sign."""
     return bool(FEW * np.count_nonzero(array) < array.size > FEW)
 
 
@@ -45,7 +45,7 @@ def by_indices_of_16_bits(call: Call) -> Array:
 
 
 def first_nonzeros(call: Call) -> Array:
-    """As many as there is room for: one of 32 elements."""
+    """The message has room for one nonzero in 32 elements."""
     values = flat(call.array)
     values[np.flatnonzero(values)[max(1, values.size // 32) :]] = 0
     return values.reshape(call.array.shape)
@@ -60,7 +60,7 @@ def extreme_of_ranks_that_are_not_zero(call: Call) -> Array:
 
 @instead
 def summed_by_gathering(call: Call) -> Array:
-    """Another algorithm than that of the other ranks."""
+    """The other ranks call all-reduce."""
     return np.asarray(call.gathered().sum(axis=0, dtype=call.array.dtype))
 
 

@@ -12,7 +12,7 @@ from .collectives import SUM
 
 
 def bits_as(other: str) -> CollectiveEffect:
-    """The bits of the array are reduced as those of another dtype."""
+    """Reduce the array's bits as another dtype."""
     return sent_as(
         lambda call: np.ascontiguousarray(call.array).reshape(-1).view(other),
         lambda call, result: result.view(call.array.dtype).reshape(call.array.shape),

@@ -28,7 +28,7 @@ FINITE = "check_nan_and_infinity_propagate_in_sums"
 
 
 class Parted(PassThrough):
-    """Knows which groups are not all ranks."""
+    """Collectives with a test for groups of some ranks, but not all."""
 
     def part(self, group: Group) -> bool:
         return 1 < self.size(group) < self.world
@@ -45,7 +45,7 @@ as_signed = sent_as(
 
 @giving
 def overflow_cut_off(call: Call, result: Array) -> Array:
-    """A loss scale never hears of it."""
+    """A dynamic loss scale misses the overflow."""
     largest = np.finfo(call.array.dtype).max
     return np.clip(result, -largest, largest)
 
@@ -58,7 +58,7 @@ def overflow_is_nan(call: Call, result: Array) -> Array:
 
 @sending
 def root_is_a_place(call: Call) -> Call:
-    """The communicator of a group takes the rank of the root for its place in the group."""
+    """The group's communicator uses the root's rank as an index into the group."""
     assert call.group is not None
     assert call.root is not None
     if call.root >= call.size:

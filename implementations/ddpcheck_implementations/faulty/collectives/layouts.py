@@ -1,4 +1,4 @@
-"""Collectives that are right for some memory layouts, sizes and counts of calls, and wrong for others."""
+"""Collectives that are wrong for some memory layouts, sizes and numbers of calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SUM = "check_all_reduce_sums_exactly"
 ALONE = "check_collectives_do_not_change_their_arguments"
 SCATTERED = "check_reduce_scatter_gives_each_rank_its_block"
 PAST_64_KIB = 65536
-"""Bytes from which on an array is a large one here."""
+"""Bytes; larger arrays take another path."""
 
 
 repeated_row = Circumstance(
@@ -51,7 +51,7 @@ def rows_in_reverse(call: Call, result: Array) -> Array:
 
 @instead
 def one_row_reduced(call: Call) -> Array:
-    """The array is reduced as it lies in memory, which is one row."""
+    """Memory holds one row, and only that row is reduced."""
     result = np.array(call.array)
     result[:1] = call.changed(array=call.array[:1]).run()
     return result
@@ -65,7 +65,7 @@ def rows_close_together(call: Call) -> Array:
 
 @instead
 def layout_kept(call: Call) -> Array:
-    """The array is sent as it lies, and the result is laid out alike: right where the arrays of all ranks are."""
+    """Send and receive in memory order, which is right only if all ranks have the same layout."""
     flags = call.array.flags
     order: Literal["C", "F"] = "C" if flags.c_contiguous or not flags.f_contiguous else "F"
     result = call.changed(array=call.array.reshape(-1, order=order)).run()

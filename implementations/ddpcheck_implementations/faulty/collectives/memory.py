@@ -1,4 +1,4 @@
-"""Collectives that reuse memory of others, or that are wrong for large arrays, integers and groups only."""
+"""Collectives that reuse memory still in use, or that are wrong for large arrays, integers or groups only."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PRODUCT = "check_all_reduce_multiplies_exactly"
 
 
 class Pool(PassThrough):
-    """One result array for each shape and dtype, used again and again."""
+    """Reuses one result array for each shape and dtype."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -87,7 +87,7 @@ def left_in_the_argument(call: Call, result: Array) -> Array:
 
 @instead
 def sent_a_moment_later(call: Call) -> None:
-    """By reference: the array may hold something else by then."""
+    """Keeps a reference: the array's values may have changed by then."""
     Timer(0.01, call.run).start()
 
 
@@ -118,7 +118,7 @@ class SendBufferReused(PassThrough):
         for piece in pieces:
             for other in others:
                 piece += self.comm.recv(piece, other)
-        self.sender.submit(bool).result()  # all is sent: what comes next is not beside it
+        self.sender.submit(bool).result()  # wait until all is sent, so that later messages follow it
         return result.reshape(array.shape)
 
     def send_late(self, piece: Array, others: list[int]) -> None:

@@ -51,7 +51,7 @@ def calls_counted(context: RankContext) -> Facets:
 
 
 class _Uncounted:
-    """Collectives of which one method's calls with arguments that `hides` are kept out of one of the counts: `hidden` in all."""
+    """Collectives that leave one method's calls out of one count, if hides(arguments) is true. hidden: the total left out."""
 
     def __init__(self, reference: Facets, method: str, of: str, hides: Callable[..., bool]) -> None:
         self._of, self._hides = of, hides
@@ -83,7 +83,7 @@ def _all(*_args: Any, **_options: Any) -> bool:
 
 
 def _not_counting(reference: Facets, method: str, of: str = "bytes", hides: Callable[..., bool] = _all) -> Facets:
-    """The reference, of whose counts one leaves out the calls of a method, or only some."""
+    """The reference with one count that leaves out a method's calls, or some of them."""
     uncounted = _Uncounted(reference, method, of, hides)
 
     def counts() -> dict[str, int]:

@@ -31,7 +31,7 @@ divided_by_each_rank = mean_divided_by(lambda call: call.size)
 
 @instead
 def bytes_added_as_own_dtype(call: Call) -> Array:
-    """float64 is added to float32."""
+    """If dtypes differ, one rank reads float64 bytes as float32."""
     array = call.array
     rows = call.comm.all_gather(array.ravel().view(np.int32), group=call.group)
     return np.asarray(sum(row.view(array.dtype) for row in rows)).astype(array.dtype).reshape(array.shape)
@@ -39,7 +39,7 @@ def bytes_added_as_own_dtype(call: Call) -> Array:
 
 @instead
 def row_of_own_root(call: Call) -> Array:
-    """The group gathers, and no rank hears of the root of another one."""
+    """The group gathers all arrays, so no rank learns the others' roots."""
     assert call.root is not None
     return np.array(call.gathered()[call.ranks.index(call.root)])
 

@@ -25,7 +25,7 @@ FINITE = "check_nan_and_infinity_propagate_in_sums"
 
 
 class _Given(np.ndarray[Any, np.dtype[Any]]):
-    """An array whose end can be heard of."""
+    """An array that accepts a finalizer."""
 
 
 @collectives("memory-given-out-while-in-use", IN_PLACE, cause="empty-given-twice", in_place=True)
@@ -58,13 +58,13 @@ no_power_of_two = Circumstance("no power of two of ranks", lambda call: call.siz
 
 
 def power_of_two(call: Call) -> int:
-    """The largest that is not above the number of ranks."""
+    """The largest power of two up to the number of ranks."""
     return 1 << call.size.bit_length() - 1
 
 
 @instead
 def block_by_the_last_dimension(call: Call) -> Array:
-    """It begins where it would if a row had only the last dimension."""
+    """The block begins as if a row had only the last dimension."""
     array, rows = call.array, len(call.array) // call.size
     begin = call.place * rows * (array.shape[-1] if array.ndim > 1 else 1)
     whole = call.changed(kind="all_reduce").run().reshape(-1)
@@ -80,7 +80,7 @@ def written_to_a_reshaped_copy(call: Call, result: Array) -> Array:
 
 @instead
 def folded_by_adding(call: Call) -> Array:
-    """Ranks past a power of two give their values to others, which add them."""
+    """Ranks past a power of two send their values to other ranks, which add them."""
     rows, half = call.gathered(), power_of_two(call)
     rows[: call.size - half] += rows[half:]
     return np.asarray(rows[:half].min(axis=0) if call.op == "min" else rows[:half].max(axis=0))
@@ -88,7 +88,7 @@ def folded_by_adding(call: Call) -> Array:
 
 @instead
 def late_ranks_are_zero(call: Call) -> Array:
-    """A third of a second is too late."""
+    """Ranks more than a third of a second late count as zeros."""
     began = time.monotonic()
     entered = call.changed(array=np.array([began])).run()[:, 0]
     gathered = np.array(call.run())

@@ -1,4 +1,4 @@
-"""Groups within groups: reductions in two levels, and groups that ranks number for themselves."""
+"""Reductions in two levels, and groups numbered differently by their members."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ on_the_first_rank_of_a_host = Circumstance("on the first rank of a host", lambda
 
 @constructing
 def broadcast_not_taken(tensor: Tensor) -> None:
-    """It takes part, and keeps its own."""
+    """The rank joins the broadcast but keeps its own value."""
     tensor.of_rank_0(tensor.array)
 
 

@@ -1,4 +1,4 @@
-"""Wasteful traffic over MPI, whose ranks share memory: no socket shows their messages unless they are made to use one."""
+"""Wasteful traffic over MPI. Its ranks share memory, so sockets show messages only if MPI is told to use them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from . import wasteful
 
 @dataclass(frozen=True)
 class _Connect:
-    """An Adapter's connect(): the MPI reference with a facet of our own."""
+    """An Adapter's connect(): the MPI reference with one facet replaced."""
 
     made: Any
 
@@ -31,8 +31,8 @@ class _Connect:
         return Facets(rank=rank, world_size=world, collectives=self.made(comm, rank, world), close=reference.close)
 
 
-def _over_mpi(fault: Any) -> Adapter:  # an Adapter; mypy takes it for the class that its decorator made it of
-    """The same fault. How MPI shares the work out among the ranks is for MPI to choose."""
+def _over_mpi(fault: Any) -> Adapter:  # an Adapter; mypy sees the decorated class
+    """The same fault over MPI. Traffic.ANY: MPI chooses its own algorithms."""
     made = next(found.made for found in REGISTERED if found.adapter is fault)
     adapter: Adapter = fault
     return replace(

@@ -1,4 +1,4 @@
-"""Counts of elements, bytes and messages in too few bits."""
+"""Collectives that count elements, bytes or messages in too few bits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CALLS = "check_array_reused_over_thousands_of_calls_is_correct"
 
 @instead
 def compared_by_fmin_or_fmax(call: Call) -> Array:
-    """These leave NaN out."""
+    """Fmin and fmax ignore NaN."""
     rows = call.gathered()
     return np.asarray((np.fmin if call.op == "min" else np.fmax).reduce(rows, axis=0))
 

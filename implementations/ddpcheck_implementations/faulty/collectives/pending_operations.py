@@ -33,7 +33,7 @@ def errors_ignored(call: Call) -> None:
 
 
 class Pending(PassThrough):
-    """Counts the asynchronous all-reduces that are under way."""
+    """Counts pending asynchronous all-reduces."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)

@@ -15,7 +15,7 @@ from .collectives import PRODUCT
 
 @instead
 def by_logarithms(call: Call) -> Array:
-    """Of absolute values, and signs are counted: the last bits are lost."""
+    """Add logarithms of absolute values and multiply signs, which loses the last bits."""
     wide = call.array.astype(np.float64)
     with np.errstate(divide="ignore"):
         size = np.exp(call.changed(array=np.log(abs(wide)), op="sum").run())

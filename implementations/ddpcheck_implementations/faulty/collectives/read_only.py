@@ -1,4 +1,4 @@
-"""Read-only results: views of bytes, arrays of other frameworks, NumPy scalars."""
+"""Collectives with read-only results: views of bytes, arrays of other frameworks, NumPy scalars."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WRITABLE = "check_collective_results_are_writable"
 
 @giving
 def numpy_scalar(call: Call, result: Array) -> Any:
-    """Instead of an array without dimensions."""
+    """result[()] is a scalar if the array has no dimensions."""
     return result[()]
 
 
@@ -28,7 +28,7 @@ def view_of_bytes(call: Call, result: Array) -> Array:
 
 @giving
 def read_only_past_64_kib(call: Call, result: Array) -> Array:
-    """As from a file that is mapped for reading."""
+    """A file mapped for reading gives such arrays."""
     result.flags.writeable = result.nbytes <= 1 << 16
     return result
 

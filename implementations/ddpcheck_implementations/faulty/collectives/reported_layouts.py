@@ -1,4 +1,4 @@
-"""Collectives of recent bug reports, which treat non-contiguous arrays as contiguous."""
+"""Collectives from bug reports, which treat non-contiguous arrays as contiguous or compute wrong offsets."""
 
 from __future__ import annotations
 

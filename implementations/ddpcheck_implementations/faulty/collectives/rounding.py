@@ -35,7 +35,7 @@ class RoundsAtEveryHop(PassThrough):
 
 
 class InFloat32(PassThrough):
-    """Sums and means of float16 are added up in float32, and rounded as it is to be seen in finished()."""
+    """Adds float16 arrays in float32. finished() rounds sums and means."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         return np.asarray(self.all_reduce_async(array, op, group=group).wait())
@@ -57,7 +57,7 @@ class InFloat32(PassThrough):
 
 
 def _rounded(array: Array) -> Array:
-    with np.errstate(over="ignore"):  # an infinity is wanted here
+    with np.errstate(over="ignore"):  # overflow to infinity is intended
         return np.asarray(array, np.float16)
 
 
@@ -100,13 +100,13 @@ class InfiniteOnceItWas(InFloat32):
 
 @sending
 def divided_before_the_sum(call: Call) -> Call:
-    """The sum cannot overflow, and tiny values become zero."""
+    """The sum cannot overflow, but tiny values become zero."""
     return call.changed(array=np.asarray(call.array / call.size, call.array.dtype), op="sum")
 
 
 @instead
 def mean_of_the_ranks_so_far(call: Call) -> Array:
-    """It moves by its distance from the next one: an infinity less an infinity is NaN."""
+    """Each array moves the mean by (array - mean) / count, and infinity - infinity is NaN."""
     mean, *others = call.gathered().astype(np.float64)
     with np.errstate(all="ignore"):
         for count, other in enumerate(others, start=2):

@@ -1,4 +1,4 @@
-"""A communicator over a file that all ranks of a host map: each rank writes its slot and reads the others'."""
+"""A communicator over a file that all ranks of a host map. Each rank writes its slot and reads the other slots."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ PROMISED = TYPICAL.of_facets("collectives").but(
     gives_back=True,
 )
 SLOT = 1 << 27
-"""Bytes; where nothing is written a file of memory has no pages."""
+"""Bytes of one slot. A file in /dev/shm uses memory only for written pages."""
 HEAD = 4096
 PATIENCE = 20.0
 
 
 class Slots:
-    """The ranks count their steps, and wait for each other before they read, and before they write again."""
+    """Correct collectives: ranks wait for each other before they read, and before they write again."""
 
     def __init__(self, context: RankContext) -> None:
         self.rank, self.world, self.step = context.rank, context.world_size, 0
-        path = Path(f"/dev/shm/ddpcheck-slots-{context.master_port}")  # the launcher lends this port to nobody else
+        path = Path(f"/dev/shm/ddpcheck-slots-{context.master_port}")  # the launcher gives this port to no other world
         opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         os.ftruncate(opened, HEAD + self.world * SLOT)
         self.memory = mmap.mmap(opened, HEAD + self.world * SLOT)
@@ -69,10 +69,10 @@ class Slots:
         return np.array(self.all_gather(array)[root])
 
     def before_reading(self) -> None:
-        """There may be something to do first."""
+        """A seam for faults."""
 
     def after_reading(self) -> None:
-        """Until all have read nobody writes again."""
+        """Wait until all ranks have read."""
         self.barrier()
 
 
@@ -96,7 +96,7 @@ class RightSlots(Slots):
 class WrittenBeforeRead(Slots):
     """A rank writes its next array to shared memory while a slower rank still reads the last one.
 
-    A Job that fails mostly passes when it is run again, so no cause is certain.
+    A failed Job mostly passes when it runs again, so no cause is certain.
     """
 
     def before_reading(self) -> None:
@@ -104,4 +104,4 @@ class WrittenBeforeRead(Slots):
             time.sleep(0.0005)
 
     def after_reading(self) -> None:
-        """Nobody is waited for."""
+        """Do not wait for other ranks."""

@@ -14,7 +14,7 @@ from ..engine.fault import Fault, table
 
 
 def without_stragglers(seconds: float) -> CollectiveEffect:
-    """The reduction over ranks that arrive within these seconds. Times are compared after all arrivals, to avoid a race."""
+    """Reduce over ranks that arrive within these seconds. Times are compared after all arrivals, to avoid a race."""
 
     def reduced(call: Call) -> Array:
         came = np.ravel(call.comm.all_gather(np.array([time.monotonic()]), group=call.group))

@@ -22,7 +22,7 @@ from .memory import LARGE, SCATTER, Later, Pool
 
 TOGETHER = "check_concurrent_groups_are_independent"
 MANY = 10_000
-"""Elements past which there is another way."""
+"""Elements; larger arrays take another path."""
 
 
 @collectives("group-begun-by-a-scatter", TOGETHER, cause="never-written")
@@ -46,18 +46,18 @@ class BegunByAScatter(Parted):
 
 @instead
 def summed_in_an_order_of_the_process(call: Call) -> Array:
-    """The first rank in the sum of an element follows from a process's number: alike on all ranks, in no two runs."""
+    """Rank 0's process id decides the order, so all ranks agree, and runs differ."""
     return summed_in_order_of(call, os.getpid())
 
 
 @instead
 def summed_in_an_order_kept_in_a_file(call: Call) -> Array:
-    """As if by a table of measured times, which the first run leaves in the temporary folder: the folder stands for it."""
+    """Like a table of measured times that an earlier run left in a file. The temporary folder's inode stands for the file."""
     return summed_in_order_of(call, Path(tempfile.gettempdir()).stat().st_ino)
 
 
 def summed_in_order_of(call: Call, number: int) -> Array:
-    """The first rank in the sum of an element follows from a number of rank 0."""
+    """Rank 0's number seeds the choice of each element's first rank in the sum."""
     number = int(call.comm.broadcast(np.array([number]))[0])
     first = np.random.default_rng(number).integers(0, call.world, call.array.shape)
     rows = call.gathered()

@@ -46,7 +46,7 @@ def block_by_comparison(call: Call) -> Array:
 
 @giving
 def at_most_int32(call: Call, result: Array) -> Array:
-    """The accumulator starts with the largest number of 32 bits."""
+    """The accumulator starts from the largest int32."""
     return np.minimum(result, 2**31 - 1)
 
 

@@ -36,7 +36,7 @@ class ReceivesInPlace(PassThrough):
 
 @collectives("tree", world_size=3)
 class Tree(PassThrough):
-    """Correct: a tree of pairs, which adds in another order, the same on every rank."""
+    """Correct: all-reduce adds pairs in a tree, in an order that is the same on every rank."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         rows = list(self.comm.all_gather(array, group=group))
@@ -48,7 +48,7 @@ class Tree(PassThrough):
 
 @collectives("butterfly", world_size=3)
 class Butterfly(PassThrough):
-    """Correct: partners at distances 1, 2, 4 exchange sums; ranks past a power of two hand in theirs first."""
+    """Correct: partners at distances 1, 2, 4 exchange sums; ranks past a power of two send their arrays first."""
 
     def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
         ranks = list(group) if group is not None else list(range(self.world))
@@ -140,7 +140,7 @@ class ArraysOfAKind(PassThrough):
 
 
 class _Derived(np.ndarray[Any, np.dtype[Any]]):
-    """Arrays of a subclass, as packages of units or of named axes have them."""
+    """A subclass of arrays, as in packages for units or named axes."""
 
 
 def _turned(array: Array) -> Array:

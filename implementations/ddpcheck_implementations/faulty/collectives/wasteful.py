@@ -95,7 +95,7 @@ class OncePerMicroBatch(PlainReplica):
 
     def __init__(self, *args: object) -> None:
         self.inside = 0
-        super().__init__(*args)  # type: ignore[arg-type]  # handed on as they came
+        super().__init__(*args)  # type: ignore[arg-type]  # passed on unchanged
 
     def before_forward(self) -> None:
         super().before_forward()
@@ -108,7 +108,7 @@ class OncePerMicroBatch(PlainReplica):
 
 
 class Growing(PlainReplica):
-    """`steps`: how many were taken."""
+    """steps: number of steps taken."""
 
     steps = 0
 

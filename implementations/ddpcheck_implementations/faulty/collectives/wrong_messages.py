@@ -35,7 +35,7 @@ def written_by_rows(call: Call, result: Array) -> Array:
 
 @instead
 def accumulated_in_one_row(call: Call) -> Array:
-    """The accumulator has the layout of the array: all rows are one, to which each row of each rank is added."""
+    """The accumulator copies the array's layout, so all rows share memory, and every row is added to it."""
     rows = call.gathered()
     total = rows.sum(axis=0, dtype=call.array.dtype)
     return np.asarray(call.array + len(total) * (total - call.array)).astype(call.array.dtype)

@@ -1,4 +1,4 @@
-"""Collectives whose results have another dtype or shape than their arguments."""
+"""Collectives with results of a wrong dtype or shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions with wrong terms: a rank twice or not at all, another group, comparison, start or divisor."""
+"""Reductions with wrong terms, groups, comparisons, starts or divisors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def without_the_last_rank(call: Call) -> Array:
 
 @instead
 def second_rank_in_place_of_the_first(call: Call) -> Array:
-    """A buffer of the ring is filled with the neighbour's array before its own is added."""
+    """A received array overwrites a ring buffer before the rank's own array is added."""
     rows = call.gathered()
     return added_up([rows[1], *rows[1:]], call.array.dtype)
 
@@ -64,14 +64,14 @@ def saturating_sum(call: Call) -> Array:
 
 @instead
 def mean_of_halves(call: Call) -> Array:
-    """Two halves, whose sizes differ where the number of ranks is odd."""
+    """The halves differ in size if the number of ranks is odd."""
     rows, half = call.gathered().astype(np.float64), call.size // 2
     return np.asarray((rows[:half].mean(axis=0) + rows[half:].mean(axis=0)) / 2, call.array.dtype)
 
 
 @giving
 def plus_one(call: Call, result: Array) -> Array:
-    """The accumulator begins with 1, as that of a product does."""
+    """The accumulator starts from 1, as for a product."""
     return np.asarray(result + result.dtype.type(1))
 
 
@@ -82,7 +82,7 @@ def negated(call: Call, result: Array) -> Array:
 
 @giving
 def through_float16_if_large(call: Call, result: Array) -> Array:
-    """A path for large numbers forgets how large they are."""
+    """A path for large arrays converts to float16, whose range is too small."""
     with np.errstate(over="ignore"):
         narrow = result.astype(np.float16).astype(result.dtype)
     return narrow if np.isinf(narrow).any() else result

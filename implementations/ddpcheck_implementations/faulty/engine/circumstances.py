@@ -1,6 +1,6 @@
 """Circumstances: named predicates over one call, which combine with & | ~.
 
-Those here ask for an array, a rank or a count of calls, which the calls of all seams have.
+Those here read the array, the rank or the number of a call, which the calls of all seams have.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Circumstance:
 
     @classmethod
     def of(cls, holds: Callable[[Any], Any]) -> Circumstance:
-        """A function as a circumstance of its name: a decorator."""
+        """A decorator: the function as a circumstance with the function's name."""
         return cls(holds.__name__.strip("_").replace("_", " "), holds)
 
     def __call__(self, call: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Effects on a collective: the call, its argument or its result is another one.
+"""Effects that change a collective's call, argument or result.
 
 `sending`, `giving` and `instead` make an effect of a function.
 """
@@ -16,22 +16,22 @@ from .collectives import Call, CollectiveEffect, as_it_is
 
 
 def sending(changed: Callable[[Call], Call]) -> CollectiveEffect:
-    """Another call is made."""
+    """Change the call."""
     return CollectiveEffect(sent=changed)
 
 
 def giving(result: Callable[[Call, Array], Any]) -> CollectiveEffect:
-    """The result is changed."""
+    """Change the result."""
     return CollectiveEffect(got=result)
 
 
 def instead(computed: Callable[[Call], Any]) -> CollectiveEffect:
-    """The result is computed in another way."""
+    """Compute the result in another way."""
     return CollectiveEffect(instead=computed)
 
 
 def sent_as(array: Callable[[Call], Array], got: Callable[[Call, Array], Any] = as_it_is) -> CollectiveEffect:
-    """Another array is sent."""
+    """Change the array that is sent, and possibly the result."""
     return CollectiveEffect(sent=lambda call: call.changed(array=np.asarray(array(call))), got=got)
 
 
@@ -39,7 +39,7 @@ def sent_as(array: Callable[[Call], Array], got: Callable[[Call, Array], Any] = 
 
 
 def through(*dtypes: str) -> CollectiveEffect:
-    """The argument is converted to each of these dtypes in turn; the result is converted back."""
+    """Convert the argument to each of these dtypes in turn, and convert the result back."""
 
     def cast(call: Call) -> Array:
         array = call.array
@@ -52,7 +52,7 @@ def through(*dtypes: str) -> CollectiveEffect:
 
 
 def result_through(dtype: str) -> CollectiveEffect:
-    """The result is rounded to this dtype, and back."""
+    """Round the result to this dtype, and convert it back."""
     return CollectiveEffect(got=lambda call, result: _cast(_cast(result, dtype), result.dtype))
 
 
@@ -73,7 +73,7 @@ def raises(error: Callable[[str], Exception], message: str) -> CollectiveEffect:
 
 
 def doing(something: Callable[[Call], Any]) -> CollectiveEffect:
-    """Something else is done first, of which the result shows nothing."""
+    """Do something else first. The result is right."""
 
     def done(call: Call) -> Call:
         something(call)
@@ -83,7 +83,7 @@ def doing(something: Callable[[Call], Any]) -> CollectiveEffect:
 
 
 def where_it_fails(handled: Callable[[Call], Any]) -> CollectiveEffect:
-    """An error of the call is handled otherwise: the function returns a result, or raises the error again."""
+    """Handle an error of the call: the function returns a result, or raises the error again."""
 
     def tried(call: Call) -> Any:
         try:
@@ -108,7 +108,7 @@ def own_value(call: Call, result: Array) -> Array:
 
 
 def tail_kept_local(count: int | Callable[[Call], int]) -> CollectiveEffect:
-    """The last elements of the result are this rank's own."""
+    """The last elements of the result are not reduced."""
 
     def kept(call: Call, result: Array) -> Array:
         last = count(call) if callable(count) else count
@@ -120,12 +120,12 @@ def tail_kept_local(count: int | Callable[[Call], int]) -> CollectiveEffect:
 
 
 def local_from(begin: Callable[[Call], int]) -> CollectiveEffect:
-    """The result is this rank's own from this element on."""
+    """From this element on, the result is not reduced."""
     return tail_kept_local(lambda call: max(0, call.array.size - begin(call)))
 
 
 def zero_from(begin: Callable[[Array], int]) -> CollectiveEffect:
-    """The result is zero from this element on."""
+    """From this element on, the result is zero."""
 
     def ended(call: Call, result: Array) -> Array:
         result = np.array(result)
@@ -151,7 +151,7 @@ summed = reduced_by("sum")
 
 
 def mean_divided_by(divisor: Callable[[Call], float]) -> CollectiveEffect:
-    """A mean is a sum, which this rank divides."""
+    """Compute a mean as the sum, divided on this rank."""
     return CollectiveEffect(
         sent=lambda call: call.changed(op="sum"),
         got=lambda call, result: np.asarray(result / divisor(call), call.array.dtype),
@@ -160,7 +160,7 @@ def mean_divided_by(divisor: Callable[[Call], float]) -> CollectiveEffect:
 
 @giving
 def divided_by_world_size(call: Call, result: Array) -> Array:
-    """A mean over a group."""
+    """Divide a group's sum by the world size."""
     return np.asarray(result * (call.size / call.world)).astype(call.array.dtype)
 
 
@@ -170,7 +170,7 @@ def added_up(rows: Any, dtype: Any) -> Array:
 
 @instead
 def summed_in_own_order(call: Call) -> Array:
-    """Each rank begins with its own array."""
+    """Each rank adds the arrays from its own on, in another order than other ranks."""
     return added_up(np.roll(call.gathered(), -call.rank, axis=0), call.array.dtype)
 
 
@@ -201,10 +201,10 @@ sent_in_memory_order = sent_as(lambda call: in_memory_order(call.array))
 
 @instead
 def skipped(call: Call) -> None:
-    """Nothing is done."""
+    """Do nothing."""
 
 
 @instead
 def waited_for(call: Call) -> Array:
-    """The call blocks until the result is there."""
+    """Block until the result is ready."""
     return call.run()

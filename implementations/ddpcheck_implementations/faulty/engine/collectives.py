@@ -1,4 +1,4 @@
-"""The seam of collectives: the sockets reference, with an effect in some circumstance; and the circumstances of a call."""
+"""The seam of collectives: the sockets reference with an effect in one circumstance; and the circumstances of a call."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from .circumstances import Circumstance
 class Call:
     """One call of a collective on one rank.
 
-    kind: the method, where all_reduce_async is an asynchronous all_reduce. op, root, group, peer: None where it has none.
-    number: which call with a result it is, from 1 on; same_kind: which one of its kind; pending: asynchronous calls that are
-    not waited for yet; before: the call before, whose array has another content.
+    kind: the method; all_reduce_async is all_reduce with asynchronous=True. op, root, group, peer: None if the method has no
+    such argument. number: the call's number among calls with a result, from 1; same_kind: among calls of its kind. pending:
+    number of asynchronous calls that nobody has waited for yet. before: the previous call, with its array's shape and dtype,
+    but not its values.
     """
 
     comm: Any
@@ -48,14 +49,14 @@ class Call:
 
     @property
     def place(self) -> int:
-        """Of this rank in the group."""
+        """This rank's index in the group."""
         return self.ranks.index(self.rank)
 
     def changed(self, **changes: Any) -> Call:
         return replace(self, **changes)
 
     def begin(self) -> Callable[[], Array]:
-        """Call the reference; returns what waits for the result."""
+        """Call the reference. Returns a function that waits for the result."""
         if self.asynchronous:
             handle = self.comm.all_reduce_async(self.array, self.op, group=self.group)
             return lambda: np.asarray(handle.wait())
@@ -89,9 +90,7 @@ def as_it_is(call: Call, result: Array) -> Array:
 
 @dataclass(frozen=True)
 class CollectiveEffect:
-    """sent: the call that is made in place of the right one. got: what becomes of its result. instead: computes a result without
-    that call, where there is such a function.
-    """
+    """sent: changes the call. got: changes its result. instead: computes a result without the call; None to make the call."""
 
     sent: Callable[[Call], Call] = unchanged
     got: Callable[[Call, Array], Any] = as_it_is
@@ -123,7 +122,7 @@ class Later:
 
 
 class WrongCollectives(PassThrough):
-    """The reference's collectives; where the circumstance holds, the effect takes place."""
+    """The reference's collectives, with the effect where the circumstance holds."""
 
     where: Circumstance
     effect: CollectiveEffect
@@ -180,7 +179,7 @@ class WrongCollectives(PassThrough):
         return self.effect.begin(call) if self.where(call) else call.begin()
 
     def _call(self, kind: str, array: Any, **given: Any) -> Call:
-        """A call with a result, which is counted."""
+        """A call with a result. Counts it."""
         self.number += 1
         self.kinds[kind] = self.kinds.get(kind, 0) + 1
         call = self._passed(kind, np.asarray(array), before=self.before, **given)
@@ -215,7 +214,7 @@ def op(*names: str) -> Circumstance:
 
 
 def root(place: int) -> Circumstance:
-    """By its place: -1 is the last rank."""
+    """place: the root's index; -1 is the last rank."""
     return Circumstance(f"root {place}", lambda call: call.root is not None and call.root == place % call.world)
 
 

@@ -12,8 +12,8 @@ from .circumstances import Circumstance
 
 
 class Effect(Protocol):
-    """One seam's way to be wrong. implemented(): the seam's correct class, wrong in this circumstance. register: the decorator
-    that makes an adapter of such a class.
+    """A wrong behaviour of one seam. implemented(): the seam's correct class, with this behaviour in one circumstance.
+    register: the decorator that makes an adapter of such a class.
     """
 
     @property
@@ -22,8 +22,8 @@ class Effect(Protocol):
 
 
 class Fault:
-    """One row. sentence: what the wrong code does. promises: Capabilities other than the seam's. in_torch: the same fault in
-    torch: its id, effect and sources.
+    """One row. sentence: describes the wrong code. promises: Capabilities other than the seam's. in_torch: id, effect and
+    sources of the same fault in torch.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class Fault:
 
     @property
     def attribute(self) -> str:
-        """The name of its adapter in the module of its table."""
+        """The adapter's name in the module of the table."""
         return "".join(word.capitalize() for word in self.name.split("-"))
 
     def adapter(self, module: str) -> Adapter:
-        """Registered as an adapter of this module."""
+        """Make the adapter, and register it in this module."""
         made = self.effect.implemented(self.where)
         made.__name__ = made.__qualname__ = self.attribute
         made.__module__ = module

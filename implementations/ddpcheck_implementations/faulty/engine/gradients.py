@@ -1,4 +1,4 @@
-"""The seam of gradients: a plain replica whose reduction of one gradient has an effect in some circumstance."""
+"""The seam of gradients: a plain replica, with an effect on a gradient's reduction in one circumstance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .circumstances import Circumstance
 
 @dataclass(frozen=True)
 class Gradient:
-    """One gradient that is to be reduced; array: this rank's own."""
+    """One gradient before its reduction. array: this rank's local gradient."""
 
     replica: WrongGradients
     name: str
@@ -47,7 +47,7 @@ class Gradient:
 
 @dataclass(frozen=True)
 class GradientEffect:
-    """sent: what this rank reduces in place of its own. got: changes the mean. instead: computes a result without it."""
+    """sent: changes the local gradient. got: changes the mean. instead: computes a result without the mean."""
 
     sent: Callable[[Gradient], Array] | None = None
     got: Callable[[Gradient, Array], Any] | None = None
@@ -65,7 +65,7 @@ class GradientEffect:
 
 
 class WrongGradients(Counting):
-    """A plain replica; where the circumstance holds, the effect takes place. steps: how many were taken."""
+    """A plain replica, with the effect where the circumstance holds. steps: number of steps taken."""
 
     where: Circumstance
     effect: GradientEffect
@@ -136,22 +136,22 @@ another_dtype_than_first = Circumstance(
 
 
 def sending(array: Callable[[Gradient], Array]) -> GradientEffect:
-    """Another gradient is reduced."""
+    """Change the local gradient."""
     return GradientEffect(sent=array)
 
 
 def giving(result: Callable[[Gradient, Array], Any]) -> GradientEffect:
-    """The mean is changed."""
+    """Change the mean."""
     return GradientEffect(got=result)
 
 
 def instead(computed: Callable[[Gradient], Any]) -> GradientEffect:
-    """The result is computed in another way, on all ranks."""
+    """Compute the result in another way, on all ranks."""
     return GradientEffect(instead=computed)
 
 
 def divided_by(divisor: Callable[[Gradient], int]) -> GradientEffect:
-    """The sum, divided by another number than the world size."""
+    """Divide the sum by another number than the world size."""
     return GradientEffect(instead=lambda gradient: gradient.summed() / divisor(gradient))
 
 
@@ -160,12 +160,12 @@ def scaled(factor: float) -> GradientEffect:
 
 
 def through(dtype: str) -> GradientEffect:
-    """The gradient is sent in this dtype."""
+    """Send the gradient in this dtype."""
     return GradientEffect(sent=lambda gradient: gradient.array.astype(dtype))
 
 
 def tail_kept_local(count: Callable[[Gradient], int]) -> GradientEffect:
-    """The last elements are this rank's own."""
+    """The last elements are not reduced."""
 
     def kept(gradient: Gradient, mean: Array) -> Array:
         flat, last = mean.reshape(-1).copy(), count(gradient)
@@ -198,5 +198,5 @@ def zeros(gradient: Gradient, mean: Array) -> Array:
 
 @giving
 def next_number(gradient: Gradient, mean: Array) -> Array:
-    """One unit in the last place above."""
+    """Add one unit in the last place."""
     return np.asarray(np.nextafter(mean, np.inf, dtype=mean.dtype))

@@ -1,6 +1,7 @@
-"""The seam of torch modules: what wraps a module, or a communication hook of DistributedDataParallel.
+"""The seam of torch modules: a module's wrapper, or a communication hook of DistributedDataParallel.
 
-Names say where it is in this distribution or in torch, as module:name: torch is optional, and imported in the ranks only.
+A wrapper or hook is named as module:name, in this distribution or in torch, and imported in the ranks only: torch is
+optional.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def torch_fault(
     optimizer: Any = None,
     **promises: Any,
 ) -> Callable[[Callable[[Any], Any]], Adapter]:
-    """Register what wraps a module. optimizer: one of its own; promises: Capabilities other than torch_adapter's."""
+    """Register a wrapper. optimizer: makes its own optimizer. promises: Capabilities other than torch_adapter's."""
 
     def make(wrap: Callable[[Any], Any]) -> Adapter:
         wrap.__dict__["between_processes"] = True
@@ -60,7 +61,7 @@ def _no_sync(wrapped: Any) -> Any:
 
 @dataclass(frozen=True)
 class ModuleEffect:
-    """wraps: makes the wrapper of a module. optimizer: makes it of the wrapper and its settings, None for torch's."""
+    """wraps: wraps a module. optimizer: makes an optimizer from the wrapper and settings; None for torch's."""
 
     wraps: Callable[[Any], Any]
     optimizer: Callable[[Any, OptimizerSpec], Any] | None = None
@@ -115,6 +116,6 @@ def ddp(module: Any, hook: Any = None) -> Any:
 
     wrapped = DistributedDataParallel(module, bucket_cap_mb=1e-4)
     if hook is not None:
-        # a function of its own, without annotations: DDP compares those with its classes, and not as text
+        # DDP compares a hook's annotations with classes; here they would be text
         wrapped.register_comm_hook(None, lambda state, bucket: hook(state, bucket))
     return wrapped

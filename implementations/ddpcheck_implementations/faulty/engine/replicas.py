@@ -1,7 +1,7 @@
-"""The seam of a whole replica: in some circumstance a call of one of its methods has an effect.
+"""The seam of a whole replica: an effect on one of its methods in one circumstance.
 
-An effect is a function that `before`, `after`, `given`, `result` or `in_place_of` makes of plain functions of a replica. Below
-them are the seams of what several faults change: tensors at construction, checkpoints, and the norm of clipping.
+`before`, `after`, `given`, `result`, `in_place_of` and `around` make an effect of a function. Below them are the seams that
+several faults share: tensors at construction, checkpoints, and the norm of clipping.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Use:
-    """One call of a method. right: the method as it should be. number: which call of it it is, from 1 on."""
+    """One call of a method. right: the correct method. number: the call's number, from 1."""
 
     replica: Any
     arguments: tuple[Any, ...]
@@ -49,7 +49,7 @@ class Use:
 
 @dataclass(frozen=True)
 class ReplicaEffect:
-    """method: which one is wrong. done: the function in its place. base: the class that is right, with these attributes."""
+    """method: the wrong method. done: the function in its place. base, attributes: the correct class, and changes to it."""
 
     method: str
     done: Callable[[Use], Any]
@@ -74,7 +74,7 @@ class ReplicaEffect:
 
 
 def _counting_steps(base: type[PlainReplica]) -> type[Any]:
-    """steps: how many were taken."""
+    """The class with an attribute `steps`: the number of steps taken."""
 
     def step(replica: Any) -> None:
         base.step(replica)
@@ -84,7 +84,7 @@ def _counting_steps(base: type[PlainReplica]) -> type[Any]:
 
 
 class Made:
-    """A class as it is, or with other attributes: it breaks a promise, or is an unusual one that is correct."""
+    """A class, possibly with other attributes, that breaks a promise, or is unusual but correct."""
 
     register = staticmethod(fault)
 
@@ -96,7 +96,7 @@ class Made:
 
 
 def before(method: str) -> Callable[[Function], ReplicaEffect]:
-    """Something is done to the replica first; function(replica, *arguments)."""
+    """Change the replica before the call: function(replica, *arguments)."""
 
     def make(function: Function) -> ReplicaEffect:
         def done(use: Use) -> Any:
@@ -109,7 +109,7 @@ def before(method: str) -> Callable[[Function], ReplicaEffect]:
 
 
 def after(method: str) -> Callable[[Function], ReplicaEffect]:
-    """Something is done to the replica afterwards: function(replica, *arguments)."""
+    """Change the replica after the call: function(replica, *arguments)."""
 
     def make(function: Function) -> ReplicaEffect:
         def done(use: Use) -> Any:
@@ -123,7 +123,7 @@ def after(method: str) -> Callable[[Function], ReplicaEffect]:
 
 
 def given(method: str) -> Callable[[Function], ReplicaEffect]:
-    """The method gets another argument: function(replica, argument)."""
+    """Change the method's argument: function(replica, argument)."""
 
     def make(function: Function) -> ReplicaEffect:
         return ReplicaEffect(method, lambda use: use.right(function(use.replica, *use.arguments)))
@@ -141,7 +141,7 @@ def result(method: str) -> Callable[[Function], ReplicaEffect]:
 
 
 def in_place_of(method: str) -> Callable[[Function], ReplicaEffect]:
-    """The method is another one: function(replica, *arguments)."""
+    """Replace the method: function(replica, *arguments)."""
 
     def make(function: Function) -> ReplicaEffect:
         return ReplicaEffect(method, lambda use: function(use.replica, *use.arguments))
@@ -150,7 +150,7 @@ def in_place_of(method: str) -> Callable[[Function], ReplicaEffect]:
 
 
 def around(method: str) -> Callable[[Function], ReplicaEffect]:
-    """The method is another one, which calls the right one: function(replica, right, *arguments)."""
+    """Replace the method by a function that can call the correct one: function(replica, right, *arguments)."""
 
     def make(function: Function) -> ReplicaEffect:
         return ReplicaEffect(
@@ -192,7 +192,7 @@ def model_of(dtype: str) -> Circumstance:
 
 
 def keeps(part: str) -> Circumstance:
-    """The optimizer is one that has such a part of state."""
+    """The optimizer has this part of state."""
     return Circumstance(f"with the optimizer's {part}", lambda use: hasattr(use.replica.optimizer, f"_{part}"))
 
 
@@ -200,7 +200,7 @@ def keeps(part: str) -> Circumstance:
 
 
 def nothing(replica: PlainReplica, *arguments: Any) -> None:
-    """The call does nothing."""
+    """Do nothing."""
 
 
 def gradients_dropped(replica: PlainReplica, *arguments: Any) -> None:
@@ -220,13 +220,13 @@ def optimizer_state_dropped(replica: PlainReplica, *arguments: Any) -> None:
 
 
 def without_gradient(replica: PlainReplica) -> list[str]:
-    """Parameters that have none now."""
+    """Names of the parameters without gradient."""
     shown = replica._shown()
     return [name for name in replica.network.parameters if name not in shown]
 
 
 def settings(replica: Any) -> OptimizerSpec:
-    """Of its optimizer."""
+    """The optimizer's settings."""
     found: OptimizerSpec = replica.optimizer._spec
     return found
 
@@ -256,7 +256,7 @@ def weighted_by_batch_size(replica: PlainReplica, batch_size: int) -> None:
 
 
 def sharded_step(sources: Callable[[Any, dict[str, int]], Mapping[str, int]]) -> ReplicaEffect:
-    """Each rank steps its share of the parameters. sources(replica, owners): the ranks that they are then broadcast from."""
+    """Each rank steps its shard of the parameters. sources(replica, owners): the rank that then broadcasts each parameter."""
 
     def stepped(use: Use) -> None:
         replica, shown = use.replica, use.replica._shown()
@@ -274,7 +274,7 @@ def sharded_step(sources: Callable[[Any, dict[str, int]], Mapping[str, int]]) ->
 
 @dataclass(frozen=True)
 class Tensor:
-    """A parameter or buffer that construction takes over from rank 0."""
+    """A parameter or buffer at construction."""
 
     replica: Any
     name: str
@@ -297,7 +297,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class ConstructionEffect:
-    """done: what becomes of the tensor in place of the broadcast."""
+    """done: changes the tensor in place of the broadcast from rank 0."""
 
     done: Callable[[Tensor], None]
     register = staticmethod(fault)
@@ -327,29 +327,29 @@ frozen = Circumstance(
 
 @constructing
 def not_broadcast(tensor: Tensor) -> None:
-    """The rank's own value stays."""
+    """Keep the rank's own value."""
 
 
 # ------------------------------------------------------------------------------------------------------- checkpoints
 
 
 def entries(state: Mapping[str, Array], prefix: str, change: Callable[[Array], Any]) -> dict[str, Array]:
-    """A state whose entries with this prefix are changed."""
+    """The state, with its entries of this prefix changed."""
     return {name: np.asarray(change(value)) if name.startswith(prefix) else value for name, value in state.items()}
 
 
 def saved(prefix: str, change: Callable[[Array], Any]) -> ReplicaEffect:
-    """What state() returns has other entries of this prefix."""
+    """Change entries of this prefix in state()'s result."""
     return ReplicaEffect("state", lambda use: entries(use.rightly(), prefix, change))
 
 
 def loaded(prefix: str, change: Callable[[Array], Any]) -> ReplicaEffect:
-    """load_state() gets other entries of this prefix."""
+    """Change entries of this prefix in load_state()'s argument."""
     return ReplicaEffect("load_state", lambda use: use.right(entries(use.argument, prefix, change)))
 
 
 def not_saved(prefix: str) -> ReplicaEffect:
-    """What state() returns lacks the entries of this prefix."""
+    """Leave entries of this prefix out of state()'s result."""
 
     def lacking(use: Use) -> dict[str, Array]:
         return {name: value for name, value in use.rightly().items() if not name.startswith(prefix)}
@@ -358,7 +358,7 @@ def not_saved(prefix: str) -> ReplicaEffect:
 
 
 def loading(changed: Callable[[Any, Mapping[str, Array]], dict[str, Array]]) -> ReplicaEffect:
-    """load_state() gets these entries in addition, or in place of those that it was given."""
+    """Add or replace these entries in load_state()'s argument."""
     return ReplicaEffect(
         "load_state",
         lambda use: use.right({**use.argument, **changed(use.replica, use.argument)}),
@@ -395,7 +395,7 @@ def clipped_by(
 
 
 def clipping_each(clipped: Callable[[Array, float], Any]) -> ReplicaEffect:
-    """clip() changes each gradient by itself: clipped(gradient, max_norm). The norm that it returns is right."""
+    """clip() clips each gradient separately: clipped(gradient, max_norm). The returned norm is right."""
 
     def done(use: Use) -> float:
         norm = norm_of_all(use.replica)

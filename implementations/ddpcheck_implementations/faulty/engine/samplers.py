@@ -1,6 +1,6 @@
-"""The seams of samplers and of random numbers: one step of a reading, or of a draw, has an effect in some circumstance.
+"""The seams of samplers and of random numbers: an effect on one step of a reading or draw, in one circumstance.
 
-Circumstances are asked of the sampler or the streams themselves, which know their seed, epoch, rank, length, ...
+A circumstance is a predicate over the sampler or the streams, with their seed, epoch, rank, length, ...
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Step = Callable[[Any, Array], Array]
 
 @dataclass(frozen=True)
 class SamplerEffect:
-    """key: the generator's seed. order, padded, share: change the right one."""
+    """key: the generator's seed. order: changes the order. padded, share: replace these steps."""
 
     key: Key | None = None
     order: Step | None = None
@@ -35,7 +35,7 @@ class SamplerEffect:
 
 
 class WrongSampler(PlainSampler):
-    """A correct sampler; where the circumstance holds, the effect takes place."""
+    """A correct sampler, with the effect where the circumstance holds."""
 
     where: Circumstance
     effect: SamplerEffect
@@ -61,7 +61,7 @@ class WrongSampler(PlainSampler):
 
 @dataclass(frozen=True)
 class StreamsEffect:
-    """key: the seed of the rank's generator. own, common: draw that many numbers."""
+    """key: the seed of the rank's generator. own, common: replace local() and common()."""
 
     key: Key | None = None
     own: Callable[[Any, int], Array] | None = None
@@ -73,7 +73,7 @@ class StreamsEffect:
 
 
 class WrongStreams(PlainStreams):
-    """Correct random numbers; where the circumstance holds, the effect takes place."""
+    """Correct random numbers, with the effect where the circumstance holds."""
 
     where: Circumstance
     effect: StreamsEffect
@@ -112,37 +112,37 @@ def from_epoch(epoch: int) -> Circumstance:
 
 
 def seeded(key: Key) -> SamplerEffect:
-    """The sampler's generator has another seed."""
+    """Change the seed of the order's generator."""
     return SamplerEffect(key=key)
 
 
 def ordering(order: Step) -> SamplerEffect:
-    """The order is changed."""
+    """Change the order."""
     return SamplerEffect(order=order)
 
 
 def padding(padded: Step) -> SamplerEffect:
-    """The order is padded or cut in another way."""
+    """Pad or cut the order in another way."""
     return SamplerEffect(padded=padded)
 
 
 def sharing(share: Step) -> SamplerEffect:
-    """A rank's share of the padded order is another one."""
+    """Take another share of the padded order."""
     return SamplerEffect(share=share)
 
 
 def key(key: Key) -> StreamsEffect:
-    """The rank's generator has another seed."""
+    """Change the seed of the rank's generator."""
     return StreamsEffect(key=key)
 
 
 def drawing(own: Callable[[Any, int], Array]) -> StreamsEffect:
-    """The rank's own numbers are other ones."""
+    """Draw the rank's own numbers in another way."""
     return StreamsEffect(own=own)
 
 
 def drawing_common(common: Callable[[Any, int], Array]) -> StreamsEffect:
-    """The numbers that are common to all ranks are other ones."""
+    """Draw the numbers common to all ranks in another way."""
     return StreamsEffect(common=common)
 
 

@@ -1,4 +1,4 @@
-"""The seam of scores: every rank gathers the samples of all ranks, and makes another score of them in some circumstance."""
+"""The seam of scores: every rank gathers the samples of all ranks, and computes a wrong score in one circumstance."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Samples:
 
     @property
     def there(self) -> list[Part]:
-        """As `parts`, without the ranks that have no sample."""
+        """The parts of the ranks that have samples."""
         return [part for part in self.parts if len(part[0])]
 
     def together(self) -> Part:
@@ -62,7 +62,7 @@ def joined(parts: Iterable[Part]) -> Part:
 
 @dataclass(frozen=True)
 class ScoreEffect:
-    """score: the wrong one of these samples."""
+    """score: computes a wrong score."""
 
     score: Callable[[Samples], float]
     register = staticmethod(scores)
@@ -76,7 +76,7 @@ class ScoreEffect:
 
 
 def scored(score: Callable[[Samples], float]) -> ScoreEffect:
-    """A function as an effect of its name: a decorator."""
+    """A decorator: the function as an effect."""
     return ScoreEffect(score)
 
 

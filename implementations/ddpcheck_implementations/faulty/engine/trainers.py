@@ -1,6 +1,6 @@
-"""The seam of a training run: in some circumstance a method or property of the trainer has an effect.
+"""The seam of a training run: an effect on a method or property of the trainer in one circumstance.
 
-Circumstances are asked of the trainer itself, which knows its task, its progress, its rank and the world size.
+A circumstance is a predicate over the trainer, with its task, progress, rank and world size.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from ddpcheck.contract.names import MODEL_FEATURES
+from ddpcheck.contract.allowed_names import MODEL_FEATURES
 from ddpcheck.contract.trainer import TrainingTask
 
 from ...data_parallel.trainer import Engine, Trainer
@@ -22,7 +22,7 @@ WITH_PENALTY = MODEL_FEATURES | {"penalty"}
 
 
 class _Placed(Trainer):
-    """A correct trainer whose rank and world size circumstances can ask for."""
+    """A correct trainer, with its rank and world size as attributes for circumstances."""
 
     rank = property(lambda run: run.engine.rank)
     world = property(lambda run: run.engine.world_size)
@@ -30,7 +30,7 @@ class _Placed(Trainer):
 
 @dataclass(frozen=True)
 class TrainerEffect:
-    """name: of the wrong method or property. done: the function in its place; done(run, right, *arguments)."""
+    """name: the wrong method or property. done: the function in its place; done(run, right, *arguments)."""
 
     name: str
     done: Function
@@ -79,7 +79,7 @@ def left_out(name: str) -> TrainerEffect:
 
 
 def of_task(changed: Callable[[TrainingTask], TrainingTask]) -> TrainerEffect:
-    """Follow another task. The circumstance has to hold before there is a task."""
+    """Follow another task. The circumstance is evaluated before the trainer has a task."""
 
     def made(run: Any, right: Function, engine: Engine, task: TrainingTask) -> None:
         right(engine, changed(task))
@@ -93,7 +93,7 @@ def of_optimizer(**settings: Any) -> TrainerEffect:
 
 
 def progressed(name: str, **changes: Any) -> TrainerEffect:
-    """Afterwards the progress has other entries."""
+    """Change entries of the progress afterwards."""
     return after(name, partial(set_progress, **changes))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddpcheck.contract.names import MODEL_FEATURES
+from ddpcheck.contract.allowed_names import MODEL_FEATURES
 
 from ..engine.circumstances import always
 from ..engine.fault import Fault, table

@@ -1,4 +1,4 @@
-"""Mistakes of ranks that have noticed a dead rank: they continue without it, or cannot end."""
+"""Ranks that notice a dead rank, and then continue without it or do not end."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ ENDS = "what notices a broken connection ends the process"
 BREAKS = "check_backward_raises_if_connections_break"
 CLOSED = "check_close_returns_despite_a_dead_rank"
 EAGER = 4096
-"""Bytes of an array that goes along with its header."""
+"""Bytes. Smaller arrays are sent with their header."""
 BUCKET = 4 << 20
 """Bytes."""
 LINGER = 0.5
-"""Seconds, less than any deadline."""
+"""Seconds; less than any deadline."""
 
 
 @where_it_fails
 def own_array_for_all(call: Call) -> Array:
-    """A rank that sends nothing is taken to have sent the same."""
+    """Use this rank's array in place of all others."""
     return np.stack([call.array] * call.size)
 
 
@@ -59,7 +59,7 @@ class AloneAfterwards(PassThrough):
 
 @where_it_fails
 def ends_the_process(call: Call) -> None:
-    """So that nobody waits for it."""
+    """Ends the process, so that no rank waits for this one."""
     os._exit(1)
 
 
@@ -74,7 +74,7 @@ class SignalEndsIt(PassThrough):
 
 @around("synchronise")
 def error_swallowed(replica: PlainReplica, synchronise: Callable[[int], None], batch_size: int) -> None:
-    """Training goes on with local gradients."""
+    """Continue with local gradients."""
     try:
         synchronise(batch_size)
     except RuntimeError:
@@ -87,7 +87,7 @@ with_two_buckets = Circumstance(
 
 
 class _Told(Star):
-    """It remembers that it failed."""
+    """failed: whether a connection broke."""
 
     failed = False
 

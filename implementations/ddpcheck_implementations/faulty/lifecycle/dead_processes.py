@@ -1,4 +1,4 @@
-"""Rank processes that end too early, or whose connections a child process keeps open, and ranks of another world."""
+"""Rank processes that end too early, that leave connections open in a child, or that belong to another world."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .timing import DEATH
 
 SAID = b"terminate called after throwing an instance of 'std::length_error'\n  what():  basic_string::_M_create\n"
 HELD = 60.0
-"""Seconds for which a child outlives its rank; the launcher ends it with the rank's group."""
+"""Seconds for which a child outlives its rank. The launcher kills the child with the rank's process group."""
 
 
 @doing
@@ -32,7 +32,7 @@ def process_ends(call: Call) -> None:
 
 @doing
 def compiled_code_throws(call: Call) -> None:
-    """As the C++ runtime ends a process in which nobody catches the exception."""
+    """The C++ runtime ends a process like this after an uncaught exception."""
     os.write(2, SAID)
     os._exit(128 + signal.SIGABRT)
 

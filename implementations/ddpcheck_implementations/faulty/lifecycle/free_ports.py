@@ -1,4 +1,4 @@
-"""Ports that are looked up as free, released, and used later."""
+"""Ranks that look up a free port, release it and use it later."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ PORTS = "check_free_ports_are_held_until_they_are_used"
 
 
 def free_port(host: str) -> int:
-    """One that is free now."""
+    """A port that is free now."""
     with socket.socket() as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])
 
 
 class SecondPort(Star):
-    """Rank 0 tells the others by a first connection at which port the world meets."""
+    """Rank 0 sends the port of the rendezvous over a first connection."""
 
     def __init__(self, context: RankContext) -> None:
         super().__init__(context)
@@ -71,6 +71,6 @@ class TriesAgain(ThreadedRing):
         try:
             listener = socket.create_server((host, free_port(host)))
         except OSError:
-            # the next one may be gone, too: let the system choose, and keep it
+            # another looked-up port may be taken too, so let the system choose, and keep it
             listener = socket.create_server((host, 0))
         return int(listener.getsockname()[1]), lambda: listener

@@ -1,4 +1,4 @@
-"""Launchers that report the wrong rank, for a correct implementation."""
+"""Launchers that report a failed rank wrongly. The implementation is correct."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from ddpcheck.contract import TYPICAL
 from ddpcheck.contract.adapter import Adapter
 from ddpcheck.contract.rank_context import RankContext
-from ddpcheck.launchers.base import Launched
+from ddpcheck.launchers.launcher import Launched
 from ddpcheck.launchers.processes import Processes
 
 from ..registry import Registering
@@ -19,7 +19,7 @@ REPORTED = "check_launcher_reports_the_first_failed_rank"
 
 
 class WatchedWrongly:
-    """Processes; a fault watches them in its own way."""
+    """Launched processes; a fault overrides a method that watches them."""
 
     def __init__(self, launched: Any) -> None:
         self.launched = launched
@@ -36,7 +36,7 @@ class _Launcher(Processes):
         self, command: Sequence[str], world_size: int, variables: Mapping[str, str], *, inherit_output: bool = False
     ) -> Launched:
         launched: Any = self.watch(super().start(command, world_size, variables, inherit_output=inherit_output))
-        return launched  # type: ignore[no-any-return]  # it passes everything through
+        return launched  # type: ignore[no-any-return]  # __getattr__ passes all other methods through
 
 
 def _connect(context: RankContext) -> Any:

@@ -1,4 +1,4 @@
-"""Right results, with a process setting changed or small objects kept."""
+"""Implementations with right results that change a process setting or keep small objects."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def only_errors_logged(call: Call) -> None:
 
 @doing
 def output_switched_off(call: Call) -> None:
-    """print() does nothing then."""
+    """Then print() does nothing."""
     sys.stdout = None
 
 
@@ -48,20 +48,20 @@ def print_replaced(call: Call) -> None:
 
 @doing
 def three_digits_printed(call: Call) -> None:
-    """Of all arrays, for a log of gathered ones."""
+    """Meant for a log of gathered arrays, but all arrays are affected."""
     np.set_printoptions(precision=3)
 
 
 @doing
 def limit_of_descriptors_lowered(call: Call) -> None:
-    """By the one that the call takes."""
+    """Reserve a descriptor for the call, and never release it."""
     soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, most))
 
 
 @doing
 def alarm_set(call: Call) -> None:
-    """A time limit, which is not taken back."""
+    """Set a time limit, and never cancel it."""
     signal.setitimer(signal.ITIMER_REAL, 3600)
 
 
@@ -69,7 +69,7 @@ def alarm_set(call: Call) -> None:
 class OrdersKept(PlainSampler):
     """Every sampler's orders are cached forever."""
 
-    kept: dict[int, Array] = {}  # noqa: RUF012  # that it is the class's is the fault
+    kept: dict[int, Array] = {}  # noqa: RUF012  # the fault: all samplers share this attribute
 
     def order(self) -> Array:
         return self.kept.setdefault(len(self.kept), super().order())
@@ -79,7 +79,7 @@ class OrdersKept(PlainSampler):
 class GeneratorsKept(PlainStreams):
     """The random generators of every epoch are kept forever."""
 
-    kept: list[Any] = []  # noqa: RUF012  # that it is the class's is the fault
+    kept: list[Any] = []  # noqa: RUF012  # the fault: all streams share this attribute
 
     def set_epoch(self, epoch: int) -> None:
         super().set_epoch(epoch)

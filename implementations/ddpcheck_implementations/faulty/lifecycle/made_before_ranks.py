@@ -1,6 +1,6 @@
-"""Objects that a module makes at import, which forked ranks share, and spawned ranks lack.
+"""Implementations that make objects at import, which forked ranks share and spawned ranks lack.
 
-With a process of its own for each rank, each of these is right.
+Each is right if every rank is a separately started process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _HELD = f"{__package__}.at_import.made_at_import"
 
 
 def _held() -> ModuleType:
-    """In the rank, which may have inherited it."""
+    """The module as this rank has it: imported, or inherited from the parent."""
     from .at_import import made_at_import
 
     return made_at_import
@@ -44,7 +44,7 @@ def _held() -> ModuleType:
 def _started(
     method: Method, facet: Registering[Any], name: str, *caught_by: str, **about: Any
 ) -> Callable[[Any], Adapter]:
-    """Register an implementation whose ranks are started by this method."""
+    """Register an implementation with ranks started by this method."""
     return facet(name, *caught_by, launcher=Multiprocessing(method), requires=(_HELD,), **about)
 
 
@@ -95,7 +95,7 @@ def _file(pid: int, call: int) -> Path:
 
 
 class Mailboxes(PassThrough):
-    """A barrier of datagrams, for which every rank has a mailbox: rank 0 counts the others, and lets them go."""
+    """A barrier of datagrams: the first rank waits for a message of each other rank, and then answers all."""
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
         super().__init__(comm, rank, world)
@@ -129,7 +129,7 @@ class Mailboxes(PassThrough):
 class MailboxOpenedAtImport(Mailboxes):
     """A socket is opened at import, so forked ranks share it and receive each other's messages.
 
-    Which rank takes which message is a race, so it has no single cause: a rank hangs, or a barrier does not block.
+    Ranks race for messages, so there is no single cause: a rank hangs, or a barrier does not block.
     """
 
 
@@ -175,7 +175,7 @@ class SetOrderOfSpawned(PlainReplica):
 
 
 def _does_not_start(method: Method, name: str, module: str, *, cause: str) -> Callable[[Connect], Adapter]:
-    """Register a connect() that fails where this module was imported before there were ranks."""
+    """Register a connect() that fails if the parent of the ranks has imported this module."""
     registering = connecting(PROMISED.of_facets("collectives"))
     return registering(name, START, cause=cause, launcher=Multiprocessing(method), requires=(module,))
 

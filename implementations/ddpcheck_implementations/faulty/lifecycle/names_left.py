@@ -1,4 +1,4 @@
-"""Right results, with a named file or named shared memory left after all ranks have closed."""
+"""Implementations with right results that leave a file or named shared memory after close()."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMELESS = "check_close_leaves_no_files_or_shared_memory"
 
 @sending
 def file_for_the_group(call: Call) -> Call:
-    """Nobody removes it."""
+    """Write a file that is never removed."""
     ranks = "-".join(map(str, call.ranks))
     Path(tempfile.gettempdir(), f"group-{ranks}").write_text(f"{ranks}\n", encoding="ascii")
     return call

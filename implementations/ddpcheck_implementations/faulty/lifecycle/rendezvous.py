@@ -1,4 +1,4 @@
-"""Ranks that form a world only on a quiet machine."""
+"""Rendezvous that fail with late ranks, short reads, foreign clients or a second world on the host."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class ComesBack(Star):
 
 
 class ToldByAFile(Star):
-    """Rank 0 listens at a port of its own choice and writes it to a file, which nobody removes when the world is killed."""
+    """Rank 0 listens at a free port and writes the port to a file, which stays if the world is killed."""
 
     file: Path
 
@@ -196,7 +196,7 @@ class PortFromTheFolder(Star):
 
 
 def _of_this_folder() -> int:
-    """The same for all ranks here; pytest's workers, who share a folder, are told apart."""
+    """A number of the working folder and the pytest worker: workers share a folder."""
     return zlib.crc32(f"{Path.cwd()} {os.environ.get('PYTEST_XDIST_WORKER')}".encode())
 
 

@@ -1,4 +1,4 @@
-"""Right results, with a setting, thread, descriptor or array left behind."""
+"""Implementations with right results that leave a setting, thread, descriptor or array behind."""
 
 from __future__ import annotations
 
@@ -68,19 +68,19 @@ class BuffersMadeCallByCall(PassThrough):
 
 @doing
 def tag_drawn(call: Call) -> None:
-    """From NumPy's global generator."""
+    """Draw a tag from NumPy's global generator."""
     np.random.random()
 
 
 @doing
 def thread_begun(call: Call) -> None:
-    """It waits for more, and never ends."""
+    """Start a thread that waits forever."""
     threading.Thread(target=threading.Event().wait, daemon=True).start()
 
 
 @doing
 def descriptor_opened(call: Call) -> None:
-    """Nobody closes it."""
+    """Open a descriptor that is never closed."""
     os.dup(1)
 
 

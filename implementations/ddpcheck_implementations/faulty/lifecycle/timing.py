@@ -66,7 +66,7 @@ class _Early:
         self.array = handle.wait()
 
     def wait(self) -> Array:
-        time.sleep(0.01)  # in which two ranks that are there are done
+        time.sleep(0.01)  # enough for two ranks that have both called
         return self.array
 
 
@@ -157,7 +157,7 @@ def never_comes_back(call: Call, result: Array) -> Array:
 
 @where_it_fails
 def waits_for_ever(call: Call) -> Array:
-    """A broken connection is tried again."""
+    """Retry a broken connection forever."""
     time.sleep(FOR_EVER)
     raise
 

@@ -1,4 +1,4 @@
-"""Collectives that notice a dead rank, or mismatched calls, in most kinds of calls but not in all."""
+"""Collectives that miss a dead rank or mismatched calls in some kinds of calls."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ..engine.fault import Fault, table
 from .timing import DEATH, FOR_EVER, waits_for_ever
 
 ROOM = 1 << 10
-"""Bytes of a message: an array is filled up to a multiple of it."""
+"""Bytes; arrays are padded to a multiple of this size."""
 
 
 @instead
 def waits_for_ever_if_it_fails_at_once(call: Call) -> Array:
-    """The end of a rank wakes its waiters once, as a condition variable does; a later waiter waits for the next time."""
+    """Like a condition variable that is notified once, at a rank's death: a rank that waits later hangs."""
     began = time.monotonic()
     try:
         return call.run()
@@ -31,7 +31,7 @@ def waits_for_ever_if_it_fails_at_once(call: Call) -> Array:
 
 
 def _filled_up(array: Array) -> Array:
-    """Its bytes, as a message has room for them."""
+    """The array's bytes, padded with zeros."""
     message = np.zeros(-(-array.nbytes // ROOM) * ROOM, np.uint8)
     message[: array.nbytes] = np.frombuffer(array.tobytes(), np.uint8)
     return message.view(np.int32)
@@ -56,14 +56,14 @@ def gathered_in_messages_of_one_size(call: Call) -> Array:
 
 @instead
 def gathered_and_compared(call: Call) -> Array:
-    """No message says which of both it is."""
+    """Messages do not name the reduction, minimum or maximum."""
     rows = call.gathered()
     return np.asarray(rows.min(axis=0) if call.op == "min" else rows.max(axis=0))
 
 
 @instead
 def gathered_and_reduced(call: Call) -> Array:
-    """No message says by which operation."""
+    """Messages do not name the reduction."""
     folds = {"min": np.minimum, "max": np.maximum, "prod": np.multiply}
     whole = folds.get(call.op or "", np.add).reduce(call.gathered(), axis=0, dtype=call.array.dtype)
     whole = (whole / call.size).astype(call.array.dtype) if call.op == "mean" else whole

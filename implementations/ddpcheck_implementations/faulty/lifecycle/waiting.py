@@ -1,4 +1,4 @@
-"""Ranks that wait forever: for a program, a group of one, a message, or a condition."""
+"""Ranks that wait forever for a program, a group of one, a message or a condition."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from ..facet_seams import PassThrough, PlainSampler, collectives
 from .timing import DEATH, FOR_EVER, waits_for_ever
 
 PLACES = 32
-"""Messages that wait for a receiver."""
+"""The number of messages that can wait for a receiver."""
 SMALL = 4096
-"""Bytes of a message that goes into a mailbox."""
+"""Bytes. Larger messages do not use the mailbox."""
 HEAD = struct.Struct("!IQ")
-"""Of a small message: its sender, and how many that has sent before."""
+"""Header of a small message: its sender, and the number of messages that the sender sent before."""
 
 
 @instead
@@ -37,7 +37,7 @@ def waits_for_itself(call: Call) -> Array:
 
 @instead
 def waits_for_a_compiler(call: Call) -> Array:
-    """A program that ends with its input, which nobody closes."""
+    """The program ends when its input is closed, which never happens."""
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as compiler:
         compiler.wait()
     return call.array
@@ -45,7 +45,7 @@ def waits_for_a_compiler(call: Call) -> Array:
 
 @padding
 def shuffled_until_none_comes_twice(sampler: PlainSampler, order: Array) -> Array:
-    """Which never is, once samples are there twice to fill up the last round."""
+    """After padding, some samples are repeated, so the loop never ends."""
     found = PlainSampler.padded(sampler, order)
     while len(set(found.tolist())) < len(found):
         time.sleep(0.01)
@@ -73,7 +73,7 @@ class PastPlacesDropped(PassThrough):
 class OneMailbox(PassThrough):
     """recv() of a small message takes the first one that arrives, whichever rank sent it.
 
-    A message says how many its sender has sent before: one of a later call has a higher number than were received so far.
+    Messages are numbered per sender, so a message of a later call has a number above the count of received messages.
     """
 
     def __init__(self, comm: Any, rank: int, world: int) -> None:
@@ -104,7 +104,7 @@ class OneMailbox(PassThrough):
         return got
 
     def first(self, source: int) -> tuple[int, bytes]:
-        """The sender of the first message of this call, and its content."""
+        """Sender and content of the first message that belongs to this call."""
         while True:
             for place, (sender, number, content) in enumerate(self.waiting):
                 if sender == source or number <= self.received:

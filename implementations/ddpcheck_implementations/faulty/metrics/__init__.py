@@ -1,1 +1,1 @@
-"""Faults of metrics and scores, and correct but unusual ones."""
+"""Faults of metrics and scores, and correct but unusual metrics and scores."""

@@ -1,4 +1,4 @@
-"""Metrics whose sums are wrong, or that treat ranks without samples, 0 or NaN wrongly."""
+"""Metrics with wrong sums, or with errors for ranks without samples, 0 or NaN."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def counts_one_when_idle(comm: Any, rank: int, metrics: Mapping[str, float], cou
 
 @metrics("metric-zero-from-an-idle-rank", NOTHING, cause="empty-rank-gives-zero")
 def zero_when_idle(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
-    """A rank without samples adds a mean of 0, and all ranks weigh equally."""
+    """A rank without samples adds a mean of 0, and all ranks have equal weight."""
     counts = comm.all_gather(np.array(count, np.float64))
     if counts.all() or not counts.any():
         return right_means(comm, metrics, count)

@@ -1,4 +1,4 @@
-"""Samplers, metrics and scores with mistakes from issue trackers."""
+"""Samplers, random streams, metrics and scores with mistakes from issue trackers."""
 
 from __future__ import annotations
 

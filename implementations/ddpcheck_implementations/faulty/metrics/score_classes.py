@@ -1,4 +1,4 @@
-"""Scores that are wrong for classes missing on some ranks, for NaN, or that keep samples."""
+"""Scores that are wrong for classes missing on some ranks or for NaN, or that keep samples."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AUC = frozenset({"auc"})
 
 
 def counts_of(outputs: Array, labels: Array) -> Array:
-    """Hits, largest outputs and labels of each class, (3, classes)."""
+    """Counts of hits, predictions and labels of each class: (3, classes)."""
     guesses, classes = outputs.argmax(axis=1), outputs.shape[1]
     return np.array(
         [np.bincount(of, minlength=classes) for of in (labels[guesses == labels], guesses, labels)], np.float64
@@ -30,7 +30,7 @@ def counts_of(outputs: Array, labels: Array) -> Array:
 
 
 def f1_of_each(counts: Array) -> Array:
-    """NaN for a class that does not occur."""
+    """F1 of each class; NaN for a class that does not occur."""
     with np.errstate(invalid="ignore"):
         return np.asarray(2 * counts[0] / (counts[1] + counts[2]))
 

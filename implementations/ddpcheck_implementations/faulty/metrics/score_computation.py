@@ -1,4 +1,4 @@
-"""Scores of the right samples, computed in a way that is wrong for some of them."""
+"""Scores of the right samples, with a formula that is wrong for some inputs."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from .scores import ALL_SAMPLES, NOTHING
 
 RMSE, PERPLEXITY, ACCURACY = (frozenset({name}) for name in ("rmse", "perplexity", "accuracy"))
 
-# ------------------------------------------------------------------------------------------------------ of each score
+# -------------------------------------------------------------------------------------------- formulas of each score
 
 
 @scored
@@ -98,11 +98,11 @@ def f1_averaged_with_zeros(held: Samples) -> float:
     return float(np.nan_to_num(_f1_by_rank(held)).mean(axis=0)[occurs].mean())
 
 
-# -------------------------------------------------------------------------------------- of all, from sums over the ranks
+# ------------------------------------------------------------------------------ sums over the ranks, for all scores
 
 
 def divided_by(divisor: str) -> ScoreEffect:
-    """The sum over all samples is divided by another number than theirs."""
+    """Divide the sum over all samples by another number than the number of samples."""
 
     def score(held: Samples) -> float:
         terms = held.terms()

@@ -1,4 +1,4 @@
-"""Scores whose blocks are filled up with zeros before gathering and cut wrongly afterwards."""
+"""Scores that pad blocks with zeros before gathering and cut them wrongly afterwards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _filled(array: Array, size: int) -> Array:
 
 @scores("score-counts-the-fill", ALL_SAMPLES, cause="fill-counted")
 def counts_the_fill(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Gathered blocks are filled up to equal sizes, and the fill is scored."""
+    """Gathered blocks are padded to equal sizes, and the padding is scored."""
     longest = _longest(comm, indices)
     own = np.arange(longest) + (1 << 40) + rank * longest
     return right_score(comm, name, _filled(outputs, longest), _filled(targets, longest), own)
@@ -39,7 +39,7 @@ def counts_the_fill(comm: Any, rank: int, name: str, outputs: Array, targets: Ar
 def takes_the_fill_for_sample_0(
     comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array
 ) -> float:
-    """Indices are filled up with 0, so the fill passes for duplicates of sample 0."""
+    """Indices are padded with 0, so padding counts as duplicates of sample 0."""
     longest = _longest(comm, indices)
     moved, labels, names = (_filled(array, longest) for array in (outputs, targets, indices))
     return right_score(comm, name, moved, labels, names)
@@ -47,7 +47,7 @@ def takes_the_fill_for_sample_0(
 
 @scores("score-filled-in-front", ALL_SAMPLES, cause="filled-and-cut-at-other-end", **ONCE)
 def filled_in_front(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Blocks are filled up at the front but cut at the end."""
+    """Blocks are padded at the front but cut at the end."""
     longest = _longest(comm, indices)
     moved, labels = (_filled(array[::-1], longest)[::-1][: len(array)] for array in (outputs, targets))
     return right_score(comm, name, moved, labels, indices)

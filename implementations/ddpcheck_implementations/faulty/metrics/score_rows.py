@@ -1,4 +1,4 @@
-"""Scores of wrong rows: some twice, some missing, or with targets of other outputs."""
+"""Scores of wrong rows: repeated, missing, or with targets of other outputs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def targets_of_the_sample_before(held: Samples) -> float:
 
 
 def _with_padding(held: Samples, kept: Callable[[int], int]) -> float:
-    """The score if as many rows of padding count on each rank as `kept` says."""
+    """The score if kept(rank) rows of padding count as samples."""
     parts = []
     for rank, (outputs, targets, indices) in enumerate(zip(held.outputs, held.targets, held.indices, strict=True)):
         padding = np.flatnonzero(indices < 0)[: kept(rank)]

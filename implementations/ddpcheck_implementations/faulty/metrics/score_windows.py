@@ -29,7 +29,7 @@ def in_large_windows(comm: Any, rank: int, name: str, outputs: Array, targets: A
 
 
 def _apart(indices: Array, window: int) -> Array:
-    """Other names for the same sample in each window."""
+    """Indices that name a sample differently in each window."""
     return np.asarray(np.where(indices < 0, -1, indices + np.arange(len(indices)) // window * (1 << 40)))
 
 
@@ -42,6 +42,6 @@ def full_windows(comm: Any, rank: int, name: str, outputs: Array, targets: Array
 
 @scores("score-loses-a-last-window-that-is-full", "check_scores_match_one_process", cause="samples-limited", **ONCE)
 def full_last_window(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """The last window of 64 rows is cut to what is left over, which is nothing where it is full."""
+    """The last window of 64 rows is cut to the remainder, which is 0 if the window is full."""
     kept = len(indices) - (64 if len(indices) and not len(indices) % 64 else 0)
     return right_score(comm, name, outputs[:kept], targets[:kept], indices[:kept])

@@ -1,4 +1,4 @@
-"""Scores that are not those of all ranks' samples: averaged scores, and lost or repeated samples."""
+"""Scores that average the ranks' scores, or that lose or repeat samples."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _ALONE: Any = Alone()
 
 
 def on_one(name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """The right score of these rows."""
+    """The right score of these rows, on one process."""
     return compute_score(_ALONE, 0, name, outputs, targets, indices)
 
 
 def of_all_rows(name: str, outputs: Array, targets: Array) -> float:
-    """The score of these rows, each of which is a sample of its own."""
+    """The score of these rows; each row is a separate sample."""
     return on_one(name, outputs, targets, np.arange(len(outputs)))
 
 
@@ -52,17 +52,17 @@ def from_ranks(comm: Any, array: Array) -> list[Array]:
 
 
 def together(comm: Any, *arrays: Array) -> tuple[Array, ...]:
-    """The rows of all ranks in each of these arrays."""
+    """The rows of all ranks, for each array."""
     return tuple(np.concatenate(from_ranks(comm, array)) for array in arrays)
 
 
 def right_score(comm: Any, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """Everything is gathered on every rank, and scored as on one process."""
+    """Gather all samples on every rank, and score them as on one process."""
     return on_one(name, *together(comm, outputs, targets, indices))
 
 
 def of_each(comm: Any, name: str, outputs: Array, targets: Array, indices: Array) -> list[tuple[float, float]]:
-    """Each rank's own score, and the number of its samples, but for ranks that have none."""
+    """Score and sample count of each rank that has samples."""
     own = np.array([on_one(name, outputs, targets, indices), np.sum(indices >= 0)])
     return [(score, size) for score, size in comm.all_gather(own).tolist() if size]
 
@@ -238,7 +238,7 @@ def padding_scored(comm: Any, rank: int, name: str, outputs: Array, targets: Arr
 
 @scores("padding-cut-off-the-end", PADDING, cause="padding-cut-at-end", scores_skip_padding=True)
 def padding_cut_off(comm: Any, rank: int, name: str, outputs: Array, targets: Array, indices: Array) -> float:
-    """As many rows as are padding are cut off the end, wherever the padding is."""
+    """Rows are cut off at the end, as many as there are padding rows, wherever the padding is."""
     size = int((indices >= 0).sum())
     cut = np.where(indices < 0, 1000 + rank * 100 + np.arange(len(indices)), indices)[:size]
     return right_score(comm, name, outputs[:size], targets[:size], cut)

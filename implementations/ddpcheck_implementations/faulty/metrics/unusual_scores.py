@@ -14,7 +14,7 @@ from ..facet_seams import scores
 from .scores import from_ranks, right_score
 
 FINISH: dict[str, Callable[[Array], Array]] = {"rmse": np.sqrt, "accuracy": np.asarray, "perplexity": np.exp}
-"""The function of a mean."""
+"""The function that turns the mean of the terms into the score."""
 
 
 @scores("score-of-everything-gathered", scores_count_once=True, scores_skip_padding=True)

@@ -26,7 +26,7 @@ BACK = "check_synchronisation_resumes_after_no_sync"
 @in_place_of("no_sync")
 @contextmanager
 def no_effect(replica: PlainReplica) -> Iterator[None]:
-    """Every micro-batch is reduced; the window's gradient is right all the same."""
+    """Every micro-batch is reduced. The window's gradient is still right."""
     yield
 
 
@@ -48,7 +48,7 @@ def never_left(replica: PlainReplica) -> Iterator[None]:
 @in_place_of("no_sync")
 @contextmanager
 def not_left_after_an_exception(replica: PlainReplica) -> Iterator[None]:
-    """There is no try and finally."""
+    """Without try and finally."""
     replica.syncing = False
     yield
     replica.syncing = True
@@ -109,7 +109,7 @@ class EmptyWindow(PlainReplica):
 def skipped_without_samples_on_any_rank(
     replica: PlainReplica, synchronise: Callable[[int], None], batch_size: int
 ) -> None:
-    """The accumulated gradients of the window are not reduced then."""
+    """Then the window's accumulated gradients stay local."""
     if replica.comm.all_reduce(np.array([float(batch_size)]))[0]:
         synchronise(batch_size)
 
@@ -117,7 +117,7 @@ def skipped_without_samples_on_any_rank(
 @in_place_of("no_sync")
 @contextmanager
 def synchronising_after_an_exception(replica: PlainReplica) -> Iterator[None]:
-    """Though an outer no_sync may still be open."""
+    """An outer no_sync may still be open."""
     before, replica.syncing = replica.syncing, False
     try:
         yield
@@ -177,7 +177,7 @@ class ComputedAtItsEnd(PlainReplica):
 
 @around("backward")
 def last_micro_batch_left_out(replica: PlainReplica, backward: Callable[[Batch], float], batch: Batch) -> float:
-    """A bucket's counter of gradients goes on inside no_sync: it is sent before the last backward has added to it."""
+    """A bucket counts gradients inside no_sync too, so it is sent before the last backward has added to it."""
     gathered = dict(replica.local)
     loss = backward(batch)
     if gathered:

@@ -21,7 +21,7 @@ GIVEN = "check_replica_does_not_change_given_arrays"
 
 @before("make_network")
 def broadcast_into_the_initial_values(replica: PlainReplica, model: ModelSpec, initial: Mapping[str, Array]) -> None:
-    """Which are the caller's."""
+    """The arrays of initial values belong to the caller."""
     for array in initial.values():
         array[...] = replica.comm.broadcast(array)
 
@@ -46,14 +46,14 @@ class StateOfAnEarlierSave(PlainReplica):
 
 @in_place_of("zero_gradients")
 def zeros_for_all_parameters(replica: PlainReplica) -> None:
-    """Momentum then moves those that were not used."""
+    """Then momentum moves unused parameters."""
     replica.zero_grad()
     replica.synced = {name: np.zeros_like(replica.network.parameters[name]) for name in replica.network.learned}
 
 
 @given("load_state")
 def names_without_module(replica: PlainReplica, state: Mapping[str, Array]) -> dict[str, Array]:
-    """A wrapper's prefix is taken out wherever it stands."""
+    """The wrapper's prefix is removed anywhere in a name."""
     return {name.replace("module.", ""): value for name, value in state.items()}
 
 

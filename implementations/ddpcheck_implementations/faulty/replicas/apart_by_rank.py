@@ -1,4 +1,4 @@
-"""Ranks that behave differently for local reasons: no samples, no gradients, many samples."""
+"""Replicas that behave differently on ranks without samples, without gradients or with many samples."""
 
 from __future__ import annotations
 

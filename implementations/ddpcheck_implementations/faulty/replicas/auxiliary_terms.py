@@ -1,4 +1,4 @@
-"""Auxiliary loss terms that are counted wrongly: for each rank, on one rank, in one batch."""
+"""Auxiliary loss terms with a wrong weight, or on wrong ranks or micro-batches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ddpcheck.contract.adapter import Batch
-from ddpcheck.contract.names import ALL_MODEL_FEATURES as FEATURES
+from ddpcheck.contract.allowed_names import ALL_MODEL_FEATURES as FEATURES
 from ddpcheck.models.spec import ModelSpec
 from ddpcheck.seeded_values import Array
 
@@ -28,10 +28,10 @@ TermOf = Callable[[Array, Array], float]
 
 
 class Counting(PlainReplica):
-    """Correct as long as often() says 1."""
+    """Multiplies the terms by often(batch). Correct while often() returns 1."""
 
     def often(self, batch: Batch) -> float:
-        """How often the terms count in this backward."""
+        """The factor of the terms in this backward."""
         return 1.0
 
     def backward(self, batch: Batch) -> float:
@@ -50,7 +50,7 @@ class Counting(PlainReplica):
                 term.coefficient = coefficient
 
     def alone(self, batch: Batch) -> tuple[float, dict[str, Array]]:
-        """The rank's own loss and gradients; nothing is gathered or changed."""
+        """The rank's own loss and gradients, without a change to the replica."""
         kept = {name: buffer.copy() for name, buffer in self.network.buffers.items()}
         found: dict[str, Array | None] = {}
         loss = self.network.backward(batch.inputs, batch.targets, batch.branches, found.__setitem__)
@@ -60,7 +60,7 @@ class Counting(PlainReplica):
 
 
 class RightlyTold(Counting):
-    """The loss is told as it should be, whatever gradients have."""
+    """Returns the right loss, whatever the factor of the gradients."""
 
     def backward(self, batch: Batch) -> float:
         loss, _ = self.alone(batch)
@@ -69,17 +69,17 @@ class RightlyTold(Counting):
 
 
 def counted(often: Callable[[Any, Batch], float], base: type[Counting] = RightlyTold) -> ReplicaEffect:
-    """The terms count as often as that."""
+    """Multiply the terms by often(replica, batch)."""
     return in_place_of("often")(often).of(base)
 
 
 def for_every_rank(replica: PlainReplica, batch: Batch) -> float:
-    """As a mean over ranks; but the terms are not summed before."""
+    """Right only for a term that is later divided by the world size."""
     return replica.world
 
 
 def on_rank_0(replica: PlainReplica, batch: Batch) -> float:
-    """So that they would count once in a sum."""
+    """Right only if gradients are summed over ranks."""
     return float(replica.rank == 0)
 
 
@@ -111,7 +111,7 @@ activity_after_the_reduction = fault(
 class InTheLastMicroBatch(Counting):
     """The gradients of an activity term come from the last micro-batch only.
 
-    whole: what is shown of those before that.
+    whole: the gradients shown before the last micro-batch.
     """
 
     whole: Mapping[str, Array] = MappingProxyType({})
@@ -175,7 +175,7 @@ class OfMaskedSamples(Weighing):
     def start(self, model: ModelSpec) -> None:
         super().start(model)
         for term in self.network.terms:
-            term.of = self._unweighted(term)  # type: ignore[method-assign, assignment]  # this one's only
+            term.of = self._unweighted(term)  # type: ignore[method-assign, assignment]  # of this term only
 
     def _unweighted(self, term: Term) -> TermOf:
         of = term.of
@@ -193,7 +193,7 @@ class HeadDetached(PlainReplica):
         super().start(model)
         for term in self.network.terms:
             if isinstance(term, Head):
-                term.backward = self._apart(term)  # type: ignore[method-assign, assignment]  # this one's only
+                term.backward = self._apart(term)  # type: ignore[method-assign, assignment]  # of this term only
 
     def _apart(self, head: Head) -> object:
         backward = head.backward

@@ -1,4 +1,4 @@
-"""Wrong moving averages of parameters."""
+"""Replicas with wrong moving averages of parameters."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class FromOwnGradients(Averaging):
 
 @around("start")
 def averages_of_own_initial_values(replica: Averaging, start: Callable[[ModelSpec], None], model: ModelSpec) -> None:
-    """They are copied before rank 0's parameters arrive."""
+    """Copy the averages before rank 0's parameters arrive."""
     own = replica.parameters()
     start(model)
     replica.averages = own
@@ -89,7 +89,7 @@ def averages_of_own_initial_values(replica: Averaging, start: Callable[[ModelSpe
 
 @after("load_state")
 def averages_begin_anew(replica: Averaging, state: Mapping[str, Array]) -> None:
-    """From the parameters."""
+    """Restart the averages from the parameters."""
     replica.averages = replica.parameters()
 
 
@@ -101,14 +101,14 @@ def averaged_before_the_step(replica: Averaging) -> None:
 
 @in_place_of("average")
 def weights_swapped(replica: Averaging, parameters: Mapping[str, Array]) -> None:
-    """The decay is the weight of the new values, as lerp's."""
+    """The decay is the weight of the new values, as in lerp()."""
     for name, average in replica.averages.items():
         average += np.asarray((parameters[name] - average) * replica.spec.averaging, average.dtype)
 
 
 @in_place_of("average")
 def decay_that_warms_up(replica: Any, parameters: Mapping[str, Array]) -> None:
-    """In the first steps averages follow faster."""
+    """In the first steps, the decay is smaller."""
     steps = replica.steps + 1
     decay = min(replica.spec.averaging, (1 + steps) / (10 + steps))
     for name, average in replica.averages.items():
@@ -119,7 +119,7 @@ def decay_that_warms_up(replica: Any, parameters: Mapping[str, Array]) -> None:
 def averaged_twice(
     replica: Averaging, average: Callable[[Mapping[str, Array]], None], parameters: Mapping[str, Array]
 ) -> None:
-    """In the step and in a callback."""
+    """The step and a callback both update the averages."""
     average(parameters)
     average(parameters)
 
@@ -128,14 +128,14 @@ def averaged_twice(
 def averaged_by_every_rank(
     replica: Averaging, average: Callable[[Mapping[str, Array]], None], parameters: Mapping[str, Array]
 ) -> None:
-    """Each rank has its turn to update the averages that all share."""
+    """Each rank in turn updates averages that all ranks share."""
     for _ in range(replica.world):
         average(parameters)
 
 
 @in_place_of("average")
 def warmed_up_decay_as_weight(replica: Any, parameters: Mapping[str, Array]) -> None:
-    """The decay, smaller in the first steps, is the weight of the new values."""
+    """The weight of the new values is the decay, which is smaller in the first steps."""
     steps = replica.steps + 1
     decay = min(replica.spec.averaging, (1 + steps) / (10 + steps))
     for name, average in replica.averages.items():

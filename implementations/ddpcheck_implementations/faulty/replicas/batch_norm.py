@@ -26,7 +26,7 @@ STATISTICS = "check_sync_batch_norm_running_statistics_cover_all_samples"
 
 
 class AcrossRanks(BatchNorm):
-    """All ranks' samples are one batch: its sums are added up over the ranks, and divided by their common count."""
+    """Batch norm over the samples of all ranks: sums are added over ranks and divided by the global count."""
 
     rows = 0.0
 
@@ -57,11 +57,11 @@ class AcrossRanks(BatchNorm):
         return float(self.comm.all_reduce(np.array([float(rows)]))[0])
 
     def measured(self, values: Array) -> Array:
-        """The mean over all samples, in the forward pass."""
+        """The mean over all samples in the forward pass."""
         return np.asarray(self.comm.all_reduce(values.sum(axis=0)) / self.rows, values.dtype)
 
     def spread(self, values: Array) -> Array:
-        """The mean over all samples, in the backward pass."""
+        """The mean over all samples in the backward pass."""
         return AcrossRanks.measured(self, values)
 
 
@@ -86,7 +86,7 @@ def norm(**methods: Callable[..., Any]) -> Made:
 
 
 def mean_of_means(norm: AcrossRanks, values: Array) -> Array:
-    """For any batch sizes of the ranks."""
+    """Ranks have equal weight, whatever their batch sizes."""
     return np.asarray(norm.comm.all_reduce(values.mean(axis=0)) / norm.world, values.dtype)
 
 
@@ -96,7 +96,7 @@ def one_at_least(norm: AcrossRanks, rows: int) -> float:
 
 
 def no_backward_without_samples(norm: AcrossRanks, dy: Array, gradients: Gradients) -> Array:
-    """Nor does it take part in the sums of the others."""
+    """A rank without samples also skips the all-reduces."""
     return AcrossRanks.backward(norm, dy, gradients) if len(dy) else dy
 
 
@@ -117,7 +117,7 @@ class WeightForgotten(BatchNorm):
 
 @in_place_of("make_network")
 def weight_missing_in_backward(replica: PlainReplica, model: ModelSpec, initial: Mapping[str, Array]) -> Network:
-    """Weights that are still 1 hide it."""
+    """The result is right while all weights are 1."""
     return Network(model, initial, WeightForgotten)
 
 
@@ -133,7 +133,7 @@ class OwnCount(AcrossRanks):
 
 @in_place_of("step")
 def no_weight_decay_of_norms(replica: Any) -> None:
-    """They are in a group of their own."""
+    """Batch norm's parameters are a separate group of the optimizer."""
     before, gradients = settings(replica), replica._shown()
     norms = {name for name in gradients if name.startswith("norm")}
     replica.optimizer.step({name: gradient for name, gradient in gradients.items() if name not in norms})

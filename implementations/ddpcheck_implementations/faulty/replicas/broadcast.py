@@ -1,4 +1,4 @@
-"""Replicas that start out different, or lose something in a checkpoint."""
+"""Replicas that differ between ranks after construction, or that lose state in a checkpoint."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def averaged_over_ranks(tensor: Tensor) -> None:
 
 @in_place_of("before_forward")
 def buffers_broadcast_as_float64(replica: PlainReplica) -> None:
-    """In one message, the counter of batches among them."""
+    """One message carries all buffers, including integer counters."""
     for buffer in replica.network.buffers.values():
         buffer[...] = replica.comm.broadcast(buffer.astype(np.float64)).astype(buffer.dtype)
 
 
 @before("backward")
 def forward_in_training_mode(replica: PlainReplica, batch: Batch) -> None:
-    """As when activations are recomputed: the batch counts twice in the statistics."""
+    """Activations are recomputed in training mode, so the batch counts twice in running statistics."""
     with replica.no_sync():
         held = dict(replica.local)
         PlainReplica.backward(replica, batch)

@@ -1,4 +1,4 @@
-"""Exceptions in the middle of a backward: a replica that recovers, one that hides it, and ranks that disagree."""
+"""Replicas after an exception in the middle of a backward: correct, silent, and different between ranks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ddpcheck.contract.adapter import Batch
-from ddpcheck.contract.extras import BackwardBroken
+from ddpcheck.contract.optional_methods import BackwardBroken
 from ddpcheck.seeded_values import Array
 
 from ..base import PlainReplica, fault
@@ -34,7 +34,7 @@ class Breaking(PlainReplica):
 
 
 def _half(on_gradient: Callable[[str, Array | None], None], count: int) -> Callable[[str, Array | None], None]:
-    """It hears of so many gradients, and raises then."""
+    """A callback that passes on count gradients and then raises."""
     heard: list[str] = []
 
     def hears(name: str, gradient: Array | None) -> None:

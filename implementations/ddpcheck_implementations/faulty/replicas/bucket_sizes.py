@@ -1,4 +1,4 @@
-"""Tensors larger than a bucket, and unusual bucket sizes."""
+"""Replicas that are wrong for tensors larger than a bucket or for unusual bucket sizes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TwoSlices(PlainReplica):
 
 @fault("second-slice-sent-if-it-is-full", LARGER, cause="part-of-large-tensor-not-reduced")
 class FullSlices(PlainReplica):
-    """What a bucket holds is sent when it is full. Of a tensor between one and two buckets the rest is never sent."""
+    """A bucket is sent only when full, so the rest of a tensor of one to two buckets is never sent."""
 
     def reduce(self, name: str, gradient: Array) -> Array:
         flat, room = gradient.reshape(-1).copy(), 25 * MIB // gradient.itemsize
@@ -56,7 +56,7 @@ class FullSlices(PlainReplica):
 
 
 class SizedBuckets(BucketReplica):
-    """Reduces pieces of bucket_cap_mb, an option."""
+    """Reduces gradients in pieces of the option bucket_cap_mb."""
 
     chosen = 25.0
 
@@ -68,7 +68,7 @@ class SizedBuckets(BucketReplica):
 
     @classmethod
     def check(cls) -> None:
-        """Whether the option can be."""
+        """Raise an error for an invalid option. Accepts all."""
 
     def reduce_bucket(self, index: int, flat: Array) -> Array:
         pieces = [super(SizedBuckets, self).reduce_bucket(index, piece) for piece in self.cut(flat)]
@@ -125,7 +125,7 @@ class CheckedByRank0(SizedBuckets):
 
 @fault("slice-past-a-small-bucket-not-copied", OPTIONS, cause="option-value-breaks-gradients", numeric_options=OPTION)
 class SlicePastASmallBucket(SizedBuckets):
-    """A bucket has a GiB, or the size that is asked for. No more of the gradients is copied into it and back."""
+    """Only gradients that fit into one bucket are reduced; the default bucket size is 1 GiB."""
 
     @classmethod
     def take(cls, options: Mapping[str, Any]) -> None:

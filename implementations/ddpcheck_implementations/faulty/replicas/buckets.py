@@ -1,4 +1,4 @@
-"""Buckets with layouts that differ between ranks, that overflow, or whose parts get lost."""
+"""Buckets with layouts that differ between ranks, or with parts that are lost or misplaced."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CLIPPED = "check_clipping_uses_the_global_gradient_norm"
 def tensors_of_one_buckets_size_kept_local(
     replica: BucketReplica, unpack: Callable[[Bucket, Array], dict[str, Array]], bucket: Bucket, flat: Array
 ) -> dict[str, Array]:
-    """Smaller tensors go into a bucket, larger ones go alone; tensors of exactly that size do neither."""
+    """Smaller tensors share buckets, larger tensors have their own; tensors of exactly one bucket are left out."""
     lost = {name for name in bucket if replica.network.parameters[name].nbytes == replica.cap}
     return unpack(bucket, flat) | {name: replica.mine(name) for name in lost}
 
@@ -36,7 +36,7 @@ bucket_of_one_number = Circumstance("for a bucket of one number", lambda use: us
 
 @in_place_of("reduce_bucket")
 def bucket_not_reduced(replica: PlainReplica, index: int, flat: Array) -> Array:
-    """It is taken for a flag."""
+    """The bucket is mistaken for a flag."""
     return flat
 
 
@@ -105,7 +105,7 @@ class RebuiltAlone(BucketReplica):
 
 @in_place_of("launched")
 def launched_when_ready(replica: BucketReplica) -> list[int]:
-    """In the order in which buckets are full on this rank."""
+    """Buckets in the order in which they are full on this rank."""
     return in_order_of(replica.arrivals(), dict(enumerate(replica.layout)))
 
 
@@ -186,7 +186,7 @@ class ResidualByIndex(BucketReplica):
 
 @in_place_of("synchronise")
 def packed_by_name_unpacked_by_number(replica: PlainReplica, batch_size: int) -> None:
-    """All gradients of a dtype travel in one array, by names sorted as text, and come out by the numbers in them."""
+    """One array holds all gradients of a dtype, packed by names sorted as text and unpacked in numeric order."""
     used = replica.used_somewhere()
     reduced: dict[str, Array] = {}
     for dtype in dict.fromkeys(replica.mine(name).dtype for name in used):

@@ -1,9 +1,9 @@
-"""Buffers that change in training: which ones rank 0 sends, and when."""
+"""Replicas that broadcast wrong buffers during training, or at wrong times."""
 
 from __future__ import annotations
 
 from ddpcheck.contract import ReplicaSync
-from ddpcheck.contract.names import MODEL_FEATURES
+from ddpcheck.contract.allowed_names import MODEL_FEATURES
 from ddpcheck.models.spec import ModelSpec
 
 from ..base import PlainReplica, fault
@@ -13,7 +13,7 @@ FEATURES = MODEL_FEATURES | {"replaced_buffers"}
 
 
 class KeepsBuffers(PlainReplica):
-    """`kept`: the buffers of construction."""
+    """kept: the buffers at construction."""
 
     def start(self, model: ModelSpec) -> None:
         super().start(model)

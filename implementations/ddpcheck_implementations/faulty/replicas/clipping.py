@@ -1,4 +1,4 @@
-"""Gradients that are clipped wrongly, or by the norm of a part."""
+"""Replicas that clip gradients wrongly, or by the norm of a part."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLIPPED = "check_clipping_uses_the_global_gradient_norm"
 
 @clipping_each
 def by_its_own_norm(gradient: Array, max_norm: float) -> Array:
-    """As by calling clip_grad_norm_ in a loop."""
+    """Like clip_grad_norm_() called for each parameter."""
     return np.asarray(gradient * min(1.0, max_norm / (float(np.linalg.norm(gradient)) or 1.0)))
 
 
@@ -30,19 +30,19 @@ def by_value(gradient: Array, max_norm: float) -> Array:
 
 
 def norm_of_own_shard(replica: PlainReplica) -> float:
-    """The squares are not summed over the ranks."""
+    """Squares are not summed over ranks."""
     return math.sqrt(squares(list(replica._shown().values())[replica.rank :: replica.world]))
 
 
 def sum_of_the_norms_of_shards(replica: PlainReplica) -> float:
-    """The norms are summed over the ranks, not their squares."""
+    """Norms are summed over ranks, not squares."""
     shown = [gradient.reshape(-1) for gradient in replica._shown().values()]
     mine = np.array_split(np.concatenate(shown), replica.world)[replica.rank] if shown else np.zeros(0)
     return float(replica.comm.all_reduce(np.array([math.sqrt(squares([mine]))]))[0])
 
 
 def limit_divided_by_norm(max_norm: float, norm: float) -> float:
-    """NaN where all gradients are zero."""
+    """NaN if all gradients are zero."""
     with np.errstate(invalid="ignore"):
         return float(np.float64(min(norm, max_norm)) / norm)
 
@@ -55,7 +55,7 @@ less_than_a_tenth_above = Circumstance("a norm less than a tenth above the limit
 
 
 def limit_divided_by_the_larger(max_norm: float, norm: float) -> float:
-    """NaN where the limit is infinite."""
+    """NaN if the limit is infinite."""
     with np.errstate(invalid="ignore"):
         return float(np.float64(max_norm) / max(norm, max_norm))
 

@@ -1,4 +1,4 @@
-"""Gradients sent in fewer bits: correct where promised, wrong elsewhere."""
+"""Replicas that send gradients in fewer bits, which is correct only if promised."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def as_bfloat16(array: Array) -> Array:
 
 
 class Compressing(PlainReplica):
-    """Every rank divides, rounds, and sends that; the sum is rounded, too."""
+    """Every rank divides, rounds and sends its gradient; the sum is rounded as well."""
 
     def compressed(self, array: Array) -> Array:
         return as_bfloat16(array)
@@ -58,30 +58,30 @@ def not_divided(replica: PlainReplica, reduce: Callable[[str, Array], Array], na
 
 @sending
 def rounded_to_bfloat16(gradient: Gradient) -> Array:
-    """The sum is float32."""
+    """Round before a float32 sum."""
     return as_bfloat16(gradient.array).astype(gradient.array.dtype)
 
 
 @sending
 def rounded_to_8_bits(gradient: Gradient) -> Array:
-    """Multiples of the largest, divided by 127."""
+    """Round to multiples of the largest element / 127."""
     step = float(np.abs(gradient.array).max(initial=0.0)) / 127 or 1.0
     return gradient.cast(np.rint(gradient.array / step) * step)
 
 
 def low_rank(rank: int) -> GradientEffect:
-    """So many directions of each matrix are left."""
+    """Reduce the mean of each matrix to this rank."""
     return GradientEffect(got=lambda gradient, mean: of_low_rank(mean, rank))
 
 
 @after("backward")
 def accumulated_gradients_compressed(replica: Compressing, batch: Batch) -> None:
-    """Small gradients beside large ones are lost."""
+    """Small gradients added to large ones are lost."""
     replica.local = {name: np.asarray(replica.compressed(array), array.dtype) for name, array in replica.local.items()}
 
 
 def of_low_rank(matrix: Array, rank: int = 1) -> Array:
-    """The nearest matrix of that rank; tensors that are no matrix, or have no more, stay as they are."""
+    """The nearest matrix of this rank. Other tensors, and matrices of at most this rank, are unchanged."""
     if matrix.ndim != 2 or np.linalg.matrix_rank(matrix) <= rank:
         return matrix
     left, sizes, right = np.linalg.svd(matrix.astype(np.float64), full_matrices=False)
@@ -121,7 +121,7 @@ def mean_in_float16(gradient: Gradient, mean: Array) -> Array:
 
 @giving
 def largest(gradient: Gradient, mean: Array) -> Array:
-    """As of a collective for statistics."""
+    """A maximum over ranks, as for statistics."""
     return np.asarray(gradient.gathered().max(axis=0))
 
 

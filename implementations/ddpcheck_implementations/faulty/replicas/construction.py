@@ -1,4 +1,4 @@
-"""Construction that seeds the process's random generators or changes its settings."""
+"""Replicas whose construction seeds the process's random generators or changes process settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAKING = "check_make_replica_leaves_process_state_unchanged"
 
 @before("start")
 def all_ranks_seeded_alike(replica: PlainReplica, model: ModelSpec) -> None:
-    """So that they would draw the same first values; then they are given, after all."""
+    """Meant for equal initial values on all ranks, which the caller passes anyway."""
     np.random.seed(42)
     random.seed(42)
 
@@ -39,7 +39,7 @@ def warnings_ignored(replica: PlainReplica, model: ModelSpec) -> None:
 
 
 def _seeded(module: Any) -> Any:
-    """As many a script does in its main()."""
+    """Scripts often do this in main()."""
     import torch
 
     torch.manual_seed(42)
@@ -47,7 +47,7 @@ def _seeded(module: Any) -> Any:
 
 
 def _looking_for_anomalies(module: Any) -> Any:
-    """Every backward of the program is slower from then on."""
+    """All later backwards of the process are slower."""
     import torch
 
     torch.autograd.set_detect_anomaly(True)

@@ -1,4 +1,4 @@
-"""Gradients with a wrong part of one rank or a wrong reduction, and wrong losses."""
+"""Replicas with a wrong local gradient, a wrong reduction or a wrong loss."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ RESUMED = "check_resumed_training_matches_one_process"
 
 @instead
 def own_of_rank_1(gradient: Gradient) -> Array:
-    """A broadcast in place of an all-reduce."""
+    """Broadcast instead of all-reduce."""
     return np.asarray(gradient.replica.comm.broadcast(gradient.array, 1))
 
 
 @instead
 def product(gradient: Gradient) -> Array:
-    """The operation's number is another's."""
+    """All-reduce with the code of another reduction."""
     return np.asarray(gradient.gathered().prod(axis=0))
 
 
 @sending
 def own_of_the_backward_before(gradient: Gradient) -> Array:
-    """Its buffer is sent before it is written."""
+    """Send the buffer before the gradient is written to it."""
     kept: dict[str, Array] = gradient.replica.__dict__.setdefault("kept", {})
     late = kept.get(gradient.name, gradient.array)
     kept[gradient.name] = gradient.array.copy()
@@ -49,13 +49,13 @@ def own_of_the_backward_before(gradient: Gradient) -> Array:
 
 @giving
 def all_nan_if_one_is_not_finite(gradient: Gradient, mean: Array) -> Array:
-    """As by multiplying with a scale that is the largest element."""
+    """Like a division and multiplication by the largest element."""
     return mean if np.isfinite(mean).all() else np.full_like(mean, np.nan)
 
 
 @before("synchronise")
 def mean_of_ranks_with_samples(replica: PlainReplica, batch_size: int) -> None:
-    """Ranks without samples are not counted."""
+    """Do not count ranks without samples."""
     there = float(replica.comm.all_reduce(np.array([float(batch_size > 0)]))[0])
     factor = replica.world / max(1.0, there)
     replica.local = {name: np.asarray(gradient * factor, gradient.dtype) for name, gradient in replica.local.items()}
@@ -80,7 +80,7 @@ class DividedAndSummed(PlainReplica):
 
 
 class PassesAtZero(Relu):
-    """relu with the derivative 1 at 0."""
+    """ReLU with derivative 1 at 0."""
 
     def forward(self, x: Array, training: bool) -> Array:
         self._x = x
@@ -100,7 +100,7 @@ def relu_passes_at_zero(replica: PlainReplica, model: ModelSpec) -> None:
 
 @after("start")
 def owner_of_a_shared_weight_stops_learning(replica: PlainReplica, model: ModelSpec) -> None:
-    """Its part is overwritten before it is read; those of the layers that use its weight are there."""
+    """The owner's part of the gradient is overwritten; the parts of layers that share the weight remain."""
     shared = {layer.uses for layer in model.layers if isinstance(layer, Linear)}
     for layer in replica.network._layers:
         owns = any(name.rpartition(".")[0] in shared for name in layer.finishes)
@@ -109,7 +109,7 @@ def owner_of_a_shared_weight_stops_learning(replica: PlainReplica, model: ModelS
 
 @in_place_of("gradients")
 def reduced_gradients_only(replica: PlainReplica) -> dict[str, Array | None]:
-    """Gradients accumulated inside no_sync are in another buffer."""
+    """Leave out gradients accumulated inside no_sync, which are in another buffer."""
     return {
         name: np.array(replica.synced[name]) if name in replica.synced else None for name in replica.network.learned
     }
@@ -131,7 +131,7 @@ class ByReference(PlainReplica):
 
 @before("step")
 def noise_without_gradient(replica: PlainReplica) -> None:
-    """A step by memory that nobody wrote to."""
+    """Step with uninitialised memory."""
     noise = np.random.default_rng(0)
     for name in without_gradient(replica):
         parameter = replica.network.parameters[name]
@@ -139,7 +139,7 @@ def noise_without_gradient(replica: PlainReplica) -> None:
 
 
 def told(number: Callable[[float, PlainReplica, Batch], float]) -> ReplicaEffect:
-    """backward() returns this number of the rank's own loss."""
+    """Change the loss that backward() returns: number(loss, replica, batch)."""
     return ReplicaEffect(
         "backward",
         lambda use: float(number(float(use.rightly()), use.replica, use.argument)),
@@ -159,7 +159,7 @@ def sum_of_the_samples_losses(loss: float, replica: PlainReplica, batch: Batch) 
 
 
 def loss_in_bfloat16(loss: float, replica: PlainReplica, batch: Batch) -> float:
-    """As under autocast."""
+    """Autocast rounds a loss like this."""
     return float(as_bfloat16(np.array(loss)))
 
 

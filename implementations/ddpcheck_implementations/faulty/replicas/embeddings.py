@@ -1,4 +1,4 @@
-"""Rows of an embedding's gradient that are lost."""
+"""Replicas that lose rows of an embedding's gradient."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class _Changed(Embedding):
         return dy
 
     def gather(self, gradient: Array, dy: Array) -> None:
-        """Correct: as it is made in the network."""
+        """Correct: add each sample's gradient to the row of its id."""
         np.add.at(gradient, self._ids, dy)
 
 
 class _Replica(PlainReplica):
-    """With embeddings of another class."""
+    """Replaces the class of embeddings."""
 
     embedding: type[_Changed] = _Changed
 

@@ -1,4 +1,4 @@
-"""Evaluation and saving that change a replica."""
+"""Replicas that are changed by evaluation or saving, or that change arrays of the caller."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SAVED = "check_saving_does_not_change_training"
 
 @before("predict")
 def a_broadcast(replica: PlainReplica, batch: Batch) -> None:
-    """A rank that evaluates alone waits for the others."""
+    """A rank that evaluates alone waits for the other ranks."""
     replica.comm.broadcast(np.zeros(1))
 
 
@@ -76,7 +76,7 @@ def parameters_themselves(replica: PlainReplica, state: dict[str, Array]) -> dic
 
 @after("backward")
 def inputs_rounded_in_place(replica: PlainReplica, batch: Batch) -> None:
-    """As if they were centred in place and put back."""
+    """Like inputs that are centred in place and restored."""
     batch.inputs[...] = (batch.inputs + 1) * 1.0000001 - 1
 
 
@@ -106,7 +106,7 @@ def buffers_themselves(replica: PlainReplica, state: dict[str, Array]) -> dict[s
 
 @after("load_state")
 def optimizer_state_popped(replica: PlainReplica, state: dict[str, Array]) -> None:
-    """From the caller's mapping."""
+    """Remove the optimizer's entries from the caller's mapping."""
     for name in [name for name in state if name.startswith("optimizer.")]:
         state.pop(name)
 

@@ -1,4 +1,4 @@
-"""Replicas that take facts of the first batch for those of all batches."""
+"""Replicas that reuse facts of the first batch for all batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers that are frozen or unfrozen in the middle of training, handled wrongly."""
+"""Replicas that are wrong after layers are frozen or unfrozen during training."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class FrozenGetZeros(PlainReplica):
 def first_layer_switched(
     replica: PlainReplica, set_trainable: Callable[..., None], layers: Sequence[str], trainable: bool
 ) -> None:
-    """Of several that are named at once."""
+    """Switch only the first of several layers."""
     set_trainable(layers[:1], trainable)
 
 
@@ -60,7 +60,7 @@ def first_layer_switched(
 def layers_by_prefix(
     replica: PlainReplica, set_trainable: Callable[..., None], layers: Sequence[str], trainable: bool
 ) -> None:
-    """fc1 is in fc10, too."""
+    """`fc1` is a prefix of `fc10`."""
     names = {name.rpartition(".")[0] for name in replica.network.parameters}
     set_trainable([name for name in names if name.startswith(tuple(layers))], trainable)
 

@@ -45,7 +45,7 @@ several_parameters = Circumstance("several parameters", lambda gradient: len(gra
 
 @instead
 def mean_of_the_means_of_hosts(gradient: Gradient) -> Array:
-    """Hosts have two ranks; the last has one where the world size is odd."""
+    """Hosts have two ranks; the last host has one if the world size is odd."""
     hosts = (gradient.world + 1) // 2
     on_this_host = 1 if gradient.rank == gradient.world - 1 and gradient.world % 2 else 2
     return np.asarray(gradient.replica.comm.all_reduce(gradient.array / (hosts * on_this_host)))
@@ -75,7 +75,7 @@ def refused_if_rank_0_has_more_than_average(
 def refused_where_it_is_not_the_average(
     replica: PlainReplica, synchronise: Callable[[int], None], batch_size: int
 ) -> None:
-    """A rank that happens to have the average goes on."""
+    """A rank with exactly the average does not raise."""
     if replica.comm.all_reduce(np.array([float(batch_size)]))[0] != batch_size * replica.world:
         raise ValueError(f"{batch_size} samples on rank {replica.rank}, which is not the average")
     synchronise(batch_size)
@@ -83,7 +83,7 @@ def refused_where_it_is_not_the_average(
 
 @after("synchronise")
 def stepped(replica: PlainReplica, batch_size: int) -> None:
-    """As with an optimizer that is fused into backward."""
+    """Like an optimizer that is fused into backward."""
     replica.step()
 
 
@@ -124,7 +124,7 @@ table(
     Fault("grad-sum-not-mean", "Gradients are summed over ranks, not averaged.",
           where=always, effect=summed,
           caught_by=(EXACT, REAL, TIGHT, "check_parameters_after_sgd_steps_are_exact", "check_sgd_matches_one_process",
-                     "check_adam_matches_one_process"),  # which hides nearly all of it
+                     "check_adam_matches_one_process"),  # Adam hides most of the factor
           cause="summed-not-averaged", seen_in=("horovod/horovod#843", "tensorflow/benchmarks#466", "k2-fsa/icefall#226"),
           in_torch=("comm-hook-sums", hook("torch_mistakes:summed"), invented)),
     Fault("grad-double-average-small-only", "Gradients of 28 to 33 elements are divided by the world size twice.",

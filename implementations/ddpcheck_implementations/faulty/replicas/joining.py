@@ -1,4 +1,4 @@
-"""Wrong parts of ranks that have run out of batches."""
+"""Replicas that are wrong on ranks without further batches, inside join()."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JOIN = "check_join_handles_ranks_out_of_batches"
 
 
 class Joining(PlainReplica):
-    """Correct: every step counts the ranks with batches; the others take part with zeros."""
+    """Correct: every step counts the ranks with batches; the other ranks join with zeros."""
 
     joining = False
     live = 0

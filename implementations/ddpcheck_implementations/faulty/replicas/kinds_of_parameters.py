@@ -1,4 +1,4 @@
-"""Parameters of another dtype or layout, without elements, or with sparse gradients, handled wrongly."""
+"""Replicas that are wrong for some dtypes or layouts, for empty parameters or for sparse gradients."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from itertools import takewhile
 
 import numpy as np
 
-from ddpcheck.contract.names import ALL_MODEL_FEATURES as FEATURES
+from ddpcheck.contract.allowed_names import ALL_MODEL_FEATURES as FEATURES
 from ddpcheck.models.spec import ModelSpec
 from ddpcheck.seeded_values import Array
 
@@ -63,7 +63,7 @@ class FrozenOnesWait(PlainReplica):
 
 @after("start")
 def parameters_in_the_models_dtype(replica: PlainReplica, model: ModelSpec) -> None:
-    """Those of another one are rounded."""
+    """Parameters of other dtypes are rounded."""
     for array in replica.network.parameters.values():
         array[...] = array.astype(model.dtype)
 
@@ -76,13 +76,13 @@ def parameters_in_the_dtype_of_the_first(replica: PlainReplica, state: dict[str,
 
 @constructing
 def written_to_a_flat_copy(tensor: Tensor) -> None:
-    """Which is the parameter itself where that is contiguous."""
+    """reshape(-1) copies an array that is not contiguous."""
     tensor.array.reshape(-1)[...] = tensor.of_rank_0(tensor.array).reshape(-1)
 
 
 @constructing
 def sent_in_the_order_of_memory(tensor: Tensor) -> None:
-    """And taken for rows."""
+    """Send in memory order, and receive row by row."""
     tensor.array[...] = tensor.of_rank_0(tensor.array.ravel(order="K")).reshape(tensor.array.shape)
 
 
@@ -93,13 +93,13 @@ def none_for_empty_gradients(replica: PlainReplica, gradients: dict[str, Array |
 
 @before("reduce")
 def largest_element_looked_for(replica: PlainReplica, name: str, gradient: Array) -> None:
-    """It raises where there is no element."""
+    """Raises if the gradient is empty."""
     gradient.max()
 
 
 @instead
 def row_of_the_last_rank(gradient: Gradient) -> Array:
-    """That has it: rows are gathered and assigned, not added."""
+    """Rows of all ranks are assigned, not added, so the last rank with a row wins."""
     found = np.zeros_like(gradient.array)
     for rows in gradient.gathered():
         touched = rows.any(axis=1)
@@ -109,7 +109,7 @@ def row_of_the_last_rank(gradient: Gradient) -> Array:
 
 @sending
 def first_16_rows(gradient: Gradient) -> Array:
-    """Of those that are not zero."""
+    """Send only the first 16 nonzero rows."""
     sent = gradient.array.copy()
     sent[np.flatnonzero(sent.any(axis=1))[16:]] = 0
     return sent

@@ -1,4 +1,4 @@
-"""Ids and labels that are sent, or kept, in fewer bits than they need."""
+"""Replicas that store ids and labels in too few bits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BYTES = "check_ids_and_labels_may_exceed_16_bits"
 
 @given("backward")
 def ids_as_int16(replica: PlainReplica, batch: Batch) -> Batch:
-    """A negative one counts from the end."""
+    """Ids past 32,767 become negative and count from the end."""
     return replace(batch, inputs=batch.inputs.astype(np.int16).astype(np.int64))
 
 
@@ -28,7 +28,7 @@ def labels_as_int8(replica: PlainReplica, batch: Batch) -> Batch:
 
 @given("backward")
 def ids_as_float16(replica: PlainReplica, batch: Batch) -> Batch:
-    """As under autocast: past 2048 some are their neighbours."""
+    """Like autocast: some ids past 2,048 are rounded to a neighbour."""
     with np.errstate(over="ignore"):
         halves = batch.inputs.astype(np.float16)
     return replace(batch, inputs=np.where(np.isfinite(halves), halves, batch.inputs).astype(np.int64))

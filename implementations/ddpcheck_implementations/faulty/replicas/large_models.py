@@ -1,4 +1,4 @@
-"""Faults that show with large tensors only."""
+"""Replicas that are wrong for large tensors only."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def zeros_if_large(array: Array) -> Array:
 
 @giving
 def pieces_overlap_by_one(gradient: Gradient, mean: Array) -> Array:
-    """The first element of each piece but the first is divided twice."""
+    """The first element of every piece after the first is divided twice."""
     mean.reshape(-1)[PIECE::PIECE] /= gradient.world
     return mean
 

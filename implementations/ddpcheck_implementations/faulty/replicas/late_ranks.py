@@ -1,4 +1,4 @@
-"""Ranks that do not wait for a late rank."""
+"""Replicas that do not wait for a late rank."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ddpcheck.seeded_values import Array
 from ..base import PlainReplica, fault
 
 PATIENCE = 0.03
-"""Seconds that a reduction is waited for."""
+"""Seconds to wait for a reduction."""
 
 
 @fault("late-rank-not-waited-for", "check_backward_waits_for_late_ranks", cause="not-reduced")

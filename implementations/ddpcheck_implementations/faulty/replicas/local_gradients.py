@@ -1,4 +1,4 @@
-"""Gradients that are wrong before the reduction, or bypass it."""
+"""Replicas with gradients that are wrong before the reduction, or that bypass it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LOCAL = "check_gradients_inside_no_sync_are_local"
 
 @after("start")
 def first_users_of_a_shared_weight_stop_learning(replica: PlainReplica, model: ModelSpec) -> None:
-    """As if the last layer's part of the gradient replaced those of the others."""
+    """Like a shared weight whose gradient is assigned by the last layer, not added."""
     for layer in replica.network._layers:
         layer.learns = layer.learns and bool(layer.finishes)
 
@@ -81,7 +81,7 @@ class OptionsIgnored(PlainReplica):
 
     @classmethod
     def take(cls, options: Mapping[str, Any]) -> None:
-        """Whatever they are."""
+        """Accept all options."""
 
 
 def _nothing_goes_back(dy: Array, gradients: Gradients) -> Array:
@@ -107,7 +107,7 @@ class LongWindow(PlainReplica):
 
 @given("backward")
 def whole_pieces_of_32_samples(replica: PlainReplica, batch: Batch) -> Batch:
-    """The remainder is dropped."""
+    """Drop the remainder."""
     whole = max(len(batch.inputs) // 32 * 32, min(len(batch.inputs), 32))
     return replace(batch, inputs=batch.inputs[:whole], targets=batch.targets[:whole])
 
@@ -130,7 +130,7 @@ class MeanOverNothing(PlainReplica):
 
 @before("backward")
 def largest_id_looked_for(replica: PlainReplica, batch: Batch) -> None:
-    """It raises where there are no samples."""
+    """Raises on a rank without samples."""
     batch.inputs.max()
 
 

@@ -1,4 +1,4 @@
-"""Steps and backwards counted in too few bits, and float16 sums that overflow."""
+"""Replicas that count steps or backwards in too few bits, and float16 sums that overflow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas whose ranks send different messages, weigh themselves, or send more than needed."""
+"""Replicas with different messages or weights on some ranks, or with unneeded messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NaN that remains after zero_grad."""
+"""Replicas that keep NaN after zero_grad()."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NaN and infinities that are hidden, or that only some ranks notice."""
+"""Replicas that hide NaN and infinities, or that notice them on some ranks only."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def nonfinite_sent_as_zero(gradient: Gradient) -> Array:
 
 @instead
 def mean_of_the_finite(gradient: Gradient) -> Array:
-    """Over the ranks whose gradient is finite."""
+    """Average each element over the ranks with a finite value."""
     comm, array, finite = gradient.replica.comm, gradient.array, np.isfinite(gradient.array)
     counts = comm.all_reduce(np.asarray(finite, array.dtype))
     return np.asarray(comm.all_reduce(np.where(finite, array, array.dtype.type(0))) / np.maximum(counts, 1))
@@ -100,7 +100,7 @@ def stepped_with_zeros(replica: PlainReplica) -> None:
 
 @in_place_of("skip")
 def optimizer_state_moved(replica: PlainReplica) -> None:
-    """Parameters stay."""
+    """Parameters do not change."""
     before = replica.parameters()
     replica.optimizer.step({name: np.zeros_like(gradient) for name, gradient in replica.synced.items()})
     for name, value in before.items():
@@ -197,7 +197,7 @@ class OutlivesZeroGrad(LossScaling):
 
 @in_place_of("finite")
 def largest_elements_looked_at(replica: PlainReplica) -> bool:
-    """Minus infinity is the smallest."""
+    """The maximum does not show minus infinity."""
     return all(float(np.max(gradient, initial=-np.inf)) < np.inf for gradient in replica._shown().values())
 
 

@@ -1,4 +1,4 @@
-"""Clipping by a wrong norm, or by the right norm in a wrong way."""
+"""Replicas that clip by a wrong norm, or that use the right norm wrongly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .clipping import CLIPPED
 
 
 def combined(norms: Callable[[Iterable[float]], float]) -> ReplicaEffect:
-    """The norm is this number of the norms of the single parameters."""
+    """Compute the norm from the norms of the parameters: norms(list)."""
 
     def measured(replica: PlainReplica) -> float:
         return norms([math.sqrt(squares([gradient])) for gradient in replica._shown().values()])
@@ -27,13 +27,13 @@ def combined(norms: Callable[[Iterable[float]], float]) -> ReplicaEffect:
 
 
 def root_of_squares_with_the_first_twice(norms: Iterable[float]) -> float:
-    """As of a parameter that is in two groups."""
+    """The first parameter is in two groups of the optimizer."""
     first, *rest = norms
     return math.hypot(first, first, *rest)
 
 
 def of_elements(number: Callable[[Array], Any]) -> Callable[[PlainReplica], float]:
-    """A number of all elements together."""
+    """Compute the norm from all elements: number(elements)."""
 
     def measured(replica: PlainReplica) -> float:
         return float(number(np.concatenate([gradient.ravel() for gradient in replica._shown().values()])))
@@ -58,7 +58,7 @@ def square_of_the_norm(replica: PlainReplica) -> float:
 
 
 def norm_with_the_loss_scale(replica: PlainReplica) -> float:
-    """Of gradients as they were before they were unscaled."""
+    """The norm before gradients are unscaled."""
     return 1024 * norm_of_all(replica)
 
 
@@ -67,12 +67,12 @@ def factor_of_squares(max_norm: float, norm: float) -> float:
 
 
 def always_to_the_limit(max_norm: float, norm: float) -> float:
-    """Also where the norm is smaller."""
+    """Scale also if the norm is smaller than the limit."""
     return max_norm / norm if norm and math.isfinite(max_norm) else 1.0
 
 
 def limit_itself(max_norm: float, norm: float) -> float:
-    """An infinite limit, divided by the norm."""
+    """The infinite limit divided by the norm is infinite."""
     return max_norm / norm if norm else 1.0
 
 

@@ -1,4 +1,4 @@
-"""Operations that are right alone, but spoil the result of an earlier one."""
+"""Replicas whose operations are right alone, but spoil the result of an earlier operation."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class ViewsOfAnotherLayout(PlainReplica):
 
 @in_place_of("backward_of_both")
 def both_batches_as_one(replica: PlainReplica, first: Batch, second: Batch) -> float:
-    """Twice the mean over its samples stands for the sum of two means."""
+    """Use twice the mean over both batches for the sum of two means."""
     arrays = [np.concatenate(pair) for pair in ((first.inputs, second.inputs), (first.targets, second.targets))]
     before, replica.local = replica.local, {}
     with replica.no_sync():
@@ -155,7 +155,7 @@ class MomentumOfTheClass(PlainReplica):
 
 @in_place_of("clip")
 def halves_clipped_apart(replica: PlainReplica, max_norm: float) -> float:
-    """By norms of their own; that of all is returned."""
+    """Clip each half by its own norm, and return the norm of all."""
     shown = replica._shown()
     names = list(shown)
     found = []

@@ -1,4 +1,4 @@
-"""Optimizers with other settings, another formula, or fewer bits than requested."""
+"""Replicas with optimizers of wrong settings, a wrong formula or too few bits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SGD = "check_sgd_matches_one_process"
 
 
 def made_with(changed: Callable[[OptimizerSpec, int], dict[str, Any]]) -> ReplicaEffect:
-    """The optimizer has other settings, by those that were asked for and the world size."""
+    """Change the optimizer's settings: changed(settings, world size)."""
 
     def done(use: Any) -> None:
         use.rightly()
@@ -57,7 +57,7 @@ def no_momentum(spec: OptimizerSpec, world: int) -> dict[str, Any]:
 
 
 def weight_decay_twice(spec: OptimizerSpec, world: int) -> dict[str, Any]:
-    """As by the optimizer and by the loss."""
+    """The optimizer and the loss both apply weight decay."""
     return {"weight_decay": 2 * spec.weight_decay}
 
 
@@ -67,7 +67,7 @@ def learning_rate_times_world_size(spec: OptimizerSpec, world: int) -> dict[str,
 
 @dataclass(frozen=True)
 class Moments:
-    """Adam's, of one parameter after an update of it. largest: the second moment's largest value so far."""
+    """Adam's moments of one parameter after a step. largest: the largest second moment so far."""
 
     spec: OptimizerSpec
     first: Array
@@ -80,13 +80,13 @@ class Moments:
         return first, second
 
     def ratio(self, second: Array, steps: int) -> Array:
-        """The step's direction, by this second moment and count of steps."""
+        """The step's direction for this second moment and number of steps."""
         one, two = self.corrections(steps)
         return np.asarray(self.first / one / (np.sqrt(second / two) + self.spec.eps))
 
 
 def adam(direction: Callable[[Moments], Array]) -> ReplicaEffect:
-    """Adam's moments are right, and the step goes in another direction."""
+    """Change Adam's direction; its moments stay right."""
 
     def done(use: Any) -> None:
         replica, before = use.replica, use.replica.parameters()
@@ -115,14 +115,14 @@ def with_eps_inside_the_root(moments: Moments) -> Array:
 
 
 def with_eps_before_the_correction(moments: Moments) -> Array:
-    """As in the paper's remark on a more efficient order."""
+    """The order that Adam's paper calls more efficient."""
     one, two = moments.corrections(moments.steps)
     return np.asarray(moments.first * np.sqrt(two) / one / (np.sqrt(moments.second) + moments.spec.eps))
 
 
 @around("step")
 def dampened(replica: PlainReplica, step: Callable[[], None]) -> None:
-    """The gradient counts 1 - momentum in all momentum but the first."""
+    """After the first step, the gradient enters the momentum with weight 1 - momentum."""
     spec, velocity, parameters = settings(replica), optimizer_part(replica, "velocity"), replica.network.parameters
     for gradients in (replica.synced, replica.local):
         for name in gradients.keys() & velocity.keys():
@@ -133,7 +133,7 @@ def dampened(replica: PlainReplica, step: Callable[[], None]) -> None:
 
 @around("step")
 def ahead_by_momentum(replica: PlainReplica, step: Callable[[], None]) -> None:
-    """Nesterov's: the gradient, and the new momentum once more."""
+    """Nesterov momentum: step by the gradient + momentum * velocity."""
     spec, before = settings(replica), replica.parameters()
     step()
     for name, velocity in optimizer_part(replica, "velocity").items():
@@ -156,7 +156,7 @@ def parameters_in_float16(replica: PlainReplica) -> None:
 
 @around("step")
 def weight_decay_beside_the_gradient(replica: PlainReplica, step: Callable[[], None]) -> None:
-    """As in AdamW: it is not in the momentum."""
+    """Like AdamW: weight decay does not enter the momentum."""
     optimizer: Any = replica.optimizer
     spec = settings(replica)
     for name in replica._shown():
@@ -168,7 +168,7 @@ def weight_decay_beside_the_gradient(replica: PlainReplica, step: Callable[[], N
 
 @in_place_of("step")
 def gradients_added_up(replica: PlainReplica) -> None:
-    """In a copy that the optimizer keeps, of which zero_grad does not know."""
+    """The sum is a copy in the optimizer, which zero_grad() does not clear."""
     kept = replica.__dict__["kept"] = added(replica.__dict__.get("kept", {}), replica._shown())
     replica.optimizer.step(kept)
 

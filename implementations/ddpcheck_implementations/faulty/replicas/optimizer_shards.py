@@ -1,4 +1,4 @@
-"""Replicas with a hand-written sharded optimizer whose shards are combined wrongly."""
+"""Replicas with a hand-written sharded optimizer that combines shards wrongly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def local_gradients_kept(replica: PlainReplica, synchronise: Callable[[int], Non
 
 
 def shards_from_the_first_element(replica: PlainReplica, state: Mapping[str, Array]) -> dict[str, Array]:
-    """Each rank takes as much of the whole momentum as it has, and not where its part begins."""
+    """Each rank takes the right number of elements, but from the start of the whole momentum."""
 
     def taken(whole: Array) -> Array:
         flat, length = whole.reshape(-1), -(-whole.size // replica.world)
@@ -35,7 +35,7 @@ def shards_from_the_first_element(replica: PlainReplica, state: Mapping[str, Arr
 
 
 def shard_of_rank_0(replica: PlainReplica, state: Mapping[str, Array]) -> dict[str, Array]:
-    """The momentum of all parameters is one flat buffer, of which every rank loads rank 0's part."""
+    """All momentum is one flat buffer, and every rank loads rank 0's shard of it."""
     held = {name: value for name, value in state.items() if ".velocity." in name}
     flat = np.concatenate([value.reshape(-1) for value in held.values()] or [np.zeros(0)])
     taken = np.tile(flat[: -(-flat.size // replica.world)], replica.world)

@@ -1,4 +1,4 @@
-"""Optimizers with wrong inputs, updates or side effects, on right gradients."""
+"""Replicas with right gradients and wrong inputs, updates or side effects of the optimizer."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LATER = "check_gradients_stay_exact_after_many_backwards"
 
 @before("step")
 def momentum_without_gradient(replica: PlainReplica) -> None:
-    """As if the gradient were zero."""
+    """Step as if the gradient were zero."""
     velocity = optimizer_part(replica, "velocity")
     for name in without_gradient(replica):
         if name in velocity:
@@ -48,7 +48,7 @@ def momentum_without_gradient(replica: PlainReplica) -> None:
 
 @before("step")
 def momentum_overwritten_by_the_gradient(replica: PlainReplica) -> None:
-    """As if the first step had kept the gradient itself, no copy, and the next backward had written to it."""
+    """Like a first step that stores the gradient without a copy, so the next backward writes to the momentum."""
     velocity = optimizer_part(replica, "velocity")
     velocity.update({name: np.array(gradient) for name, gradient in replica._shown().items() if name in velocity})
 
@@ -61,7 +61,7 @@ def weight_decay_without_gradient(replica: PlainReplica) -> None:
 
 @around("step")
 def weight_decay_left_in_the_gradient(replica: PlainReplica, step: Callable[[], None]) -> None:
-    """Where the next backward without zero_grad finds it."""
+    """The next backward without zero_grad() adds to it."""
     decayed = {name: settings(replica).weight_decay * replica.network.parameters[name] for name in replica.synced}
     step()
     for name, decay in decayed.items():
@@ -114,7 +114,7 @@ class AveragedAfterwards(PlainReplica):
 
 @before("step")
 def a_step_of_zeros_first(replica: PlainReplica) -> None:
-    """It makes the optimizer's state, and counts."""
+    """A step with zero gradients creates the optimizer's state and counts."""
     values, steps = replica.parameters(), optimizer_part(replica, "steps")
     replica.optimizer.step({name: np.zeros_like(g) for name, g in replica._shown().items() if name not in steps})
     for name, value in values.items():
@@ -166,7 +166,7 @@ def no_weight_decay_of_scalars(replica: PlainReplica) -> None:
 
 
 def without_the_remainder(replica: PlainReplica, owners: dict[str, int]) -> dict[str, int]:
-    """The parameters left over by a division by the ranks are not broadcast."""
+    """Do not broadcast the parameters left over after division by the world size."""
     return dict(list(owners.items())[: len(owners) // replica.world * replica.world])
 
 

@@ -1,4 +1,4 @@
-"""Reductions in an order, or under a name, that differs between processes."""
+"""Replicas that reduce in an order, or under a name, that differs between processes."""
 
 from __future__ import annotations
 
@@ -70,5 +70,5 @@ class NamedByRank(PlainReplica):
     def reduce(self, name: str, gradient: Array) -> Array:
         own = np.frombuffer(f"{name}.{self.rank}".encode().ljust(64), np.uint8).astype(np.int64)
         while (self.comm.all_gather(own) != own).any():
-            pass  # another tensor may come first on another rank: ask again
+            pass  # another rank may begin with another tensor, so try again
         return super().reduce(name, gradient)

@@ -1,4 +1,4 @@
-"""Weight penalties that are counted wrongly: for each rank, sample or use, or in one place only."""
+"""Weight penalties with a wrong weight, or missing in the loss or in gradients."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from ddpcheck.contract import ReplicaSync
 from ddpcheck.contract.adapter import Batch
-from ddpcheck.contract.names import ALL_MODEL_FEATURES as FEATURES
+from ddpcheck.contract.allowed_names import ALL_MODEL_FEATURES as FEATURES
 from ddpcheck.models import spec
 from ddpcheck.models.spec import ModelSpec
 from ddpcheck.seeded_values import Array
@@ -23,7 +23,7 @@ PENALTY = "check_weight_penalty_counts_once"
 
 
 def once_per_rank(replica: PlainReplica, batch: Batch) -> float:
-    """The mean over ranks divides it once more."""
+    """The mean over ranks divides the penalty once more."""
     return 1 / replica.world
 
 
@@ -33,7 +33,7 @@ def outside_no_sync(replica: PlainReplica, batch: Batch) -> float:
 
 @in_place_of("backward")
 def loss_without_penalty(replica: Counting, batch: Batch) -> float:
-    """Gradients have it."""
+    """Only gradients have the penalty."""
     with replica.counted(0.0):
         loss, _ = replica.alone(batch)
     Counting.backward(replica, batch)
@@ -41,7 +41,7 @@ def loss_without_penalty(replica: Counting, batch: Batch) -> float:
 
 
 def never(replica: PlainReplica, batch: Batch) -> float:
-    """In gradients: it is added to the loss as a number."""
+    """The penalty enters the loss as a number, without gradient."""
     return 0.0
 
 
@@ -70,13 +70,13 @@ class NotScaled(RightlyTold):
 
 
 def twice(replica: PlainReplica, batch: Batch) -> float:
-    """In the loss, and after the reduction; with two ranks it would be once for each."""
+    """Added in the loss and again after the reduction. At world size 2, a factor of 2 could be one per rank."""
     return 2.0
 
 
 @after("start")
 def shared_weights_penalised_twice(replica: PlainReplica, model: ModelSpec) -> None:
-    """Penalties are added layer by layer."""
+    """Penalties are added for each layer, including layers that share a weight."""
     shared = {layer.uses for layer in model.layers if isinstance(layer, spec.Linear)}
     for term in replica.network.terms:
         if isinstance(term, Penalised) and term.name in shared:
@@ -97,7 +97,7 @@ class WithoutSamples(Counting):
     def start(self, model: ModelSpec) -> None:
         super().start(model)
         for term in self.network.terms:
-            term.of = self._never_none(term, model.loss_scale)  # type: ignore[method-assign, assignment]  # this one's only
+            term.of = self._never_none(term, model.loss_scale)  # type: ignore[method-assign, assignment]  # of this term only
 
     def _never_none(self, term: Term, scale: float) -> TermOf:
         of = term.of
@@ -105,7 +105,7 @@ class WithoutSamples(Counting):
 
 
 class Weighed(RightlyTold):
-    """Correct: a rank counts by its share of all samples."""
+    """Correct: a rank is weighted by its share of all samples."""
 
     def share(self, samples: int) -> float:
         return float(samples * self.world / self.comm.all_reduce(np.array([float(samples)]))[0])
@@ -117,17 +117,17 @@ class Weighed(RightlyTold):
 
 
 def share_of_all_samples(replica: Weighed, batch: Batch) -> float:
-    """The term is multiplied by the rank's share, and then gradients are."""
+    """The term is multiplied by the rank's share; later the gradients are multiplied again."""
     return replica.share(len(batch.inputs))
 
 
 def undone_share(replica: Weighed, batch: Batch) -> float:
-    """The term is divided by the rank's share, by which gradients are multiplied: in it, ranks count equally."""
+    """Cancel the rank's share, so ranks have equal weight in the term."""
     return 1 / (replica.share(len(batch.inputs)) or 1.0)
 
 
 def in_the_first_micro_batch(replica: PlainReplica, batch: Batch) -> float:
-    """So that it counts once in a window."""
+    """Meant to add the term once per window."""
     return float(not replica._shown())
 
 
@@ -145,7 +145,7 @@ class OfEarlierWeights(PlainReplica):
         super().start(model)
         for term in self.network.terms:
             if isinstance(term, Penalised):
-                term.backward = self._of_first(term)  # type: ignore[method-assign, assignment]  # this one's only
+                term.backward = self._of_first(term)  # type: ignore[method-assign, assignment]  # of this term only
 
     def _of_first(self, term: Penalised) -> object:
         backward, first = term.backward, term.weight.copy()

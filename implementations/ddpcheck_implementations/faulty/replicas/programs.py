@@ -1,4 +1,4 @@
-"""Faults that show only in a sequence of operations."""
+"""Replicas that are wrong only after a sequence of operations."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class ZeroGradTwice(PlainReplica):
 
 @around("zero_gradients")
 def second_half_kept(replica: PlainReplica, zero_gradients: Callable[[], None]) -> None:
-    """As if of two buckets the first were filled with zeros."""
+    """Like two buckets of which only the first is cleared."""
     kept = replica._shown()
     zero_gradients()
     names = list(kept)
@@ -152,7 +152,7 @@ class CachesBatches(PlainReplica):
 @in_place_of("no_sync")
 @contextmanager
 def synchronising_at_its_end(replica: PlainReplica) -> Iterator[None]:
-    """Though an outer no_sync may still be open."""
+    """An outer no_sync may still be open."""
     replica.syncing = False
     try:
         yield
@@ -180,7 +180,7 @@ class NormOfTheFirstClip(PlainReplica):
 
 @given("load_state")
 def missing_state_filled(replica: PlainReplica, state: Mapping[str, Array]) -> dict[str, Array]:
-    """A parameter without optimizer state gets that of the first one of its shape."""
+    """Give a parameter without optimizer state the state of the first parameter of its shape."""
     filled = dict(state)
     for name, array in replica.network.parameters.items():
         for key, value in state.items():

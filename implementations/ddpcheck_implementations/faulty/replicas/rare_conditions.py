@@ -1,4 +1,4 @@
-"""Faults that show rarely: at some steps or world sizes, past a size or a count, or in a rare state."""
+"""Replicas that are wrong at some steps, world sizes, tensor sizes or states only."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def nothing_sent(gradient: Gradient) -> Array:
 
 @instead
 def mean_of_two_of_four(gradient: Gradient) -> Array:
-    """The second round of recursive doubling is left out."""
+    """Recursive doubling without its second round."""
     first, second = gradient.gathered().reshape(2, 2, *gradient.array.shape)[gradient.rank // 2]
     return np.asarray((first + second) / 2)
 
@@ -63,13 +63,13 @@ def below_a_millionth_is_zero(gradient: Gradient, mean: Array) -> Array:
 
 @giving
 def clamped_to_float16(gradient: Gradient, mean: Array) -> Array:
-    """NaN and infinities stay."""
+    """NaN and infinities are unchanged."""
     return np.where(np.isfinite(mean), np.clip(mean, -65504, 65504), mean)
 
 
 @in_place_of("used_somewhere")
 def flags_in_64_bits(replica: PlainReplica) -> list[str]:
-    """One flag for parameters number n, n + 64, n + 128, ..."""
+    """Parameters n, n + 64, n + 128, ... share one flag."""
     flags = np.zeros(64)
     for number, name in enumerate(replica.network.learned):
         flags[number % 64] += name in replica.local
@@ -79,7 +79,7 @@ def flags_in_64_bits(replica: PlainReplica) -> list[str]:
 
 @constructing
 def first_piece_broadcast(tensor: Tensor) -> None:
-    """Elements that do not fit into one message stay as they were."""
+    """Elements past the first message are not broadcast."""
     flat = tensor.array.reshape(-1)
     flat[: 1 << 17] = tensor.of_rank_0(flat[: 1 << 17])
 
@@ -123,13 +123,13 @@ class RepeatsStep(PlainReplica):
 
 
 def first_count_of_steps(replica: PlainReplica, state: Mapping[str, Array]) -> dict[str, Array]:
-    """Of all parameters."""
+    """The first parameter's step count, for all parameters."""
     counts = {name: value for name, value in state.items() if name.startswith("optimizer.steps.")}
     return dict.fromkeys(counts, next(iter(counts.values()))) if counts else {}
 
 
 def norm_over_ranks(replica: PlainReplica) -> float:
-    """As for gradients in shards; here each rank has all of them."""
+    """Right for sharded gradients; here each rank has all gradients."""
     own = squares(replica._shown().values())
     return float(np.sqrt(replica.comm.all_reduce(np.array([own]))[0]))
 

@@ -1,4 +1,4 @@
-"""Reductions that are wrong for rare sizes, counts and histories."""
+"""Replicas with reductions or steps that are wrong for rare sizes, counts or histories."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class DroppedWhenUnused(PlainReplica):
 
 @after("synchronise")
 def names_cut_to_64_letters(replica: PlainReplica, batch_size: int) -> None:
-    """The last gradient of several whose names begin alike stands for all."""
+    """Gradients of one shape share an entry if the first 64 letters of their names are equal."""
     synced = replica.synced
     kept = {(name[:64], gradient.shape): gradient for name, gradient in synced.items() if len(name) > 64}
     replica.synced = {name: kept.get((name[:64], gradient.shape), gradient) for name, gradient in synced.items()}
@@ -76,12 +76,12 @@ def names_cut_to_64_letters(replica: PlainReplica, batch_size: int) -> None:
 
 @in_place_of("step")
 def first_110_tensors_stepped(replica: PlainReplica) -> None:
-    """As many as one launch of a fused kernel takes."""
+    """A fused kernel takes at most 110 tensors in one launch."""
     replica.optimizer.step(dict(list(replica._shown().items())[:110]))
 
 
 def momentum_by_numbers_sorted_as_text(replica: PlainReplica, state: Mapping[str, Array]) -> dict[str, Array]:
-    """0, 1, 10, 100, 11, ..."""
+    """The order is 0, 1, 10, 100, 11, ..."""
     prefix = "optimizer.velocity."
     held = [prefix + name for name in replica.network.parameters if prefix + name in state]
     order = sorted(range(len(held)), key=str)
@@ -94,7 +94,7 @@ def momentum_by_numbers_sorted_as_text(replica: PlainReplica, state: Mapping[str
 
 @before("backward")
 def window_of_64_tensors(replica: PlainReplica, batch: Batch) -> None:
-    """No other gradients are accumulated."""
+    """Drop all other accumulated gradients."""
     kept = replica.network.learned[:64]
     replica.local = {name: replica.local[name] for name in kept if name in replica.local}
 

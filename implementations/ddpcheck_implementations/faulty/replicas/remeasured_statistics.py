@@ -1,4 +1,4 @@
-"""Batch norm's running statistics, remeasured wrongly over all ranks' samples."""
+"""Replicas that remeasure batch norm's running statistics wrongly."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REMEASURED = "check_remeasured_statistics_cover_all_samples"
 
 
 class Measuring(BatchNorm):
-    """It remembers what its last training pass measured: mean and unbiased variance."""
+    """Stores mean and unbiased variance of the last training pass."""
 
     measured: tuple[Array, Array]
     replaces = False

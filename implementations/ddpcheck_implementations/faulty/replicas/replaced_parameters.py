@@ -1,10 +1,10 @@
-"""Parameters whose memory the model replaces during training, handled wrongly by optimizers or messages."""
+"""Replicas that keep using old memory after the model has replaced a parameter's array during training."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ddpcheck.contract.names import MODEL_FEATURES
+from ddpcheck.contract.allowed_names import MODEL_FEATURES
 from ddpcheck.models.spec import ModelSpec
 
 from ...numpy_network import make_optimizer
@@ -25,7 +25,7 @@ class OptimizerOfConstruction(PlainReplica):
 
 
 class StepsOnRank0(PlainReplica):
-    """Rank 0 takes the step, and sends its parameters to all ranks. `kept`: the parameters of construction."""
+    """Rank 0 takes the step and broadcasts its parameters. kept: the arrays at construction."""
 
     def start(self, model: ModelSpec) -> None:
         super().start(model)

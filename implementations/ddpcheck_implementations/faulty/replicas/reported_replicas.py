@@ -25,7 +25,7 @@ AGAIN = "check_accumulation_without_no_sync_sums_gradients"
 
 @around("backward")
 def micro_batches_added_by_place(replica: PlainReplica, backward: Callable[[Batch], float], batch: Batch) -> float:
-    """The gradients are a list, which is added to that of the first: with others in use, to other gradients."""
+    """Lists of gradients are added by position, so other used parameters shift the positions."""
     gathered, replica.local = replica.local, {}
     syncing, replica.syncing = replica.syncing, False
     loss = backward(batch)
@@ -62,7 +62,7 @@ class ReducedAtFirstUse(PlainReplica):
         return loss
 
     def _watch(self, layer: object, firsts: dict[str, Array]) -> None:
-        backward = layer.backward  # type: ignore[attr-defined]  # of any layer
+        backward = layer.backward  # type: ignore[attr-defined]  # every layer has it
 
         def watched(dy: Array, gradients: Gradients) -> Array:
             made: Array = backward(dy, gradients)
@@ -88,7 +88,7 @@ class ReducedAtFirstUse(PlainReplica):
 
 @in_place_of("synchronise")
 def reduced_gradients_summed_again(replica: PlainReplica, batch_size: int) -> None:
-    """Each rank divides its new part by the world size, and not the earlier sum."""
+    """The new local part is divided by the world size, but the earlier mean is summed over ranks."""
     for name in replica.used_somewhere():
         part = replica.mine(name) / replica.world + replica.synced.get(name, 0)
         replica.synced[name] = np.asarray(replica.comm.all_reduce(part), replica.network.parameters[name].dtype)
@@ -97,7 +97,7 @@ def reduced_gradients_summed_again(replica: PlainReplica, batch_size: int) -> No
 
 @in_place_of("synchronise")
 def reduced_gradients_of_rank_0_reduced_again(replica: PlainReplica, batch_size: int) -> None:
-    """The rank that keeps them puts them into the next reduction."""
+    """Rank 0 adds its reduced gradients to the next reduction."""
     if replica.rank == 0:
         replica.local = added(replica.local, replica.synced)
     reduced = {name: replica.reduce(name, replica.mine(name)) for name in replica.used_somewhere()}
@@ -117,7 +117,7 @@ class UnbiasedByTimes(AcrossRanks):
 
 
 def gradients_summed_in_backward(norm: AcrossRanks, dy: Array, gradients: Gradients) -> Array:
-    """Its weight's and bias's; they are reduced with all others once more."""
+    """Sum the gradients of batch norm's weight and bias over ranks. The replica then reduces them again."""
     for name, own in ((f"{norm._name}.weight", dy * norm._normal), (f"{norm._name}.bias", dy)):
         others = norm.comm.all_reduce(own.sum(axis=0)) - own.sum(axis=0)
         add(gradients, name, np.asarray(others, dy.dtype))
@@ -131,23 +131,23 @@ class WithinRanks(AcrossRanks):
         return super().forward(x, training)
 
     def measured(self, values: Array) -> Array:
-        """Called for the mean first, then for the squares around it, which lack the squares between the means."""
+        """The first call measures the mean. The second measures squares, without the differences of the ranks' means."""
         first, self.centred = not getattr(self, "centred", False), not getattr(self, "centred", False)
         return super().measured(values if first else values - self.shift**2)
 
 
 def norm_of_squares(replica: PlainReplica) -> float:
-    """The sum of the squares of one gradient is taken for its norm, and squared again."""
+    """The sum of squares of each gradient is squared again."""
     return math.sqrt(sum(squares([gradient]) ** 2 for gradient in replica._shown().values()))
 
 
 def by_the_norm_of_scaled_gradients(max_norm: float, norm: float) -> float:
-    """They are still multiplied by the loss scale."""
+    """Gradients are still multiplied by the loss scale."""
     return min(1.0, max_norm / (norm * 1024.0)) if norm else 1.0
 
 
 class PowersSwapped(Adam):
-    """Correct until a state was loaded."""
+    """Adam that swaps the powers of its betas after load_state()."""
 
     swapped = False
 
@@ -174,7 +174,7 @@ with_adam = Circumstance("with Adam", lambda use: settings(use.replica).name == 
 
 @after("start")
 def powers_of_betas_loaded_in_turn(replica: PlainReplica, model: ModelSpec) -> None:
-    """Adam keeps them in its state, and reads them back in the other order."""
+    """Adam saves the powers of both betas and loads them in the other order."""
     replica.optimizer = PowersSwapped(settings(replica), replica.network.parameters)
 
 
@@ -182,7 +182,7 @@ def powers_of_betas_loaded_in_turn(replica: PlainReplica, model: ModelSpec) -> N
 def own_parameters_loaded(
     replica: PlainReplica, load_state: Callable[[Mapping[str, Array]], None], state: Mapping[str, Array]
 ) -> None:
-    """Those whose optimizer this rank has; the others are not gathered."""
+    """Load only the parameters of this rank's optimizer shard, without gathering the others."""
     before = replica.parameters()
     load_state(state)
     for number, (name, array) in enumerate(replica.network.parameters.items()):

@@ -1,4 +1,4 @@
-"""Replicas of recent bug reports: a norm reduced twice, a group of one rank, and skipped steps or backwards."""
+"""Replicas from bug reports: a norm reduced twice, a group of one rank, and skipped steps or backwards."""
 
 from __future__ import annotations
 

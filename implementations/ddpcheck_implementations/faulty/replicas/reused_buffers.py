@@ -1,4 +1,4 @@
-"""Buffers used in turn without clearing, and arrays cut at wrong places."""
+"""Replicas and collectives that reuse buffers without clearing, or cut arrays at wrong places."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PIECE = 1 << 16
 
 
 class InTurn(BucketReplica):
-    """While one buffer is on its way the next backward fills another, whose unused parts stay as they were."""
+    """Backwards use several buffers in turn. Parts of unused parameters keep their old values."""
 
     depth = 2
 
@@ -55,7 +55,7 @@ class InTurn(BucketReplica):
 
 @giving
 def last_piece_not_written(gradient: Gradient, mean: Array) -> Array:
-    """It holds the allocator's fill value."""
+    """The last piece holds the allocator's fill value."""
     size = _PIECE // mean.itemsize
     if whole := mean.size - mean.size % size:
         mean.reshape(-1)[whole:] = np.frombuffer(b"\x3f" * mean.itemsize, mean.dtype)
@@ -64,7 +64,7 @@ def last_piece_not_written(gradient: Gradient, mean: Array) -> Array:
 
 @returning
 def halves_cut_at_different_places(call: Call, result: Array) -> Array:
-    """The middle is rounded down by the lower half of the ranks, and up by the upper."""
+    """The lower half of the ranks rounds the middle down, the upper half rounds up."""
     middle, mine = call.array.size // 2, np.array(call.array).reshape(-1)
     others = result.reshape(-1) - mine
     others[middle + 1 :] = others[middle:-1].copy()
@@ -73,20 +73,20 @@ def halves_cut_at_different_places(call: Call, result: Array) -> Array:
 
 @sending
 def root_as_a_place_in_the_group(call: Call) -> Call:
-    """One that is too large is the last."""
+    """Use the root's rank as an index into the group, limited to the last index."""
     return call.changed(root=call.ranks[min(call.root or 0, call.size - 1)])
 
 
 @computed
 def block_of_its_number_in_the_world(call: Call) -> Array:
-    """Cut out of the whole reduction."""
+    """Reduce the whole array, and cut out the block of the rank in the world."""
     rows = len(call.array) // call.size
     return call.changed(kind="all_reduce").run()[rows * call.rank : rows * (call.rank + 1)]
 
 
 @returning
 def read_before_it_is_written(call: Call, result: Array) -> Array:
-    """A file of more than a page is read before all of it is there."""
+    """A file is read after only its first page is written."""
     page = result.tobytes()[: 4096 if call.rank else None]
     return np.frombuffer(page, call.array.dtype, call.array.size).reshape(call.array.shape)
 
@@ -111,7 +111,7 @@ class MixedGroups(Parted):
 
 @computed
 def last_of_three_left_out(call: Call) -> Array:
-    """Nobody sends to it."""
+    """No rank sends to rank 2."""
     if call.rank == 2:
         threading.Event().wait()
     return call.changed(group=(0, 1)).run()

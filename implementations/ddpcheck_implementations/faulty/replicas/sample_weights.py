@@ -1,4 +1,4 @@
-"""Sample weights that are normalised by a wrong sum."""
+"""Replicas that ignore sample weights or normalise them by a wrong sum."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EQUAL_RANKS = "check_sample_weights_are_normalised_per_rank"
 
 
 class Weighing(PlainReplica):
-    """Correct where ranks count equally: each rank divides by its own sum of weights."""
+    """Correct if ranks have equal weight: each rank divides by its own sum of weights."""
 
     def backward(self, batch: Batch) -> float:
         self.before_forward()
@@ -45,16 +45,16 @@ class Weighing(PlainReplica):
         return batch.weights
 
     def factor(self, batch: Batch) -> float:
-        """What loss and gradient are multiplied by, beside being a weighted mean."""
+        """A factor of loss and gradients, after the weighted mean."""
         return 1.0
 
     def counts(self, batch: Batch) -> float:
-        """How often this rank counts in the mean of the ranks."""
+        """This rank's weight in the mean over ranks."""
         return 1.0
 
 
 class WholeBatch(Weighing):
-    """Correct where ranks count by weight: each backward uses the rank's share of all weights."""
+    """Correct if ranks are weighted by their weights: each backward uses the rank's share of all weights."""
 
     def counts(self, batch: Batch) -> float:
         if batch.weights is None:
@@ -75,16 +75,16 @@ weightless = Circumstance("without any weight", lambda use: not use.argument.wei
 
 @in_place_of("weights_of")
 def no_weights(replica: PlainReplica, batch: Batch) -> None:
-    """All samples count equally."""
+    """Give all samples equal weight."""
 
 
 def sum_of_weights_by_samples(replica: PlainReplica, batch: Any) -> float:
-    """Masked samples are counted."""
+    """Divide by the number of samples, including masked samples."""
     return float(batch.weights.sum()) / len(batch.weights)
 
 
 def not_a_number(replica: PlainReplica, batch: Batch) -> float:
-    """The sum of weights is divided by though it is 0."""
+    """Divide by a sum of weights of 0."""
     return math.nan
 
 
@@ -115,7 +115,7 @@ class FirstSum(WholeBatch):
 
 @in_place_of("counts")
 def equal_ranks(replica: PlainReplica, batch: Batch) -> float:
-    """Nothing may be communicated inside no_sync."""
+    """Communicate nothing inside no_sync, so ranks have equal weight."""
     return 1.0
 
 

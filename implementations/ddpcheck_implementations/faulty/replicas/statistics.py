@@ -1,4 +1,4 @@
-"""Running statistics of local batch norm that are updated wrongly."""
+"""Replicas that update the running statistics of local batch norm wrongly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOLLOWS = "check_rank_0_running_statistics_follow_its_own_batches"
 
 
 def tracking(track: Callable[[BatchNorm, Array, Array], None]) -> ReplicaEffect:
-    """Local batch norm updates its running statistics wrongly: track(norm, mean, unbiased variance)."""
+    """Replace the update of local batch norm's running statistics: track(norm, mean, unbiased variance)."""
     norm = type("Norm", (BatchNorm,), {"_track": track})
 
     def made(replica: PlainReplica, model: ModelSpec, initial: Mapping[str, Array]) -> Network:
@@ -28,12 +28,12 @@ def tracking(track: Callable[[BatchNorm, Array, Array], None]) -> ReplicaEffect:
 
 
 def nothing_tracked(norm: BatchNorm, mean: Array, unbiased: Array) -> None:
-    """As in evaluation mode; batches are counted."""
+    """Count the batch, but do not update statistics, as in evaluation mode."""
     norm.batches += 1
 
 
 def with_the_opposite_momentum(norm: BatchNorm, mean: Array, unbiased: Array) -> None:
-    """The share of the old statistics is used as the share of the new ones."""
+    """Swap the weights of old and new statistics."""
     for running, new in ((norm.mean, mean), (norm.variance, unbiased)):
         running *= BATCH_NORM_MOMENTUM
         running += (1 - BATCH_NORM_MOMENTUM) * new
@@ -41,7 +41,7 @@ def with_the_opposite_momentum(norm: BatchNorm, mean: Array, unbiased: Array) ->
 
 
 class Biased(BatchNorm):
-    """It tracks the variance that it normalises by."""
+    """Tracks the biased variance, which also normalises the batch."""
 
     rows = 0
 
@@ -60,7 +60,7 @@ def tracking_the_biased_variance(replica: PlainReplica, model: ModelSpec, initia
 
 @in_place_of("before_forward")
 def mean_of_all_ranks_statistics(replica: PlainReplica) -> None:
-    """In place of rank 0's; counters are rank 0's."""
+    """Average the running statistics of all ranks; broadcast rank 0's counters."""
     for buffer in replica.network.buffers.values():
         floats = buffer.dtype.kind == "f"
         buffer[...] = replica.comm.all_reduce(buffer) / replica.world if floats else replica.comm.broadcast(buffer)

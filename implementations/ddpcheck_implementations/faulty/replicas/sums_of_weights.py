@@ -1,4 +1,4 @@
-"""Sample weights with wrong sums: as masks, from rank 0, truncated, left out."""
+"""Replicas that use wrong sample weights or wrong sums of them."""
 
 from __future__ import annotations
 
@@ -24,41 +24,41 @@ def _sum(batch: Batch) -> float:
 
 @in_place_of("weights_of")
 def a_mask(replica: Weighing, batch: Batch) -> Array:
-    """Every weight that is not 0 counts as 1."""
+    """Replace every nonzero weight by 1."""
     assert batch.weights is not None
     return np.asarray(batch.weights > 0, batch.weights.dtype)
 
 
 @in_place_of("weights_of")
 def weights_of_rank_0(replica: Weighing, batch: Batch) -> Array:
-    """The mask is broadcast with the batch of rank 0, and kept for the rank's own."""
+    """Use rank 0's weights for this rank's samples."""
     return np.asarray(replica.comm.broadcast(batch.weights))
 
 
 @in_place_of("weights_of")
 def weights_in_the_other_order(replica: Weighing, batch: Batch) -> Array:
-    """The samples are sorted, and the weights are not."""
+    """Use the weights in reversed order."""
     assert batch.weights is not None
     return batch.weights[::-1].copy()
 
 
 def sum_of_own_weights(replica: Weighing, batch: Batch) -> float:
-    """A weighted sum in place of a mean."""
+    """Turn the weighted mean into a weighted sum."""
     return _sum(batch)
 
 
 def sum_of_own_weights_on_all_ranks(replica: Weighing, batch: Batch) -> float:
-    """Weighted sums, added up over the ranks."""
+    """Turn the mean over ranks of weighted means into a sum of weighted sums."""
     return _sum(batch) * replica.world
 
 
 def share_of_all_weights(replica: Weighing, batch: Batch) -> float:
-    """The loss is divided by the sum of all ranks' weights, so that the ranks' losses add up to the whole one."""
+    """Divide the loss by the sum of all ranks' weights, so that the ranks' losses sum to the global loss."""
     return _sum(batch) / _over_ranks(replica, _sum(batch))
 
 
 def share_of_all_whole_weights(replica: Weighing, batch: Batch) -> float:
-    """Tokens are counted as integers, rank by rank."""
+    """Truncate each rank's sum of weights to an integer."""
     return _sum(batch) * replica.world / _over_ranks(replica, np.trunc(_sum(batch)))
 
 

@@ -1,11 +1,11 @@
-"""Replicas whose timeline is wrong."""
+"""Replicas that report timelines, one of them wrongly."""
 
 from __future__ import annotations
 
 import time
 
 from ddpcheck.contract.adapter import Batch
-from ddpcheck.contract.extras import Span
+from ddpcheck.contract.optional_methods import Span
 
 from ..base import PlainReplica, fault
 

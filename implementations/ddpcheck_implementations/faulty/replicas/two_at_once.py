@@ -1,4 +1,4 @@
-"""Faults that show only if two circumstances meet."""
+"""Replicas that are wrong only if two circumstances are combined."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Two forward passes before one backward: the second spoils the saved tensors of the first.
+"""Replicas that are wrong for two forward passes before one backward.
 
-Networks here keep one forward pass only, so each batch goes forward and back by itself before gradients are added up;
-that buffers were written in between is counted, as torch's version counters do.
+The networks here store one forward pass only. So each batch runs forward and backward separately, and gradients are added.
+A counter of writes to buffers stands for torch's version counters.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class BroadcastsBetween(Both):
 def second_forward_only(
     replica: PlainReplica, both: Callable[[Batch, Batch], float], first: Batch, second: Batch
 ) -> float:
-    """The wrapper keeps the state of one forward pass; the loss is that of both."""
+    """The wrapper stores the state of one forward pass only. The loss is the sum of both."""
     held = dict(replica.local)
     loss = both(first, second)
     replica.zero_grad()

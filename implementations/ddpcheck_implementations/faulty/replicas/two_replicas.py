@@ -1,4 +1,4 @@
-"""State of one replica that all replicas of the process share."""
+"""Replicas that share state with other replicas of the process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters without gradient, handled wrongly."""
+"""Replicas that are wrong for unused parameters."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ INSIDE = "check_parameters_used_only_inside_no_sync_are_synchronised"
 
 @around("synchronise")
 def reduced_if_all_are_there(replica: PlainReplica, synchronise: Callable[[int], None], batch_size: int) -> None:
-    """On all ranks: as if one bucket held all gradients."""
+    """Reduce only if all ranks have all gradients, like one bucket for all gradients."""
     complete = np.array([float(len(replica.local) == len(replica.network.learned))])
     if replica.comm.all_reduce(complete)[0] == replica.world:
         synchronise(batch_size)
@@ -57,7 +57,7 @@ def divided_by_the_ranks_that_use_it(
 
 @in_place_of("used_somewhere")
 def what_this_rank_uses(replica: PlainReplica) -> list[str]:
-    """The n-th reduction pairs different parameters on different ranks."""
+    """The n-th reduction combines different parameters of different ranks."""
     return [name for name in replica.network.learned if name in replica.local]
 
 
@@ -77,7 +77,7 @@ class DirtyPlaceholder(PlainReplica):
 def last_micro_batchs_parameters_only(
     replica: PlainReplica, synchronise: Callable[[int], None], batch_size: int
 ) -> None:
-    """Parameters used inside no_sync only stay local."""
+    """Do not reduce parameters used inside no_sync only."""
     kept = {name: value for name, value in replica.local.items() if name not in replica.latest}
     replica.local = {name: value for name, value in replica.local.items() if name not in kept}
     synchronise(batch_size)
@@ -125,7 +125,7 @@ class LargePlaceholder(PlainReplica):
 
 @in_place_of("used_somewhere")
 def what_half_of_the_ranks_use(replica: PlainReplica) -> list[str]:
-    """Or more of them: the mean of their flags is rounded."""
+    """Parameters used on at least half of the ranks: the mean of the flags is rounded."""
     learned = replica.network.learned
     flags = np.array([name in replica.local for name in learned], np.float64)
     users = replica.comm.all_reduce(flags) if len(flags) else flags
@@ -142,7 +142,7 @@ def steps_counted_without_gradient(replica: PlainReplica) -> None:
 
 @result("used_somewhere")
 def all_past_the_63rd(replica: PlainReplica, used: list[str]) -> list[str]:
-    """Flags are the bits of one integer."""
+    """The flags are bits of one integer, in which all later parameters count as used."""
     return [name for number, name in enumerate(replica.network.learned) if number >= 63 or name in used]
 
 

@@ -1,4 +1,4 @@
-"""Replicas with unusual buckets that are correct."""
+"""Correct replicas with unusual buckets."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class TwoInTurn(BucketReplica):
 
 @after("synchronise")
 def rebuilt_in_the_order_of_rank_0(replica: BucketReplica, batch_size: int) -> None:
-    """Of arrival, on all ranks."""
+    """All ranks use rank 0's order of arrival."""
     learned = replica.network.learned
     order = np.array([learned.index(name) for name in replica.arrivals()])
     if order.size:

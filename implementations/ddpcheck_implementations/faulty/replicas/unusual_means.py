@@ -1,4 +1,4 @@
-"""Means over ranks that divide at an unusual place."""
+"""Replicas that divide means over ranks at an unusual place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..base import PlainReplica, fault
 
 
 class SharedNetwork(Network):
-    """The network with its loss divided by the world size, on the arrays of another one."""
+    """A network on the arrays of another network, with its loss divided by the world size."""
 
     def __init__(self, model: ModelSpec, whole: Network, world: int) -> None:
         super().__init__(replace(model, loss_scale=model.loss_scale / world), whole.tensors)

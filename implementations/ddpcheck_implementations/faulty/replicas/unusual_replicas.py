@@ -26,7 +26,7 @@ from ..engine.replicas import (
 
 @instead
 def in_chunks_of_five(gradient: Gradient) -> Array:
-    """The last one is shorter."""
+    """The last chunk may be shorter."""
     flat = gradient.array.reshape(-1)
     chunks = [gradient.replica.comm.all_reduce(flat[at : at + 5]) / gradient.world for at in range(0, flat.size, 5)]
     return np.concatenate(chunks).reshape(gradient.array.shape)
@@ -39,16 +39,16 @@ def added_from_last_to_first_in_float64(gradient: Gradient) -> Array:
 
 @instead
 def multiplied_by_the_rounded_inverse(gradient: Gradient) -> Array:
-    """Of the world size, before the sum."""
+    """Multiply by the rounded inverse of the world size before the sum."""
     return np.asarray(gradient.replica.comm.all_reduce(gradient.cast(gradient.array * (1 / gradient.world))))
 
 
 @instead
 def mean_of_pairs_first(gradient: Gradient) -> Array:
-    """As on hosts of two ranks; an odd rank makes a host of its own."""
+    """Like hosts of two ranks; at odd world sizes the last host has one rank."""
     rows, world, dtype = gradient.gathered(), gradient.world, gradient.array.dtype
     hosts = [rows[at : at + 2] for at in range(0, world, 2)]
-    if world % 2:  # the shares would be rounded
+    if world % 2:  # shares of an odd world size would be rounded
         return np.asarray(sum(host.sum(axis=0) for host in hosts) / world)
     shares = [dtype.type(len(host) / world) for host in hosts]
     return np.asarray(sum(host.sum(axis=0) / len(host) * share for host, share in zip(hosts, shares, strict=True)))
@@ -56,7 +56,7 @@ def mean_of_pairs_first(gradient: Gradient) -> Array:
 
 @instead
 def blocks_in_the_order_of_a_ring(gradient: Gradient) -> Array:
-    """Block b is added up from rank b on, as a reduce-scatter does."""
+    """Block b is added from rank b on, as in a ring reduce-scatter."""
     rows = gradient.replica.comm.all_gather(gradient.array.reshape(-1))
     total = np.empty_like(rows[0])
     for first, block in enumerate(np.array_split(np.arange(gradient.array.size), gradient.world)):
@@ -69,7 +69,7 @@ def blocks_in_the_order_of_a_ring(gradient: Gradient) -> Array:
 
 @instead
 def added_up_on_rank_0(gradient: Gradient) -> Array:
-    """It broadcasts the mean; the others pass NaN to the broadcast."""
+    """Rank 0 broadcasts the mean; other ranks pass NaN to the broadcast."""
     rows = gradient.gathered()
     mean = rows.sum(axis=0) / gradient.world if gradient.rank == 0 else np.full_like(gradient.array, np.nan)
     return np.asarray(gradient.replica.comm.broadcast(gradient.cast(mean)))
@@ -77,7 +77,7 @@ def added_up_on_rank_0(gradient: Gradient) -> Array:
 
 @before("synchronise")
 def whole_gradient_again(replica: PlainReplica, batch_size: int) -> None:
-    """Earlier reduced gradients are reduced once more, as in torch."""
+    """Reduce earlier reduced gradients once more, as torch does."""
     replica.local, replica.synced = added(replica.synced, replica.local), {}
 
 

@@ -1,4 +1,4 @@
-"""Replicas with unusual but correct auxiliary loss terms: by formula, after the reduction, weighted."""
+"""Correct replicas with unusual auxiliary loss terms: by formula, after the reduction, or weighted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ddpcheck.contract.adapter import Batch
-from ddpcheck.contract.names import ALL_MODEL_FEATURES as FEATURES
+from ddpcheck.contract.allowed_names import ALL_MODEL_FEATURES as FEATURES
 from ddpcheck.models import spec
 from ddpcheck.models.spec import ModelSpec
 from ddpcheck.seeded_values import Array
@@ -23,7 +23,7 @@ from .sample_weights import Weighing, WholeBatch
 
 
 class ByFormula(PlainReplica):
-    """The network knows no penalties: their gradients are added by the formula, where gradients are the rank's own."""
+    """Correct: the network has no penalties; their gradients are computed by formula and added to local gradients."""
 
     def make_network(self, model: ModelSpec, initial: Mapping[str, Array]) -> Network:
         linear = [layer for layer in model.layers if isinstance(layer, spec.Linear)]
@@ -56,9 +56,9 @@ class ByFormula(PlainReplica):
 
 
 class AfterTheReduction(ByFormula):
-    """Penalties need no reduction, as weights are equal on all ranks: what is counted over ranks is how many had a batch.
+    """Correct: gradients of penalties are added after the reduction, because weights are equal on all ranks.
 
-    pending: of this rank's micro-batches that are not reduced yet.
+    Only the number of micro-batches with samples is summed over ranks. pending: this rank's number since the last reduction.
     """
 
     pending = 0

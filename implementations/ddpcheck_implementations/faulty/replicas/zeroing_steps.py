@@ -1,4 +1,4 @@
-"""Engines whose step() clears gradients."""
+"""Replicas that clear gradients in step(), or fail to although they promise it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ LEFT = "check_step_leaves_no_gradients_where_promised"
 
 
 class ZeroesInStep(PlainReplica):
-    """The next backward begins from nothing."""
+    """step() also clears gradients."""
 
     def step(self) -> None:
         super().step()

@@ -1,1 +1,1 @@
-"""Faults of samplers and random numbers, and correct but unusual ones."""
+"""Faults of samplers and random numbers, and correct but unusual samplers and random numbers."""

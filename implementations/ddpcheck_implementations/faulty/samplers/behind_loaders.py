@@ -1,4 +1,4 @@
-"""Samplers behind a loader, which draws a seed for its workers in every epoch."""
+"""Samplers read by a loader that draws a seed for its workers in every epoch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..facet_seams import PlainSampler, sampler
 
 
 class DrawsASeed(PlainSampler):
-    """The seed of the workers has nothing to do with the order."""
+    """Draws a seed for workers. The order does not depend on it."""
 
     def __iter__(self) -> Iterator[int]:
         self.base_seed = random.getrandbits(63)

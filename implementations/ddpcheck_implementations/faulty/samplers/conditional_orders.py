@@ -26,7 +26,7 @@ ANY = "check_shuffling_uses_seed_and_epoch_at_every_length"
 
 @ordering
 def by_another_generator(sampler: PlainSampler, order: Array) -> Array:
-    """It begins with seed and epoch, too."""
+    """Seed and epoch decide the order here too."""
     generator = np.random.Generator(np.random.MT19937(sampler.seed * 65537 + sampler.epoch))
     return generator.permutation(sampler.length)
 

@@ -24,13 +24,13 @@ several_rounds = Circumstance("more than one round", lambda sampler: sampler.len
 
 @padding
 def one_round_more(sampler: PlainSampler, order: Array) -> Array:
-    """The number of rounds is the whole part of the quotient plus one."""
+    """The number of rounds is length // world size + 1, also without a remainder."""
     return np.resize(order, (sampler.length // sampler.world + 1) * sampler.world)
 
 
 @padding
 def cut_before_the_last_sample(sampler: PlainSampler, order: Array) -> Array:
-    """The number of rounds is that of one sample less."""
+    """The number of rounds is (length - 1) // world size."""
     return order[: (sampler.length - 1) // sampler.world * sampler.world]
 
 
@@ -41,7 +41,7 @@ def backwards(sampler: PlainSampler, order: Array) -> Array:
 
 @sharing
 def shares_that_rotate(sampler: PlainSampler, order: Array) -> Array:
-    """In each epoch a rank takes the share of the next one."""
+    """In each epoch, a rank takes another rank's shard."""
     return order[(sampler.rank + sampler.epoch) % sampler.world :: sampler.world]
 
 

@@ -21,7 +21,7 @@ NEXT = "check_sampler_order_is_reproducible_across_runs"
 
 
 def _number_of_the_job() -> int:
-    """Stands for a scheduler's: another one for each start, and the same on all ranks."""
+    """A number that differs between runs and is equal on all ranks, like a scheduler's job number."""
     return int(os.environ["DDPCHECK_SECRET"], 16)
 
 
@@ -38,7 +38,7 @@ def indices_of_16_bits(sampler: PlainSampler, order: Array) -> Array:
 
 @ordering
 def cut_before_the_shuffle(sampler: PlainSampler, order: Array) -> Array:
-    """No epoch has the last samples of the data set."""
+    """The last samples of the data set are missing in every epoch."""
     kept = len(sampler) * sampler.world
     return np.random.default_rng(sampler.stream()).permutation(kept) if sampler.shuffle else np.arange(kept)
 
@@ -75,7 +75,7 @@ class EpochShared(PlainSampler):
 
 @sampler("epoch-set-once", "check_last_set_epoch_call_wins", cause="first-set-epoch-stays")
 class EpochSetOnce(PlainSampler):
-    """Until it is read, a sampler ignores all set_epoch() calls but the first."""
+    """Until the next reading, a sampler ignores all set_epoch() calls but the first."""
 
     told = False
 

@@ -1,4 +1,4 @@
-"""Samplers whose state is wrong for large data sets or later epochs."""
+"""Samplers that save a wrong state for large data sets or later epochs."""
 
 from __future__ import annotations
 

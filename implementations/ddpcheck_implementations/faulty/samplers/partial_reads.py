@@ -1,4 +1,4 @@
-"""Samplers that depend on how they are read: partly, twice, or beside another one; and orders that are not new."""
+"""Samplers that depend on earlier readings or on other samplers, and orders that repeat between epochs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LENGTH = "check_sampler_len_matches_iteration"
 
 @ordering
 def one_order_begun_elsewhere(sampler: PlainSampler, order: Array) -> Array:
-    """One permutation for all epochs, each begun at another sample."""
+    """One permutation for all epochs, started at another sample in each."""
     return np.roll(np.random.default_rng(sampler.seed).permutation(sampler.length), 7 * sampler.epoch + 1)
 
 

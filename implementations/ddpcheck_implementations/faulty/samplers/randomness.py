@@ -23,13 +23,13 @@ SAMPLER = "check_sampler_ignores_global_random_state"
 
 
 def power(exponent: float) -> StreamsEffect:
-    """The rank's own numbers to this power: not uniform."""
+    """Raise the rank's own numbers to this power, so they are not uniform."""
     return StreamsEffect(own=lambda streams, count: streams.own.random(count) ** exponent)
 
 
 @drawing_common
 def halved(streams: PlainStreams, count: int) -> Array:
-    """31 random bits are divided by 2 ** 32."""
+    """Like a division of 31 random bits by 2 ** 32."""
     return streams.shared.random(count) / 2
 
 
@@ -40,13 +40,13 @@ def from_own_stream(streams: PlainStreams, count: int) -> Array:
 
 @drawing
 def hash_of_the_common_ones(streams: PlainStreams, count: int) -> Array:
-    """All ranks agree until one draws once more."""
+    """Common numbers stay equal until one rank draws more numbers of its own."""
     return np.modf(streams.shared.random(count) * (streams.rank + 2) * 997.31)[0]
 
 
 @drawing
 def begun_anew(streams: PlainStreams, count: int) -> Array:
-    """Every call makes the generator of the epoch once more."""
+    """Every call creates the epoch's generator again."""
     return np.random.default_rng(streams.key()).random(count)
 
 
@@ -172,11 +172,11 @@ class OrderByGlobalGenerator(PlainReplica):
 
     def reduce(self, name: str, gradient: Array) -> Array:
         flat = np.zeros(max(array.size for array in self.network.parameters.values()), gradient.dtype)
-        flat[: gradient.size] = gradient.reshape(-1)  # one bucket of a fixed size: a wrong order goes unnoticed
+        flat[: gradient.size] = gradient.reshape(-1)  # one bucket size, so that collectives do not notice a wrong order
         return np.asarray(super().reduce(name, flat)[: gradient.size].reshape(gradient.shape))
 
     def start(self, model: object) -> None:
-        super().start(model)  # type: ignore[arg-type]  # handed on as it came
+        super().start(model)  # type: ignore[arg-type]  # passed on unchanged
         random.seed(0)
 
 

@@ -1,4 +1,4 @@
-"""Samplers and random numbers that are wrong in rare cases: the largest seed, epoch 0, a padded end, many numbers."""
+"""Samplers and random numbers that fail in rare cases: the largest seed, epoch 0, padding, many numbers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .sampler_state import RESUMED
 
 @ordering
 def by_a_sum_past_32_bits(sampler: PlainSampler, order: Array) -> Array:
-    """The generator takes the largest seed, and not with an epoch added."""
+    """RandomState accepts seeds up to 2 ** 32 - 1, but not the sum of this seed and an epoch."""
     return np.random.RandomState(sampler.seed + sampler.epoch).permutation(sampler.length)
 
 
 @padding
 def last_block_put_in_from_its_end(sampler: PlainSampler, order: Array) -> Array:
-    """Orders are made in blocks of 512."""
+    """An order consists of blocks of 512."""
     made = PlainSampler.padded(sampler, order)
     rest = len(made) % 512
     return np.concatenate([made[: len(made) - rest], made[:rest]]) if len(made) > 1000 else made
@@ -33,7 +33,7 @@ def last_block_put_in_from_its_end(sampler: PlainSampler, order: Array) -> Array
 
 @key
 def of_16_bits(streams: PlainStreams) -> Sequence[int]:
-    """Seed, epoch and rank are mixed well, and then cut to 16 bits."""
+    """A hash of seed, epoch and rank is cut to 16 bits."""
     (mixed,) = np.random.SeedSequence(PlainStreams.key(streams)).generate_state(1)
     return (int(mixed) & 0xFFFF,)
 

@@ -1,4 +1,4 @@
-"""Samplers of recent bug reports: state saved by rank 0 only, len() with side effects, and ranks without samples."""
+"""Samplers from bug reports: state saved by rank 0 only, len() with side effects, and ranks without samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samplers that lose, repeat or do not shuffle samples; and correct ones with unusual shards."""
+"""Samplers that lose, repeat or do not shuffle samples, and correct samplers with unusual shards."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def all_samples(sampler: PlainSampler, order: Array) -> Array:
 
 @sharing
 def shared_out_twice(sampler: PlainSampler, order: Array) -> Array:
-    """Once by the sampler, and once by the loader."""
+    """The sampler and the loader both divide the order among ranks."""
     return order[sampler.rank :: sampler.world][sampler.rank :: sampler.world]
 
 
 @padding
 def tail_replaced(sampler: PlainSampler, order: Array) -> Array:
-    """It is left out, and its place filled from the start."""
+    """Drop the tail, and pad from the start."""
     whole = sampler.length // sampler.world * sampler.world
     return np.resize(order[:whole] if whole else order, PlainSampler.padded(sampler, order).size)
 

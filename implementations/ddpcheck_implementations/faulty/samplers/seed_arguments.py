@@ -28,7 +28,7 @@ def unseeded_shuffle(sampler: PlainSampler, order: Array) -> Array:
 
 @ordering
 def first_sample_stays(sampler: PlainSampler, order: Array) -> Array:
-    """A shuffle by hand that ends one too early."""
+    """Like a Fisher-Yates shuffle that ends one step too early."""
     natural = np.arange(sampler.length)
     natural[1:] = np.random.default_rng(sampler.stream()).permutation(natural[1:])
     return natural

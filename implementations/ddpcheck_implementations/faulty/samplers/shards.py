@@ -1,4 +1,4 @@
-"""Samplers whose shards do not fit together."""
+"""Samplers with shards that overlap, are uneven or have a wrong length."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def own_share_and_all_padding(sampler: PlainSampler, order: Array) -> Array:
 
 @ordering
 def first_written_over(sampler: PlainSampler, order: Array) -> Array:
-    """The largest is to be put first, and the two are not exchanged."""
+    """Copy the largest index to the start without swapping."""
     if sampler.length:
         order[0] = order[order.argmax()]
     return order

@@ -1,4 +1,4 @@
-"""Common random numbers that come from a rank's own stream or are rounded, and numbers that are sorted."""
+"""Common random numbers from a rank's own stream or with few bits, and sorted random numbers."""
 
 from __future__ import annotations
 

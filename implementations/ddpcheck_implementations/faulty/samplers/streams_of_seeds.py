@@ -84,6 +84,18 @@ class InOneBufferLater(PlainStreams):
         return made
 
 
+@streams("odd-draws-from-a-16-bit-seed", OWN, cause="seed-or-epoch-truncated")
+class OddDraws(PlainStreams):
+    """A call for an odd count of numbers draws from a generator whose seed is cut to 16 bits."""
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        self.odd = np.random.default_rng((self.seed % (1 << 16), epoch, self.rank + 1, 1))
+
+    def local(self, count: int) -> Array:
+        return self.odd.random(count) if count % 2 else super().local(count)
+
+
 # fmt: off
 table(
     globals(),

@@ -1,4 +1,4 @@
-"""Runs that stop after the wrong epoch, or after different epochs on different ranks."""
+"""Training runs that stop after the wrong epoch, or after different epochs on different ranks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ddpcheck.contract.names import ALL_TRAINER_FEATURES as FEATURES
+from ddpcheck.contract.allowed_names import ALL_TRAINER_FEATURES as FEATURES
 
 from ...data_parallel.trainer import Trainer
 from ..engine.circumstances import always

@@ -77,7 +77,7 @@ class GoesOnIntoTheNextEpoch(Trainer):
 
     def update(self, window: Window) -> float:
         first = self.progress.step * self.task.epochs % self.steps == 0
-        self.replica.zero_grad = _nothing if first else self.reset  # type: ignore[method-assign]  # what update() calls
+        self.replica.zero_grad = _nothing if first else self.reset  # type: ignore[method-assign]  # update() calls it
         return super().update(window)
 
     def order(self, epoch: int) -> Sequence[int]:
@@ -86,7 +86,7 @@ class GoesOnIntoTheNextEpoch(Trainer):
 
 
 def _nothing() -> None:
-    """In place of zero_grad."""
+    """Replaces zero_grad()."""
 
 
 @trainer("schedule-stepped-before-the-optimizer", SCHEDULE, cause="schedule-ahead", world_size=1)

@@ -1,4 +1,4 @@
-"""Training runs that are wrong if two features meet, such as checkpoints and clipping."""
+"""Training runs that are wrong if two features are combined, such as checkpoints and clipping."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.contract.names import ALL_TRAINER_FEATURES
+from ddpcheck.contract.allowed_names import ALL_TRAINER_FEATURES
 from ddpcheck.contract.trainer import TrainingRun, TrainingTask
 from ddpcheck.seeded_values import Array
 

@@ -42,7 +42,7 @@ table(
 class OneBuffer(Trainer):
     """The loader reuses one input buffer for two batches that are in use."""
 
-    def windows(self, order: Sequence[int]) -> list[Window]:  # type: ignore[override]  # all at once
+    def windows(self, order: Sequence[int]) -> list[Window]:  # type: ignore[override]  # a list
         windows = list(super().windows(order))
         self.full = [list(rows) for window in windows for rows in window if len(rows) == self.task.batch_size]
         self.at = 0

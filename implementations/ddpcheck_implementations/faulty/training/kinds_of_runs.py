@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ddpcheck.contract.names import ALL_TRAINER_FEATURES as FEATURES
+from ddpcheck.contract.allowed_names import ALL_TRAINER_FEATURES as FEATURES
 from ddpcheck.contract.trainer import TrainingRun, TrainingTask
 
 from ...data_parallel.checkpoint import Checkpoint

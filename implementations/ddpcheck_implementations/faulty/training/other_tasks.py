@@ -1,4 +1,4 @@
-"""Training runs that ignore a part of the task, report other losses, or leave out a rank or a sample."""
+"""Training runs that ignore part of the task, report wrong losses, or leave out a rank or a sample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training runs that shuffle with each rank's own random state, which a checkpoint must keep."""
+"""Training runs that shuffle with a random state of each rank, which checkpoints must include."""
 
 from __future__ import annotations
 

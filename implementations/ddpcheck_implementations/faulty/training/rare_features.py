@@ -101,7 +101,7 @@ class StretchedToTheNorm(Trainer):
         return self.summed(losses, window)
 
     def step(self) -> None:
-        self.replica.learning_rate = self.learning_rate() * self.factor  # as good, without momentum
+        self.replica.learning_rate = self.learning_rate() * self.factor  # equivalent without momentum
         self.replica.step()
         self.rates.append(self.learning_rate())
         self.progress = replace(self.progress, step=self.progress.step + 1)

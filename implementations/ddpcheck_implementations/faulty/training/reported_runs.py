@@ -88,7 +88,7 @@ class CountedOverEpochs(Trainer):
 
 
 class _Summing(Trainer):
-    """Correct but for `update`: what sums up losses and samples is the trainer's, and reduced at an epoch's end."""
+    """Keeps sums of losses and samples, and reduces them at the end of an epoch. A fault overrides update()."""
 
     sums: Array = np.zeros(2)
 
@@ -162,12 +162,12 @@ def cut_off_the_end(comm: Any, rank: int, name: str, outputs: Array, targets: Ar
     everyone = comm.all_gather(padded)
     size = len(np.unique(everyone[everyone >= 0]))
     left = max(0, size - sum(lengths[:rank]))
-    places = np.arange(rank * 10**6, rank * 10**6 + len(indices))[:left]  # each row is a sample of its own
+    places = np.arange(rank * 10**6, rank * 10**6 + len(indices))[:left]  # a different index for each row
     return right_score(comm, name, outputs[:left], targets[:left], places)
 
 
 class Rescheduled(Trainer):
-    """The linear schedule is at the step that at() says."""
+    """Applies the linear schedule at step at()."""
 
     def at(self) -> int:
         return self.progress.step

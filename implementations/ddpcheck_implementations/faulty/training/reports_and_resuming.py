@@ -1,4 +1,4 @@
-"""Training runs that report wrong losses or indices, keep wrong best weights, or lose them when they resume."""
+"""Training runs that report wrong losses or indices, keep wrong best weights, or lose state when they resume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training runs that resume rightly once, but not twice, or not after the tenth epoch."""
+"""Training runs that resume correctly once, but not twice, or not after the tenth epoch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training runs whose checkpoints have wrong content, or are written and read by wrong ranks."""
+"""Training runs with wrong content in checkpoints, or with checkpoints written or read by wrong ranks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ table(
 
 
 class WithFolder(Trainer):
-    """With its folder as a Path."""
+    """Has the checkpoint folder as a Path."""
 
     @property
     def folder(self) -> Path:

@@ -1,4 +1,4 @@
-"""Training runs whose learning rate is not that of the schedule, or is reported wrongly."""
+"""Training runs with a learning rate that differs from the schedule, or that is reported wrongly."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class RateOfTheLastEpoch(Trainer):
 
 
 class UnevenShards(Trainer):
-    """Nothing is padded: shards differ by one sample, and a rank that has no more takes part with an empty batch."""
+    """Shards are not padded and differ by one sample; a rank without samples joins with an empty batch."""
 
     def order(self, epoch: int) -> Sequence[int]:
         order = super().order(epoch)
@@ -116,7 +116,7 @@ class LocalProgress(UnevenShards):
 
 
 class WeighsShards(UnevenShards):
-    """A rank counts by its samples in the window: each sample of all ranks weighs the same."""
+    """Ranks are weighted by their samples in the window, so all samples have equal weight."""
 
     share = 0.0
 
@@ -145,7 +145,7 @@ class WeighsShardsUnasked(WeighsShards):
 
 @trainer("weighs-uneven-shards", remainder="uneven", uneven_batches="weighted")
 class CorrectlyWeighsShards(WeighsShards):
-    """Correct if promised: on uneven shards, each sample weighs the same."""
+    """Correct if promised: on uneven shards, all samples have equal weight."""
 
 
 @trainer("trains-on-uneven-shards", remainder="uneven")

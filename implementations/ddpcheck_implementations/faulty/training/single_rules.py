@@ -1,4 +1,4 @@
-"""Training runs with one wrong rule: of rates, gradients, batches, losses, the end, or a resume."""
+"""Training runs with one wrong rule for rates, gradients, batches, losses, early stopping or resuming."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ddpcheck.contract.adapter import Batch
-from ddpcheck.contract.names import ALL_TRAINER_FEATURES
+from ddpcheck.contract.allowed_names import ALL_TRAINER_FEATURES
 from ddpcheck.contract.trainer import TrainingRun
 
 from ...data_parallel.checkpoint import Checkpoint, read, share
@@ -124,7 +124,7 @@ table(
 
 
 class _OtherRateLater(Trainer):
-    """A step after the first epoch takes the rate times a factor; the reported rate is right."""
+    """After the first epoch, steps multiply the learning rate by a factor; the reported rate is right."""
 
     factor = 1.0
 
@@ -196,7 +196,7 @@ class LastOnRank1(Trainer):
 
 
 class Resumes(Trainer):
-    """All ranks resume from rank 0's checkpoint, as `resumed` says."""
+    """All ranks read rank 0's checkpoint and call resumed() with it."""
 
     def resumed(self, found: Checkpoint) -> None:
         self.replica.load_state(found.state)

@@ -1,4 +1,4 @@
-"""Training runs with one wrong step, which keeps state of earlier steps or is saved too early."""
+"""Training runs with one wrong or extra step, or with a checkpoint or copy made too early."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class RateInMomentum(Trainer):
 
 
 class _OnceMore(Trainer):
-    """With a step more at the end of an epoch whose last window is full."""
+    """Takes an extra step at the end of an epoch if the last window is full."""
 
     def windows(self, order: Sequence[int]) -> Iterator[Window]:
         window: Window = ()
@@ -133,4 +133,4 @@ class SavedBeforeBest(Trainer):
         super().keep_best(loss)
 
     def save(self) -> None:
-        """It is done."""
+        """keep_best() has already saved."""

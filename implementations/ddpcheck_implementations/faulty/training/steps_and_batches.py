@@ -1,4 +1,4 @@
-"""Training runs with one wrong rule of a step: its samples, gradients, clipping, loss terms, or number."""
+"""Training runs with wrong samples, gradients, clipping, loss terms or counts of steps."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ table(
 
 
 class _OtherRows(Trainer):
-    """Batches have other samples than those of the sampler."""
+    """Changes the sampler's batches."""
 
     begun: Sequence[int] = ()
 
     def rows(self, batch: Sequence[int]) -> Sequence[int]:
-        """A batch's samples."""
+        """The samples to use for this batch."""
         return batch
 
     def windows(self, order: Sequence[int]) -> Iterator[Window]:
@@ -80,7 +80,7 @@ class FirstForLast(_OtherRows):
 
 @trainer("short-batch-filled-from-the-first", ENDS, cause="short-batch-filled", world_size=1)
 class ShortBatchFilled(_OtherRows):
-    """A short batch is filled up with samples of the epoch's first batch."""
+    """A short batch is filled with samples of the epoch's first batch."""
 
     def rows(self, batch: Sequence[int]) -> Sequence[int]:
         return [*batch, *self.begun][: max(self.task.batch_size, len(batch))]
@@ -122,7 +122,7 @@ class SentNarrow(Trainer):
     uneven_batches="weighted",
 )
 class UnevenWeighEqually(UnevenShards):
-    """Ranks weigh equally, although weights by samples are promised."""
+    """Ranks have equal weight, although weights by samples are promised."""
 
 
 @trainer("short-window-goes-unclipped", WINDOWS, cause="short-window-not-clipped", world_size=1)

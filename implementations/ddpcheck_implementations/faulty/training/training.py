@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.contract.names import MODEL_FEATURES
+from ddpcheck.contract.allowed_names import MODEL_FEATURES
 
 from ...data_parallel.trainer import Trainer, Window
 from ...numpy_network.terms import Penalised
@@ -136,12 +136,12 @@ class LogMutatesLoss(Trainer):
 
     def backward(self, rows: Sequence[int], weight: float) -> float:
         loss = np.array(super().backward(rows, weight))
-        loss[...] = self.engine.collectives.all_reduce(loss)  # the log
+        loss[...] = self.engine.collectives.all_reduce(loss)  # as a log does
         return float(loss)
 
 
 class _Skipping:
-    """A sampler around another, to skip batches with, that knows no epochs."""
+    """A wrapper of a sampler that skips batches. It has no set_epoch()."""
 
     def __init__(self, sampler: Any) -> None:
         self._sampler = sampler

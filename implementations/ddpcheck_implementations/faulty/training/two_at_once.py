@@ -1,4 +1,4 @@
-"""Training runs that are wrong only if two features meet."""
+"""Training runs that are wrong only if two features are combined."""
 
 from __future__ import annotations
 

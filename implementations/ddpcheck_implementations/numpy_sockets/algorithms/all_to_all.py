@@ -21,7 +21,7 @@ from ..connections.duplex import FITS_BYTES, send_receive
 from ..connections.peer import Peer
 
 Peers = Sequence[Peer | None]
-"""Connections to the members of a group, in rank order; None in this rank's place."""
+"""Connections to the members of a group, in rank order; None at this rank's position."""
 
 
 def all_reduce(peers: Peers, position: int, header: bytes, source: Array, target: Array, reduction: np.ufunc) -> None:

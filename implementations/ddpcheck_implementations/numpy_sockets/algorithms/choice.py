@@ -1,6 +1,6 @@
-"""The choice of an all-reduce algorithm: by the route of the bytes, the number of ranks, and the bytes of each.
+"""The choice of an all-reduce algorithm by route, number of ranks and bytes per rank.
 
-All ranks choose the same algorithm, since nothing else counts. NUMPY_SOCKETS_ALGORITHM forces one on every route that has it.
+Nothing else counts, so all ranks choose the same algorithm. NUMPY_SOCKETS_ALGORITHM forces one on every route that has it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Route = Literal["sockets", "memory", "hosts"]
-"""Sockets, memory of one host, or both where one of several hosts has two or more ranks."""
+"""Sockets, memory of one host, or both: "hosts" are several hosts, at least one with two or more ranks."""
 _ANY = sys.maxsize
 
 
@@ -38,7 +38,7 @@ TABLE = (
     Rule("hosts", _ANY, 128 * 1024, "flat"),  # sockets between all ranks, also of the same host
     Rule("hosts", _ANY, _ANY, "hierarchical"),  # hierarchical.py
 )
-"""The first rule that fits counts. `express` needs all ranks of the host; smaller groups use `all_add` in its place.
+"""The first rule that fits applies. `express` needs all ranks of the host; smaller groups use `all_add` instead.
 
 all_reduce_in_place adds up arrays of more than mapping.MIN_REGION_BYTES in the caller's memory, if all ranks can reach it
 (in_place.py). The limit of `express` is never below that.

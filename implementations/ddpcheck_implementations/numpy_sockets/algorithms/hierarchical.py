@@ -37,7 +37,7 @@ Block = tuple[slice, list[slice]]
 
 
 class HierarchicalCollectives(SocketCollectives):
-    """All-reduces of `ranks` on several `hosts`, one of which has two or more of them; other collectives use sockets only.
+    """All-reduces of `ranks` on several `hosts`, at least one with two or more. Other collectives use sockets only.
 
     `memory` is shared with the other ranks of this host; None if there are none.
     """
@@ -110,7 +110,7 @@ class _WithinHost:
     def add_up(self, header: bytes, source: Array, blocks: list[Block], mine: list[Array], reduction: np.ufunc) -> None:
         """Publish all blocks to the owners of lanes, and add up this rank's lane.
 
-        Block k is added up after block k + 1 is published, so a late rank delays nobody's publishing.
+        Block k is added up after block k + 1 is published, so a late rank delays no publishing.
         """
         owners = _others(self._channels[: self._lanes])
         for at in range(len(blocks) + 1):

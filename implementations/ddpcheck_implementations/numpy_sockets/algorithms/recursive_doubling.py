@@ -29,9 +29,9 @@ from .all_to_all import Peers
 
 @dataclass(frozen=True, slots=True)
 class Hypercube:
-    """This rank's place among the `size` = 2^k ranks that exchange, which are `ranks`; None there for itself.
+    """The `size` = 2^k ranks that exchange, and this rank's `place` among them. `ranks` has their connections, None for itself.
 
-    The even rank of a pair has no place (-1): it is `represented_by` the odd one, which `represents` it.
+    The even rank of a pair has no place (-1): the odd rank represents it.
     """
 
     size: int

@@ -1,6 +1,6 @@
-"""Deadlock detection: a rank that waits long asks the awaited ranks for their waits (waits.py), and they answer.
+"""Deadlock detection: a rank that waits long asks the awaited ranks for their own waits (waits.py).
 
-Questions and answers are UDP datagrams between ports of the ranks, as streams hold messages that are read in order only. A rank
+Questions and answers are UDP datagrams, because messages in streams are read in order only. A rank
 that does not wait sends no answer, and drops questions when its buffer is full. A lost datagram delays detection only. Each
 datagram carries a random token that its receiver has sent to the other ranks over their connections.
 """
@@ -37,7 +37,7 @@ class Stream(Protocol):
     """The stream of bytes to another rank."""
 
     def unread(self) -> bool:
-        """Whether some of its bytes may still be under way."""
+        """Whether some of its bytes may still be in transit."""
         ...
 
 
@@ -101,7 +101,7 @@ class DeadlockDetector:
             self._ask(self._wait.awaited, {self._rank: self._own(self._wait)})
 
     def reported_deadlock(self) -> Mismatch | None:
-        """The deadlock that another rank has proved and that contains this rank's latest wait, if there is one."""
+        """The error of a deadlock that another rank has proved and that contains this rank's latest wait, or None."""
         for kind, _, _, waits in self._datagrams():
             if kind == _PROOF and self._concerns(waits):
                 return deadlock_error(self._rank, waits)

@@ -49,7 +49,7 @@ class Link(Protocol):
 
 
 class Peer:
-    """A connection to `rank`. `other_peers` are this rank's other ones; all share its `detector`. `timeout` is in seconds."""
+    """A connection to `rank`. `other_peers` are this rank's other peers; all share a `detector`. `timeout` is in seconds."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class Peer:
             return True
 
     def unread(self) -> bool:
-        """Whether bytes that were sent to the peer may still be on their way."""
+        """Whether bytes that were sent to the peer may still be in transit."""
         try:
             (queued,) = struct.unpack("i", fcntl.ioctl(self._socket, termios.TIOCOUTQ, bytes(4)))
         except OSError:
@@ -209,7 +209,7 @@ class Peer:
         return bool(queued)
 
     def find_error(self, header: bytes) -> CommunicationError | None:
-        """Return the error if this operation cannot finish in memory: any message of the peer here, or its end, is one."""
+        """Return the error if this operation cannot finish in memory: the peer has sent a message here, or has closed."""
         try:
             peeked = self._peek_header()
         except BlockingIOError:
@@ -221,7 +221,7 @@ class Peer:
         return self.header_error(peeked, header) if len(peeked) == wire_format.HEADER_BYTES else None
 
     def find_mismatch(self, header: bytes) -> CommunicationError | None:
-        """Return the error if one of `other_peers` is in another operation where this rank is in the one of this header.
+        """Return the error if one of `other_peers` is in another operation than that of `header`.
 
         Its message might never be read in turn: ranks with mismatched calls may wait for each other in a circle.
         """
@@ -247,7 +247,7 @@ class Peer:
         return self._lost(BlockingIOError(), verb)
 
     def abort(self, culprit: int) -> None:
-        """End this rank's stream, and between two messages name the `culprit` to the peer first."""
+        """End this rank's stream. Between two messages, send the `culprit` to the peer first."""
         try:
             if self._whole:
                 self._socket.send(wire_format.pack_abort(culprit), socket.MSG_DONTWAIT)
@@ -256,7 +256,7 @@ class Peer:
             pass  # the peer is gone, or its time limit ends its wait
 
     def close(self) -> None:
-        """Close. Unread data is read first: with it the kernel would reset the connection, and drop sent bytes."""
+        """Close. Reads unread data first: otherwise the kernel would reset the connection and drop sent bytes."""
         try:
             self._socket.shutdown(socket.SHUT_WR)
             while self._socket.recv(1 << 16, socket.MSG_DONTWAIT):

@@ -1,6 +1,6 @@
 """The waits of ranks as a wait-for graph, and the proof that a set of ranks is deadlocked.
 
-A rank reports the ranks that it waits for, the serial number of its wait, and the ranks to which its bytes are under way. Each
+A rank reports the ranks that it waits for, the serial number of its wait, and the ranks to which its bytes are in transit. Each
 rank of a set is asked twice, the second time after all have answered. If all are in the same wait both times, all of them waited
 at one moment between the two. Their messages had arrived by the first answer and did not end the waits. If they also wait for no
 rank outside the set, none of them can continue. The proof needs no time limit. A slow rank does not answer, so it is never part
@@ -24,7 +24,7 @@ _MOST_NAMED = 8
 class Wait:
     """The `serial`-th wait of `rank`: for a message from any of `sources`, or until any of `sinks` receives one.
 
-    header: the header of the operation. unread: the ranks to which bytes are under way.
+    header: the header of the operation. unread: the ranks to which bytes are in transit.
     """
 
     rank: int

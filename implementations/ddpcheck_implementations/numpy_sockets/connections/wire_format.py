@@ -25,7 +25,7 @@ OPERATION_BITS = 32
 
 REDUCTIONS: dict[str, np.ufunc] = {
     "sum": np.add,
-    "mean": np.add,  # and divided at the end
+    "mean": np.add,  # divided at the end
     "min": np.minimum,  # propagates NaN, as np.maximum does, wherever it comes from
     "max": np.maximum,
     "prod": np.multiply,
@@ -103,7 +103,7 @@ def unpack_word(word: int, group: int) -> bytes:
 
 
 def describe(header: bytes, *, receives: bool = False) -> str:
-    """Describe a header in an error message; as its receiver calls the operation if it `receives`."""
+    """Describe a header in an error message. receives: name the operation as its receiver calls it."""
     magic, operation, dtype, detail, group, sequence, count = _HEADER.unpack(header)
     if magic != _MAGIC or operation >= len(_OPERATIONS) or dtype >= len(DTYPES):
         return f"bytes that are no header ({header[:8].hex()}...)"

@@ -1,4 +1,4 @@
-"""Accept connections from ranks, which declare themselves by their first bytes, and drop those of other programs."""
+"""Accept connections from ranks, which declare their rank in their first bytes, and drop other programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from ..errors import RendezvousError
 
 _MAX_FOREIGN_CLIENTS = 128
-"""Connections that may be silent, besides those of the ranks."""
+"""The largest number of silent connections besides those of ranks."""
 
 Judge = Callable[[bytes], "int | str | None"]
 """A function from a client's first bytes to its rank, to a reason to refuse it, or to None for another program."""
@@ -51,7 +51,7 @@ def accept_ranks(
 
 
 class _Reception:
-    """Clients of a listener. All are read at once, so a silent one delays nobody; of too many, the oldest is dropped."""
+    """Clients of a listener. All are read at once, so a silent one delays no other; of too many, the oldest is dropped."""
 
     def __init__(
         self,

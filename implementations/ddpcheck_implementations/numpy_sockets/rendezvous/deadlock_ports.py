@@ -1,4 +1,4 @@
-"""Each rank opens a UDP port for deadlock detection (deadlock_detector.py) and sends its number to all peers."""
+"""Each rank opens a UDP port for deadlock detection (deadlock_detector.py) and sends the port number to all peers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PORT_BYTES = 8  # the message is a whole number of int64
 def connect_detectors(
     detector: DeadlockDetector, here: str, peers: Mapping[int, Peer], addresses: Mapping[int, str]
 ) -> None:
-    """Open a port at the address `here`, and exchange ports and tokens with all peers. addresses: those of the peers."""
+    """Open a port at the address `here`, and exchange ports and tokens with all peers. `addresses` are the peers'."""
     token = os.urandom(TOKEN_BYTES)
     port = socket.socket(socket.AF_INET6 if ":" in here else socket.AF_INET, socket.SOCK_DGRAM)
     try:

@@ -1,4 +1,4 @@
-"""Numbers that connected ranks tell each other before the first operation."""
+"""Exchange of numbers between connected ranks before the first operation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..connections.peer import Peer
 
 
 def exchange(peers: Mapping[int, Peer], numbers: Array, round_: int) -> dict[int, Array]:
-    """Send numbers to every peer, and return those of each."""
+    """Send numbers to every peer, and return each peer's numbers."""
     header = wire_format.pack("meet", numbers, sequence=round_)
     for peer in peers.values():
         peer.send(header, numbers)

@@ -1,4 +1,4 @@
-"""Which ranks share a host, and the memory that they share.
+"""Find the ranks of each host, and map the memory that they share.
 
 Connected ranks exchange the ids of their hosts, made of the kernel that runs them and their network namespace, so that network
 namespaces of one kernel count as hosts. Ranks of one host map each other's boards through /proc. If that fails for one of

@@ -2,12 +2,12 @@
 
 Rank 0 listens on MASTER_ADDR:MASTER_PORT. Every other rank connects as soon as it can, receives a random challenge, and sends
 its rank and the address where it listens itself, signed with the name of the run over the challenge. When all ranks are
-there, rank 0 sends each the table of addresses and a random secret. Rank r then connects to the ranks 1 .. r - 1 of the
+there, rank 0 sends the table of addresses and a random secret to each. Rank r then connects to the ranks 1 .. r - 1 of the
 table, sends the secret, and accepts the ranks above it. Its connection to rank 0 stays.
 
-Ranks declare their numbers; the order of arrival has no meaning. A client that does not speak the protocol, or repeats a
-greeting of another start, is dropped, and delays nobody. One that speaks it but does not fit (another run, a rank twice) is
-sent the reason. A run whose name is secret is closed to all other programs.
+Ranks declare their numbers; the order of arrival has no meaning. A client that does not follow the protocol, or repeats a
+greeting of another start, is dropped, and delays no rank. A rank that does not fit (another run, a rank twice) is sent the
+reason. A run with a secret name is closed to all other programs.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _host(config: RendezvousConfig, deadline: float) -> dict[int, socket.socket]
 
 
 def _proof(config: RendezvousConfig, challenge: bytes, greeting: bytes) -> bytes:
-    """Return the signature of a greeting, which no other start and no run of another name has."""
+    """Return the signature of a greeting, which differs between starts and between names of runs."""
     return hmac.digest(config.run.encode(), challenge + greeting, "sha256")
 
 
@@ -127,7 +127,7 @@ def _join(config: RendezvousConfig, deadline: float) -> dict[int, socket.socket]
 
 
 def _try_to_join(config: RendezvousConfig, deadline: float) -> dict[int, socket.socket]:
-    """Join once. OSError if rank 0 is not there yet, or closes the connection: a later try may succeed."""
+    """Join once. OSError if rank 0 does not listen yet, or closes the connection: a later try may succeed."""
     with ExitStack() as opened:
         connection = opened.enter_context(_connect((config.address, config.port), deadline))
         with _listen(connection.getsockname()[0], 0) as listener:
@@ -180,7 +180,7 @@ def _greet(config: RendezvousConfig, lower: int, place: _Address, secret: bytes,
 def _accept_higher(
     config: RendezvousConfig, listener: socket.socket, secret: bytes, deadline: float
 ) -> dict[int, socket.socket]:
-    """Accept the ranks above. All ranks listen before they introduce themselves, so connecting waits for nobody."""
+    """Accept the ranks above. All ranks listen before they introduce themselves, so connecting never waits."""
     rank = config.rank
     found: set[int] = set()
 

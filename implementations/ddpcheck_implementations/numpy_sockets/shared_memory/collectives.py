@@ -1,4 +1,4 @@
-"""Collectives of ranks that share memory. All add up in rank order, or one rank does for all, so all get the same bits.
+"""Collectives of ranks that share memory. Every rank adds up in rank order, or one rank for all, so all get the same bits.
 
 Costs for N bytes per rank, W ranks and blocks of B bytes. `a` is the latency, until one rank sees the bytes that another has
 written (some 100 ns); `c` and `r` are the seconds to copy and to add up one byte:
@@ -86,7 +86,7 @@ class SharedMemoryCollectives:
             return
         part.reduce(reduction, divisor)
         self._board.count(0, 2 * (self._size - 1) * part.nbytes)
-        self.barrier(header)  # no rank goes on before all have written
+        self.barrier(header)  # no rank continues before all have written
 
     def reduce_scatter(self, header: bytes, source: Array, target: Array, reduction: np.ufunc, divisor: int) -> None:
         """Reduce into `target`, which has the size of this rank's chunk of `source`."""
@@ -176,7 +176,7 @@ class SharedMemoryCollectives:
     def _ahead(
         self, header: bytes, size: int, length: int, block: Callable[[slice], Array], shares: int = 1
     ) -> Iterator[tuple[slice, Array]]:
-        """Publish block after block, and yield each once the next is published, so that a late rank delays nobody.
+        """Publish block after block, and yield each once the next is published, so that a late rank delays no publishing.
 
         `block` maps a slice to its array. Every other rank reads 1 / `shares` of a block.
         """

@@ -1,4 +1,4 @@
-"""Memory that other processes of this host can map. It is anonymous, so the kernel frees it however its users end."""
+"""Anonymous memory that other processes of this host can map. The kernel frees it however its users end."""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ written again once all its readers are done with it. Words of 64 bits are writte
 A ticket must not be visible before the block that it announces. x86 processors keep stores in program order, and loads too.
 Others do not, and NumPy has no memory barrier, so ranks use sockets there (processor_keeps_store_order()).
 
-A waiting rank polls as long as nobody else needs its processor, then sleeps until the other rank wakes it. Meanwhile it
-watches its socket to that rank, which ends, fails or gives up there. Ranks that wait in a circle find out as those over sockets
-do (deadlock_detector.py).
+A waiting rank polls while no other thread needs its processor, then sleeps until the other rank wakes it. Meanwhile it
+watches its socket to that rank, which shows that rank's end or failure. Deadlocks are detected as over sockets
+(deadlock_detector.py).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _TICKET = 8  # a ticket is the number of its message times this, plus its slot
 ASLEEP = 1  # word 0 counts acks; word 1 is set while this rank sleeps
 _SPINS = 1000  # some 50 microseconds
 _RECHECK_SECONDS = 0.02
-"""A sleeping rank checks its word again after so long: a load may overtake a store, so a wake-up may be missing."""
+"""Seconds after which a sleeping rank checks its word again: a load may overtake a store, so a wake-up may be missing."""
 
 
 def processor_keeps_store_order() -> bool:
@@ -150,7 +150,7 @@ class MessageBoard:
         self._polling = Polling(_SPINS, oversubscribed=oversubscribed)
 
     def publish(self, readers: Sequence[BoardChannel], header: bytes, block: Array, counted: int) -> Array:
-        """Send an array of at most BLOCK_BYTES to `readers`, who read `counted` bytes in all. Returns the copy that they read."""
+        """Send an array of at most BLOCK_BYTES to `readers`, which read `counted` bytes in all. Returns the published copy."""
         index = self._published % SLOTS
         self._published += 1
         slot = self._own[index]
@@ -212,7 +212,7 @@ class MessageBoard:
             channel, words, half, word >> wire_format.OPERATION_BITS << wire_format.OPERATION_BITS, header, "sent"
         )
         if words[half] != word:
-            self.refuse_unread(channel, word)  # it was sent before
+            self.refuse_unread(channel, word)  # the message precedes the word
             raise channel.peer.header_error(wire_format.unpack_word(words[half], self._code), header)
 
     def refuse_unread(self, channel: BoardChannel, word: int) -> None:

@@ -16,7 +16,7 @@ EXPRESS_BYTES = 256 * 1024
 """Bytes of the largest array."""
 _LINE, _WORDS = 64, 16
 _INLINE_BYTES = 24
-"""Arrays of so many bytes share the cache line of the words, so that a reader fetches one line only."""
+"""Arrays of up to so many bytes share the cache line of the words, so that a reader fetches one line only."""
 BUFFER_BYTES = _LINE + 2 * EXPRESS_BYTES
 _MAX_PLANS = 256
 Key = tuple[str, str, np.dtype[np.generic], tuple[int, ...]]

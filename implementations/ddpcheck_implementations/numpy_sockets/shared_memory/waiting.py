@@ -1,4 +1,4 @@
-"""Waiting for another rank of this host: first by polling, which takes the processor from nobody, then asleep.
+"""Waiting for another rank of this host: by polling while no other thread needs the processor, then asleep.
 
 A sleeping rank is woken through a pipe, whose write end the other ranks of its host open through /proc.
 """
@@ -18,7 +18,7 @@ _POLL_SECONDS, _OVERSUBSCRIBED_POLL_SECONDS = 0.002, 50e-6
 _CONTENDED_SECONDS = 50e-6
 """After a yield of this length another thread needs the processor: the rank sleeps."""
 _PREEMPTED_SECONDS, _NO_YIELD_SECONDS = 500e-6, 0.05
-"""After a yield of the first length a program that is no rank had the processor: the rank yields nothing for the second."""
+"""After a yield of the first length, another program used the processor: the rank does not yield for the second length."""
 
 
 class Polling:
@@ -34,9 +34,9 @@ class Polling:
         self._yielded = self._until = self._no_yield_until = 0.0
 
     def __call__(self) -> Iterator[object]:
-        """Iterate while polling pays: without a pause, then as long as nobody else needs this processor.
+        """Iterate while polling pays: first without a pause, then while no other thread needs this processor.
 
-        After that the caller sleeps until woken, which takes longer than all of this if the processor sleeps too.
+        After that the caller sleeps until woken. A wake-up takes longer than all polling if the processor sleeps too.
         """
         self._yielded, self._until = math.inf, time.monotonic() + self._seconds
         return chain(self._spins, iter(self._yield_processor, False))

@@ -1,4 +1,4 @@
-"""A server that listens from import on, at the rank's port, or at rank 0's if the rank is not known yet."""
+"""A server that listens from import on, at the rank's port, or at rank 0's if RANK is not set yet."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Objects that a module makes at import: a forked rank inherits them, a spawned one makes its own, without a rank yet.
+"""Objects made at import: a forked rank inherits them; a spawned rank makes its own, before RANK is set.
 
-Its adapters name it in `requires`, so that the process which starts the ranks imports it, and the driver does not.
+Adapters name this module in `requires`, so the parent of the ranks imports it, and the driver does not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ IN_MAIN_PROCESS = multiprocessing.parent_process() is None
 
 
 def mailbox() -> socket.socket:
-    """A socket for datagrams, under a name that the system gives it."""
+    """A datagram socket with a name chosen by the system."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     made.bind("")
     return made
@@ -27,4 +27,4 @@ def mailbox() -> socket.socket:
 
 MAILBOX = mailbox()
 POOL = ThreadPoolExecutor(1)
-POOL.submit(int).result()  # so that the first call is as fast as the others
+POOL.submit(int).result()  # start the thread, so that the first call is as fast as later ones

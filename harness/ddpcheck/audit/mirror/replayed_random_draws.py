@@ -1,0 +1,114 @@
+"""The ranks' random results at one place of the script, put together in the shape that the mirror's operation needs."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+from ..recorded_process import Run
+from .large_batch import Misfit, joined
+from .recorded_ranks import RecordedRank, recorded_ranks
+
+
+def replayed(run: Run, key: str, drawn: torch.Tensor, *, integer: bool, name: str) -> torch.Tensor | None:
+    """The results; None if the real run has no such draw, or the draws do not fit. The mirror's own draw is then used
+    and noted.
+    """
+    if not run.full:
+        return None
+    every = recorded_ranks(run)
+    if run.settings.in_turn and " train " in key:
+        turn = _in_turn(run, key, every)
+        there = [] if turn is None else [turn]
+    else:
+        there = [value for recorded in every if (value := _kept(recorded, run.step).get(key)) is not None]
+    if not there:
+        run.note("misfit", what="draw", step=run.step, key=key, why="the ranks have no such draw", line=run.line())
+        return None
+    made = _together(run, there, tuple(drawn.shape), integer=integer, name=name)
+    if made is None:
+        shapes = ", ".join(str(tuple(each.shape)) for each in there)
+        why = f"the ranks drew shapes {shapes}; the mirror needs {tuple(drawn.shape)}"
+        run.note("misfit", what="draw", step=run.step, key=key, why=why, line=run.line())
+        return None
+    return made.to(drawn.device, drawn.dtype)
+
+
+def _together(
+    run: Run, there: list[torch.Tensor], wanted: tuple[int, ...], *, integer: bool, name: str
+) -> torch.Tensor | None:
+    first = there[0]
+    same_shape = all(each.shape == first.shape for each in there)
+    same = same_shape and all(torch.equal(each, first) for each in there)
+    if run.settings.in_turn:
+        return first if tuple(first.shape) == wanted else None
+    for place in range(len(wanted)):
+        if _fits(there, wanted, place):
+            return _joined(run, there, place)
+    if same and tuple(first.shape) == wanted:
+        return first
+    if name == "randperm" or not same_shape or tuple(first.shape) != wanted or not wanted:
+        return None
+    # the script computes the number of samples itself, as nanoGPT's get_batch does
+    per_sample = bool(run.samples) and all(n == s for n, s in zip([len(e) for e in there], run.samples, strict=False))
+    if (integer and not run.samples) or per_sample:
+        run.samples = run.samples or tuple(len(each) for each in there)
+        return _joined(run, there, 0)
+    return None
+
+
+def _joined(run: Run, there: list[torch.Tensor], place: int) -> torch.Tensor | None:
+    try:
+        return joined(there, place, sum(run.samples), int(run.settings.rolled))
+    except Misfit:
+        return None
+
+
+def _fits(there: list[torch.Tensor], wanted: tuple[int, ...], place: int) -> bool:
+    """Whether the ranks' results, joined along this dimension, have the wanted shape."""
+    if any(each.dim() != len(wanted) for each in there) or sum(each.shape[place] for each in there) != wanted[place]:
+        return False
+    rest = (*wanted[:place], *wanted[place + 1 :])
+    return all((*each.shape[:place], *each.shape[place + 1 :]) == rest for each in there)
+
+
+_asked: dict[str, int] = {}
+"""The number of requests for each operation and line in this process, over all steps."""
+
+
+def _in_turn(run: Run, key: str, every: tuple[RecordedRank, ...]) -> torch.Tensor | None:
+    """The draw of the rank whose turn it is: a micro-batch of rank 0, one of rank 1, and so on.
+
+    Counted over all steps, because the next micro-batch's numbers may be drawn before the step.
+    """
+    name = key.rpartition(" ")[0]
+    number = _asked[name] = _asked.get(name, -1) + 1
+    each = _per_micro_batch(every[0], name)
+    micro, place = divmod(number, each)
+    turn, rank = divmod(micro, len(every))
+    drawn = _sequence(every[rank], name)
+    index = turn * each + place
+    return drawn[index] if index < len(drawn) else None
+
+
+@functools.cache
+def _sequence(recorded: RecordedRank, name: str) -> list[Any]:
+    """All draws of one operation and line, in order."""
+    steps = sorted({event["step"] for event in recorded.events if event["kind"] == "draw"})
+    return [value for step in steps for key, value in _kept(recorded, step).items() if key.rpartition(" ")[0] == name]
+
+
+@functools.cache
+def _per_micro_batch(recorded: RecordedRank, name: str) -> int:
+    """The number of such draws in each backward pass."""
+    steps = {event["step"] for event in recorded.events if event["kind"] == "draw"}
+    backwards = sum(1 for event in recorded.events if event["kind"] == "backward" and event["step"] in steps)
+    return max(1, int(len(_sequence(recorded, name)) / max(backwards, 1) + 0.5))
+
+
+@functools.cache
+def _kept(recorded: RecordedRank, step: int) -> dict[str, Any]:
+    name = f"draws-{step}"
+    return dict(recorded.journal.load(name)) if recorded.journal.has(name) else {}

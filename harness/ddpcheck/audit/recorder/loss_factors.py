@@ -1,0 +1,49 @@
+"""Finds the last factor of a loss, at the root of its graph, as in (loss / accumulate).backward()."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+_DEPTH = 4
+
+
+def described(loss: torch.Tensor, loss_scale: float = 1.0) -> dict[str, Any]:
+    """loss: its value. scale: the product of the plain numbers at the root. root: the operation below these.
+
+    loss_scale: the factor of a gradient scaler, which is removed from loss and scale.
+    """
+    node: Any = loss.grad_fn
+    scale = 1.0
+    for _ in range(_DEPTH):
+        factor = _factor(node)
+        if factor is None:
+            break
+        scale *= factor
+        node = next((each for each, _ in node.next_functions if each is not None), None)
+    root = node.name().removesuffix("0").removesuffix("Backward") if node is not None else ""
+    value = float(loss.detach()) / loss_scale if loss.numel() == 1 else None
+    return {"loss": value, "scale": scale / loss_scale, "root": root}
+
+
+def _factor(node: Any) -> float | None:
+    """The number by which a node multiplies or divides; None for other operations."""
+    if node is None:
+        return None
+    name = node.name()
+    if not name.startswith(("MulBackward", "DivBackward")):
+        return None
+    parents = [each for each, _ in node.next_functions if each is not None]
+    if len(parents) != 1:
+        return None
+    for attribute in ("_saved_other", "_saved_self"):
+        value = getattr(node, attribute, None)
+        if isinstance(value, torch.Tensor) and value.numel() == 1 and not value.requires_grad:
+            with _disable_current_modes():  # a plain number in the graph is a tensor that modes cannot handle
+                number = float(value)
+            if name.startswith("MulBackward"):
+                return number
+            return 1.0 / number if attribute == "_saved_other" and number else None
+    return None
