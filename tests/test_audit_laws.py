@@ -207,6 +207,28 @@ def test_gradients_behind_a_communication_hook() -> None:
     assert cause(judged("powerSGD_hook", **changed, w=((0.3, 0.7),))) == "loss-normalised-per-rank"
 
 
+def test_a_factor_is_seen_before_a_hook_begins_to_compress() -> None:
+    hook = {"kind": "comm_hook", "name": "powerSGD_hook", "line": "train.py:4"}
+    ranks = [[hook, state(0, **{"0.0": "p"}), backward(), step(), step(1)] for _ in range(2)]
+    twice = compared(factor_one=2.0, off_one=OFF, w=((0.25, 0.25),))
+    compressed = compared(step=1, factor_one=1.7, factor_one_off=80.0, off_one=OFF, v_off=OFF)
+    judge = gradients.gradients_equal_those_of_one_process
+    assert cause(judge(evidence(*ranks, compared=(twice, compressed)))) == "gradients-scaled"
+    assert judge(evidence(*ranks, compared=(compared(), compressed))).status == "not judged"
+
+
+def test_equal_gradients_that_are_clipped_by_different_norms() -> None:
+    def clipped(*norms: float) -> LawVerdict:
+        clips = [
+            {"kind": "clip", "step": 0, "number": 1, "digests": ["a"], "norm": norm, "line": "train.py:8"}
+            for norm in norms
+        ]
+        return gradients.clipping_comes_last(evidence(*([clip, step()] for clip in clips)))
+
+    assert clipped(2.0, 2.0000001).status == "held"
+    assert cause(clipped(2.0, 1.4)) == "clip-by-own-part"
+
+
 def test_windows() -> None:
     def run(scale: float, last: float, sizes: tuple[int, ...] = (4, 4, 2), root: str = "NllLoss") -> Evidence:
         events: list[Event] = []
@@ -300,6 +322,30 @@ def test_units_that_are_copies() -> None:
     assert judge(evidence([step()], [step()])).status == "not judged"
 
 
+def test_gradients_that_only_some_ranks_looked_at_are_not_compared() -> None:
+    """One rank has digests and the other none: that is no difference."""
+    looked, not_looked = step(1, looked=True, grads=["b"]), step(1, looked=False, grads=[])
+    start = [state(0, **{"0.0": "p"}), step()]
+    seen = evidence([*start, looked], [*start, not_looked])
+    assert gradients.gradients_are_synchronised(seen).note == "equal in all bits in 1 steps"
+    other = evidence([*start, looked], [*start, step(1, looked=True, grads=["c"])])
+    assert gradients.gradients_are_synchronised(other).status == "broken"
+    clips: list[list[Event]] = [
+        [{"kind": "clip", "step": 1, "number": 1, "digests": each, "norm": 1.0, "line": "train.py:8"}]
+        for each in (["b"], None)
+    ]
+    apart = evidence(*([*start, *clip, own] for clip, own in zip(clips, (looked, not_looked), strict=True)))
+    assert gradients.clipping_comes_last(apart).status == "held"
+
+
+def test_drift_is_told_with_the_last_step_in_which_parameters_are_equal() -> None:
+    own = [state(0, **{"0.0": "p"}), step(), state(6, **{"0.0": "q"}), state(12, **{"0.0": "r"})]
+    other = [*own[:3], state(12, **{"0.0": "s"})]
+    headline = replicas.replicas_stay_equal(evidence(own, other)).headline
+    assert "differ in step 12" in headline
+    assert "in step 6 they are equal" in headline
+
+
 def test_split_parameters_that_are_put_together_are_judged() -> None:
     split = [
         {"kind": "sharded", "optimizer": 0, "line": "train.py:4"},
@@ -309,7 +355,7 @@ def test_split_parameters_that_are_put_together_are_judged() -> None:
     seen = evidence(*ranks)
     assert replicas.ranks_start_from_the_same_parameters(seen).status == "held"
     assert gradients.gradients_are_synchronised(seen).note == "equal in all bits in 1 steps"
-    assert replicas.replicas_stay_equal(seen).note == "equal in all bits through step 0"
+    assert replicas.replicas_stay_equal(seen).note == "equal in all bits in 1 steps, last in step 0"
 
 
 def call(op: str, line: str, **changes: Any) -> Event:

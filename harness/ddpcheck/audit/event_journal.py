@@ -37,10 +37,10 @@ class JournalWriter:
 
     def keep(self, name: str, value: Any) -> None:
         """Write nested tensors to a file of this name."""
-        import torch
+        from . import tensor_files
 
-        path = self.folder / f"{name}.pt"
-        torch.save(value, path)
+        path = self.folder / f"{name}.tensors"
+        tensor_files.write(path, value)
         self.written += path.stat().st_size
 
 
@@ -65,10 +65,10 @@ class JournalReader:
                 return
 
     def has(self, name: str) -> bool:
-        return (self.folder / f"{name}.pt").is_file()
+        return (self.folder / f"{name}.tensors").is_file()
 
     def load(self, name: str) -> Any:
-        """Read a file of keep(). It holds objects of the script, so it is unpickled."""
-        import torch
+        """Read a file of keep()."""
+        from . import tensor_files
 
-        return torch.load(self.folder / f"{name}.pt", map_location="cpu", weights_only=False)
+        return tensor_files.read(self.folder / f"{name}.tensors")

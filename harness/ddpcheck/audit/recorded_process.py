@@ -1,9 +1,9 @@
 """One process of an audit: its run, its progress, and when it ends.
 
-A run is recorded in three parts. In the first `steps` optimizer steps everything is recorded, including tensors. Then
-only digests are recorded, for `seconds` or up to `far` steps. Then the epoch in progress is ended early, so that
-evaluation, a checkpoint and the next epoch follow; two steps later the process ends. Rank 0 chooses the step at which
-the epoch ends a few steps in advance, since no rank may wait for one that has left.
+A run is looked at in three parts. In the first `steps` optimizer steps everything is recorded, tensors too. Then calls and
+batches are, and digests in some steps (recorder/looks.py), for `seconds`, or up to `far` steps. Then the epoch in progress ends
+early, so that evaluation, checkpoint and the next epoch come; two steps later the process ends. Rank 0 says at which step the
+epoch ends, some steps ahead, since no rank may wait for one that has left.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ VARIABLE = "DDPCHECK_AUDIT"
 AFTER_CUT = 2
 _AHEAD = 4
 _WAIT_FOR_OTHERS = 20.0
+_CALLS = frozenset({"collective", "forward", "backward", "clip", "no_sync", "unscale"})
 
 
 def _peak_memory() -> int:
@@ -88,6 +89,8 @@ class Run:
     """The lowest precision of products in this step, if below float32."""
     samples: tuple[int, ...] = ()
     """The number of samples of each rank in the last batch."""
+    calls: set[tuple[str, str, str]] = field(default_factory=set)
+    """Since the last optimizer step: kind, line, and whether DDP synchronises."""
     loaders: int = 0
     cut: bool = False
     finish: Callable[[], object] = bool
@@ -115,6 +118,8 @@ class Run:
         return own_line(self.root)
 
     def note(self, kind: str, **fields: Any) -> None:
+        if kind in _CALLS:
+            self.calls.add((kind, fields.get("line", ""), str(fields.get("sync", ""))))
         self.journal.note(kind, **fields)
 
     def stepped(self) -> None:
@@ -122,6 +127,7 @@ class Run:
         self.step += 1
         self.backwards = 0
         self.precision = ""
+        self.calls.clear()
         if self.mirrors:
             if not self.full:
                 self.leave("enough")

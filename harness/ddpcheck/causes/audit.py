@@ -282,6 +282,15 @@ CLIP_EVERY_MICRO_BATCH = Kind(
     count=int,
     line=str,
 )
+CLIP_BY_OWN_PART = Kind(
+    "clip-by-own-part",
+    "Each rank clips by the norm of its own part of the gradients.",
+    because="The gradients are split over the ranks, and the norms differ: {norms} in one step.",
+    look="{line}: clip by the method of the sharded model, such as FullyShardedDataParallel.clip_grad_norm_",
+    certainty="certain",
+    norms=str,
+    line=str,
+)
 REPLICAS_DRIFT = Kind(
     "replicas-drift",
     "The ranks' parameters differ from step {step} on, first {parameter}.",

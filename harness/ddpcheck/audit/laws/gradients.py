@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from ...causes import Cause, audit
 from ..event_journal import Event
@@ -18,12 +19,19 @@ _CLOSE = 1e-3
 _UNSEEN = {"bfloat16": "2 %", "float16": "0.2 %"}
 
 
+def looked_at(step: Event) -> bool:
+    """Whether the gradients of a step were looked at: after the recorded steps, those of few are."""
+    return bool(step.get("looked", True))
+
+
 def _near(a: float, b: float) -> bool:
     return abs(a - b) <= _CLOSE * max(abs(b), 1e-9)
 
 
 def _differing(together: Sequence[Event]) -> list[int]:
-    """Numbers of the optimizer's parameters whose gradients differ between ranks."""
+    """Numbers of the optimizer's parameters whose gradients differ between ranks. None if some rank did not look at them."""
+    if not all(looked_at(event) for event in together):
+        return []
     first = together[0]["grads"]
     return [
         number
@@ -69,6 +77,8 @@ def gradients_are_synchronised(evidence: Evidence) -> LawVerdict:
         return not_judged(evidence.sharded)
     seen = 0
     for together in evidence.aligned("step"):
+        if not all(looked_at(event) for event in together):
+            continue
         seen += any(together[0]["grads"]) or not evidence.real.of(0, "gathered")
         numbers = _differing(together)
         if not numbers:
@@ -151,6 +161,11 @@ def gradients_equal_those_of_one_process(evidence: Evidence) -> LawVerdict:
     return _explained(evidence, usable, off)
 
 
+def _is_scaled(step: StepSeen) -> bool:
+    """Whether the gradient is that of one process, times a factor."""
+    return step.factor_one_off <= 1
+
+
 def _unsynchronised(evidence: Evidence, step: int) -> bool:
     return any(_differing(together) for together in evidence.aligned("step") if together[0]["step"] == step)
 
@@ -173,8 +188,10 @@ def _explained(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) 
             f"every update is {ranks} times that of one process: {first.rate} grows with the world size. This is right if it is "
             "meant so"
         )
-    factors = {round(step.factor_one, 3) for step in usable}
-    if all(step.factor_one_off <= 1 for step in usable) and len(factors) == 1:
+    hooks = evidence.real.of(0, "comm_hook")
+    scaled = list(takewhile(_is_scaled, usable)) if hooks else usable  # a hook may compress from some step on
+    factors = {round(step.factor_one, 3) for step in scaled}
+    if all(map(_is_scaled, scaled)) and len(factors) == 1 and (not hooks or factors != {1.0}):
         factor = first.factor_one
         if _near(factor, 1 / ranks) and (
             (all(_near(v, 1 / ranks) for v in first.v) and _all_near(first.w, 1.0))
@@ -193,7 +210,6 @@ def _explained(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) 
             return broken(headline, audit.GRADIENTS_SUMMED(factor=factor, ranks=ranks), details=details)
         cause = audit.GRADIENTS_SCALED(factor=factor, weights=_shown(first.v), line=line)
         return broken(headline, cause, details=details)
-    hooks = evidence.real.of(0, "comm_hook")
     if hooks and first.w and first.w_off <= 1 and not _equal_weights(first.w):
         wanted = _shown(first.w[0])
         return broken(
@@ -284,7 +300,7 @@ def gathered_features_keep_their_gradient(evidence: Evidence) -> LawVerdict:
 
 
 def gradients_depend_on_the_data(evidence: Evidence) -> LawVerdict:
-    steps = evidence.real.of(0, "step")
+    steps = [event for event in evidence.real.of(0, "step") if looked_at(event)]
     if not steps:
         return not_judged("no optimizer step was seen")
     for event in steps:
@@ -314,8 +330,18 @@ def clipping_comes_last(evidence: Evidence) -> LawVerdict:
             cause = audit.CLIP_EVERY_MICRO_BATCH(count=len(numbers), line=own[0][0]["line"])
             return broken(f"step {step} clips {len(numbers)} times", cause)
         for together in zip(*own, strict=False):
-            if len({tuple(event["digests"]) for event in together}) > 1 and not _unsynchronised(evidence, step):
-                norms = ", ".join(f"{event['norm']:.4g}" for event in together if event["norm"] is not None)
-                cause = audit.CLIP_BEFORE_REDUCTION(norms=norms or "of the gradients", line=together[0]["line"])
+            seen = [event["digests"] for event in together]
+            if None in seen:
+                continue
+            norms = [event["norm"] for event in together if event["norm"] is not None]
+            shown = ", ".join(f"{norm:.4g}" for norm in norms)
+            line = together[0]["line"]
+            if any(each != seen[0] for each in seen):
+                if _unsynchronised(evidence, step):
+                    continue
+                cause = audit.CLIP_BEFORE_REDUCTION(norms=shown or "of the gradients", line=line)
                 return broken(f"the ranks clip different gradients in step {step}", cause)
+            if len(norms) == len(together) and max(norms) - min(norms) > _CLOSE * max(norms):
+                cause = audit.CLIP_BY_OWN_PART(norms=shown, line=line)
+                return broken(f"the ranks clip equal gradients by different norms in step {step}", cause)
     return held()

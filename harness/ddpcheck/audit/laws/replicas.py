@@ -83,17 +83,19 @@ def replicas_stay_equal(evidence: Evidence) -> LawVerdict:
         return not_judged(evidence.sharded)
     if ranks_start_from_the_same_parameters(evidence).status != "held":
         return not_judged("the ranks do not start equal")
-    seen = 0
+    seen: set[int] = set()
     for together in states(evidence):
         names = different(together, "p")
         step = together[0]["step"]
-        seen = max(seen, step if any(name[0].isdigit() for name in together[0]["digests"]) else 0)
         if names:
+            last = f"; in step {max(seen)} they are equal" if seen else ""
             return broken(
-                f"{len(names)} parameters differ after step {step - 1}, first {evidence.name(names[0])}",
+                f"{len(names)} parameters differ in step {step}, first {evidence.name(names[0])}{last}",
                 audit.REPLICAS_DRIFT(step=step, parameter=evidence.name(names[0])),
             )
-    return held(f"equal in all bits through step {seen}")
+        if any(name[0].isdigit() for name in together[0]["digests"]):
+            seen.add(step)
+    return held(f"equal in all bits in {len(seen)} steps, last in step {max(seen, default=0)}")
 
 
 def buffers_are_equal(evidence: Evidence) -> LawVerdict:

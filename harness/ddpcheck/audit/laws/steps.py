@@ -34,7 +34,8 @@ def ranks_skip_the_same_steps(evidence: Evidence) -> LawVerdict:
             cause = audit.SKIPPED_STEP_DIFFERS(ranks=ranks, step=number, line=events[ranks[0]]["line"])
             return broken(f"rank {ranks[0]} skips step {number}, others take it", cause)
     for looked in () if evidence.sharded else evidence.aligned("unscale"):
-        if any(event["grads"] != looked[0]["grads"] for event in looked[1:]):
+        seen = [event["grads"] for event in looked]
+        if None not in seen and any(each != seen[0] for each in seen):
             return broken(
                 f"the scaler looks at different gradients in step {looked[0]['step']}",
                 audit.SCALER_CHECKS_OWN_GRADIENTS(line=looked[0]["line"]),

@@ -17,6 +17,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 import ddpcheck.audit
 
 from ..recorded_process import Run
+from . import looks
 from .patching import replace
 from .tensors import children, copied, digest_of_nest, plain, walk
 
@@ -34,6 +35,8 @@ class Loader:
         self.run, self.number, self.key = run, number, key
         self.passes = 0
         self.trained = False
+        self.batches: int | None = None
+        """Of one pass, if the loader knows."""
 
 
 class Loaders:
@@ -94,6 +97,8 @@ class Batches:
         indices = queue.popleft() if queue else None
         note_batch(run, batch, loader.number, loader.key, self._pass, self._given, indices)
         self._given += 1
+        if loader.trained and self._given == loader.batches:
+            looks.of(run).epoch()
         return batch
 
     def _ended(self, *, cut: bool) -> None:
@@ -116,6 +121,7 @@ def note_batch(run: Run, batch: Any, number: int, key: str, passed: int, given: 
     """Record a batch that a rank of the real run was given."""
     run.started = True
     size = samples_in(batch, indices)
+    rows = rows_of(batch, size)
     kept = ""
     if run.full and run.journal.written < _KEPT_BYTES:
         kept = f"batch-{number}-{passed}-{given}"
@@ -129,8 +135,8 @@ def note_batch(run: Run, batch: Any, number: int, key: str, passed: int, given: 
         step=run.step,
         size=size,
         indices=indices if isinstance(indices, list) and all(isinstance(each, int) for each in indices) else None,
-        digest=digest_of_nest(batch),
-        rows=rows_of(batch, size),
+        digest=digest_of_batch(batch, size, rows),
+        rows=rows,
         kept=kept,
         grad=torch.is_grad_enabled(),
         line=run.line(),
@@ -141,10 +147,28 @@ def rows_of(batch: Any, size: int) -> list[str]:
     """A digest for each sample, over its row in every tensor; empty for large batches."""
     tensors: list[torch.Tensor] = []
     walk(batch, tensors.append, lambda other: None)
-    fitting = [plain(each) for each in tensors if each.dim() and each.shape[0] == size]
+    fitting = [plain(each) for each in tensors if _fits(each, size)]
     if not fitting or size > _ROWS:
         return []
     return [digest_of_nest([each[row] for each in fitting]) for row in range(size)]
+
+
+def digest_of_batch(batch: Any, size: int, rows: list[str]) -> str:
+    """Of all tensors, of which those with a row for each sample have their digests already."""
+    if not rows:
+        return digest_of_nest(batch)
+    rest: list[Any] = [rows]
+
+    def add(tensor: torch.Tensor) -> None:
+        if not _fits(tensor, size):
+            rest.append(tensor)
+
+    walk(batch, add, rest.append)
+    return digest_of_nest(rest)
+
+
+def _fits(tensor: torch.Tensor, size: int) -> bool:
+    return tensor.dim() > 0 and tensor.shape[0] == size
 
 
 def samples_in(batch: Any, indices: Any = None) -> int:
@@ -169,7 +193,9 @@ def install(run: Run) -> None:
                 kwargs["pin_memory"] = False
             original(self, *args, **kwargs)
             loader = loaders.add(self)
-            run.note("loader", loader=loader.number, key=loader.key, line=run.line(), **_described(self))
+            described = _described(self)
+            loader.batches = described["batches"]
+            run.note("loader", loader=loader.number, key=loader.key, line=run.line(), **described)
 
         return make
 
@@ -178,6 +204,8 @@ def install(run: Run) -> None:
             if run.loading:
                 return original(self)
             loader = loaders.of(self)
+            if loader.trained:
+                looks.of(run).epoch()
             run.note(
                 "epoch", loader=loader.number, key=loader.key, passed=loader.passes, step=run.step, **_sampler(self)
             )

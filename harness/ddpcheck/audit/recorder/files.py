@@ -15,17 +15,15 @@ from .patching import replace
 def install(run: Run) -> None:
     def make_save(original: Any) -> Any:
         def save(value: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
-            own = isinstance(target, (str, os.PathLike)) and str(target).startswith(run.settings.folder)
-            if not own:
-                path = os.path.abspath(target) if isinstance(target, (str, os.PathLike)) else ""  # noqa: PTH100
-                run.note("save", path=path, prefix=_has_prefix(value), step=run.step, line=run.line())
+            path = os.path.abspath(target) if isinstance(target, (str, os.PathLike)) else ""  # noqa: PTH100
+            run.note("save", path=path, prefix=_has_prefix(value), step=run.step, line=run.line())
             return original(value, target, *args, **kwargs)
 
         return save
 
     def make_load(original: Any) -> Any:
         def load(source: Any, *args: Any, **kwargs: Any) -> Any:
-            if isinstance(source, (str, os.PathLike)) and not str(source).startswith(run.settings.folder):
+            if isinstance(source, (str, os.PathLike)):
                 run.note("load", path=os.path.abspath(source), step=run.step, line=run.line())  # noqa: PTH100
             return original(source, *args, **kwargs)
 

@@ -1,8 +1,8 @@
 """Puts together parameters that fully_shard splits over the ranks, so that all laws can judge them.
 
-All ranks put a parameter together at the same points: at the first forward after a step, at a clip, at a step. A mirror
-run of one process holds every parameter whole. Parameters that other libraries split, as tensor parallelism does, or
-over mesh dimensions other than data-parallel ones, are not put together.
+All ranks put a parameter together at the same place: at the first forward after a step, at a clip, at a step. A mirror run of one
+process holds every parameter whole. What another program split, as tensor parallelism does, or what has other dimensions of a
+mesh than data-parallel ones, is not put together. flat_parameters.py does the same for FSDP1.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from ..recorded_process import Run
-from . import gradients
+from . import flat_parameters, gradients
 from .patching import replace
 from .tensors import digest, is_sharded, plain
 
@@ -23,9 +23,11 @@ _installed: set[int] = set()
 
 
 def gathers(run: Run, tensor: torch.Tensor) -> bool:
-    """Whether this tensor is a part of a parameter that fully_shard split over all ranks."""
+    """Whether this tensor is a part of a parameter that fully_shard, or FSDP1, split over all ranks."""
     from . import models
 
+    if not run.mirrors and flat_parameters.is_split(tensor):
+        return True
     placements: Any = getattr(tensor, "placements", ())
     if run.mirrors or sum(each.is_shard() for each in placements) != 1:
         return False
@@ -34,8 +36,11 @@ def gathers(run: Run, tensor: torch.Tensor) -> bool:
     return plainly and mesh.size() == dist.get_world_size() and models.of(run).fully_sharded()
 
 
-def whole(run: Run, tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, put together from all ranks' parts if fully_shard has split it."""
+def whole(run: Run, tensor: torch.Tensor, parameter: torch.Tensor | None = None) -> torch.Tensor:
+    """The tensor; put together from all ranks' parts if it is split. parameter: of which the tensor is the gradient."""
+    flat = tensor if parameter is None else parameter
+    if not run.mirrors and flat_parameters.is_split(flat):
+        return flat_parameters.whole(flat, tensor)
     if not gathers(run, tensor):
         return tensor
     split: Any = tensor.detach()
@@ -43,11 +48,11 @@ def whole(run: Run, tensor: torch.Tensor) -> torch.Tensor:
     return made
 
 
-def shared_digest(run: Run, tensor: torch.Tensor) -> str:
-    """A digest that is equal on ranks with equal values; empty for parts that are no longer put together."""
-    if not gathers(run, tensor):
+def shared_digest(run: Run, tensor: torch.Tensor, parameter: torch.Tensor | None = None) -> str:
+    """The same on all ranks where their values are equal; empty for parts that are not put together any more."""
+    if not gathers(run, tensor if parameter is None else parameter):
         return digest(tensor)
-    return digest(whole(run, tensor)) if run.full else ""
+    return digest(whole(run, tensor, parameter)) if run.full else ""
 
 
 def is_fully_sharded(module: torch.nn.Module) -> bool:

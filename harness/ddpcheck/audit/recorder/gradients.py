@@ -6,6 +6,7 @@ DDP's own hooks run later, after accumulation, so these hooks see the local grad
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 
 from ..recorded_process import Run
-from . import loss_factors
+from . import flat_parameters, looks, loss_factors
 from .patching import replace
 from .tensors import sample
 
@@ -31,6 +32,7 @@ class Gradients:
         """Sampled gradients before clipping, if they were clipped."""
         self.parameters: list[torch.Tensor] = []
         self._hooked: set[int] = set()
+        self._hooks: list[Any] = []
         self.loss_scale = 1.0
         """The factor by which a gradient scaler has multiplied the losses of this step."""
         self._clipped_at: dict[int, int] = {}
@@ -43,32 +45,45 @@ class Gradients:
         self.parameters += [parameter for parameter in parameters if id(parameter) not in known]
 
     def hook(self) -> None:
-        """Hook all parameters, including those that only now require a gradient."""
+        """Hook all parameters, including those that only now require a gradient. None after the recorded steps."""
+        if not self.run.full:
+            return
         for parameter in self.parameters:
             if parameter.requires_grad and parameter.is_leaf and id(parameter) not in self._hooked:
                 self._hooked.add(id(parameter))
-                parameter.register_hook(self.seen(parameter, partial(_empty, parameter)))  # type: ignore[no-untyped-call]
+                empty = flat_parameters.is_empty if hasattr(parameter, "_fsdp_flattened") else _empty
+                seen = self.seen(parameter, partial(empty, parameter))
+                self._hooks.append(parameter.register_hook(seen))  # type: ignore[no-untyped-call]
+
+    def unhook(self) -> None:
+        """Local gradients are seen no more."""
+        for each in self._hooks:
+            each.remove()
+        self._hooks = []
 
     def seen(self, parameter: torch.Tensor, empty: Callable[[], bool]) -> Any:
-        """A hook that keeps local gradients of this parameter. empty: whether no gradient has been accumulated in
-        it.
-        """
+        """A hook that keeps local gradients of this parameter. empty: whether nothing has been accumulated in it."""
+        from . import torch_random_draws
 
         def seen(gradient: torch.Tensor) -> None:
             if not self._inside or self.stepping or not self.run.full:
                 return
-            kept = self.parts.setdefault(id(parameter), [])
-            if empty():
-                kept.clear()
-            part = sample(gradient)
-            if self.loss_scale != 1.0:
-                part = part.float() / self.loss_scale
-            if len(kept) < _PARTS:
-                kept.append(part)
-            else:
-                kept[-1] += part
+            with torch_random_draws.of(self.run).unwatched():
+                self._keep(parameter, gradient, clear=empty())
 
         return seen
+
+    def _keep(self, parameter: torch.Tensor, gradient: torch.Tensor, *, clear: bool) -> None:
+        kept = self.parts.setdefault(id(parameter), [])
+        if clear:
+            kept.clear()
+        part = sample(gradient)
+        if self.loss_scale != 1.0:
+            part = part.float() / self.loss_scale
+        if len(kept) < _PARTS:
+            kept.append(part)
+        else:
+            kept[-1] += part
 
     def forget(self, parameters: Iterable[torch.Tensor]) -> None:
         """Forget gradients after a step, or after a step that a gradient scaler has skipped."""
@@ -86,6 +101,8 @@ class Gradients:
             self.hook()
             first = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors))
             loss = loss_factors.described(first, self.loss_scale)
+            if loss["loss"] is not None and not math.isfinite(loss["loss"]):
+                looks.of(run).look()
             self._inside = True
             try:
                 return original(tensors, *args, **kwargs)
@@ -108,12 +125,14 @@ class Gradients:
             limit = args[0] if args else kwargs.get("max_norm", kwargs.get("clip_value", 0.0))
             several = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
             known = {id(parameter) for parameter in self.parameters}
-            digests = [] if run.mirrors else [shared_digest(run, e.grad) for e in several if e.grad is not None]
+            digests = None
+            if looks.of(run).now():
+                digests = [] if run.mirrors else [shared_digest(run, e.grad, e) for e in several if e.grad is not None]
             if run.full:
                 for each in several:
                     if each.grad is not None and id(each) in known and self._clipped_at.get(id(each)) != run.backwards:
                         self._clipped_at[id(each)] = run.backwards
-                        self.clipped[id(each)] = sample(whole(run, each.grad))
+                        self.clipped[id(each)] = sample(whole(run, each.grad, each))
             result = original(several, *args, **kwargs)
             norm = float(whole_norm(result)) if isinstance(result, torch.Tensor) else None
             run.note(

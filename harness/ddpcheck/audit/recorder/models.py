@@ -7,6 +7,7 @@ moving average, runs in between. A mirror run loads the real run's state at the 
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 
 from ..event_journal import JournalReader
 from ..recorded_process import Run
-from . import fully_sharded
+from . import fully_sharded, looks
 from .tensors import is_sharded, nudged, plain, walk, without_rest
+
+_WRAPPERS = re.compile(r"_orig_mod\.|_fsdp_wrapped_module\.")
 
 
 class Models:
@@ -38,21 +41,25 @@ class Models:
         self.depth += 1
         if self.depth > 1 or self.run.loading or _is_loss(module):
             return
-        from . import optimizers
+        from . import optimizers, torch_random_draws
 
+        draws = torch_random_draws.of(self.run)
+        draws.step_ends()
         new = not any(module is root or module is _inner(root) for root in self.roots)
         if new:
             self.roots.append(module)
             self._trained.append(False)
             self._describe(module)
+            looks.of(self.run).change()
         if optimizers.of(self.run).every and torch.is_grad_enabled():
             self.run.started = self.run.trains = True
             for place, root in enumerate(self.roots):
                 if root is module or _inner(root) is module:
                     self._trained[place] = self._trained[place] or module.training
-        if (new or self.stale) and self.run.started:
+        if (new or self.stale) and self.run.started and looks.of(self.run).now():
             self.stale = False
-            self._state()
+            with draws.unwatched():
+                self._state()
 
     def leave(self, module: torch.nn.Module, args: Any, result: Any) -> None:
         self.depth = max(self.depth - 1, 0)
@@ -178,7 +185,7 @@ class Models:
         named: dict[int, str] = {}
         for root in [*self.roots, *wrappers.known(self.run)]:
             for name, each in _inner(root).named_parameters():
-                named.setdefault(id(each), name.removeprefix("module.").replace("_orig_mod.", ""))
+                named.setdefault(id(each), _WRAPPERS.sub("", name.removeprefix("module.")))
         found = {
             key: named[id(each)] for key, each in optimizers.of(self.run).parameters().items() if id(each) in named
         }

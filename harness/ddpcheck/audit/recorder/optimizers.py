@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from ..recorded_process import Run
-from . import fully_sharded, gradients, scalers
+from . import flat_parameters, fully_sharded, gradients, looks, scalers
 from .gradient_patterns import pattern
 from .patching import replace
 from .tensors import digest, is_sharded, plain, sample
@@ -55,6 +55,8 @@ class Optimizers:
                 run.note("sharded", optimizer=place, line=run.line())
             if any(fully_sharded.is_split(each) for each in parameters_of(optimizer)):
                 fully_sharded.watch(run)
+            if any(hasattr(each, "_fsdp_flattened") for each in parameters_of(optimizer)):
+                flat_parameters.watch(run)
             from . import models
 
             models.of(run).stale = True
@@ -69,15 +71,21 @@ class Optimizers:
             self._noted: dict[str, Any] = {}
         if self._inside > 1:  # ZeRO steps an optimizer of its own inside
             return None
+        from . import torch_random_draws
+
+        draws = torch_random_draws.of(self.run)
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
         if closure is None:
-            self._look(optimizer)
+            draws.step_begins(optimizer)
+            with draws.unwatched():
+                self._look(optimizer)
             return None
 
         def evaluated() -> Any:
             loss = closure()
             if not gradients.of(self.run).stepping:
-                self._look(optimizer)
+                with draws.unwatched():
+                    self._look(optimizer)
                 gradients.of(self.run).stepping = True
             return loss
 
@@ -91,30 +99,43 @@ class Optimizers:
         run, seen = self.run, gradients.of(self.run)
         place = self.index(optimizer)
         every = parameters_of(optimizer)
-        models.of(run).name_parameters()
-        shared_digest, whole = partial(fully_sharded.shared_digest, run), partial(fully_sharded.whole, run)
-        grads = [] if run.mirrors else [shared_digest(each.grad) if each.grad is not None else "" for each in every]
+        needs = [bool(each.requires_grad) for each in every]
+        line = run.line()
+        looked = looks.of(run).step(
+            place, line, run.backwards, tuple(needs), tuple(each.grad is None for each in every)
+        )
         self._noted = {
             "optimizer": place,
             "name": type(optimizer).__name__,
             "groups": [_hyperparameters(group) for group in optimizer.param_groups],
-            "needs": [bool(each.requires_grad) for each in every],
+            "looked": looked,
+            "grads": [],
+            "clipped": any(id(each) in seen.clipped for each in every),
+            "backwards": run.backwards,
+            "precision": run.precision,
+            "line": line,
+        }
+        if not looked:
+            return
+        models.of(run).name_parameters()
+        shared_digest, whole = partial(fully_sharded.shared_digest, run), partial(fully_sharded.whole, run)
+        grads = (
+            [] if run.mirrors else [shared_digest(each.grad, each) if each.grad is not None else "" for each in every]
+        )
+        self._noted |= {
+            "needs": needs,
             "grads": grads,
             "zero": bool(every) and all(each.grad is None or not bool(plain(each.grad).any()) for each in every),
             "finite": run.mirrors or all(each.grad is None or bool(plainly_finite(each.grad)) for each in every),
             "covered": [wrappers.coverage(each) for each in every],
             "parts": [len(seen.parts.get(id(each), ())) for each in every] if run.full else [],
             **self._regularities(every),
-            "clipped": any(id(each) in seen.clipped for each in every),
-            "backwards": run.backwards,
-            "precision": run.precision,
-            "line": run.line(),
         }
         if run.full:
             kept = {
                 f"{place}.{number}": {
                     "parts": list(seen.parts.get(id(each), [])),
-                    "synced": seen.clipped[id(each)] if id(each) in seen.clipped else sample(whole(each.grad)),
+                    "synced": seen.clipped[id(each)] if id(each) in seen.clipped else sample(whole(each.grad, each)),
                 }
                 for number, each in enumerate(every)
                 if each.grad is not None
@@ -139,7 +160,7 @@ class Optimizers:
                 digest(each[0] if len(each) == 1 else torch.stack(each).sum(0)) if each else "" for each in parts
             ],
             "patterns": [
-                "" if each.grad is None else pattern(whole(each.grad), whole(each), layer=id(each) in layers)
+                "" if each.grad is None else pattern(whole(each.grad, each), whole(each), layer=id(each) in layers)
                 for each in every
             ],
         }
@@ -151,15 +172,20 @@ class Optimizers:
         from . import models, torch_random_draws
 
         run, seen = self.run, gradients.of(self.run)
+        draws = torch_random_draws.of(run)
+        draws.step_ends()
         every = parameters_of(optimizer)
         seen.stepping = False
-        if not self._noted:  # the step did not call its closure
-            self._look(optimizer)
-        after = [digest(each) for each in every] if run.settings.resumes else []
+        with draws.unwatched():
+            if not self._noted:  # it never asked for its closure
+                self._look(optimizer)
+            after = [digest(each) for each in every] if run.settings.resumes else []
         run.note("step", step=run.step, **self._noted, after=after)
         seen.forget(every)
+        if run.step + 1 >= run.settings.steps:
+            seen.unhook()
         models.of(run).stale = True
-        torch_random_draws.of(run).close_step()
+        draws.close_step()
         run.stepped()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ..recorded_process import Run
-from . import fully_sharded, gradients
+from . import fully_sharded, gradients, looks
 from .patching import replace
 
 
@@ -28,7 +28,11 @@ def install(run: Run) -> None:
     def make_unscale(original: Any) -> Any:
         def unscale_(scaler: Any, optimizer: Any) -> Any:
             every = _parameters(optimizer)
-            grads = [fully_sharded.shared_digest(run, each.grad) if each.grad is not None else "" for each in every]
+            grads = None
+            if looks.of(run).now():
+                grads = [
+                    fully_sharded.shared_digest(run, each.grad, each) if each.grad is not None else "" for each in every
+                ]
             run.note("unscale", step=run.step, grads=grads, line=run.line())
             if run.mirrors and _skipped_in_real_run(run, steps[0]):
                 with torch.no_grad():

@@ -8,6 +8,9 @@ the real run.
 
 from __future__ import annotations
 
+import contextlib
+import functools
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -32,6 +35,7 @@ class Draws:
         self._counts: dict[str, int] = {}
         self._bytes = 0
         self.mode: Any = None
+        self._stepping = False
 
     def key(self, operation: str, line: str) -> str:
         """The operation, the line, whether gradients are on, and the number of equal keys before in this step."""
@@ -57,9 +61,42 @@ class Draws:
         if self.kept and not run.mirrors:
             run.journal.keep(f"draws-{run.step}", self.kept)
         self.kept, self._counts = {}, {}
-        mode: Any = _get_current_dispatch_mode()
-        if mode is not None and mode is self.mode and not run.mirrors and run.step + 1 >= run.settings.steps:
-            mode.__exit__(None, None, None)  # later draws are not recorded, and operations are faster without the mode
+        if not run.mirrors and run.step + 1 >= run.settings.steps and self._leave():
+            self.mode = None  # later draws are not recorded, and operations are faster without it
+
+    def _leave(self) -> bool:
+        """Watch operations no more. False if something that began later watches them, too, or if nothing does."""
+        if self.mode is None or _get_current_dispatch_mode() is not self.mode:
+            return False
+        self.mode.__exit__(None, None, None)
+        return True
+
+    @contextlib.contextmanager
+    def unwatched(self) -> Iterator[None]:
+        """For operations of the recorder itself, which draw nothing, and which are faster if nothing watches them."""
+        left = self._leave()
+        try:
+            yield
+        finally:
+            if left:
+                self.mode.__enter__()
+
+    def step_begins(self, optimizer: torch.optim.Optimizer) -> None:
+        """Optimizers of torch draw nothing."""
+        self.step_ends()
+        self._stepping = type(optimizer).__module__.startswith("torch.optim.") and self._leave()
+
+    def step_ends(self) -> None:
+        """Also called at the next forward: a step that raises has no end."""
+        if self._stepping:
+            self._stepping = False
+            self.mode.__enter__()
+
+
+@functools.cache
+def _kind(operation: Any) -> tuple[bool, bool]:
+    """Whether it draws, and whether it is a product."""
+    return torch.Tag.nondeterministic_seeded in operation.tags, operation.overloadpacket.__name__ in _PRODUCTS
 
 
 _Mode: Any = TorchDispatchMode  # the class is untyped
@@ -70,11 +107,17 @@ class _Watching(_Mode):  # type: ignore[misc]
         super().__init__()
         self._draws = draws
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled in an audit, and torch's guard against that costs more than the rest of this mode."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         draws, run = self._draws, self._draws.run
-        if torch.Tag.nondeterministic_seeded not in func.tags:
-            if isinstance(result, torch.Tensor) and result.dtype in _LOW and func.overloadpacket.__name__ in _PRODUCTS:
+        drawing, product = _kind(func)
+        if not drawing:
+            if product and isinstance(result, torch.Tensor) and result.dtype in _LOW:
                 run.precision = _LOW[result.dtype]
             return result
         if run.loading or (args and isinstance(args[0], torch.nn.Parameter)):
