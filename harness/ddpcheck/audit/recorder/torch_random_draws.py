@@ -66,9 +66,10 @@ class Draws:
 
     def _leave(self) -> bool:
         """Watch operations no more. False if something that began later watches them, too, or if nothing does."""
-        if self.mode is None or _get_current_dispatch_mode() is not self.mode:
+        mode = self.mode
+        if mode is None or _get_current_dispatch_mode() is not mode:
             return False
-        self.mode.__exit__(None, None, None)
+        mode.__exit__(None, None, None)
         return True
 
     @contextlib.contextmanager
