@@ -66,10 +66,10 @@ class Draws:
 
     def _leave(self) -> bool:
         """Watch operations no more. False if something that began later watches them, too, or if nothing does."""
-        mode = self.mode
-        if mode is None or _get_current_dispatch_mode() is not mode:
+        current = _get_current_dispatch_mode()
+        if current is None or current is not self.mode:
             return False
-        mode.__exit__(None, None, None)
+        current.__exit__(None, None, None)
         return True
 
     @contextlib.contextmanager

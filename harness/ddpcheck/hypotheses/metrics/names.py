@@ -89,9 +89,11 @@ def rule_by_name(of: OtherNames) -> Cause | None:
 
 
 def capped_by_name(of: OtherNames) -> Cause | None:
-    cut = {of.got[name] for name in of.wrong}
-    capped = len(cut) == 1 and _beyond(limit := cut.pop(), of.wrong)
-    return causes.CAPPED_BY_NAME(names=of.some, limit=limit) if capped else None
+    got = {of.got[name] for name in of.wrong}
+    if len(got) != 1:
+        return None
+    (limit,) = got
+    return causes.CAPPED_BY_NAME(names=of.some, limit=limit) if _beyond(limit, of.wrong) else None
 
 
 def names_cut_short(of: OtherNames) -> Cause | None:
