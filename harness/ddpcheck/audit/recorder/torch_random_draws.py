@@ -66,8 +66,8 @@ class Draws:
 
     def _leave(self) -> bool:
         """Watch operations no more. False if something that began later watches them, too, or if nothing does."""
-        current = _get_current_dispatch_mode()
-        if current is None or current is not self.mode:
+        current: Any = _get_current_dispatch_mode()  # typed as anything: torch leaves __exit__ without annotations
+        if self.mode is None or current is not self.mode:
             return False
         current.__exit__(None, None, None)
         return True
