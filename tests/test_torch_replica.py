@@ -16,7 +16,7 @@ from torch_replicas import T, X, assert_close, initial_of, replica_of, spec  # n
 from ddpcheck.contract.adapter import Batch  # noqa: E402
 from ddpcheck.contract.optional_methods import BackwardBroken  # noqa: E402
 from ddpcheck.job import OptimizerSpec  # noqa: E402
-from ddpcheck.models.spec import Linear, mlp  # noqa: E402
+from ddpcheck.models.spec import Embedding, Linear, mlp  # noqa: E402
 from ddpcheck.pytorch.replica import Hooks, TorchReplica  # noqa: E402
 
 
@@ -46,6 +46,17 @@ def test_a_batch_is_used_where_it_lies_and_copied_where_torch_cannot() -> None:
         for inputs in given:
             replica.backward(Batch(inputs, T))
     assert [np.shares_memory(a, b) for a, b in zip(shown[::2], given, strict=True)] == [True, False, False]
+
+
+def test_a_sparse_gradient_does_not_depend_on_the_batchs_memory() -> None:
+    model = spec(Embedding("embedding", 7, 3, sparse=True), Linear("fc", 3, 2))
+    replica = replica_of(model, initial_of(model))
+    ids = np.array([4, 5])
+    replica.backward(Batch(ids, T))
+    kept = {name: np.array(value) for name, value in replica.gradients().items()}
+    ids[:] = 0
+    assert_close(replica.gradients(), kept)
+    assert np.flatnonzero(kept["embedding.weight"].any(1)).tolist() == [4, 5]
 
 
 def assert_goes_on_alike(first: TorchReplica, second: TorchReplica) -> None:

@@ -201,7 +201,9 @@ class TorchReplica:
         return module(inputs, branches) if self._takes_branches else module(inputs)
 
     def _on_device(self, array: Array) -> Tensor:
-        return tensor_sharing(array).to(self._device)
+        # a sparse gradient keeps the ids of its batch, and the array is the caller's again after this call
+        make = tensor_of if array.dtype.kind == "i" else tensor_sharing
+        return make(array).to(self._device)
 
 
 def _break(_: Tensor) -> None:
