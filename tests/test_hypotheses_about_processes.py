@@ -8,9 +8,9 @@ import pytest
 
 from ddpcheck.causes import Kind, lifecycle, process_state, traffic
 from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.choose_causes import all_causes, first_cause
 from ddpcheck.hypotheses.lifecycle import Unaware, failure_forgotten, sent_data_lost_by_close
 from ddpcheck.hypotheses.traffic import ManyMessages, MoreSent, SentInside, WrongCount
-from ddpcheck.hypotheses.tried_in_order import all_causes, first_cause
 from ddpcheck.job import AllReduce, Close, Job, Kill, Operation, Sleep, TensorSpec
 from ddpcheck.launchers.failing_rank_program import CONSEQUENCE, ROOT_CAUSE, Trial
 from ddpcheck.launchers.launcher import Ending

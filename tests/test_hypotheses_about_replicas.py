@@ -10,6 +10,7 @@ import pytest
 
 from ddpcheck.causes import Cause, Kind, batch_norm, programs, replicas, updates, values
 from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.replicas.batch_norm import (
     WrongGradient,
     WrongLoss,
@@ -28,7 +29,6 @@ from ddpcheck.hypotheses.replicas.special_runs import (
     parameter_not_reset,
     right_the_first_time,
 )
-from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import Backward, DataSpec, Job, Observe, Remeasure, ZeroGrad
 from ddpcheck.models.spec import BatchNorm, Linear, ModelSpec
 from ddpcheck.trace import RankTrace, Record, Trace

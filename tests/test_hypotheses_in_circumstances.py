@@ -12,6 +12,7 @@ import pytest
 from ddpcheck.causes import Cause, Kind, collectives, metrics, values
 from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.causes_of_wrong_numbers import causes_of_means, causes_of_names
+from ddpcheck.hypotheses.choose_causes import all_causes, first_cause
 from ddpcheck.hypotheses.collectives.calls import WrongCalls, call_counter_wraps
 from ddpcheck.hypotheses.collectives.circumstances import (
     FailedJob,
@@ -27,7 +28,6 @@ from ddpcheck.hypotheses.collectives.reductions import of_tiny_values, overflowe
 from ddpcheck.hypotheses.metrics.evidence import WrongMean
 from ddpcheck.hypotheses.metrics.names import OtherNames
 from ddpcheck.hypotheses.metrics.nonfinite import LostNonfinite, WrongBesideNan
-from ddpcheck.hypotheses.tried_in_order import all_causes, first_cause
 from ddpcheck.job import Aggregate, AllReduce, Job, Operation, Sleep, TensorSpec
 from ddpcheck.trace import RankTrace, Trace
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from ddpcheck.hypotheses import ordered_hypotheses as tables
+from ddpcheck.hypotheses.choose_causes import all_causes, first_cause
 from ddpcheck.hypotheses.randomness.common_numbers import OtherCommonNumbers, OtherNumbers
 from ddpcheck.hypotheses.randomness.repeats import RepeatedSingly
 from ddpcheck.hypotheses.randomness.stream_pairs import AlikeStreams
 from ddpcheck.hypotheses.samplers.orders import EqualEpochs, EqualSeeds, OtherLen, SameSubset, UntoldOrder
 from ddpcheck.hypotheses.samplers.resuming import OtherNextEpoch, OtherPiece
 from ddpcheck.hypotheses.samplers.shares import AbsentSamples, OtherLength, OtherTotal
-from ddpcheck.hypotheses.tried_in_order import all_causes, first_cause
 from ddpcheck.job import ResumeSampling, Sample
 
 Table = tuple[Callable[[Any], Any], ...]

@@ -14,10 +14,10 @@ from .causes.cause import Given, as_causes
 from .hypotheses import ordered_hypotheses
 from .hypotheses.arrays import Evidence
 from .hypotheses.causes_of_wrong_arrays import likely_causes
+from .hypotheses.choose_causes import first_cause
 from .hypotheses.errors import causes_of_error, group_in_which_it_hangs
 from .hypotheses.failed_ranks import last_words, why_failed, why_stuck, why_stuck_in
 from .hypotheses.replicas.special_runs import DifferentReplicas
-from .hypotheses.tried_in_order import first_cause
 from .job import Job
 from .numerics import different_bits, same_bits
 from .seeded_values import Array

@@ -20,7 +20,7 @@ from ddpcheck.contract import CallForm, ReplicaMethod, needs
 from ddpcheck.execution.process_resources import GRAIN, MANY, left_by_each_call
 from ddpcheck.execution.process_settings import GENERATORS
 from ddpcheck.hypotheses import ordered_hypotheses
-from ddpcheck.hypotheses.tried_in_order import all_causes, first_cause
+from ddpcheck.hypotheses.choose_causes import all_causes, first_cause
 from ddpcheck.job import (
     Aggregate,
     AllGather,

@@ -2,7 +2,7 @@
 none.
 
     ordered_hypotheses       the hypotheses for each kind of evidence, in the order in which they are tried
-    tried_in_order           the first cause, or all, of one table of ordered_hypotheses
+    choose_causes           the first cause, or all, of one table of ordered_hypotheses
     evidence                 causes of a wrong array of a replica, a collective or a message
     causes_of_wrong_numbers  causes of a wrong mean or score
     causes_of_wrong_arrays   causes of any wrong array, for `assertions`

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from ..causes import Cause
+from .choose_causes import first_cause
 from .metrics.evidence import WrongMean
 from .metrics.names import OtherNames
 from .ordered_hypotheses import (
@@ -17,7 +18,6 @@ from .ordered_hypotheses import (
     OF_OTHER_NAMES,
 )
 from .scores.evidence import WrongScore
-from .tried_in_order import first_cause
 
 _TOLD = 2
 """Causes of a wrong number that are told."""

@@ -4,7 +4,7 @@ A hypothesis is a small function from evidence to causes. Those about an array o
 cause predicts, on every rank.
 
 Laws use most tables through evidence.py, causes_of_wrong_numbers.py and causes_of_wrong_arrays.py, and the others by
-tried_in_order.py.
+choose_causes.py.
 
 Two kinds are not in these tables. A whole training run is compared with emulated runs by other rules, which
 training/whole_runs.py, resumes.py and some_steps.py list. If one function decides on the cause, laws call it directly:

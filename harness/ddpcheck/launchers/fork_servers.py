@@ -23,9 +23,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from .cpu_starvation import Patience
 from .fork_server import FORKED, HEADER, NUMBER, STATUS
 from .process_handles import is_stopped, queued
-from .starvation import Patience
 
 RANK_PROGRAM = (sys.executable, "-m", "ddpcheck.worker")
 """The start of a rank's command that a fork server can replace."""

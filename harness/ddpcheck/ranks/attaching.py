@@ -15,9 +15,9 @@ from typing import Any
 
 from ..causes import Cause, machine
 from ..causes.lifecycle import WORLD_OF_ITS_OWN
+from ..launchers.cpu_starvation import Patience, Snapshot, snapshot, starved
 from ..launchers.launcher import Ending, Launched
 from ..launchers.process_handles import processes_under, queued
-from ..launchers.starvation import Patience, Snapshot, snapshot, starved
 from ..refused_resources import cause_in_output, cause_of_death
 from ..storage import codec
 from ..trace import IMPORTING, Outcome, RankTrace

@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 
 from ..job import Close, Job, Kill
+from ..launchers.cpu_starvation import Snapshot, snapshot, starved
 from ..launchers.launcher import Launched
-from ..launchers.starvation import Snapshot, snapshot, starved
 from ..storage import codec
 from ..trace import IMPORTING, RankTrace, rank_from_plain
 from . import low_priority_poll

@@ -10,12 +10,12 @@ from ddpcheck import assertions
 from ddpcheck.causes import collectives as causes
 from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.arrays import Evidence
+from ddpcheck.hypotheses.choose_causes import all_causes
 from ddpcheck.hypotheses.collectives.circumstances import wait_returns_early
 from ddpcheck.hypotheses.collectives.evidence import WrongResult
 from ddpcheck.hypotheses.collectives.messages import WrongMessage
 from ddpcheck.hypotheses.collectives.reductions import of_a_product
 from ddpcheck.hypotheses.evidence import evidence_of_message, evidence_of_result
-from ddpcheck.hypotheses.tried_in_order import all_causes
 from ddpcheck.job import AllReduce, Barrier, Job, SendRecv, Wait
 from ddpcheck.numerics import different_bits, same_bits
 from ddpcheck.oracle.collectives import Collective, Want, finished, members_of, wants

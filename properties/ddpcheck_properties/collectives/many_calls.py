@@ -12,8 +12,8 @@ from ddpcheck.causes.cause import as_causes
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, Capabilities, needs
 from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.collectives.calls import WrongCalls, call_counter_wraps
-from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import Calls, Job
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace

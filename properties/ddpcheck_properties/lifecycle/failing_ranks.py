@@ -11,8 +11,8 @@ from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, needs
 from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.lifecycle import Unaware
-from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import (
     AllGather,
     AllReduce,

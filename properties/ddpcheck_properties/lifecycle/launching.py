@@ -8,7 +8,7 @@ from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.hypotheses import ordered_hypotheses
-from ddpcheck.hypotheses.tried_in_order import first_cause
+from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.job import Job, Raise
 from ddpcheck.launchers.failing_rank_program import ROOT_CAUSE, ROOT_STATUS, Trial
 from ddpcheck.verdict import Diagnosis, Finding

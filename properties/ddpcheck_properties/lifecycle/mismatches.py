@@ -12,7 +12,7 @@ import numpy as np
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, Capabilities, needs
 from ddpcheck.hypotheses import ordered_hypotheses
-from ddpcheck.hypotheses.tried_in_order import first_cause
+from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.job import (
     AllGather,
     AllReduce,

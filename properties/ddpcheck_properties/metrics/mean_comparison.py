@@ -13,10 +13,10 @@ from ddpcheck import assertions
 from ddpcheck.causes import metrics as causes
 from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.causes_of_wrong_numbers import causes_of_means, causes_of_names
+from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.metrics.evidence import WrongMean
 from ddpcheck.hypotheses.metrics.names import OtherNames
 from ddpcheck.hypotheses.metrics.nonfinite import LostNonfinite, WrongBesideNan
-from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import Aggregate, Job, Operation
 from ddpcheck.numerics import gamma
 from ddpcheck.oracle.means import mean_of

@@ -16,8 +16,8 @@ import numpy as np
 from ddpcheck import assertions
 from ddpcheck.causes import randomness as causes
 from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.randomness.stream_pairs import AlikeStreams, Source
-from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import Draw, Job
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace

@@ -12,8 +12,8 @@ from ddpcheck.causes import randomness as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.choose_causes import all_causes, first_cause
 from ddpcheck.hypotheses.randomness.common_numbers import OtherNumbers
-from ddpcheck.hypotheses.tried_in_order import all_causes, first_cause
 from ddpcheck.job import Disturb, Draw, Job, Operation, OptimizerSpec, Sample, Step
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace

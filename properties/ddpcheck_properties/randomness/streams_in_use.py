@@ -11,9 +11,9 @@ from ddpcheck.causes import randomness as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.randomness.common_numbers import OtherCommonNumbers
 from ddpcheck.hypotheses.randomness.repeats import RepeatedSingly
-from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import Draw, Job
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace

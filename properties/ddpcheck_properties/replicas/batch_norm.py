@@ -20,6 +20,7 @@ from ddpcheck.causes import batch_norm as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, Determinism, needs
 from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.evidence import evidence_of
 from ddpcheck.hypotheses.replicas.batch_norm import (
     WrongGradient,
@@ -28,7 +29,6 @@ from ddpcheck.hypotheses.replicas.batch_norm import (
     WrongRemeasuring,
     WrongStatistics,
 )
-from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import Backward, DataSpec, Job, Observe, Operation, Remeasure, ZeroGrad
 from ddpcheck.models.spec import Activation, BatchNorm, Layer, Linear, ModelSpec
 from ddpcheck.oracle import ExpectedOperation, Oracle

@@ -8,7 +8,7 @@ from ddpcheck import assertions
 from ddpcheck.checks import Observation, law
 from ddpcheck.contract import ReplicaSync, needs
 from ddpcheck.hypotheses import ordered_hypotheses
-from ddpcheck.hypotheses.tried_in_order import first_cause
+from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.job import Backward, Job, Observe, Operation, ZeroGrad
 from ddpcheck.models.spec import BatchNorm, Linear, ModelSpec
 from ddpcheck.numerics import same_bits

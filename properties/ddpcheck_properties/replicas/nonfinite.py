@@ -12,7 +12,7 @@ from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
 from ddpcheck.hypotheses import ordered_hypotheses
-from ddpcheck.hypotheses.tried_in_order import first_cause
+from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.job import Backward, DataSpec, Job, Operation, ZeroGrad
 from ddpcheck.models.spec import Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace

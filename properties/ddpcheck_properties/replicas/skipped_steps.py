@@ -11,8 +11,8 @@ from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
 from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.replicas.skipped_steps import NotSkipped, infinity_of_one_sign
-from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
 from ddpcheck.models.spec import Activation, Embedding, Linear, ModelSpec, Scale
 from ddpcheck.seeded_values import key_of

@@ -10,9 +10,9 @@ from ddpcheck import assertions
 from ddpcheck.causes import samplers as causes
 from ddpcheck.contract import Capabilities
 from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.samplers.orders import OtherLen
 from ddpcheck.hypotheses.samplers.shares import AbsentSamples, OtherLength, OtherTotal
-from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import Job, Sample
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace

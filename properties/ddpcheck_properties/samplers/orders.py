@@ -14,8 +14,8 @@ from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.samplers.orders import EqualEpochs, EqualSeeds, SameSubset, UntoldOrder
-from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import Job, Sample
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding

@@ -13,9 +13,9 @@ from ddpcheck.causes import samplers as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.samplers.resuming import OtherNextEpoch, OtherPiece, loaded_length_stays
 from ddpcheck.hypotheses.samplers.shares import Order
-from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import Job, ResumeSampling
 from ddpcheck.trace import Trace
 

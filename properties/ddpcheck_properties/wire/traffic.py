@@ -15,8 +15,8 @@ from ddpcheck.causes import traffic as causes
 from ddpcheck.checks import Observation, law
 from ddpcheck.contract import CallForm, Capabilities, ReplicaMethod, Traffic, needs
 from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.traffic import ManyMessages, SentInside, WrongCount
-from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.job import (
     AllGather,
     AllReduce,

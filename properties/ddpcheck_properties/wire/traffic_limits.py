@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.traffic import MoreSent
-from ddpcheck.hypotheses.tried_in_order import first_cause
 from ddpcheck.verdict import Diagnosis, Finding
 
 CHANGE = 1.02

@@ -17,7 +17,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 import ddpcheck.audit
 
 from ..recorded_process import Run
-from . import looks
+from . import compared_steps
 from .patching import replace
 from .tensors import children, copied, digest_of_nest, plain, walk
 
@@ -98,7 +98,7 @@ class Batches:
         note_batch(run, batch, loader.number, loader.key, self._pass, self._given, indices)
         self._given += 1
         if loader.trained and self._given == loader.batches:
-            looks.of(run).epoch()
+            compared_steps.of(run).epoch()
         return batch
 
     def _ended(self, *, cut: bool) -> None:
@@ -205,7 +205,7 @@ def install(run: Run) -> None:
                 return original(self)
             loader = loaders.of(self)
             if loader.trained:
-                looks.of(run).epoch()
+                compared_steps.of(run).epoch()
             run.note(
                 "epoch", loader=loader.number, key=loader.key, passed=loader.passes, step=run.step, **_sampler(self)
             )

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ..recorded_process import Run
-from . import flat_parameters, looks, loss_factors
+from . import compared_steps, flat_parameters, loss_factors
 from .patching import replace
 from .tensors import sample
 
@@ -102,7 +102,7 @@ class Gradients:
             first = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors))
             loss = loss_factors.described(first, self.loss_scale)
             if loss["loss"] is not None and not math.isfinite(loss["loss"]):
-                looks.of(run).look()
+                compared_steps.of(run).compare()
             self._inside = True
             try:
                 return original(tensors, *args, **kwargs)
@@ -126,7 +126,7 @@ class Gradients:
             several = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
             known = {id(parameter) for parameter in self.parameters}
             digests = None
-            if looks.of(run).now():
+            if compared_steps.of(run).now():
                 digests = [] if run.mirrors else [shared_digest(run, e.grad, e) for e in several if e.grad is not None]
             if run.full:
                 for each in several:

@@ -16,7 +16,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 
 from ..event_journal import JournalReader
 from ..recorded_process import Run
-from . import fully_sharded, looks
+from . import compared_steps, fully_sharded
 from .tensors import is_sharded, nudged, plain, walk, without_rest
 
 _WRAPPERS = re.compile(r"_orig_mod\.|_fsdp_wrapped_module\.")
@@ -50,13 +50,13 @@ class Models:
             self.roots.append(module)
             self._trained.append(False)
             self._describe(module)
-            looks.of(self.run).change()
+            compared_steps.of(self.run).change()
         if optimizers.of(self.run).every and torch.is_grad_enabled():
             self.run.started = self.run.trains = True
             for place, root in enumerate(self.roots):
                 if root is module or _inner(root) is module:
                     self._trained[place] = self._trained[place] or module.training
-        if (new or self.stale) and self.run.started and looks.of(self.run).now():
+        if (new or self.stale) and self.run.started and compared_steps.of(self.run).now():
             self.stale = False
             with draws.unwatched():
                 self._state()

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from ..recorded_process import Run
-from . import flat_parameters, fully_sharded, gradients, looks, scalers
+from . import compared_steps, flat_parameters, fully_sharded, gradients, scalers
 from .gradient_patterns import pattern
 from .patching import replace
 from .tensors import digest, is_sharded, plain, sample
@@ -101,7 +101,7 @@ class Optimizers:
         every = parameters_of(optimizer)
         needs = [bool(each.requires_grad) for each in every]
         line = run.line()
-        looked = looks.of(run).step(
+        looked = compared_steps.of(run).step(
             place, line, run.backwards, tuple(needs), tuple(each.grad is None for each in every)
         )
         self._noted = {

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ..recorded_process import Run
-from . import fully_sharded, gradients, looks
+from . import compared_steps, fully_sharded, gradients
 from .patching import replace
 
 
@@ -29,7 +29,7 @@ def install(run: Run) -> None:
         def unscale_(scaler: Any, optimizer: Any) -> Any:
             every = _parameters(optimizer)
             grads = None
-            if looks.of(run).now():
+            if compared_steps.of(run).now():
                 grads = [
                     fully_sharded.shared_digest(run, each.grad, each) if each.grad is not None else "" for each in every
                 ]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ddpcheck.audit.recorded_process import Run, RunSettings
-from ddpcheck.audit.recorder.looks import Looks
+from ddpcheck.audit.recorder.compared_steps import ComparedSteps
 
 
 class NoJournal:
@@ -25,12 +25,12 @@ def no_journal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ddpcheck.audit.recorded_process.JournalWriter", NoJournal)
 
 
-def started(folder: Path, steps: int = 6, *, resumes: bool = False) -> tuple[Run, Looks]:
+def started(folder: Path, steps: int = 6, *, resumes: bool = False) -> tuple[Run, ComparedSteps]:
     run = Run(RunSettings(str(folder), "real", 2, steps, 100000, resumes=resumes), 0, "")
-    return run, Looks(run)
+    return run, ComparedSteps(run)
 
 
-def looked_at(run: Run, looks: Looks, steps: int) -> list[int]:
+def looked_at(run: Run, looks: ComparedSteps, steps: int) -> list[int]:
     """The steps that are looked at, of so many that all make the same calls."""
     found = []
     for _ in range(steps):

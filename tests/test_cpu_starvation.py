@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from ddpcheck.launchers import starvation
-from ddpcheck.launchers.starvation import Patience
+from ddpcheck.launchers import cpu_starvation
+from ddpcheck.launchers.cpu_starvation import Patience
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine()
-    monkeypatch.setattr(starvation, "time", SimpleNamespace(monotonic=lambda: made.now))
+    monkeypatch.setattr(cpu_starvation, "time", SimpleNamespace(monotonic=lambda: made.now))
     return made
 
 
