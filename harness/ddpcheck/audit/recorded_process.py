@@ -1,9 +1,9 @@
 """One process of an audit: its run, its progress, and when it ends.
 
 A run has three parts. In the first `steps` optimizer steps everything is recorded, tensors too. In the second part, of `seconds`
-or up to `far` steps, calls and batches are recorded, and digests in some steps (recorder/compared_steps.py). Then the
-epoch in progress ends early, so that evaluation, checkpoint and the next epoch come; two steps later the process ends. Rank 0 announces the
-step at which the epoch ends some steps ahead, since no rank may wait for one that has left.
+or up to `far` steps, calls and batches are recorded, and digests in some steps (recorder/compared_steps.py). Then the epoch in
+progress ends early, so that evaluation, checkpoint and the next epoch come; two steps later the process ends. Rank 0 announces
+the step at which the epoch ends some steps ahead, since no rank may wait for one that has left.
 """
 
 from __future__ import annotations
