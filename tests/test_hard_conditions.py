@@ -14,7 +14,7 @@ PAGE = ROOT / "reports" / "hard-conditions.md"
 ROWS = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
 NAMED = re.compile(r"`(test_\w+\.py)::(test_\w+)`")
 UNPICKLE = {
-    "harness/ddpcheck/audit/event_journal.py": "tensors of the script, in a folder that the audit itself has made",
+    "harness/ddpcheck/audit/tensor_files.py": "tensors of the script, in a folder that the audit itself has made",
     "harness/ddpcheck/audit/mpi/marked_batches.py": "objects of the script, in a folder that the audit itself has made",
     "harness/ddpcheck/ranks/foreign_clients.py": "makes a pickle, to see whether an implementation loads it",
     "harness/ddpcheck/storage/dataclass_json.py": "writes keys of a cache, and loads none",

@@ -41,7 +41,7 @@ PROFILES = {
             "deep",
             25,
             (2,),
-            "Very large arrays, very many calls, very late ranks: an hour, for a nightly run, with a long deadline.",
+            "Very large arrays, very many calls, very late ranks: an hour, for a nightly run.",
             deep=True,
         ),
     )
