@@ -22,7 +22,7 @@ from ..contract.rank_context import ENGINE_VARIABLES
 from ..contract.validation import problems_of_adapter
 from .guarded_import import ImportEnded, guarded_import, short
 from .import_trial import unending
-from .unknown_names import close_names, names_close_to
+from .unknown_names import close_names
 
 GROUP = "ddpcheck.adapters"
 
@@ -111,9 +111,7 @@ def _meant(reference: str) -> str:
         return f"name the adapter in that module, too: {reference}:adapter"
     if ":" not in reference and module and _importable(module):
         return f"did you mean {module}:{attribute}?"
-    known = sorted(known_adapters())
-    advice = close_names(reference, known)
-    return advice if names_close_to(reference, known) else f"{advice}; {own}"
+    return close_names(reference, known_adapters(), f"; {own}")
 
 
 def reference_of(adapter: Any) -> str:

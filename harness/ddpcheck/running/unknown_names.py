@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 
 def require_known(name: str, known: Iterable[str], what: str) -> str:
@@ -14,15 +14,12 @@ def require_known(name: str, known: Iterable[str], what: str) -> str:
     raise ValueError(f"unknown {what} {name!r}; {close_names(name, names)}")
 
 
-def close_names(name: str, names: Iterable[str]) -> str:
-    """The end of an error message: close names, or all."""
+def close_names(name: str, names: Iterable[str], otherwise: str = "") -> str:
+    """The end of an error message: close names, or all and then `otherwise`."""
     every = sorted(names)
-    close = names_close_to(name, every)
-    return f"did you mean {' or '.join(close)}?" if close else f"known are {', '.join(every) or 'none'}"
-
-
-def names_close_to(name: str, names: Sequence[str]) -> list[str]:
-    """Up to three similar names, then up to three that contain the name."""
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
+    close = difflib.get_close_matches(name, every, n=3, cutoff=0.6)
     # a part of a long name is far by edit distance, but users often type one
-    return close + [other for other in names if name in other and other not in close][:3]
+    close += [other for other in every if name in other and other not in close][:3]
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    return f"known are {', '.join(every) or 'none'}{otherwise}"

@@ -19,10 +19,10 @@ _BEGIN = 8
 
 @dataclass(frozen=True)
 class OtherNames:
-    """Named metrics of one rank of which some are wrong, missing, or too many.
+    """Named metrics of one rank; some are wrong, missing or surplus.
 
-    wanted: by name; wrong: those of them that this rank has otherwise, or not. got: its metrics. own: those that it has put in.
-    earlier: the calls before.
+    wanted: the right metrics, by name; wrong: those that this rank has with another value or not at all. got: the rank's
+    result. own: its argument. earlier: the calls before.
     """
 
     made: Aggregate
@@ -39,7 +39,7 @@ class OtherNames:
 
     @property
     def some(self) -> tuple[str, ...]:
-        """The first few that are wrong."""
+        """The names of the first three wrong metrics."""
         return tuple([*self.wrong][:3])
 
 
@@ -118,36 +118,36 @@ def metrics_mixed_up(of: OtherNames) -> Cause:
 
 
 def _beyond(bound: float, wanted: Mapping[str, float]) -> bool:
-    """Whether all of these lie beyond a bound, on one side of it, where a share, or what cannot be negative, ends."""
+    """Whether all values lie beyond 0, 1 or 100, the ends of the range of a share, on the same side."""
     return bound in (0.0, 1.0, 100.0) and (min(wanted.values()) > bound or max(wanted.values()) < bound)
 
 
 def _by_place(made: Aggregate, name: str, rank: int) -> float:
-    """The mean of what every rank has at the place where this one has that name."""
+    """The mean over the ranks of the metric at the position that this name has on this rank."""
     place = list(made.given(rank)).index(name)
     values = tuple(list(made.given(other).values())[place] for other in range(len(made.values)))
     return mean_of([replace(made, values=values)])
 
 
 def _by_another_rule(made: Aggregate, name: str) -> list[float]:
-    """A metric that is not averaged."""
+    """The sum, maximum, minimum and root mean square over the ranks."""
     values = [made.given(rank)[name] for rank in range(len(made.values))]
     squares = replace(made, values=tuple(value * value for value in values))
     return [sum(values), max(values), min(values), math.sqrt(mean_of([squares]))]
 
 
 def _otherwise(name: str) -> set[str]:
-    """What becomes of a name without its capitals or blanks, or in another form; or, if it has several parts, of these."""
+    """The parts of a name with separators; otherwise the name in lower case."""
     parts = {part for part in re.split("[,=;/\n\t]", name) if part != name}
     return parts or {name.lower()}
 
 
 def _shortened(name: str, got: Mapping[str, float], wanted: float) -> bool:
-    """Whether what follows the first underscore of the name has its value."""
+    """Whether the part after the first underscore of the name has the name's value."""
     _, _, rest = name.partition("_")
     return bool(rest) and got.get(rest) == wanted
 
 
 def _rewritten(name: str) -> set[str]:
-    """Other ways to write a name that has blanks at its ends, or letters of which there are several forms."""
+    """The name without blanks at its ends, and in other Unicode normal forms, where these differ from it."""
     return {name.strip(), unicodedata.normalize("NFKC", name), unicodedata.normalize("NFD", name)} - {name}
