@@ -61,18 +61,16 @@ from ddpcheck_implementations.numpy_mpi.communicator import PIECE_BYTES, MpiComm
 
 comm = MpiCommunicator(MPI.COMM_WORLD)
 for array in (np.ones((9, PIECE_BYTES // 4), "float32").T, np.ones((PIECE_BYTES, 2), "float32")[:, 0]):
-    try:
-        comm.all_reduce_in_place(array)
-    except ValueError as error:
-        print(error)
+    comm.all_reduce_in_place(array)
+    print((array == comm.world_size).all())
 comm.close()
 """
 
 
-def test_a_large_array_that_has_no_flat_view_is_refused_in_place() -> None:
-    """Its pieces would be pieces of a copy, so the array itself would not change."""
+def test_a_large_array_that_has_no_flat_view_is_reduced_in_place() -> None:
+    """Its pieces would be pieces of a copy, so the result is written back."""
     launcher = find_mpi()
     assert launcher is not None
-    command = [*launcher.command(1), sys.executable, "-c", STRIDED]
+    command = [*launcher.command(2), sys.executable, "-c", STRIDED]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.splitlines() == ["all_reduce_in_place needs an array that is C-contiguous: pass a copy"] * 2
+    assert done.stdout.splitlines() == ["True"] * 4

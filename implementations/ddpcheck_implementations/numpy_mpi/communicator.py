@@ -66,17 +66,17 @@ class MpiCommunicator:
         return MpiHandle(requests, result, comm.Get_size() if op == "mean" else None)
 
     def all_reduce_in_place(self, array: Array, op: str = "sum", *, group: Group | None = None) -> None:
-        """ValueError if the array is not C-contiguous."""
+        """An array that is not C-contiguous is reduced in a copy, which is written back."""
+        if not array.flags.c_contiguous:
+            array[...] = self.all_reduce(array, op, group=group)
+            return
         comm = self._comm if group is None else self._communicator(group)
         self._collectives += 1
         if op == "sum" and array.nbytes <= PIECE_BYTES:  # a fast path for the most frequent call
             comm.Allreduce(_IN_PLACE, array, _SUM)
             return
-        large = array.nbytes > PIECE_BYTES
-        if large and not array.flags.c_contiguous:  # its pieces would be views of a copy; MPI checks smaller arrays
-            raise ValueError("all_reduce_in_place needs an array that is C-contiguous: pass a copy")
         operation = self._operation(op)
-        if large and op == "mean":
+        if op == "mean" and array.nbytes > PIECE_BYTES:
             ring.mean(comm, array.reshape(-1))
             return
         for piece in _pieces(array):
