@@ -17,7 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from ddpcheck.audit.script_runs import Request, audited, real_run
+from ddpcheck.audit.request import Request
+from ddpcheck.audit.script_runs import audited, real_run
 
 SCRIPT = """
 import sys

@@ -23,7 +23,7 @@ from typing import Any
 
 from ddpcheck.audit.audit_in_tests import Audited
 from ddpcheck.audit.evidence_collection import conduct
-from ddpcheck.audit.script_runs import Request
+from ddpcheck.audit.request import Request
 from ddpcheck.audit.verdicts import verdicts_of
 
 HERE = Path(__file__).parent

@@ -9,7 +9,7 @@ from ..verdict import Verdict
 from .evidence import Evidence, RandomStreams
 from .evidence_collection import conduct
 from .page import page
-from .script_runs import Request
+from .request import Request
 from .verdicts import verdicts_of
 
 

@@ -13,7 +13,7 @@ from . import gradient_weights
 from .event_journal import Event, JournalReader
 from .evidence import Evidence, RunSeen, StepSeen
 from .incomparable_steps import ended_before, misfit, misfits
-from .script_runs import Request, ScriptRun
+from .request import Request, ScriptRun
 
 Gradients = dict[str, Array]
 

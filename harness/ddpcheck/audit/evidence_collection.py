@@ -10,7 +10,9 @@ from pathlib import Path
 from ..storage.results import visible_cores
 from .evidence import Evidence, parts_alone
 from .recorded_process import RunSettings
-from .script_runs import Request, ScriptRun, audited, mirror_run, mirrors_of, real_run, resumed_runs
+from .request import Request, ScriptRun
+from .script_kinds import engine_of
+from .script_runs import audited, mirror_run, mirrors_of, real_run, resumed_runs
 
 
 def conduct(request: Request, keep: Path | None = None, told: Callable[[str], None] = lambda text: None) -> Evidence:
@@ -23,7 +25,7 @@ def conduct(request: Request, keep: Path | None = None, told: Callable[[str], No
 def _conducted(request: Request, keep: Path | None, told: Callable[[str], None]) -> Evidence:
     with audited(request, keep) as folder:
         told(f"{request.name} on {request.ranks} ranks")
-        engine = request.engine
+        engine = engine_of(request.script)
         real = engine.read(real_run(request, folder))
         if not request.steps or not _stepped(real) or _sharded(real):
             return engine.evidence_of(request, folder, real, _again(request, folder, told))
@@ -47,8 +49,9 @@ def _again(request: Request, folder: Path, told: Callable[[str], None]) -> tuple
 
 
 def _all_mirrors(request: Request, settings: tuple[RunSettings, ...]) -> tuple[ScriptRun, ...]:
+    engine = engine_of(request.script)
     with ThreadPoolExecutor(min(visible_cores(), 3)) as pool:
-        return tuple(pool.map(lambda each: request.engine.read(mirror_run(request, each)), settings))
+        return tuple(pool.map(lambda each: engine.read(mirror_run(request, each)), settings))
 
 
 def _stepped(run: ScriptRun) -> bool:

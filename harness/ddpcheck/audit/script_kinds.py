@@ -7,15 +7,12 @@ import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..launchers.launcher import Launcher
 from ..launchers.mpi import Mpiexec
 from ..launchers.processes import Processes
-
-if TYPE_CHECKING:
-    from .evidence import Evidence
-    from .script_runs import Request, ScriptRun
+from .evidence import Evidence
+from .request import Request, ScriptRun
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,17 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 
 from ..launchers.agent import Agent
 from ..launchers.launcher import Launched, parent_of
 from ..launchers.processes import Children, Processes
 from ..trace import IMPORTING
-from .event_journal import Event, JournalReader
-from .evidence import RandomStreams, RunSeen
+from .event_journal import JournalReader
 from .recorded_process import RunSettings
-from .script_kinds import Engine, engine_of
+from .request import Request, ScriptRun
+from .script_kinds import engine_of
 
 _POLL = 0.05
 _TO_IMPORT = 120.0
@@ -29,51 +28,6 @@ _TO_IMPORT = 120.0
 _STACKS_WITHIN = 2.0
 _AFTER_FAILURE = 8.0
 _IMPORTING = 10
-
-
-@dataclass(frozen=True)
-class Request:
-    """The request for an audit. script: the words after `python`. deadline: seconds without any event until ranks count
-    as hung.
-    """
-
-    script: tuple[str, ...]
-    ranks: int = 2
-    steps: int = 6
-    far: int = 400
-    seconds: float = 10.0
-    no_gpu: bool = False
-    deadline: float = 30.0
-    in_turn: bool = False
-    interrupted: tuple[str, ...] = ()
-    resumed: tuple[str, ...] = ()
-    random_streams: RandomStreams = "different"
-
-    @property
-    def name(self) -> str:
-        return " ".join(self.script)
-
-    @cached_property
-    def engine(self) -> Engine:
-        """The engine for this kind of script."""
-        return engine_of(self.script)
-
-
-@dataclass(frozen=True)
-class ScriptRun:
-    """One run of the script: the events of each process, its stack if it hung, and the last lines of output."""
-
-    name: str
-    processes: tuple[tuple[Event, ...], ...]
-    stacks: tuple[str, ...]
-    output: str
-    hung: bool
-    seconds: float
-    folder: Path = field(compare=False)
-
-    def seen(self) -> RunSeen:
-        """The part of the run that laws judge."""
-        return RunSeen(self.processes, self.stacks, self.output, self.hung, round(self.seconds, 3))
 
 
 @contextmanager
@@ -143,7 +97,8 @@ def _as_mirror(settings: RunSettings) -> dict[str, str]:
 
 
 def _run(request: Request, settings: RunSettings, processes: int, variables: Mapping[str, str]) -> ScriptRun:
-    command = [sys.executable, "-m", request.engine.recorder, *request.script]
+    engine = engine_of(request.script)
+    command = [sys.executable, "-m", engine.recorder, *request.script]
     folder = Path(settings.folder) / settings.name
     folder.mkdir(parents=True, exist_ok=True)
     # without this, the math threads of several ranks compete for the same cores
@@ -156,7 +111,7 @@ def _run(request: Request, settings: RunSettings, processes: int, variables: Map
         "TORCHELASTIC_MAX_RESTARTS": "0",
     }
     began = time.monotonic()
-    launcher = Processes() if settings.mirror_size else request.engine.launcher()
+    launcher = Processes() if settings.mirror_size else engine.launcher()
     launched = launcher.start(
         command,
         processes,

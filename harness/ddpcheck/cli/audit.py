@@ -14,8 +14,8 @@ from rich.markup import escape
 from ..audit.evidence import SCHEMA, Evidence, RandomStreams
 from ..audit.evidence_collection import conduct
 from ..audit.page import page, write_markdown
+from ..audit.request import Request
 from ..audit.script_kinds import engine_of
-from ..audit.script_runs import Request
 from ..audit.verdicts import answer, verdicts_of
 from ..job import MOST_RANKS
 from ..storage.results import Results, save_junit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -16,9 +16,6 @@ from .connections import wire_format
 from .connections.peer import Peer
 from .rendezvous.host_memory import Hosts
 from .shared_memory.collectives import HostMemory, SharedMemoryCollectives
-
-if TYPE_CHECKING:
-    from .shared_memory.express import ExpressReductions
 
 
 class GroupCollectives(Protocol):
@@ -39,6 +36,14 @@ class GroupCollectives(Protocol):
     def barrier(self, header: bytes) -> None: ...
 
 
+class Express(Protocol):
+    """Reductions of small arrays, of up to `limit` bytes (shared_memory/express.py)."""
+
+    @property
+    def limit(self) -> int: ...
+    def reduce(self, operation: str, op: str, array: Array, mine: Array, target: Array) -> None: ...
+
+
 class Group:
     """Ranks in ascending order, this one among them.
 
@@ -49,7 +54,7 @@ class Group:
         self.ranks = tuple(ranks)
         self.size = len(self.ranks)
         self.algorithms = algorithms
-        self.express: ExpressReductions | None = None
+        self.express: Express | None = None
         self._code = wire_format.group_code(self.ranks)
         self.begun = 0
 

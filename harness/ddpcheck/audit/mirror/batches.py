@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..event_journal import Event
 from ..recorded_process import Run
-from ..recorder.tensors import mapped, nudged
+from ..recorder.tensors import digest_of_nest, mapped, nudged
 from .large_batch import Misfit, put_together, rolled
 from .recorded_ranks import RecordedRank, recorded_ranks
 
-if TYPE_CHECKING:
-    from ..recorder.data import Loader
-
 
 class MirroredBatches:
-    """The iterator of a DataLoader, in a mirror run."""
+    """The iterator of a DataLoader, in a mirror run. key: of the loader. passed: the passes over it before this one."""
 
-    def __init__(self, run: Run, loader: Loader, original: Any) -> None:
-        self._run, self._key, self._original = run, _recorded_key(run, loader, original), original
-        self._pass = loader.passes
+    def __init__(self, run: Run, key: str, passed: int, original: Any) -> None:
+        self._run, self._key, self._original = run, _recorded_key(run, key, original), original
+        self._pass = passed
         self._given = 0
         self._turn = 0
-        loader.passes += 1
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -52,12 +48,12 @@ _first_uses: dict[int, list[str]] = {}
 """By the id of a run: the keys of its loaders in the order of first use."""
 
 
-def _recorded_key(run: Run, loader: Loader, original: Any) -> str:
+def _recorded_key(run: Run, key: str, original: Any) -> str:
     used = _first_uses.setdefault(id(run), [])
-    if loader.key not in used:
-        used.append(loader.key)
+    if key not in used:
+        used.append(key)
     size = len(original.dataset) if hasattr(original.dataset, "__len__") else None
-    return recorded_key(recorded_ranks(run)[0].events, used, loader.key, size)
+    return recorded_key(recorded_ranks(run)[0].events, used, key, size)
 
 
 def recorded_key(events: Sequence[Event], used: Sequence[str], key: str, size: int | None) -> str:
@@ -153,8 +149,6 @@ def _joined(run: Run, found: list[tuple[RecordedRank, Event]], loader: Any) -> A
 
 def _collated_again(run: Run, found: list[tuple[RecordedRank, Event]], batches: list[Any], loader: Any) -> Any:
     """All ranks' samples through the script's own collate function, if it reproduces a rank's batch."""
-    from ..recorder.tensors import digest_of_nest
-
     if loader is None or loader.collate_fn is None or any(event["indices"] is None for _, event in found):
         return None
     try:

@@ -16,7 +16,7 @@ from ...seeded_values import Array
 from .. import gradient_weights
 from ..evidence import Evidence, RunSeen, StepSeen
 from ..incomparable_steps import ended_before, misfit
-from ..script_runs import Request, ScriptRun
+from ..request import Request, ScriptRun
 from .marked_batches import REPLICA
 from .marked_batches import read as kept_as
 

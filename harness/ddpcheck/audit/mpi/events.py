@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..event_journal import Event
-from ..script_runs import ScriptRun
+from ..request import ScriptRun
 from .marked_batches import REPLICA
 from .marked_batches import read as kept_as
 

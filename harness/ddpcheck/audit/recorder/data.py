@@ -16,6 +16,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 import ddpcheck.audit
 
+from ..mirror.batches import MirroredBatches, lengths, marked_batch
 from ..recorded_process import Run
 from . import compared_steps
 from .patching import replace
@@ -210,9 +211,8 @@ def install(run: Run) -> None:
                 "epoch", loader=loader.number, key=loader.key, passed=loader.passes, step=run.step, **_sampler(self)
             )
             if run.mirrors:
-                from ..mirror.batches import MirroredBatches
-
-                return MirroredBatches(run, loader, self)
+                loader.passes += 1
+                return MirroredBatches(run, loader.key, loader.passes - 1, self)
             run.loading += 1
             try:
                 source = original(self)
@@ -258,8 +258,6 @@ def _marked(run: Run, loaders: Loaders, batch: Any) -> Any:
     if not run.mirrors:
         note_batch(run, batch, -1, "marked", 0, number)
         return batch
-    from ..mirror.batches import marked_batch
-
     return marked_batch(run, number)
 
 
@@ -268,8 +266,6 @@ def _many(index: Any) -> bool:
 
 
 def _length_in_real_run(run: Run, key: str) -> int | None:
-    from ..mirror.batches import lengths
-
     return lengths(run).get(key)
 
 

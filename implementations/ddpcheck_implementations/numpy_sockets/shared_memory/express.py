@@ -15,19 +15,15 @@ of all others, the half of operation k is free for k + 2.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ddpcheck.seeded_values import Array
 
 from ..algorithms.choice import choose_algorithm
 from ..connections.wire_format import HEADER_BYTES, OPERATION_BITS
+from ..group import Group
 from ..operation_order import OperationOrder
 from .messages import ASLEEP, MessageBoard
 from .pieces import divide
 from .plans import EXPRESS_BYTES, ReductionPlan, ReductionPlans
-
-if TYPE_CHECKING:
-    from ..group import Group
 
 _GLANCES = 200
 """Times that a rank looks for a word before it polls: a few microseconds."""

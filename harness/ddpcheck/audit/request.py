@@ -1,0 +1,49 @@
+"""The request for an audit, and the runs of the script that answer it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .event_journal import Event
+from .evidence import RandomStreams, RunSeen
+
+
+@dataclass(frozen=True)
+class Request:
+    """The request for an audit. script: the words after `python`. deadline: seconds without any event until ranks count
+    as hung.
+    """
+
+    script: tuple[str, ...]
+    ranks: int = 2
+    steps: int = 6
+    far: int = 400
+    seconds: float = 10.0
+    no_gpu: bool = False
+    deadline: float = 30.0
+    in_turn: bool = False
+    interrupted: tuple[str, ...] = ()
+    resumed: tuple[str, ...] = ()
+    random_streams: RandomStreams = "different"
+
+    @property
+    def name(self) -> str:
+        return " ".join(self.script)
+
+
+@dataclass(frozen=True)
+class ScriptRun:
+    """One run of the script: the events of each process, its stack if it hung, and the last lines of output."""
+
+    name: str
+    processes: tuple[tuple[Event, ...], ...]
+    stacks: tuple[str, ...]
+    output: str
+    hung: bool
+    seconds: float
+    folder: Path = field(compare=False)
+
+    def seen(self) -> RunSeen:
+        """The part of the run that laws judge."""
+        return RunSeen(self.processes, self.stacks, self.output, self.hung, round(self.seconds, 3))
