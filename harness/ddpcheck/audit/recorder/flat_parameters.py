@@ -11,11 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ..recorded_process import Run
-from .patching import replace
 from .tensors import plain
-
-_installed: set[int] = set()
 
 
 def is_split(parameter: torch.Tensor) -> bool:
@@ -40,26 +36,6 @@ def whole(parameter: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
     world: Any = dist.GroupMember.WORLD  # itself, so that no call of the script is noted
     world._allgather_base(made, part.contiguous()).wait()
     return made[:size]
-
-
-def watch(run: Run) -> None:
-    """See the gradients before FullyShardedDataParallel clips them, as for the functions of torch.nn.utils."""
-    from torch.distributed.fsdp import FullyShardedDataParallel
-
-    from . import gradients
-
-    if id(run) in _installed:
-        return
-    _installed.add(id(run))
-
-    def make(original: Any) -> Any:
-        def clip_grad_norm_(self: Any, max_norm: Any, *args: Any, **kwargs: Any) -> Any:
-            clip = gradients.of(run).clip(lambda several, *rest, **named: original(self, *rest, **named), "norm")
-            return clip(list(self.parameters()), max_norm, *args, **kwargs)
-
-        return clip_grad_norm_
-
-    replace(FullyShardedDataParallel, "clip_grad_norm_", make)
 
 
 def is_empty(parameter: torch.Tensor) -> bool:

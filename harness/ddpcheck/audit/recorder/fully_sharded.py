@@ -14,18 +14,14 @@ import torch
 import torch.distributed as dist
 
 from ..recorded_process import Run
-from . import flat_parameters, gradients
-from .patching import replace
-from .tensors import digest, is_sharded, plain
+from . import flat_parameters, script_objects
+from .tensors import digest, is_sharded
 
 _PACKAGE = "torch.distributed.fsdp"
-_installed: set[int] = set()
 
 
 def gathers(run: Run, tensor: torch.Tensor) -> bool:
     """Whether this tensor is a part of a parameter that fully_shard, or FSDP1, split over all ranks."""
-    from . import models
-
     if not run.mirrors and flat_parameters.is_split(tensor):
         return True
     placements: Any = getattr(tensor, "placements", ())
@@ -33,7 +29,7 @@ def gathers(run: Run, tensor: torch.Tensor) -> bool:
         return False
     mesh: Any = getattr(tensor, "device_mesh", None)
     plainly = all(each.is_shard() or each.is_replicate() for each in placements)
-    return plainly and mesh.size() == dist.get_world_size() and models.of(run).fully_sharded()
+    return plainly and mesh.size() == dist.get_world_size() and _shards_modules(run)
 
 
 def whole(run: Run, tensor: torch.Tensor, parameter: torch.Tensor | None = None) -> torch.Tensor:
@@ -55,43 +51,11 @@ def shared_digest(run: Run, tensor: torch.Tensor, parameter: torch.Tensor | None
     return digest(whole(run, tensor, parameter)) if run.full else ""
 
 
-def is_fully_sharded(module: torch.nn.Module) -> bool:
-    """Whether fully_shard was applied to the module."""
+def _shards_modules(run: Run) -> bool:
+    """Whether fully_shard was applied to a module that was called, or to one inside it."""
     package = sys.modules.get(_PACKAGE)
-    return package is not None and isinstance(module, package.FSDPModule)
-
-
-def watch(run: Run) -> None:
-    """Watch local gradients of these parameters. They arrive at the whole parameter, which exists for one forward and
-    backward.
-    """
-    if id(run) in _installed:
-        return
-    _installed.add(id(run))
-    from torch.distributed.fsdp._fully_shard._fsdp_param import FSDPParam
-
-    def make(original: Any) -> Any:
-        def init_unsharded_param(self: Any) -> None:
-            new = not hasattr(self, "_unsharded_param")
-            original(self)
-            if new and self._unsharded_param.requires_grad:
-                seen = gradients.of(run).seen(self.sharded_param, lambda: _empty(self))
-                self._unsharded_param.register_hook(seen)
-
-        return init_unsharded_param
-
-    replace(FSDPParam, "init_unsharded_param", make)
-
-
-def _empty(split: Any) -> bool:
-    """Whether no gradient has been accumulated for a parameter of fully_shard."""
-    if split.unsharded_accumulated_grad is not None or split._unsharded_param.grad is not None:
-        return False
-    gradient = split.sharded_param.grad
-    if gradient is None:
-        return True
-    own = plain(gradient)
-    return own.numel() > 0 and not bool(own.any())
+    called = script_objects.of(run).modules
+    return package is not None and any(isinstance(e, package.FSDPModule) for root in called for e in root.modules())
 
 
 def is_split(tensor: torch.Tensor) -> bool:

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from ..recorded_process import Run
-from . import compared_steps, flat_parameters, loss_factors
+from . import compared_steps, flat_parameters, loss_factors, script_objects, torch_random_draws
+from .fully_sharded import shared_digest, whole
 from .patching import replace
 from .tensors import sample
 
@@ -63,7 +64,6 @@ class Gradients:
 
     def seen(self, parameter: torch.Tensor, empty: Callable[[], bool]) -> Any:
         """A hook that keeps local gradients of this parameter. empty: whether nothing has been accumulated in it."""
-        from . import torch_random_draws
 
         def seen(gradient: torch.Tensor) -> None:
             if not self._inside or self.stepping or not self.run.full:
@@ -117,8 +117,6 @@ class Gradients:
         return backward
 
     def clip(self, original: Any, kind: str) -> Any:
-        from .fully_sharded import shared_digest, whole
-
         run = self.run
 
         def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
@@ -155,9 +153,7 @@ def _empty(parameter: torch.Tensor) -> bool:
 
 def syncing(run: Run) -> list[bool]:
     """For each DDP wrapper, whether the last backward was to synchronise, by its present flag."""
-    from .wrappers import known
-
-    return [bool(wrapper.require_backward_grad_sync) for wrapper in known(run)]
+    return [bool(wrapper.require_backward_grad_sync) for wrapper in script_objects.of(run).wrappers]
 
 
 _of_runs: dict[int, Gradients] = {}

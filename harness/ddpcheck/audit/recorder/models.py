@@ -16,7 +16,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 
 from ..event_journal import JournalReader
 from ..recorded_process import Run
-from . import compared_steps, fully_sharded
+from . import compared_steps, fully_sharded, gradients, script_objects, torch_random_draws
 from .tensors import is_sharded, nudged, plain, walk, without_rest
 
 _WRAPPERS = re.compile(r"_orig_mod\.|_fsdp_wrapped_module\.")
@@ -27,7 +27,8 @@ class Models:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.roots: list[torch.nn.Module] = []
+        self.objects = script_objects.of(run)
+        self.roots = self.objects.modules
         self.names: dict[int, str] = {}
         self.stale = False
         self.depth = 0
@@ -41,8 +42,6 @@ class Models:
         self.depth += 1
         if self.depth > 1 or self.run.loading or _is_loss(module):
             return
-        from . import optimizers, torch_random_draws
-
         draws = torch_random_draws.of(self.run)
         draws.step_ends()
         new = not any(module is root or module is _inner(root) for root in self.roots)
@@ -51,7 +50,7 @@ class Models:
             self._trained.append(False)
             self._describe(module)
             compared_steps.of(self.run).change()
-        if optimizers.of(self.run).every and torch.is_grad_enabled():
+        if self.objects.optimizers and torch.is_grad_enabled():
             self.run.started = self.run.trains = True
             for place, root in enumerate(self.roots):
                 if root is module or _inner(root) is module:
@@ -86,9 +85,7 @@ class Models:
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """The tensors on which the next forward depends: the optimizers' parameters, other parameters, and buffers."""
-        from . import optimizers
-
-        found = optimizers.of(self.run).parameters()
+        found = self.objects.parameters()
         known = {id(each) for each in found.values()}
         for place, root in enumerate(self.roots):
             for kind, named in (("m", root.named_parameters()), ("b", root.named_buffers())):
@@ -100,9 +97,7 @@ class Models:
 
     def unoptimized(self) -> list[str]:
         """Parameters of trained modules that require a gradient and are in no optimizer."""
-        from . import optimizers
-
-        known = {id(each) for each in optimizers.of(self.run).parameters().values()}
+        known = {id(each) for each in self.objects.parameters().values()}
         return [
             name.removeprefix("module.")
             for root, trained in zip(self.roots, self._trained, strict=True)
@@ -117,10 +112,8 @@ class Models:
 
     def strays(self) -> list[str]:
         """Parameters of optimizers that are in no module that was called."""
-        from . import optimizers
-
         known = {id(each) for root in self.roots for each in root.parameters()}
-        return [key for key, each in optimizers.of(self.run).parameters().items() if id(each) not in known]
+        return [key for key, each in self.objects.parameters().items() if id(each) not in known]
 
     def _state(self) -> None:
         run, number = self.run, self._states
@@ -153,10 +146,6 @@ class Models:
         made = {name: fully_sharded.shared_digest(self.run, each) for name, each in tensors.items()}
         return {name: value for name, value in made.items() if value}
 
-    def fully_sharded(self) -> bool:
-        """Whether fully_shard splits the parameters of a module that was called."""
-        return any(fully_sharded.is_fully_sharded(each) for root in self.roots for each in root.modules())
-
     def _restore(self, number: int) -> None:
         settings = self.run.settings
         source = JournalReader(Path(settings.folder) / "real" / "0")
@@ -180,16 +169,14 @@ class Models:
 
     def name_parameters(self) -> None:
         """Note the names of the optimizers' parameters, as the modules have them."""
-        from . import optimizers, wrappers
-
         named: dict[int, str] = {}
-        for root in [*self.roots, *wrappers.known(self.run)]:
+        for root in [*self.roots, *self.objects.wrappers]:
             for name, each in _inner(root).named_parameters():
                 named.setdefault(id(each), _WRAPPERS.sub("", name.removeprefix("module.")))
-        found = {
-            key: named[id(each)] for key, each in optimizers.of(self.run).parameters().items() if id(each) in named
+        found = {key: named[id(each)] for key, each in self.objects.parameters().items() if id(each) in named}
+        self.names = {
+            id(each): name for each, name in ((e, named.get(id(e), "")) for e in gradients.of(self.run).parameters)
         }
-        self.names = {id(each): name for each, name in ((e, named.get(id(e), "")) for e in gradients_seen(self.run))}
         if found and list(found) != self._named:
             self._named = list(found)
             self.run.note("names", names=found)
@@ -224,12 +211,6 @@ def _unused_norms(module: torch.nn.Module) -> list[str]:
         every += kind.__subclasses__()
     own = [kind for kind in every if not kind.__module__.startswith("torch.")]
     return sorted({kind.__name__ for kind in own if not any(type(each) is kind for each in module.modules())})
-
-
-def gradients_seen(run: Run) -> list[torch.Tensor]:
-    from . import gradients
-
-    return gradients.of(run).parameters
 
 
 def _local(tensor: torch.Tensor) -> torch.Tensor:

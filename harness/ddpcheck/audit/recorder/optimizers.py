@@ -13,39 +13,39 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from ..recorded_process import Run
-from . import compared_steps, flat_parameters, fully_sharded, gradients, scalers
+from . import (
+    compared_steps,
+    fully_sharded,
+    gradients,
+    models,
+    scalers,
+    script_objects,
+    sharded_gradients,
+    torch_random_draws,
+    wrappers,
+)
 from .gradient_patterns import pattern
 from .patching import replace
+from .script_objects import parameters_of
 from .tensors import digest, is_sharded, plain, sample
 
 _NOT_A_HYPERPARAMETER = frozenset({"params", "foreach", "fused", "capturable", "differentiable", "maximize"})
 
 
 class Optimizers:
-    """All optimizers of the process, in the order in which they were made."""
+    """Watches all optimizers of the process."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.every: list[Optimizer] = []
+        self.objects = script_objects.of(run)
         self._inside = 0
-
-    def index(self, optimizer: Optimizer) -> int:
-        return next(place for place, each in enumerate(self.every) if each is optimizer)
-
-    def parameters(self) -> dict[str, torch.Tensor]:
-        """Parameters by `optimizer.number`; a parameter of two optimizers is under the first."""
-        found: dict[int, tuple[str, torch.Tensor]] = {}
-        for place, optimizer in enumerate(self.every):
-            for number, parameter in enumerate(parameters_of(optimizer)):
-                found.setdefault(id(parameter), (f"{place}.{number}", parameter))
-        return dict(found.values())
 
     def add_group(self, original: Any) -> Any:
         def add_param_group(optimizer: Optimizer, group: Any) -> Any:
             result = original(optimizer, group)
-            if not any(each is optimizer for each in self.every):
-                self.every.append(optimizer)
-            place, count = self.index(optimizer), len(parameters_of(optimizer))
+            if not any(each is optimizer for each in self.objects.optimizers):
+                self.objects.optimizers.append(optimizer)
+            place, count = self.objects.place(optimizer), len(parameters_of(optimizer))
             gradients.of(self.run).watch(parameters_of(optimizer))
             run = self.run
             run.note(
@@ -54,11 +54,9 @@ class Optimizers:
             if any(is_sharded(each) for each in parameters_of(optimizer)):
                 run.note("sharded", optimizer=place, line=run.line())
             if any(fully_sharded.is_split(each) for each in parameters_of(optimizer)):
-                fully_sharded.watch(run)
+                sharded_gradients.watch_parts(run)
             if any(hasattr(each, "_fsdp_flattened") for each in parameters_of(optimizer)):
-                flat_parameters.watch(run)
-            from . import models
-
+                sharded_gradients.watch_clipping(run)
             models.of(run).stale = True
             return result
 
@@ -71,8 +69,6 @@ class Optimizers:
             self._noted: dict[str, Any] = {}
         if self._inside > 1:  # ZeRO steps an optimizer of its own inside
             return None
-        from . import torch_random_draws
-
         draws = torch_random_draws.of(self.run)
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
         if closure is None:
@@ -94,10 +90,8 @@ class Optimizers:
         return args, {**kwargs, "closure": evaluated}
 
     def _look(self, optimizer: Optimizer) -> None:
-        from . import models, wrappers
-
         run, seen = self.run, gradients.of(self.run)
-        place = self.index(optimizer)
+        place = self.objects.place(optimizer)
         every = parameters_of(optimizer)
         needs = [bool(each.requires_grad) for each in every]
         line = run.line()
@@ -146,8 +140,6 @@ class Optimizers:
         """local: digests of the rank's own gradients. patterns: which gradients are regular. called, reached: see
         models.
         """
-        from . import models
-
         run, seen = self.run, gradients.of(self.run)
         if run.mirrors or not run.full:
             return {}
@@ -169,8 +161,6 @@ class Optimizers:
         self._inside -= 1
         if self._inside:
             return
-        from . import models, torch_random_draws
-
         run, seen = self.run, gradients.of(self.run)
         draws = torch_random_draws.of(run)
         draws.step_ends()
@@ -187,10 +177,6 @@ class Optimizers:
         models.of(run).stale = True
         draws.close_step()
         run.stepped()
-
-
-def parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def plainly_finite(tensor: torch.Tensor) -> bool:
@@ -215,16 +201,8 @@ def _hyperparameters(group: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-_of_runs: dict[int, Optimizers] = {}
-
-
-def of(run: Run) -> Optimizers:
-    """The optimizers of this run."""
-    return _of_runs.setdefault(id(run), Optimizers(run))
-
-
 def install(run: Run) -> None:
-    optimizers = of(run)
+    optimizers = Optimizers(run)
     replace(Optimizer, "add_param_group", optimizers.add_group)
     register_optimizer_step_pre_hook(optimizers.before)
     register_optimizer_step_post_hook(optimizers.after)

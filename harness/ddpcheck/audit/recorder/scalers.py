@@ -13,6 +13,7 @@ import torch
 from ..recorded_process import Run
 from . import compared_steps, fully_sharded, gradients
 from .patching import replace
+from .script_objects import parameters_of
 
 
 def install(run: Run) -> None:
@@ -27,7 +28,7 @@ def install(run: Run) -> None:
 
     def make_unscale(original: Any) -> Any:
         def unscale_(scaler: Any, optimizer: Any) -> Any:
-            every = _parameters(optimizer)
+            every = parameters_of(optimizer)
             grads = None
             if compared_steps.of(run).now():
                 grads = [
@@ -50,7 +51,7 @@ def install(run: Run) -> None:
             steps[0] += 1
             if run.step == before:
                 run.backwards = 0
-                gradients.of(run).forget(_parameters(optimizer))
+                gradients.of(run).forget(parameters_of(optimizer))
             run.note("scaled_step", step=before, stepped=run.step > before, scale=scale, line=run.line())
             return result
 
@@ -59,10 +60,6 @@ def install(run: Run) -> None:
     replace(torch.amp.GradScaler, "scale", make_scale)
     replace(torch.amp.GradScaler, "unscale_", make_unscale)
     replace(torch.amp.GradScaler, "step", make_step)
-
-
-def _parameters(optimizer: Any) -> list[torch.Tensor]:
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def _skipped_in_real_run(run: Run, number: int) -> bool:

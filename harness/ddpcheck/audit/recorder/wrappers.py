@@ -11,18 +11,12 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from ..recorded_process import Run
-from . import gradients
+from . import gradients, script_objects
 from .patching import replace
 from .tensors import digest
 
-_of_runs: dict[int, list[DistributedDataParallel]] = {}
 _covered: dict[int, tuple[torch.Tensor, str]] = {}
 _OPTIONS = ("broadcast_buffers", "find_unused_parameters", "gradient_as_bucket_view", "static_graph")
-
-
-def known(run: Run) -> list[DistributedDataParallel]:
-    """The wrappers of this run, in the order of construction."""
-    return _of_runs.setdefault(id(run), [])
 
 
 def coverage(parameter: torch.Tensor) -> str:
@@ -41,7 +35,7 @@ def _cover(wrapper: DistributedDataParallel) -> None:
 
 
 def install(run: Run) -> None:
-    wrappers = known(run)
+    wrappers = script_objects.of(run).wrappers
 
     def make_init(original: Any) -> Any:
         def wrap(self: Any, module: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
