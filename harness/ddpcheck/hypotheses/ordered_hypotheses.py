@@ -8,7 +8,7 @@ choose_causes.py.
 
 Two kinds are not in these tables. A whole training run is compared with emulated runs by other rules, which
 training/whole_runs.py, resumes.py and some_steps.py list. If one function decides on the cause, laws call it directly:
-see errors.py, failed_ranks.py and programs.py.
+see programs.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ..causes.cause import Given
-from . import lifecycle, losses, norms, process_state, traffic
+from . import failed_ranks, lifecycle, losses, norms, process_state, traffic
 from .arrays import (
     alternatives,
     factors,
@@ -31,6 +31,8 @@ from .arrays import (
 )
 from .arrays.evidence import WrongArray
 from .collectives import blocks, calls, circumstances, messages, moved_data, other_operations, reductions
+from .errors import backwards, invalid_results, other_errors
+from .errors import collectives as errors_of_collectives
 from .gradients import micro_batches, parameters, weights
 from .gradients import ranks as ranks_of_gradients
 from .metrics import counts, means, names, nonfinite
@@ -485,6 +487,56 @@ OF_A_GROWING_PROCESS = (
     process_state.resource_left,
 )
 """Of a resource of which each call leaves more behind."""
+
+OF_A_FAILED_RANK = (
+    failed_ranks.result_violates_contract,
+    failed_ranks.message_too_large,
+    failed_ranks.uncaught_compiled_error,
+    failed_ranks.rank_died,
+    failed_ranks.rank_raised,
+)
+"""Of a rank that failed without hanging: the certain facts."""
+
+OF_A_HANG = (
+    failed_ranks.group_waits_without_peers,
+    failed_ranks.waits_for_a_program,
+    failed_ranks.imports_modules,
+    failed_ranks.close_waits,
+    failed_ranks.local_operation_does_not_end,
+    failed_ranks.waits_without_peers,
+    failed_ranks.sent_message_lost,
+    failed_ranks.broadcast_not_forwarded,
+    failed_ranks.left_collective_early,
+    failed_ranks.ranks_in_different_operations,
+    failed_ranks.all_send_none_receives,
+    failed_ranks.all_wait_in_one_operation,
+)
+"""Of ranks that hang, from their positions."""
+
+OF_AN_ERROR = (
+    backwards.undefined_in_torch,
+    invalid_results.empty_array,
+    invalid_results.zero_dimensions,
+    invalid_results.block_of_rank,
+    invalid_results.result_of_another_call,
+    invalid_results.not_converted_back,
+    invalid_results.shape_lost,
+    errors_of_collectives.root_not_found,
+    errors_of_collectives.other_message,
+    errors_of_collectives.layouts_differ,
+    errors_of_collectives.empty_array,
+    errors_of_collectives.zero_dimensions,
+    other_errors.few_samples,
+    backwards.no_samples,
+    backwards.idle_rank_skips,
+    backwards.evaluation_communicates,
+    backwards.dropped_window_remembered,
+    backwards.messages_differ_since,
+    backwards.unused_left_out,
+    other_errors.gave_up_waiting,
+    other_errors.of_the_check,
+)
+"""Of a rank that failed in an operation of a Job."""
 
 OF_AN_UNAWARE_RANK = (
     lifecycle.death_unnoticed_in_group,
