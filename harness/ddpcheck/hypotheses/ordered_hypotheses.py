@@ -7,8 +7,8 @@ Laws use most tables through evidence.py, causes_of_wrong_numbers.py and causes_
 choose_causes.py.
 
 Two kinds are not in these tables. A whole training run is compared with emulated runs by other rules, which
-training/whole_runs.py, resumes.py and some_steps.py list. If one function decides on the cause, laws call it directly:
-see programs.py.
+training/whole_runs.py, resumes.py and some_steps.py list. A law calls a hypothesis directly if no other one explains
+the same evidence.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ..causes.cause import Given
-from . import failed_ranks, lifecycle, losses, norms, process_state, traffic
+from . import failed_ranks, lifecycle, losses, norms, observed_arrays, process_state, programs, traffic
 from .arrays import (
     alternatives,
     factors,
@@ -269,6 +269,50 @@ OF_A_GRADIENT = (
     ranks_of_gradients.loss_scaled_by_world_size,
 )
 """Of a gradient that no clip has changed."""
+
+OF_A_MISSING_GRADIENT = (
+    observed_arrays.zeros_for_unused,
+    observed_arrays.use_told_by_value,
+    observed_arrays.gradient_dropped,
+)
+"""Of a gradient that should exist, and does not."""
+
+OF_ONE_OF_SEVERAL_ARRAYS = (
+    observed_arrays.no_gradients_anywhere,
+    observed_arrays.other_ranks_gradient,
+    observed_arrays.others_are_averaged,
+    observed_arrays.as_alone,
+)
+"""Of a wrong array beside others."""
+
+OF_SEVERAL_ARRAYS = (
+    observed_arrays.clipped_unasked,
+    observed_arrays.own_value_in_update,
+    observed_arrays.update_not_shared,
+)
+"""Of all wrong arrays of an observation: further causes, all that fit."""
+
+OF_A_VALUE_IN_A_JOB = (
+    programs.just_done,
+    programs.gradients_taken,
+    programs.window_counted,
+    programs.window_ended_by,
+    programs.loud_rank,
+    programs.promised_dtype_meant,
+    programs.lower_precision_meant,
+)
+"""Of a wrong value at its place in a Job: all that fit."""
+
+OF_A_LATE_VALUE = (
+    programs.clips_counted,
+    programs.right_until_frozen,
+    programs.count_cut_by_loading,
+    programs.backwards_counted,
+)
+"""Of a wrong value after many right ones."""
+
+OF_AN_UNEXPLAINED_VALUE = (programs.idle_rank_skips,)
+"""Of a wrong value that no other hypothesis explains."""
 
 OF_LOSSES = (
     losses.without_terms,
