@@ -37,7 +37,7 @@ from .gradients import micro_batches, parameters, weights
 from .gradients import ranks as ranks_of_gradients
 from .metrics import counts, means, names, nonfinite
 from .randomness import common_numbers, repeats, stream_pairs
-from .replicas import batch_norm, skipped_steps, special_runs
+from .replicas import averages, batch_norm, large_tensors, skipped_steps, special_runs
 from .samplers import orders, resuming, shares
 from .scores import formulas, padding, perturbations, ranks, rows, special_scores, terms
 from .updates import updates
@@ -615,6 +615,32 @@ OF_DIFFERENT_REPLICAS = (
     special_runs.replicas_differ,
 )
 """Of an array that should have the same bits on all ranks."""
+
+OF_AVERAGES = (
+    averages.averages_start_apart,
+    averages.averages_of_own,
+    averages.averages_are_parameters,
+)
+"""Of an observation of averages of parameters, some of which are wrong."""
+
+OF_A_PART_OF_A_GRADIENT = (
+    large_tensors.part_is_zero,
+    large_tensors.part_is_local,
+)
+"""Of wrong elements of a large gradient."""
+
+OF_TWO_FORWARDS = (
+    special_runs.forward_changes_buffers,
+    special_runs.batches_taken_as_one,
+    special_runs.losses_averaged,
+)
+"""Of a failure of two forward passes with one backward."""
+
+OF_CHANGED_ARGUMENTS = (
+    special_runs.view_of_argument,
+    special_runs.callers_mapping_changed,
+)
+"""Of arguments that a replica changes after a call."""
 
 OF_NONFINITE_GRADIENT = (
     special_runs.nonfinite_hidden,

@@ -57,17 +57,14 @@ def as_one_process(
     return judge
 
 
-def because(
-    judge: Callable[[Job, Trace], None], cause: Cause, *, kind: str = "", name: str = ""
-) -> Callable[[Job, Trace], None]:
-    """The judge, whose findings on this kind of value, or on the value of this name, also name this cause."""
+def because(judge: Callable[[Job, Trace], None], cause: Cause, *, name: str = "") -> Callable[[Job, Trace], None]:
+    """The judge, whose findings, or those on the value of this name, also name this cause."""
 
     def explained(job: Job, trace: Trace) -> None:
         try:
             judge(job, trace)
         except Finding as finding:
-            wrong, which = finding.diagnosis.subject
-            if not trace.completed or kind not in ("", wrong) or name not in ("", which):
+            if not trace.completed or name not in ("", finding.diagnosis.subject[1]):
                 raise
             raise finding.blaming(*finding.diagnosis.causes, cause) from None
 
