@@ -6,6 +6,7 @@ Headlines read "got X, but should be Y" with the rank and the thing named, one l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ from .hypotheses import ordered_hypotheses
 from .hypotheses.arrays import Evidence
 from .hypotheses.causes_of_wrong_arrays import likely_causes
 from .hypotheses.choose_causes import first_cause
-from .hypotheses.errors import causes_of_error, group_in_which_it_hangs
-from .hypotheses.failed_ranks import last_words, why_failed, why_stuck, why_stuck_in
+from .hypotheses.errors.evidence import FailedRank, group_in_which_it_hangs
+from .hypotheses.failed_ranks import Hang, last_words
 from .hypotheses.replicas.special_runs import DifferentReplicas
 from .job import Job
 from .numerics import different_bits, same_bits
@@ -47,7 +48,7 @@ def completed(trace: Trace) -> None:
     raise Finding(
         Diagnosis(
             f"rank {culprit.rank} {verb[culprit.outcome]} {_operation(culprit)}: {last_words(culprit)}",
-            why_failed(culprit),
+            first_cause(ordered_hypotheses.OF_A_FAILED_RANK, culprit),
             "the error below",
             (culprit.error,),
             by_rank=tuple(map(_where, trace.ranks)),
@@ -63,7 +64,7 @@ def hang(trace: Trace, group: tuple[int, ...] | None = None) -> Finding:
         Diagnosis(
             f"rank {', '.join(str(rank.rank) for rank in stuck)} hung in {_operation(stuck[0])}{in_group} "
             f"for more than {trace.deadline:g} s, but should have returned",
-            why_stuck(trace, stuck) if group is None else why_stuck_in(group, trace, stuck),
+            first_cause(ordered_hypotheses.OF_A_HANG, Hang(trace, group)),
             "the stacks below, and whether all ranks enter the same collectives in the same order; "
             "if ranks are only slow, raise --deadline",
             tuple(_stacks(stuck)),
@@ -82,12 +83,13 @@ def explained(finding: Finding, job: Job, trace: Trace) -> Finding:
         return finding.blaming()
     if culprit is None or culprit.last is None:
         return finding
-    if finding.hung and (group := group_in_which_it_hangs(culprit, job, trace)) is not None:
+    of = FailedRank(finding.diagnosis.causes, culprit, job, trace)
+    if finding.hung and (group := group_in_which_it_hangs(of)) is not None:
         finding = hang(trace, group)
+        of = replace(of, own=finding.diagnosis.causes)
     if culprit.outcome == "died":
         return finding
-    own = finding.diagnosis.causes
-    return finding.blaming(causes_of_error(own, culprit, job, trace), own)
+    return finding.blaming(first_cause(ordered_hypotheses.OF_AN_ERROR, of), of.own)
 
 
 def _stacks(stuck: Sequence[RankTrace]) -> Iterator[str]:

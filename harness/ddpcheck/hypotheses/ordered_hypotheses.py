@@ -7,8 +7,8 @@ Laws use most tables through evidence.py, causes_of_wrong_numbers.py and causes_
 choose_causes.py.
 
 Two kinds are not in these tables. A whole training run is compared with emulated runs by other rules, which
-training/whole_runs.py, resumes.py and some_steps.py list. If one function decides on the cause, laws call it directly:
-see errors.py, failed_ranks.py and programs.py.
+training/whole_runs.py, resumes.py and some_steps.py list. A law calls a hypothesis directly if no other one explains
+the same evidence.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ..causes.cause import Given
-from . import lifecycle, losses, norms, process_state, traffic
+from . import failed_ranks, lifecycle, losses, norms, observed_arrays, process_state, programs, traffic
 from .arrays import (
     alternatives,
     factors,
@@ -31,11 +31,13 @@ from .arrays import (
 )
 from .arrays.evidence import WrongArray
 from .collectives import blocks, calls, circumstances, messages, moved_data, other_operations, reductions
+from .errors import backwards, invalid_results, other_errors
+from .errors import collectives as errors_of_collectives
 from .gradients import micro_batches, parameters, weights
 from .gradients import ranks as ranks_of_gradients
 from .metrics import counts, means, names, nonfinite
 from .randomness import common_numbers, repeats, stream_pairs
-from .replicas import batch_norm, skipped_steps, special_runs
+from .replicas import averages, batch_norm, large_tensors, skipped_steps, special_runs
 from .samplers import orders, resuming, shares
 from .scores import formulas, padding, perturbations, ranks, rows, special_scores, terms
 from .updates import updates
@@ -268,6 +270,50 @@ OF_A_GRADIENT = (
 )
 """Of a gradient that no clip has changed."""
 
+OF_A_MISSING_GRADIENT = (
+    observed_arrays.zeros_for_unused,
+    observed_arrays.use_told_by_value,
+    observed_arrays.gradient_dropped,
+)
+"""Of a gradient that should exist, and does not."""
+
+OF_ONE_OF_SEVERAL_ARRAYS = (
+    observed_arrays.no_gradients_anywhere,
+    observed_arrays.other_ranks_gradient,
+    observed_arrays.others_are_averaged,
+    observed_arrays.as_alone,
+)
+"""Of a wrong array beside others."""
+
+OF_SEVERAL_ARRAYS = (
+    observed_arrays.clipped_unasked,
+    observed_arrays.own_value_in_update,
+    observed_arrays.update_not_shared,
+)
+"""Of all wrong arrays of an observation: further causes, all that fit."""
+
+OF_A_VALUE_IN_A_JOB = (
+    programs.just_done,
+    programs.gradients_taken,
+    programs.window_counted,
+    programs.window_ended_by,
+    programs.loud_rank,
+    programs.promised_dtype_meant,
+    programs.lower_precision_meant,
+)
+"""Of a wrong value at its place in a Job: all that fit."""
+
+OF_A_LATE_VALUE = (
+    programs.clips_counted,
+    programs.right_until_frozen,
+    programs.count_cut_by_loading,
+    programs.backwards_counted,
+)
+"""Of a wrong value after many right ones."""
+
+OF_AN_UNEXPLAINED_VALUE = (programs.idle_rank_skips,)
+"""Of a wrong value that no other hypothesis explains."""
+
 OF_LOSSES = (
     losses.without_terms,
     losses.combined_over_ranks,
@@ -486,6 +532,56 @@ OF_A_GROWING_PROCESS = (
 )
 """Of a resource of which each call leaves more behind."""
 
+OF_A_FAILED_RANK = (
+    failed_ranks.result_violates_contract,
+    failed_ranks.message_too_large,
+    failed_ranks.uncaught_compiled_error,
+    failed_ranks.rank_died,
+    failed_ranks.rank_raised,
+)
+"""Of a rank that failed without hanging: the certain facts."""
+
+OF_A_HANG = (
+    failed_ranks.group_waits_without_peers,
+    failed_ranks.waits_for_a_program,
+    failed_ranks.imports_modules,
+    failed_ranks.close_waits,
+    failed_ranks.local_operation_does_not_end,
+    failed_ranks.waits_without_peers,
+    failed_ranks.sent_message_lost,
+    failed_ranks.broadcast_not_forwarded,
+    failed_ranks.left_collective_early,
+    failed_ranks.ranks_in_different_operations,
+    failed_ranks.all_send_none_receives,
+    failed_ranks.all_wait_in_one_operation,
+)
+"""Of ranks that hang, from their positions."""
+
+OF_AN_ERROR = (
+    backwards.undefined_in_torch,
+    invalid_results.empty_array,
+    invalid_results.zero_dimensions,
+    invalid_results.block_of_rank,
+    invalid_results.result_of_another_call,
+    invalid_results.not_converted_back,
+    invalid_results.shape_lost,
+    errors_of_collectives.root_not_found,
+    errors_of_collectives.other_message,
+    errors_of_collectives.layouts_differ,
+    errors_of_collectives.empty_array,
+    errors_of_collectives.zero_dimensions,
+    other_errors.few_samples,
+    backwards.no_samples,
+    backwards.idle_rank_skips,
+    backwards.evaluation_communicates,
+    backwards.dropped_window_remembered,
+    backwards.messages_differ_since,
+    backwards.unused_left_out,
+    other_errors.gave_up_waiting,
+    other_errors.of_the_check,
+)
+"""Of a rank that failed in an operation of a Job."""
+
 OF_AN_UNAWARE_RANK = (
     lifecycle.death_unnoticed_in_group,
     lifecycle.noticed_by_others,
@@ -519,6 +615,32 @@ OF_DIFFERENT_REPLICAS = (
     special_runs.replicas_differ,
 )
 """Of an array that should have the same bits on all ranks."""
+
+OF_AVERAGES = (
+    averages.averages_start_apart,
+    averages.averages_of_own,
+    averages.averages_are_parameters,
+)
+"""Of an observation of averages of parameters, some of which are wrong."""
+
+OF_A_PART_OF_A_GRADIENT = (
+    large_tensors.part_is_zero,
+    large_tensors.part_is_local,
+)
+"""Of wrong elements of a large gradient."""
+
+OF_TWO_FORWARDS = (
+    special_runs.forward_changes_buffers,
+    special_runs.batches_taken_as_one,
+    special_runs.losses_averaged,
+)
+"""Of a failure of two forward passes with one backward."""
+
+OF_CHANGED_ARGUMENTS = (
+    special_runs.view_of_argument,
+    special_runs.callers_mapping_changed,
+)
+"""Of arguments that a replica changes after a call."""
 
 OF_NONFINITE_GRADIENT = (
     special_runs.nonfinite_hidden,

@@ -1,15 +1,14 @@
-"""Hypotheses from a finding's position in the Job and the operations around it."""
+"""Hypotheses from the position of a wrong value in the Job and the operations around it."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import takewhile
-from typing import Any
 
-import numpy as np
-
-from ..causes import Cause, gradients, operations, programs, values
+from ..causes import Cause, gradients, operations, values
+from ..causes import programs as causes
 from ..job import (
     Backward,
     Clip,
@@ -28,119 +27,14 @@ from ..job import (
     ZeroGrad,
 )
 from ..operations.data import LOUDER
-from ..oracle import ExpectedArray
-from .evidence import evidence_of
 
+_LATE = 8
+"""A number of backwards that only Jobs about counters reach."""
+_JUST_BEFORE = 5
+"""Operations from a Resume to the first observation of parameters after a step."""
+_SEVERAL = 3
+"""Clips after which the first clip is no longer suspected."""
 
-def nowhere(got: Sequence[Mapping[str, Any]], entries: Mapping[str, ExpectedArray]) -> Cause | None:
-    """The cause if several gradients should exist, and none exists on any rank."""
-    due = [name for name, entry in entries.items() if "there" in entry.presence]
-    absent = len(due) > 1 and all(seen.get(name) is None for seen in got for name in due)
-    return programs.NO_GRADIENTS_ANYWHERE() if absent else None
-
-
-def whole_and_part(
-    causes: Sequence[Cause | None],
-    got: Sequence[Mapping[str, Any]],
-    entries: Mapping[str, ExpectedArray],
-    name: str,
-    wrong: Mapping[str, Sequence[int]],
-) -> list[Cause | None]:
-    """Causes of this wrong gradient, considering those of other ranks and the other gradients."""
-    kept = [*causes]
-    shown: list[Any] = [seen.get(name) for seen in got]
-    first = min(wrong[name])
-    if (
-        values.NOT_REDUCED.explains(filter(None, causes))
-        and len(got) > 1
-        and all(array is not None and np.array_equal(array, shown[first]) for array in shown)
-    ):
-        kept[0] = gradients.OTHER_RANKS_VALUE(rank=first)
-    if values.SUMMED_NOT_AVERAGED.explains(filter(None, causes)) and any(
-        other not in wrong and np.any(entry.value.exact) for other, entry in entries.items()
-    ):
-        kept = [*kept[1:], kept[0]]  # the other gradients are averaged
-    return kept
-
-
-def gone(job: Job, position: int, causes: tuple[Cause, ...]) -> tuple[Cause, ...]:
-    """The causes; if all gradients are missing, the operation between the last backward and this observation."""
-    done = job.operations[:position]
-    last = max((index for index, operation in enumerate(done) if isinstance(operation, Backward)), default=0)
-    words = dict.fromkeys(filter(None, (_TAKES.get(type(operation)) for operation in done[last + 1 :])))
-    if not words or not programs.NO_GRADIENTS_ANYWHERE.explains(causes):
-        return causes
-    return (programs.GRADIENTS_TAKEN_BY(operations=tuple(words)),)
-
-
-def clipped(got: Mapping[str, Any], cause: Cause | None) -> Cause | None:
-    """The cause of gradients that are all too small by one factor, if their norm is a plausible max_norm."""
-    if cause is None or cause.id not in ONE_FACTOR:
-        return None
-    squares = [float(np.square(array, dtype=np.float64).sum()) for array in got.values() if array is not None]
-    norm = math.sqrt(sum(squares))
-    if not norm or not math.isfinite(norm) or not math.isclose(norm, 10.0 ** round(math.log10(norm)), rel_tol=1e-3):
-        return None
-    return programs.CLIPPED_UNASKED(norm=norm)
-
-
-ONE_FACTOR = {values.WRONG_FACTOR.id, values.WRONG_DIVISOR.id, values.LOSS_SCALE_KEPT.id}
-"""Causes that are one factor for all elements."""
-
-
-def dropped(entry: ExpectedArray) -> Cause:
-    """The cause of a missing gradient."""
-    parts = evidence_of(entry, 0).parts
-    if parts is not None and not np.any(parts.mean(axis=0)):
-        return programs.USE_TOLD_BY_VALUE()
-    users = tuple(each for each, part in enumerate(() if parts is None else parts) if np.any(part))
-    return programs.GRADIENT_DROPPED(users=users, world_size=len(entry.presence))
-
-
-def just_done(job: Job, position: int, kind: str) -> Cause | None:
-    """The operations that changed a gradient after an observation that found it right."""
-    looked = job.operations[position - 2] if position > 1 else None
-    if not isinstance(looked, Observe) or "gradients" not in looked.what or kind != "gradients":
-        return None
-    done = _DISTURBS.get(type(job.operations[position - 1]))
-    return programs.CHANGES_GRADIENTS(operation=done) if done else None
-
-
-def ended(job: Job, position: int, causes: tuple[Cause, ...]) -> Cause | None:
-    """The operations that may have ended no_sync() early, if its last backward was synchronised."""
-    if not gradients.SYNCHRONISED_INSIDE_NO_SYNC.explains(causes):
-        return None
-    opened: list[int] = []
-    for index, operation in enumerate(job.operations[:position]):
-        if isinstance(operation, OpenWindow):
-            opened.append(index)
-        elif isinstance(operation, CloseWindow) and opened:
-            opened.pop()
-    done = job.operations[opened[0] + 1 if opened else 0 : position]
-    last = max((index for index, operation in enumerate(done) if isinstance(operation, Backward)), default=0)
-    if not opened:
-        backwards = (operation for operation in reversed(done[:last]) if isinstance(operation, Backward))
-        local = sum(1 for _ in takewhile(lambda backward: not backward.sync, backwards))
-        return programs.WINDOW_COUNTED(count=local) if local > 1 else None
-    words = dict.fromkeys(filter(None, map(_ending, done[:last])))
-    return programs.WINDOW_ENDED_BY(operations=tuple(words)) if words else None
-
-
-def _ending(operation: Operation) -> str:
-    inner = isinstance(operation, Backward) and not operation.sync
-    return _INNER if inner else _ENDS.get(type(operation), "")
-
-
-_TAKES: dict[type[Operation], str] = {
-    Step: "step()",
-    ZeroGrad: "zero_gradients()",
-    Predict: "predicting",
-    Remeasure: "remeasuring",
-    Save: "saving",
-    Clip: "clip()",
-    OpenWindow: "entering no_sync()",
-    CloseWindow: "leaving no_sync()",
-}
 _INNER = "the end of an inner no_sync()"
 _ENDS: dict[type[Operation], str] = {
     CloseWindow: _INNER,
@@ -151,25 +45,16 @@ _ENDS: dict[type[Operation], str] = {
     Clip: "clip()",
     Switch: "the use of another replica",
 }
-
-
-def loudness(job: Job, kind: str) -> Cause | None:
-    """Causes of a wrong gradient if one rank's is far larger, and the Job has no other special feature."""
-    loud = job.data is not None and job.data.loud and kind == "gradients"
-    return programs.LOUD_RANK(times=float(LOUDER)) if loud else None
-
-
-def meant(causes: tuple[Cause, ...], promised: str) -> Cause | None:
-    """The promise to make if lower precision is intended. promised: the dtype of reductions."""
-    rounded = next((cause for cause in causes if cause.id == values.ROUNDED_AS.id), None)
-    narrow = rounded.get("dtype") if rounded is not None else None
-    if not isinstance(narrow, str):
-        return None
-    if narrow == promised:
-        return programs.REDUCTION_DTYPE_IS_OF_REDUCTION()
-    return programs.PROMISE_REDUCTION_DTYPE(dtype=narrow)
-
-
+_TAKES: dict[type[Operation], str] = {
+    Step: "step()",
+    ZeroGrad: "zero_gradients()",
+    Predict: "predicting",
+    Remeasure: "remeasuring",
+    Save: "saving",
+    Clip: "clip()",
+    OpenWindow: "entering no_sync()",
+    CloseWindow: "leaving no_sync()",
+}
 _DISTURBS: dict[type[Operation], str] = {
     Step: "step()",
     Predict: "predict()",
@@ -181,48 +66,153 @@ _DISTURBS: dict[type[Operation], str] = {
 }
 
 
-_LATE = 8
-"""A number of backwards that only Jobs about counters reach."""
+@dataclass(frozen=True)
+class WrongInJob:
+    """A wrong value of this kind, such as "gradients", at this position of a Job.
+
+    told: the causes found so far, from the value. reduction_dtype: the promised one.
+    """
+
+    job: Job
+    position: int
+    kind: str
+    told: tuple[Cause, ...]
+    reduction_dtype: str
+
+    @property
+    def done(self) -> tuple[Operation, ...]:
+        """The operations before."""
+        return self.job.operations[: self.position]
+
+    @cached_property
+    def taken_by(self) -> tuple[str, ...]:
+        """If all gradients are missing, the operations between the last backward and this observation."""
+        if not causes.NO_GRADIENTS_ANYWHERE.explains(self.told):
+            return ()
+        since = self.done[_last_backward(self.done) + 1 :]
+        return tuple(dict.fromkeys(filter(None, (_TAKES.get(type(operation)) for operation in since))))
+
+    @cached_property
+    def window(self) -> tuple[Operation, ...] | None:
+        """The operations since the outermost open no_sync() began; None outside no_sync()."""
+        opened: list[int] = []
+        for index, operation in enumerate(self.done):
+            if isinstance(operation, OpenWindow):
+                opened.append(index)
+            elif isinstance(operation, CloseWindow) and opened:
+                opened.pop()
+        return self.done[opened[0] + 1 :] if opened else None
+
+    @property
+    def synchronised_inside(self) -> bool:
+        return gradients.SYNCHRONISED_INSIDE_NO_SYNC.explains(self.told)
+
+    @property
+    def narrowed_to(self) -> str:
+        """The dtype to which values were rounded, if one explains them."""
+        rounded = next((cause for cause in self.told if cause.id == values.ROUNDED_AS.id), None)
+        narrow = rounded.get("dtype") if rounded is not None else None
+        return narrow if isinstance(narrow, str) else ""
+
+    @property
+    def right(self) -> int:
+        """The number of backwards before the last one, which were right."""
+        return self.count(Backward) - 1
+
+    @property
+    def late(self) -> bool:
+        """Whether many backwards were right, and looked at."""
+        return min(self.right, self.count(Observe)) >= _LATE
+
+    def count(self, kind: type[Operation]) -> int:
+        return sum(isinstance(operation, kind) for operation in self.done)
 
 
-_JUST_BEFORE = 5
-"""Operations from a Resume to the first observation of parameters after a step."""
+def just_done(of: WrongInJob) -> Cause | None:
+    """The last operation changed a gradient: an observation before it found the gradient right."""
+    looked = of.job.operations[of.position - 2] if of.position > 1 else None
+    if not isinstance(looked, Observe) or "gradients" not in looked.what or of.kind != "gradients" or of.taken_by:
+        return None
+    done = _DISTURBS.get(type(of.job.operations[of.position - 1]))
+    return causes.CHANGES_GRADIENTS(operation=done) if done else None
 
 
-def idleness(job: Job, position: int) -> Cause | None:
-    """A cause if a rank has had no samples: it may have skipped a reduction of the other ranks."""
-    backwards = [operation for operation in job.operations[: position + 1] if isinstance(operation, Backward)]
+def gradients_taken(of: WrongInJob) -> tuple[Cause, ...]:
+    """The causes found so far; if all gradients are missing, an operation took them."""
+    return (causes.GRADIENTS_TAKEN_BY(operations=of.taken_by),) if of.taken_by else of.told
+
+
+def window_counted(of: WrongInJob) -> Cause | None:
+    """A number of local backwards ends the window, not the end of no_sync()."""
+    if not of.synchronised_inside or of.window is not None:
+        return None
+    backwards = (each for each in reversed(of.done[: _last_backward(of.done)]) if isinstance(each, Backward))
+    local = sum(1 for _ in takewhile(lambda backward: not backward.sync, backwards))
+    return causes.WINDOW_COUNTED(count=local) if local > 1 else None
+
+
+def window_ended_by(of: WrongInJob) -> Cause | None:
+    """An operation inside no_sync() switched synchronisation on."""
+    if not of.synchronised_inside or of.window is None:
+        return None
+    words = dict.fromkeys(filter(None, map(_ending, of.window[: _last_backward(of.window)])))
+    return causes.WINDOW_ENDED_BY(operations=tuple(words)) if words else None
+
+
+def loud_rank(of: WrongInJob) -> Cause | None:
+    """One rank's gradients are far larger, and the Job has no other special feature."""
+    loud = of.job.data is not None and of.job.data.loud and of.kind == "gradients"
+    return causes.LOUD_RANK(times=float(LOUDER)) if loud else None
+
+
+def promised_dtype_meant(of: WrongInJob) -> Cause | None:
+    """Values were rounded to the dtype of reductions, which is promised for the reduction only."""
+    same = of.narrowed_to and of.narrowed_to == of.reduction_dtype
+    return causes.REDUCTION_DTYPE_IS_OF_REDUCTION() if same else None
+
+
+def lower_precision_meant(of: WrongInJob) -> Cause | None:
+    """Values were rounded to a dtype that is promised nowhere."""
+    other = of.narrowed_to and of.narrowed_to != of.reduction_dtype
+    return causes.PROMISE_REDUCTION_DTYPE(dtype=of.narrowed_to) if other else None
+
+
+def clips_counted(of: WrongInJob) -> Cause | None:
+    """The first clips were right."""
+    clips = of.count(Clip) if isinstance(of.job.operations[of.position], Clip) else 0
+    return causes.COUNT_ENDS(count=clips, operations="clips") if clips >= _SEVERAL else None
+
+
+def right_until_frozen(of: WrongInJob) -> Cause | None:
+    """Layers were frozen or unfrozen just before the first wrong value."""
+    frozen = any(isinstance(operation, SetTrainable) for operation in of.done[-2 * _JUST_BEFORE :])
+    return causes.UNTIL_FROZEN(count=of.right) if frozen and of.late else None
+
+
+def count_cut_by_loading(of: WrongInJob) -> Cause | None:
+    """A state was loaded just before the first wrong value."""
+    loaded = any(isinstance(operation, Resume) for operation in of.done[-_JUST_BEFORE:])
+    return causes.COUNT_CUT_BY_LOADING(count=of.right) if loaded and of.late else None
+
+
+def backwards_counted(of: WrongInJob) -> Cause | None:
+    """A counter of backwards ends or wraps."""
+    return causes.COUNT_ENDS(count=of.right, operations="backwards") if of.late else None
+
+
+def idle_rank_skips(of: WrongInJob) -> Cause | None:
+    """A rank had no samples: it may have skipped a reduction of the other ranks."""
+    done = of.job.operations[: of.position + 1]
+    backwards = [operation for operation in done if isinstance(operation, Backward)]
     idle = {rank for backward in backwards for rank, samples in enumerate(backward.samples) if not samples}
     return operations.IDLE_RANK_SKIPS(ranks=tuple(sorted(idle))).but("possible") if idle else None
 
 
-def lateness(job: Job, position: int) -> Cause | None:
-    """Causes if many earlier backwards were right."""
-    done = job.operations[:position]
-    backwards, looks = (sum(isinstance(operation, kind) for operation in done) for kind in (Backward, Observe))
-    well = programs.COUNT_ENDS(count=backwards - 1, operations="backwards")
-    if any(isinstance(operation, Resume) for operation in done[-_JUST_BEFORE:]):
-        well = programs.COUNT_CUT_BY_LOADING(count=backwards - 1)
-    if any(isinstance(operation, SetTrainable) for operation in done[-2 * _JUST_BEFORE :]):
-        well = programs.UNTIL_FROZEN(count=backwards - 1)
-    if (
-        isinstance(job.operations[position], Clip)
-        and (clips := sum(isinstance(each, Clip) for each in done)) >= _SEVERAL
-    ):
-        return programs.COUNT_ENDS(count=clips, operations="clips")
-    return well if min(backwards - 1, looks) >= _LATE else None
+def _last_backward(done: Sequence[Operation]) -> int:
+    """Its position; 0 if there is none."""
+    return max((index for index, operation in enumerate(done) if isinstance(operation, Backward)), default=0)
 
 
-_SEVERAL = 3
-"""Clips after which the first clip is no longer suspected."""
-
-
-def apart(
-    got: list[Mapping[str, Any]], entries: Mapping[str, ExpectedArray], wrong: Mapping[str, list[int]]
-) -> Cause | None:
-    """The certain facts about wrong parameters that should be equal on all ranks, and are not."""
-    for name in wrong:
-        shown = [np.asarray(got[rank].get(name)) for rank in entries[name].ranks]
-        if entries[name].alike and not all(np.array_equal(array, shown[0]) for array in shown):
-            return programs.OWN_VALUE_IN_UPDATE()
-    return None
+def _ending(operation: Operation) -> str:
+    inner = isinstance(operation, Backward) and not operation.sync
+    return _INNER if inner else _ENDS.get(type(operation), "")

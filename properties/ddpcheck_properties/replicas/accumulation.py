@@ -14,6 +14,9 @@ from ddpcheck.causes import replicas as causes
 from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.replicas.special_runs import TwoForwards
 from ddpcheck.job import Backward, CloseWindow, Job, OpenWindow, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.models.spec import Activation, BatchNorm, Layer, Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
@@ -87,17 +90,15 @@ def check_exception_inside_no_sync_restores_synchronisation(session: Session) ->
     again. Inside an outer no_sync(), synchronisation stays off.
     """
     world, promised = session.world_size, session.capabilities
-    as_ever = because(
-        as_one_process(promised),
-        causes.NO_SYNC_LEFT_BY_EXCEPTION(),
-    )
+    as_ever = because(as_one_process(promised), causes.NO_SYNC_LEFT_BY_EXCEPTION())
 
     def judge(job: Job, trace: Trace) -> None:
         for rank in trace.ranks:
             for seen in rank.records:
                 what = f"operation {seen.operation}: an exception raised inside no_sync() on rank {rank.rank}"
-                cause = causes.EXCEPTIONS_SWALLOWED()
-                assertions.that("swallowed" not in seen.values, f"{what} did not come out", cause)
+                assertions.that(
+                    "swallowed" not in seen.values, f"{what} did not come out", causes.EXCEPTIONS_SWALLOWED()
+                )
         as_ever(job, trace)
 
     everyone = tuple(range(world))
@@ -117,17 +118,15 @@ def check_two_forwards_then_one_backward_sums_gradients(session: Session) -> Non
         (Linear("fc1", 3, 4), Scale("buffer", 4, buffer=True), Linear("fc2", 4, 2)),
         (BatchNorm("norm", 3), Linear("fc1", 3, 2)),
     ]
-    as_one = causes.BATCHES_TAKEN_AS_ONE()
-    mean = causes.LOSSES_AVERAGED()
-    as_ever = because(because(as_one_process(promised), as_one, kind="loss"), mean, kind="gradients")
+    as_ever = as_one_process(promised)
 
     def judge(job: Job, trace: Trace) -> None:
-        if any(rank.outcome == "raised" for rank in trace.ranks):
-            try:
-                assertions.completed(trace)
-            except Finding as finding:
-                raise finding.blaming(causes.FORWARD_CHANGES_BUFFERS()) from None
-        as_ever(job, trace)
+        try:
+            as_ever(job, trace)
+        except Finding as finding:
+            told, raised = finding.diagnosis, any(rank.outcome == "raised" for rank in trace.ranks)
+            of = TwoForwards(told.subject[0], raised, told.causes)
+            raise finding.blaming(first_cause(ordered_hypotheses.OF_TWO_FORWARDS, of) or told.causes) from None
 
     for_each(session, fitting(session, [two_forwards(world, *layers) for layers in chains]), judge)
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddpcheck import assertions
-from ddpcheck.causes import batch_norm as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, Determinism, needs
 from ddpcheck.hypotheses import ordered_hypotheses
@@ -28,6 +27,7 @@ from ddpcheck.hypotheses.replicas.batch_norm import (
     WrongMeans,
     WrongRemeasuring,
     WrongStatistics,
+    single_sample_refused,
 )
 from ddpcheck.job import Backward, DataSpec, Job, Observe, Operation, Remeasure, ZeroGrad
 from ddpcheck.models.spec import Activation, BatchNorm, Layer, Linear, ModelSpec
@@ -150,10 +150,7 @@ def _ran(job: Job, trace: Trace) -> None:
     try:
         assertions.completed(trace)
     except Finding as finding:
-        first = next(operation for operation in job.operations if isinstance(operation, Backward))
-        if finding.hung or min(map(len, first.samples)) != 1:
-            raise
-        raise finding.blaming(causes.SINGLE_SAMPLE_REFUSED()) from None
+        raise finding.blaming(single_sample_refused(job, trace) or finding.diagnosis.causes) from None
 
 
 def _walk(job: Job, promised: Capabilities, *, bounds: bool) -> tuple[ExpectedOperation, ...]:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddpcheck import assertions
-from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
+from ddpcheck.hypotheses.replicas.batch_norm import batch_norm_itself
 from ddpcheck.job import Backward, Job, Observe, ZeroGrad
 from ddpcheck.models.spec import Activation, BatchNorm, Linear, ModelSpec
 from ddpcheck.oracle import Oracle
@@ -85,4 +85,5 @@ def _near(got: Array, exact: Array, largest: float, text: str, rank: int) -> Non
     try:
         assertions.within(got, exact, np.full_like(exact, TOLERANCE * largest), text, rank)
     except Finding as finding:
-        raise finding.blaming(finding.diagnosis.causes or causes.BATCH_NORM_ITSELF()) from None
+        sure = finding.diagnosis.causes
+        raise finding.blaming(sure, batch_norm_itself(sure)) from None

@@ -8,6 +8,7 @@ from ddpcheck import assertions
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
+from ddpcheck.hypotheses.replicas.special_runs import broken_backward_left
 from ddpcheck.job import Backward, Job, Operation, Step
 from ddpcheck.models.spec import mlp
 from ddpcheck.trace import Trace
@@ -67,18 +68,15 @@ def _as_if_never_begun(promised: Capabilities) -> Judge:
     as_ever = as_one_process(promised)
 
     def judge(job: Job, trace: Trace) -> None:
-        (broke,) = (at for at, each in enumerate(job.operations) if isinstance(each, Backward) and each.broken)
         for rank in trace.ranks:
             for seen in rank.records:
                 what = f"operation {seen.operation}: the exception in the middle of backward on rank {rank.rank}"
-                cause = causes.EXCEPTION_DROPPED()
-                assertions.that("swallowed" not in seen.values, f"{what} did not come out", cause)
+                assertions.that("swallowed" not in seen.values, f"{what} did not come out", causes.EXCEPTION_DROPPED())
         try:
             as_ever(job, trace)
         except Finding as finding:
-            if 0 <= finding.diagnosis.operation <= broke:
-                raise  # without an earlier failure
-            raise finding.blaming(causes.BROKEN_BACKWARD_LEFT(operation=broke), *finding.diagnosis.causes) from None
+            told = finding.diagnosis
+            raise finding.blaming(broken_backward_left(job, told.operation), told.causes) from None
 
     return judge
 

@@ -11,25 +11,16 @@ from typing import Any
 import numpy as np
 
 from ddpcheck import assertions
-from ddpcheck.causes import Cause, programs, updates
+from ddpcheck.causes import Cause, programs
 from ddpcheck.contract import Capabilities, Determinism
+from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.arrays import Evidence
+from ddpcheck.hypotheses.causes_of_observations import causes_in_job, causes_of_arrays
+from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.evidence import evidence_of
 from ddpcheck.hypotheses.numbers import evidence_of_number, sure_after
-from ddpcheck.hypotheses.programs import (
-    apart,
-    clipped,
-    dropped,
-    ended,
-    gone,
-    idleness,
-    just_done,
-    lateness,
-    loudness,
-    meant,
-    nowhere,
-    whole_and_part,
-)
+from ddpcheck.hypotheses.observed_arrays import MissingGradient, WrongArrays, construction_value
+from ddpcheck.hypotheses.programs import WrongInJob
 from ddpcheck.job import Backward, Job, Step
 from ddpcheck.operations.replica import of_two_replicas
 from ddpcheck.oracle import ExpectedArray, ExpectedOperation, Oracle, is_exact
@@ -59,31 +50,21 @@ def as_one_process(
             try:
                 compare(moment, job, trace, bits=(capabilities.world.determinism >= Determinism.BETWEEN_RANKS))
             except Finding as finding:
-                position, (kind, _) = moment.position, finding.diagnosis.subject
-                sure = gone(job, position, finding.diagnosis.causes)
-                done = just_done(job, position, kind) if sure == finding.diagnosis.causes else None
-                around = (
-                    ended(job, position, sure),
-                    loudness(job, kind),
-                    meant(sure, capabilities.replica.reduction_dtype),
-                )
-                found = finding.blaming(done, sure, *around, lateness(job, position))
-                raise found.blaming(found.diagnosis.causes or idleness(job, position)).at(position) from None
+                position, told = moment.position, finding.diagnosis
+                of = WrongInJob(job, position, told.subject[0], told.causes, capabilities.replica.reduction_dtype)
+                raise finding.blaming(causes_in_job(of)).at(position) from None
 
     return judge
 
 
-def because(
-    judge: Callable[[Job, Trace], None], cause: Cause, *, kind: str = "", name: str = ""
-) -> Callable[[Job, Trace], None]:
-    """The judge, whose findings on this kind of value, or on the value of this name, also name this cause."""
+def because(judge: Callable[[Job, Trace], None], cause: Cause, *, name: str = "") -> Callable[[Job, Trace], None]:
+    """The judge, whose findings, or those on the value of this name, also name this cause."""
 
     def explained(job: Job, trace: Trace) -> None:
         try:
             judge(job, trace)
         except Finding as finding:
-            wrong, which = finding.diagnosis.subject
-            if not trace.completed or kind not in ("", wrong) or name not in ("", which):
+            if not trace.completed or name not in ("", finding.diagnosis.subject[1]):
                 raise
             raise finding.blaming(*finding.diagnosis.causes, cause) from None
 
@@ -129,11 +110,10 @@ def compare_arrays(
     wrong: dict[str, list[int]] = {}
     for name, entry in entries.items():
         text = f"{_NOUNS.get(what, what)} {name} ({time})"
-        kept = (programs.CONSTRUCTION_VALUE(),) * (what == "parameters" and entry.made_of is None)
         for rank in entry.ranks:
             telling = first is None or (zero and bool(np.any(got[rank].get(name))))
             try:
-                _compare_one(got[rank].get(name), entry, text, rank, kept, explained=telling)
+                _compare_one(got[rank].get(name), entry, what, text, rank, explained=telling)
             except Finding as finding:
                 if telling:
                     first, zero, named_first = finding, not np.any(got[rank].get(name)), name
@@ -142,36 +122,23 @@ def compare_arrays(
             assertions.same_on_all_ranks([got[rank].get(name) for rank in entry.ranks], text)
     if first is None:
         return
-    causes: list[Cause | None] = [*first.diagnosis.causes]
-    if what == "gradients":
-        missing = nowhere(got, entries)
-        causes = [missing] if missing else causes
-        causes = whole_and_part(causes, got, entries, named_first, wrong)
-        causes.append(clipped(got[min(wrong[named_first])], first.diagnosis.cause))
-    if what == "parameters" and bits and not first.diagnosis.causes:
-        causes.append(apart(got, entries, wrong))
-    right = tuple(rank for rank in entries[named_first].ranks if rank not in wrong[named_first])
-    if right and updates.NOT_UPDATED.explains(first.diagnosis.causes):
-        causes.append(programs.UPDATE_NOT_SHARED(ranks=right))
+    of = WrongArrays(what, got, entries, wrong, named_first, first.diagnosis.causes, bits)
     named = [f"{name} (rank {', '.join(map(str, ranks))})" for name, ranks in wrong.items()]
     listed = ", ".join(named[:_LISTED] + ["..."] * (len(named) > _LISTED))
     note = f"wrong are {len(wrong)} of {len(entries)} {what}: {listed}"
-    raise first.noting(note).about(what, named_first).blaming(*causes)
+    raise first.noting(note).about(what, named_first).blaming(causes_of_arrays(of))
 
 
-def _compare_one(
-    got: Any, entry: ExpectedArray, text: str, rank: int, otherwise: tuple[Cause, ...] = (), *, explained: bool = True
-) -> None:
-    """otherwise: causes that hold if nothing else explains it. explained: search for a cause, which takes minutes for
-    hundreds of arrays.
-    """
+def _compare_one(got: Any, entry: ExpectedArray, what: str, text: str, rank: int, *, explained: bool = True) -> None:
+    """explained: search for a cause, which takes minutes for hundreds of arrays."""
     presence = entry.presence[rank]
     if got is None or presence == "none":
         if got is None and presence == "there":
+            missing = MissingGradient(entry, evidence_of(entry, 0).parts)
             raise Finding(
                 Diagnosis(
                     f"{text} on rank {rank}: got none, but should be an array",
-                    (programs.ZEROS_FOR_UNUSED() if entry.made_of is None else dropped(entry),),
+                    first_cause(ordered_hypotheses.OF_A_MISSING_GRADIENT, missing),
                 )
             )
         if got is not None:
@@ -190,7 +157,7 @@ def _compare_one(
             return assertions.NO_EVIDENCE
         found = evidence_of(entry, rank)
         bound = None if entry.value.error is None else np.asarray(entry.value.error[rank])
-        return replace(found, otherwise=found.otherwise or otherwise, bound=bound)
+        return replace(found, otherwise=found.otherwise or construction_value(what, entry), bound=bound)
 
     if entry.value.error is None or exact.dtype.kind == "i":
         expected = exact.astype(entry.dtype)

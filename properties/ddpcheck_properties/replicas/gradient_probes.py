@@ -11,7 +11,9 @@ from ddpcheck.causes import gradients as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.contract.needs import Need
-from ddpcheck.hypotheses.replicas.large_tensors import why_part_is_wrong
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.replicas.large_tensors import WrongElements
 from ddpcheck.job import Job, ProbeGradients
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
@@ -118,11 +120,12 @@ def _wrong(probe: ProbeGradients, position: int, trace: Trace) -> Iterator[Findi
         if seen["refused"]:
             continue
         if seen["wrong"]:
+            of = WrongElements(probe, seen)
             headline = (
                 f"gradient of a tensor of {probe.elements:,} elements on rank {rank.rank}: {seen['wrong']:,} elements are "
                 f"wrong, first {seen['first']:,}, last {seen['last']:,}"
             )
-            yield Finding(Diagnosis(headline, why_part_is_wrong(probe, seen)))
+            yield Finding(Diagnosis(headline, first_cause(ordered_hypotheses.OF_A_PART_OF_A_GRADIENT, of)))
         for number, got in enumerate(seen["scalars"]):
             if got != seen["right_scalar"] and probe.elements == ELEMENTS:  # a large sum is rounded
                 headline = (

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddpcheck import assertions
-from ddpcheck.causes import gradients
 from ddpcheck.causes import replicas as causes
 from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, Determinism, needs
 from ddpcheck.hypotheses.arrays import Evidence
-from ddpcheck.hypotheses.evidence import evidence_of_gradient
 from ddpcheck.hypotheses.gradients.contributions import Contributions
-from ddpcheck.hypotheses.gradients.no_sync import only_in_no_sync
+from ddpcheck.hypotheses.gradients.no_sync import evidence_after_no_sync
 from ddpcheck.hypotheses.replicas.special_runs import parameter_not_reset
 from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.models.spec import Activation, BatchNorm, Embedding, Linear, ModelSpec, Scale, mlp
@@ -246,7 +244,7 @@ def reduction_is_tight(promised: Capabilities) -> Judge:
             )
             for rank, seen in enumerate(synchronised):
                 text = f"gradient of {name} ({when(job, position)}) against the mean of the ranks' own"
-                evidence = partial(_evidence, made_of, job, exact, rank)
+                evidence = partial(evidence_after_no_sync, made_of, job, exact, rank)
                 try:
                     assertions.within(seen["gradients"][name], exact, bound, text, rank, evidence)
                 except Finding as finding:
@@ -256,11 +254,6 @@ def reduction_is_tight(promised: Capabilities) -> Judge:
                     raise finding.blaming(parameter_not_reset(sure, seen["gradients"], sums) or sure) from None
 
     return judge
-
-
-def _evidence(made_of: Contributions, job: Job, expected: Array, rank: int) -> Evidence:
-    less = (gradients.DIVIDED_BY_MICRO_BATCHES(count=2),) * (len(made_of.own) == 2)
-    return replace(evidence_of_gradient(made_of, expected, rank), less=less, otherwise=only_in_no_sync(job))
 
 
 def _penalty(job: Job, name: str) -> Array | float:

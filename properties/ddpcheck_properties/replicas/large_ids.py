@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ddpcheck.causes import Cause
-from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
+from ddpcheck.hypotheses.replicas.special_runs import ids_or_labels_narrowed
 from ddpcheck.job import Backward, Job, Operation, ZeroGrad
 from ddpcheck.models.spec import Embedding, Linear, ModelSpec
 from ddpcheck.trace import Trace
@@ -25,8 +24,6 @@ MANY = 70_001
 """More ids, or classes, than two bytes can distinguish."""
 BATCH = 12
 """Samples of a rank: some ids are below 2^15, some between, and some above 2^16."""
-_IDS = causes.IDS_NARROWED(what="Ids", bits=(7, 8, 15, 16))
-_LABELS = causes.IDS_NARROWED(what="Labels", bits=(7, 8, 15, 16))
 
 
 @law("gradients", needs.replica, needs.ranks(2, most=2))
@@ -40,22 +37,17 @@ def check_ids_and_labels_may_exceed_16_bits(session: Session) -> None:
     # in float32, sums over this many classes have no useful bound
     labels = ModelSpec((Linear("fc1", 1, MANY, bias=False),), loss="cross_entropy", dtype="float64")
     jobs = [training_job(world, ids, operations), training_job(world, labels, operations, exact=False)]
-    for job, cause in zip(jobs, (_IDS, _LABELS), strict=True):
-        for_each(session, fitting(session, [job]), _because_of(cause, judge))
+    for_each(session, fitting(session, jobs), _explained(judge))
 
 
-def _because_of(cause: Cause, judge: Judge) -> Judge:
-    """The judge: other causes of a wrong loss become less likely; those of a wrong gradient may also hold for small ids
-    and labels.
-    """
-
+def _explained(judge: Judge) -> Judge:
     def explained(job: Job, trace: Trace) -> None:
         try:
             judge(job, trace)
         except Finding as finding:
             if not trace.completed:
                 raise
-            known = () if finding.diagnosis.subject[0] == "loss" else finding.diagnosis.causes
-            raise finding.blaming(*known, cause) from None
+            told = finding.diagnosis
+            raise finding.blaming(ids_or_labels_narrowed(job, told.subject[0], told.causes)) from None
 
     return explained

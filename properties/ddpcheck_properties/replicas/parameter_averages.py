@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
-from ddpcheck.hypotheses.replicas.averages import why_averages_differ
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.replicas.averages import ObservedAverages
 from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Resume, Save, SetTrainable, Step, ZeroGrad
 from ddpcheck.models.spec import Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
@@ -94,6 +96,8 @@ def _explained(promised: Capabilities) -> Judge:
         except Finding as finding:
             if not trace.completed or finding.diagnosis.subject[0] != "averaged":
                 raise
-            raise finding.blaming(why_averages_differ(trace) or finding.diagnosis.causes) from None
+            looks = (ObservedAverages(position, ranks) for position, ranks in trace.all_values("observe"))
+            told = (first_cause(ordered_hypotheses.OF_AVERAGES, look) for look in looks)
+            raise finding.blaming(next(filter(None, told), finding.diagnosis.causes)) from None
 
     return judge

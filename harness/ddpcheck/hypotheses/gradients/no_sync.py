@@ -1,14 +1,26 @@
-"""Causes of a backward with different gradients inside and outside no_sync."""
+"""Evidence about a backward with different gradients inside and outside no_sync."""
 
 from __future__ import annotations
 
-from ...causes import Cause
+from dataclasses import replace
+
+from ...causes import Cause, gradients
 from ...causes import replicas as causes
 from ...job import Job
 from ...oracle.auxiliary_terms import terms_of
+from ...seeded_values import Array
+from ..arrays import Evidence
+from ..evidence import evidence_of_gradient
+from .contributions import Contributions
 
 
-def only_in_no_sync(job: Job) -> tuple[Cause, ...]:
+def evidence_after_no_sync(made: Contributions, job: Job, expected: Array, rank: int) -> Evidence:
+    """Hypotheses about a gradient of the second backward of two, the first of which was inside no_sync."""
+    less = (gradients.DIVIDED_BY_MICRO_BATCHES(count=2),) * (len(made.own) == 2)
+    return replace(evidence_of_gradient(made, expected, rank), less=less, otherwise=_only_in_no_sync(job))
+
+
+def _only_in_no_sync(job: Job) -> tuple[Cause, ...]:
     """Causes of a synchronised backward that differs from the local one before, even with a correct reduction."""
     assert job.model is not None
     terms = " or ".join(terms_of(job.model).values())

@@ -1,4 +1,4 @@
-"""Hypotheses about synchronised batch norm: its statistics, losses and gradients, and remeasuring."""
+"""Hypotheses about batch norm: statistics, losses and gradients of all ranks, remeasuring, and local batch norm."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...causes import Cause, updates
+from ...causes import Cause, replicas, updates
 from ...causes import batch_norm as causes
 from ...job import Backward, Job, Remeasure
 from ...seeded_values import Array
@@ -87,6 +87,13 @@ class WrongGradient:
     world_size: int
 
 
+def single_sample_refused(job: Job, trace: Trace) -> Cause | None:
+    """A rank failed, and the first batch of a rank has one sample: with others' samples, one is enough."""
+    first = next(operation for operation in job.operations if isinstance(operation, Backward))
+    hung = trace.first_failure is not None and trace.first_failure.outcome == "hung"
+    return causes.SINGLE_SAMPLE_REFUSED() if min(map(len, first.samples)) == 1 and not hung else None
+
+
 def mean_of_own_batch(of: WrongMeans) -> Cause | None:
     for rank, array in enumerate(() if of.is_right else of.got):
         if np.allclose(array, of.own[rank], rtol=_NEAR) or np.allclose(array, of.own[0], rtol=_NEAR):
@@ -147,6 +154,11 @@ def batch_norm_reduced_twice(of: WrongGradient) -> Cause | None:
 
 def backward_not_over_all(of: WrongGradient) -> Cause:
     return causes.BACKWARD_NOT_OVER_ALL()
+
+
+def batch_norm_itself(sure: tuple[Cause, ...]) -> Cause | None:
+    """No other hypothesis explains a wrong value of local batch norm. sure: the causes found so far."""
+    return None if sure else replicas.BATCH_NORM_ITSELF()
 
 
 def _is_of(buffer: str, kind: str) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...causes import Cause, batch_norm, programs, values
 from ...causes import replicas as causes
-from ...job import Job
+from ...job import Backward, Job
 from ...models.spec import ModelSpec
 from ...seeded_values import Array
 from ..arrays.evidence import WhatIf
@@ -57,6 +57,22 @@ def right_the_first_time(position: int) -> Cause | None:
     return causes.RIGHT_THE_FIRST_TIME() if position > 2 else None
 
 
+def ids_or_labels_narrowed(job: Job, kind: str, sure: tuple[Cause, ...]) -> tuple[Cause, ...]:
+    """Ids or labels past 16 bits are kept in a narrower type. kind, sure: of the wrong value, and its causes so far.
+
+    They explain a wrong loss best. The other causes of a wrong gradient may hold for small ids and labels, too.
+    """
+    assert job.model is not None
+    what = "Ids" if "embedding" in job.model.features() else "Labels"
+    return (*(() if kind == "loss" else sure), causes.IDS_NARROWED(what=what, bits=(7, 8, 15, 16)))
+
+
+def broken_backward_left(job: Job, operation: int) -> Cause | None:
+    """An exception ended a backward, and the value that this operation shows is the first wrong one."""
+    (broke,) = (at for at, each in enumerate(job.operations) if isinstance(each, Backward) and each.broken)
+    return None if 0 <= operation <= broke else causes.BROKEN_BACKWARD_LEFT(operation=broke)
+
+
 def join_stopped_by_buffers(job: Job) -> Cause | None:
     """A run with join() did not end, and those without buffers did."""
     return causes.JOIN_BUFFERS() if job.model is not None and "buffer" in job.model.features() else None
@@ -75,10 +91,46 @@ def parameter_not_reset(
     return (causes.ONE_PARAMETER_NOT_RESET(), sure[0]) if right else ()
 
 
+def view_of_argument(changed: Sequence[str]) -> Cause | None:
+    """changed: the names of changed arrays of a method's argument; "" where the names themselves have changed."""
+    return programs.VIEW_OF_ARGUMENT() if all(changed) else None
+
+
+def callers_mapping_changed(changed: Sequence[str]) -> Cause:
+    return programs.CALLERS_MAPPING_CHANGED()
+
+
 def evaluation_changes_gradients(sure: tuple[Cause, ...]) -> Cause | None:
     """sure: the causes found so far for a gradient that is wrong only with evaluations."""
     told = {programs.GRADIENTS_TAKEN_BY.id, programs.CHANGES_GRADIENTS.id}
     return None if any(cause.id in told for cause in sure) else programs.EVALUATION_CHANGES_GRADIENTS()
+
+
+@dataclass(frozen=True)
+class TwoForwards:
+    """A failure of two forward passes with one backward. kind: of the wrong value. raised: whether a rank raised.
+
+    sure: the causes found so far.
+    """
+
+    kind: str
+    raised: bool
+    sure: tuple[Cause, ...]
+
+
+def forward_changes_buffers(of: TwoForwards) -> Cause | None:
+    """The second forward pass changes tensors that backward needs, and backward notices."""
+    return causes.FORWARD_CHANGES_BUFFERS() if of.raised else None
+
+
+def batches_taken_as_one(of: TwoForwards) -> tuple[Cause, ...]:
+    """A wrong loss, such as that of all samples."""
+    return (*of.sure, causes.BATCHES_TAKEN_AS_ONE()) if of.kind == "loss" else ()
+
+
+def losses_averaged(of: TwoForwards) -> tuple[Cause, ...]:
+    """Wrong gradients, such as those of the mean of both losses."""
+    return (*of.sure, causes.LOSSES_AVERAGED()) if of.kind == "gradients" else ()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,44 @@
+"""Hypotheses about a rank that failed in any operation."""
+
+from __future__ import annotations
+
+import re
+
+from ...causes import Cause, Kind, ranks
+from ...causes import operations as causes
+from ...job import Sample, Sleep
+from .evidence import OF_A_MESSAGE, FailedRank
+
+_OF_ANY_TRACE = {kind.id for kind in vars(ranks).values() if isinstance(kind, Kind)}
+"""Causes that follow from the positions of the ranks, in any check."""
+_TOGETHER = ("backward", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "barrier", "wait")
+_OF_TIME = re.compile(r"(?<!run)time")
+"""Words of an error about a time limit, in lower case; "RuntimeError" contains "time", and is excluded."""
+
+
+def few_samples(of: FailedRank) -> Cause | None:
+    """All ranks refuse a data set with fewer samples than ranks."""
+    operation = of.operation
+    if not isinstance(operation, Sample) or operation.length >= of.job.world_size:
+        return None
+    everywhere = all(rank.outcome == "raised" for rank in of.trace.ranks)
+    return causes.FEW_SAMPLES() if everywhere and "ModuleNotFoundError" not in of.culprit.error else None
+
+
+def gave_up_waiting(of: FailedRank) -> Cause | None:
+    """The error is about time, and a rank was late."""
+    late = [earlier for earlier in of.before if isinstance(earlier, Sleep)]
+    if not late or not of.raised or not _OF_TIME.search(of.last_line.lower()):
+        return None
+    return causes.GAVE_UP_WAITING(rank=of.culprit.rank, late=late[-1].rank, seconds=late[-1].seconds)
+
+
+def of_the_check(of: FailedRank) -> tuple[Cause, ...]:
+    """What the check found; if the rank raised and others succeeded, it may also differ from them in what it calls."""
+    found = tuple(cause for cause in of.own if cause.id not in _OF_ANY_TRACE)
+    through = of.through(getattr(of.operation, "group", None))
+    if not of.raised or of.operation.kind not in _TOGETHER or not through:
+        return found
+    other_path = () if OF_A_MESSAGE.search(of.last_line) else (causes.TAKES_ANOTHER_PATH,)
+    kinds = (*other_path, causes.OTHER_MESSAGE_RECEIVED)
+    return (*found, *(kind(ranks=through, rank=of.culprit.rank) for kind in kinds))
