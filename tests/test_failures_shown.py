@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import tempfile
+from pathlib import Path
 
 from rich.console import Console
 
 from ddpcheck.causes import Cause, values
 from ddpcheck.cli.failures import Failures
+from ddpcheck.running.failure_files import FailureFiles
 from ddpcheck.verdict import Diagnosis, Verdict
 
 SUMMED = values.SUMMED_NOT_AVERAGED(world_size=2)
@@ -15,9 +18,10 @@ SUMMED = values.SUMMED_NOT_AVERAGED(world_size=2)
 
 def shown(*verdicts: Verdict) -> list[str]:
     console = Console(file=io.StringIO(), width=200)
-    failures = Failures(console)
-    for verdict in verdicts:
-        failures.show(verdict, None, None)
+    with tempfile.TemporaryDirectory() as folder:
+        failures = Failures(console, FailureFiles(Path(folder)))
+        for verdict in verdicts:
+            failures.show(verdict, "mine.py:adapter", None)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
 

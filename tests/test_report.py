@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
 import statistics
 import xml.etree.ElementTree as ET
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +16,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from ddpcheck.storage.files import UnreadableFile
+from ddpcheck.storage.files import UnreadableFile, UnwritableFile
 
 pytest.importorskip("matplotlib", reason="pip install ddpcheck[report]")
 
 from fuzz import measured
+from matplotlib.figure import Figure as Canvas
 
 from ddpcheck_benchmarks.projection.command import command as project
+from ddpcheck_reports import resource_section
 from ddpcheck_reports.command import command  # figures need matplotlib, see importorskip
 from ddpcheck_reports.document import SUMMARY_BYTES, Code, Figure, Heading, Table, Text, page, plain, summary
 from ddpcheck_reports.noise_section import against_itself, smallest_effect
@@ -202,6 +207,36 @@ def test_equal_files_give_equal_reports(made: Path) -> None:
     before = {path: path.read_bytes() for path in made.rglob("*") if path.is_file()}
     assert CliRunner().invoke(command, ["x.json", "-o", "out/scaling.md"]).exit_code == 0
     assert {path: path.read_bytes() for path in made.rglob("*") if path.is_file()} == before
+
+
+def test_a_figure_that_breaks_off_leaves_the_old_one(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {path: path.read_bytes() for path in made.rglob("*") if path.is_file()}
+
+    def broken_off(canvas: Canvas, place: Any, **options: Any) -> None:
+        with place.open("wb") if isinstance(place, Path) else nullcontext(place) as file:
+            file.write(b"<svg")
+        raise MemoryError
+
+    monkeypatch.setattr(Canvas, "savefig", broken_off)
+    assert isinstance(CliRunner().invoke(command, ["x.json", "-o", "out/scaling.md"]).exception, MemoryError)
+    assert {path: path.read_bytes() for path in made.rglob("*") if path.is_file()} == before
+
+
+def test_a_timeline_that_breaks_off_leaves_the_old_one(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = made / "plots/timeline-a.json"
+    before = path.read_bytes()
+    moved = Path.replace
+
+    def broken_off(draft: Path, place: Path) -> Path:
+        if place.name == path.name:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return moved(draft, place)
+
+    monkeypatch.setattr(Path, "replace", broken_off)
+    monkeypatch.setattr(resource_section, "trace_events", lambda ranks: {"traceEvents": ["other"]})
+    assert isinstance(CliRunner().invoke(command, ["x.json", "-o", "out/scaling.md"]).exception, UnwritableFile)
+    assert path.read_bytes() == before
+    assert not list(made.rglob("*.part"))
 
 
 def test_perfetto_can_read_the_timeline(made: Path) -> None:

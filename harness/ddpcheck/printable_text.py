@@ -13,6 +13,10 @@ def printable(text: str) -> str:
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
+LONGEST_LINE = 4000
+"""The longest line that is printed, in characters; files keep all."""
+
+
 def cut(text: str, most: int) -> str:
     """At most `most` characters of a text, and the number of characters cut."""
     return text if len(text) <= most else f"{text[:most]} ... ({len(text) - most:,} more characters)"

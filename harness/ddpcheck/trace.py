@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from .storage import codec
+from .storage.files import atomic_file
 
 _SEEN_WITHIN = 0.3
 """Seconds after which the driver has noticed a death."""
@@ -158,7 +159,9 @@ class Trace:
         return Trace(tuple(rank_from_plain(rank) for rank in data["ranks"]), data["deadline"], start)
 
     def save(self, path: Path) -> None:
-        path.write_bytes(codec.encode(self.to_plain()))
+        """Write a file for load(). UnwritableFile on failure."""
+        with atomic_file(path) as file:
+            file.write(codec.encode(self.to_plain()))
 
     @staticmethod
     def load(path: Path) -> Trace:

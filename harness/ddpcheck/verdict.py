@@ -134,6 +134,10 @@ class Verdict:
         """True for outcomes that do not fail a build: passed, skipped, or failed as declared."""
         return self.status in ("passed", "skipped", "expected_failure")
 
+    def text(self) -> str:
+        """The whole text of a failure: its diagnosis, or the traceback of a check that crashed."""
+        return self.diagnosis.text() if self.diagnosis is not None else f"the check itself crashed:\n{self.reason}"
+
     def to_plain(self) -> dict[str, Any]:
         made: dict[str, Any] = {
             name: getattr(self, name)

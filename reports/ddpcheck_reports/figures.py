@@ -11,6 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import LogLocator
 
+from ddpcheck.storage.files import atomic_file
+
 Series = Mapping[str, Sequence[tuple[float, float, float, float]]]
 """(x, value, low, high) by label."""
 
@@ -160,5 +162,5 @@ def _kind(name: str) -> str:
 
 
 def _save(canvas: Canvas, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    canvas.savefig(path, format="svg", metadata={"Date": None})
+    with atomic_file(path) as file:
+        canvas.savefig(file, format="svg", metadata={"Date": None})

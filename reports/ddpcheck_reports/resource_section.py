@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ddpcheck.storage.files import write_atomically
+
 from .document import Block, Figure, Heading, Table, Text
 from .figures import stacked, timeline
 from .number_formatting import bars, percent, significant, with_spread
@@ -129,7 +131,7 @@ def timelines(measured: Measured, plots: Path) -> Iterator[Block]:
         stem = f"timeline-{adapter}"
         what = f"{adapter}, {entry.info['model']}, {entry.info['world_size']} rank{'s' * (len(ranks) > 1)}"
         timeline(plots / f"{stem}.svg", [[(n, b, e) for n, b, e in spans] for spans in ranks], what)
-        (plots / f"{stem}.json").write_text(json.dumps(trace_events(ranks), indent=1) + "\n", encoding="utf-8")
+        write_atomically(plots / f"{stem}.json", json.dumps(trace_events(ranks), indent=1) + "\n")
         last = max(end for spans in ranks for _, _, end in spans)
         twin = "\n".join(
             f"rank {rank}  {name:<22} {begin * 1e3:9.3f} to {end * 1e3:9.3f} ms"

@@ -237,7 +237,8 @@ def run_with_progress(
     """
     every = list(items)
     unknown = [item for item in every if item.name not in known]
-    told, files = Failures(out, quiet=quiet), FailureFiles(failures)
+    files = FailureFiles(failures)
+    told = Failures(out, files, quiet=quiet)
     references = {item.adapter.name: item.reference for item in every}
     with (
         _in_order(verdicts, every),
@@ -249,7 +250,7 @@ def run_with_progress(
             verdicts.append(verdict)
             if verdict.ok:
                 continue
-            told.show(verdict, *files.write(references[verdict.adapter], verdict, settings.launcher))
+            told.show(verdict, references[verdict.adapter], settings.launcher)
             if exitfirst:
                 break
     if files.problem:

@@ -6,10 +6,11 @@ The table at the end lists all failures, and result files keep them in full.
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 from rich.console import Console
 
+from ..launchers.launcher import Launcher
+from ..running.failure_files import FailureFiles
 from ..running.failure_groups import headline_of, identity_of, implies
 from ..verdict import Verdict
 from .verdict_output import show_briefly, show_failure
@@ -21,14 +22,16 @@ _SAME = 5
 
 
 class Failures:
-    """Receives each failure with the files written for it. quiet: each cause is shown once."""
+    """Receives each failure, and writes its files. quiet: each cause is shown once."""
 
-    def __init__(self, console: Console, *, quiet: bool = False) -> None:
-        self._console, self._quiet = console, quiet
+    def __init__(self, console: Console, files: FailureFiles, *, quiet: bool = False) -> None:
+        self._console, self._files, self._quiet = console, files, quiet
         self._seen = Counter[tuple[str, tuple[str, ...]]]()
         self._in_full: list[Verdict] = []
 
-    def show(self, verdict: Verdict, file: Path | None, script: Path | None) -> None:
+    def show(self, verdict: Verdict, reference: str, launcher: Launcher | None) -> None:
+        """reference: of the adapter. launcher: used instead of the adapter's."""
+        job, script = self._files.write(reference, verdict, launcher)
         cause = verdict.adapter, identity_of(verdict) or (verdict.check, str(verdict.world_size))
         before = self._seen[cause]
         self._seen[cause] += 1
@@ -42,6 +45,6 @@ class Failures:
             show_briefly(self._console, verdict, f"follows from a cause shown above: {headline_of(cause_of_it)}")
         elif sum(each.adapter == verdict.adapter for each in self._in_full) < _IN_FULL:
             self._in_full.append(verdict)
-            show_failure(self._console, verdict, file, script)
+            show_failure(self._console, verdict, self._files.keep_text, job, script)
         else:
             show_briefly(self._console, verdict, headline_of(verdict))

@@ -10,15 +10,13 @@ import click
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from ..printable_text import cut, printable
+from ..printable_text import LONGEST_LINE, cut, printable
 from ..running.adapter_lookup import UnusableAdapter
 from ..storage.files import UnreadableFile, UnwritableFile
 from ..storage.results import visible_cores
 
 ATTACHED = ("attached", "Ranks that you start yourself, on any hosts: ddpcheck check ADAPTER --attach HOST:PORT")
 _WIDTH_OF_LOGS = 140
-_LONGEST_LINE = 4000
-"""The longest line that is shown, in characters; files keep all."""
 
 
 def default_sessions() -> int:
@@ -45,8 +43,8 @@ class SafeConsole(Console):
         """Render texts of adapters safely: control characters become escapes, and long lines are cut."""
         for segment in super().render(renderable, options):
             text = segment.text
-            plain = segment.control or text == "\n" or (text.isprintable() and len(text) <= _LONGEST_LINE)
-            yield segment if plain else Segment(cut(printable(text), _LONGEST_LINE), segment.style)
+            plain = segment.control or text == "\n" or (text.isprintable() and len(text) <= LONGEST_LINE)
+            yield segment if plain else Segment(cut(printable(text), LONGEST_LINE), segment.style)
 
 
 def console() -> Console:

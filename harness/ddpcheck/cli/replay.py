@@ -13,7 +13,7 @@ from ..launchers.launcher import Launcher
 from ..ranks.attaching import StartFailed
 from ..running.adapter_lookup import names_file, resolve
 from ..running.check_runner import run_check
-from ..running.failure_files import replay_command
+from ..running.failure_files import FailureFiles, replay_command
 from ..running.guarded_import import IMPORT_SECONDS
 from ..running.launcher_lookup import installed_launchers, launcher_named
 from ..running.plan import installed_checks
@@ -81,7 +81,7 @@ def command(
     if verdict.ok:
         out.print(f"{symbol(verdict.status)} {check.name} now passes with this Job: {check.sentence}", soft_wrap=True)
     else:
-        show_failure(out, verdict, None)
+        show_failure(out, verdict, FailureFiles(file.parent).keep_text)
     files = RequestedFiles()
     if script_file is not None:
         told = FailedCheck(check.name, check.sentence, verdict.diagnosis)

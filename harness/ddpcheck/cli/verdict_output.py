@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from ..printable_text import LONGEST_LINE, cut
 from ..running.failure_files import replay_command
 from ..running.failure_groups import group_failures
 from ..storage.results import failure_file, visible_cores
@@ -53,18 +54,28 @@ def symbol(status: str) -> str:
     return f"[{_STYLES[status]}]{SYMBOLS[status]}[/]"
 
 
-def show_failure(console: Console, verdict: Verdict, file: Path | None, script: Path | None = None) -> None:
-    """Show one failure in ten seconds' reading, with the command that repeats it."""
+def show_failure(
+    console: Console,
+    verdict: Verdict,
+    keep_text: Callable[[Verdict], str],
+    file: Path | None = None,
+    script: Path | None = None,
+) -> None:
+    """Show one failure in ten seconds' reading, with the command that repeats it.
+
+    keep_text: keeps the whole text of a failure that is shown in part, and returns a sentence on where.
+    """
     title = f"{verdict.adapter}, {ranks(verdict.world_size)}: {verdict.check} ({verdict.family})"
     console.print(f"{symbol(verdict.status)} [bold]{escape(title)}[/]", soft_wrap=True)
-    text = _short(verdict.diagnosis).text() if verdict.diagnosis else f"the check itself crashed:\n{verdict.reason}"
-    lines = text.rstrip().splitlines()
-    for line in lines[:_DETAIL_LINES]:
+    whole = verdict.text()
+    lines = (_short(verdict.diagnosis).text() if verdict.diagnosis else whole).rstrip().splitlines()
+    shown = [cut(line, LONGEST_LINE) for line in lines[:_DETAIL_LINES]]
+    for line in shown:
         console.print(f"    {escape(line)}", soft_wrap=True)
     if len(lines) > _DETAIL_LINES:
-        console.print(
-            f"    ... {len(lines) - _DETAIL_LINES} more lines; --json and --junit have all of them", style="dim"
-        )
+        console.print(f"    ... {len(lines) - _DETAIL_LINES} more lines", style="dim")
+    if shown != whole.rstrip().splitlines():
+        console.print(f"    {escape(keep_text(verdict))}", style="cyan", soft_wrap=True)
     if file is not None:
         console.print(f"    run again: {escape(replay_command(file))}", style="cyan", soft_wrap=True)
     if script is not None:
@@ -73,7 +84,7 @@ def show_failure(console: Console, verdict: Verdict, file: Path | None, script: 
 
 
 def _short(diagnosis: Diagnosis) -> Diagnosis:
-    """The diagnosis without the middle of its stacks; --json and --junit keep all lines."""
+    """The diagnosis without the middle of its stacks."""
     return replace(diagnosis, details=tuple(map(_ends, diagnosis.details)))
 
 

@@ -27,10 +27,10 @@ class UnwritableFile(Exception):
 
 
 @contextmanager
-def atomic_file(path: Path) -> Iterator[BinaryIO]:
+def atomic_file(path: Path, permissions: int = 0o666) -> Iterator[BinaryIO]:
     """Yield a file beside `path`, which replaces `path` at the end; folders are created. UnwritableFile on failure.
 
-    A target that is not a regular file, such as /dev/stdout, is written directly.
+    permissions: of the new file, before the umask. A target that is not a regular file, such as /dev/stdout, is written directly.
     """
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
@@ -41,7 +41,7 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
         place.parent.mkdir(parents=True, exist_ok=True)
         draft = place.parent / f".ddpcheck-{secrets.token_hex(6)}.part"
         try:
-            with draft.open("xb") as file:
+            with open(draft, "xb", opener=lambda name, flags: os.open(name, flags, permissions)) as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())

@@ -135,12 +135,19 @@ class Failure:
 
 def failure_file(folder: Path, verdict: Verdict) -> Path | None:
     """The path that write_failure() uses for the failing Job of a verdict; None without a Job."""
-    if verdict.job is None or verdict.ok:
-        return None
+    return None if verdict.job is None or verdict.ok else folder / f"{_stem(verdict)}.json"
+
+
+def text_file(folder: Path, verdict: Verdict) -> Path:
+    """The path of a file for the whole text of a failure, beside that of its Job."""
+    return folder / f"{_stem(verdict)}.txt"
+
+
+def _stem(verdict: Verdict) -> str:
     adapter = re.sub(r"[^\w.-]", "_", verdict.adapter)
     if len(adapter.encode()) > _LONGEST_NAME:
         adapter = f"{adapter[: _LONGEST_NAME // 4]}-{hashlib.sha256(verdict.adapter.encode(errors='replace')).hexdigest()[:8]}"
-    return folder / f"{adapter}-w{verdict.world_size}-{verdict.check}.json"
+    return f"{adapter}-w{verdict.world_size}-{verdict.check}"
 
 
 def write_failure(folder: Path, reference: str, verdict: Verdict, launcher: str = "") -> Path | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from ..check_levels import LEVELS
 from ..checks import select
 from ..contract.adapter import Adapter
 from ..launchers.fork_servers import ForkServers
+from ..printable_text import LONGEST_LINE, cut
 from ..running.adapter_lookup import UnusableAdapter
 from ..running.check_runner import CheckRunner, Settings
 from ..running.expected_failures import ExpectedFailures
@@ -22,6 +22,8 @@ from ..running.profiles import profile_named
 from ..running.unknown_names import require_known
 from ..verdict import Verdict
 
+_LINES = 200
+"""Lines of a failure that are printed."""
 _PLACES = pytest.StashKey[dict[tuple[str, int], "CheckTarget"]]()
 
 
@@ -52,7 +54,7 @@ class BoundCheck:
     item: Item
     place: CheckTarget
     expected: ExpectedFailures
-    failures: Path
+    files: FailureFiles
 
     @property
     def name(self) -> str:
@@ -72,11 +74,15 @@ class BoundCheck:
         return verdict
 
     def _text(self, verdict: Verdict) -> str:
-        text = verdict.diagnosis.text() if verdict.diagnosis else f"the check itself crashed:\n{verdict.reason}"
-        files = FailureFiles(self.failures)
-        file, script = files.write(self.item.reference, verdict)
+        whole = verdict.text()
+        lines = whole.splitlines()
+        text = "\n".join(cut(line, LONGEST_LINE) for line in lines[:_LINES])
+        text += f"\n  ... {len(lines) - _LINES} more lines" if len(lines) > _LINES else ""
+        if text != "\n".join(lines):
+            text += f"\n  {self.files.keep_text(verdict)}"
+        file, script = self.files.write(self.item.reference, verdict)
         if file is None:
-            return f"{text}\n  {files.problem}" if files.problem else text
+            return f"{text}\n  {self.files.problem}" if self.files.problem else text
         return f"{text}\n  run again: {replay_command(file)}" + (f"\n  stand-alone: python {script}" if script else "")
 
 
@@ -95,7 +101,7 @@ def bound_checks(
     settings = Settings(profile, deadline, seed, level=level)
     every = installed_checks()
     expected = ExpectedFailures(expected_failures, every)
-    failures = config.rootpath / str(config.getoption("--ddp-failures"))
+    files = FailureFiles(config.rootpath / str(config.getoption("--ddp-failures")))
     chosen = select(every, checks)
     places = config.stash.setdefault(_PLACES, {})
     cases = []
@@ -108,7 +114,7 @@ def bound_checks(
             fresh = CheckTarget(item.adapter, item.reference, item.world_size, settings)
             place = places.setdefault((item.reference, item.world_size), fresh)
             marks = [pytest.mark.skip(reason=item.skip)] if item.skip else []
-            cases.append(pytest.param(place, BoundCheck(item, place, expected, failures), id=item.name, marks=marks))
+            cases.append(pytest.param(place, BoundCheck(item, place, expected, files), id=item.name, marks=marks))
     return cases
 
 
