@@ -12,7 +12,6 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -33,6 +32,8 @@ class UnusableAdapter(Exception):
 
 def known_adapters() -> dict[str, str]:
     """The reference of every adapter that an installed distribution offers, by name."""
+    from importlib.metadata import entry_points  # a rank has a full reference, and starts sooner without
+
     return {entry.name: entry.value for entry in entry_points(group=GROUP)}
 
 
