@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ..causes.cause import Given
-from . import failed_ranks, lifecycle, losses, norms, observed_arrays, process_state, programs, traffic
+from . import failed_ranks, lifecycle, losses, norms, observed_arrays, process_state, programs, rendezvous, traffic
 from .arrays import (
     alternatives,
     factors,
@@ -393,6 +393,12 @@ OF_EQUAL_SEEDS = (
 )
 """Of seeds that have one order."""
 
+OF_THE_SAME_ORDER = (
+    orders.seed_ignored_at_length,
+    orders.epoch_ignored_at_length,
+)
+"""Of two readings that have one order, at one number of samples."""
+
 OF_THE_SAME_SUBSET = (
     orders.one_order_moved,
     orders.shuffled_within_shares,
@@ -654,6 +660,17 @@ OF_AN_ERROR = (
     other_errors.of_the_check,
 )
 """Of a rank that failed in an operation of a Job."""
+
+OF_A_DISTURBED_START = (
+    rendezvous.short_read_taken_for_all,
+    rendezvous.port_looked_up_free,
+    rendezvous.stranger_taken_for_rank,
+    rendezvous.old_world_left,
+    rendezvous.name_shared_by_worlds,
+    rendezvous.rank_by_arrival,
+    rendezvous.early_rank_not_awaited,
+)
+"""Of a Job that fails after a disturbed start."""
 
 OF_AN_UNAWARE_RANK = (
     lifecycle.death_unnoticed_in_group,
