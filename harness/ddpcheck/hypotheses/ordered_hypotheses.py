@@ -37,7 +37,7 @@ from .gradients import micro_batches, parameters, weights
 from .gradients import ranks as ranks_of_gradients
 from .metrics import counts, means, names, nonfinite
 from .randomness import common_numbers, repeats, stream_pairs
-from .replicas import averages, batch_norm, large_tensors, skipped_steps, special_runs
+from .replicas import averages, batch_norm, joining, large_tensors, skipped_steps, special_runs
 from .samplers import orders, resuming, shares
 from .scores import formulas, padding, perturbations, ranks, rows, special_scores, terms
 from .training import best_weights, checkpoints, early_stopping, final_parameters, repeated_epochs
@@ -138,6 +138,14 @@ OF_A_COLLECTIVE = (
     reductions.two_ranks_added,
 )
 """Of a result of a collective on one rank."""
+
+OF_AN_EXPLAINED_RESULT = (
+    circumstances.product_by_logarithms,
+    circumstances.product_rounded,
+    circumstances.wait_returns_early,
+    circumstances.as_of_values,
+)
+"""Of such a result, after the hypotheses about its values."""
 
 OF_A_MESSAGE = (
     messages.overwritten_before_sent,
@@ -718,6 +726,14 @@ OF_A_PART_OF_A_GRADIENT = (
     large_tensors.part_is_local,
 )
 """Of wrong elements of a large gradient."""
+
+OF_JOINED_PARAMETERS = (
+    joining.join_leaves_state,
+    joining.join_wrong_divisor,
+    joining.join_stale,
+    joining.join_steps_missing,
+)
+"""Of wrong values in a Job that begins with join()."""
 
 OF_TWO_FORWARDS = (
     special_runs.forward_changes_buffers,
