@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from ddpcheck.hypotheses.causes_of_wrong_numbers import causes_of_means, causes_
 from ddpcheck.hypotheses.choose_causes import all_causes, first_cause
 from ddpcheck.hypotheses.collectives.calls import WrongCalls, call_counter_wraps
 from ddpcheck.hypotheses.collectives.circumstances import (
+    ExplainedResult,
     FailedJob,
     argument_must_be_writable,
     copy_reduced,
@@ -22,8 +24,8 @@ from ddpcheck.hypotheses.collectives.circumstances import (
     late_rank_missed,
     path_by_content,
     shortened_by_content,
-    wait_returns_early,
 )
+from ddpcheck.hypotheses.collectives.evidence import WrongResult
 from ddpcheck.hypotheses.collectives.reductions import of_tiny_values, overflowed
 from ddpcheck.hypotheses.metrics.evidence import WrongMean
 from ddpcheck.hypotheses.metrics.names import OtherNames
@@ -50,6 +52,12 @@ def ids(causes: tuple[Cause, ...]) -> list[str]:
     return [cause.id for cause in causes]
 
 
+def explained(sure: Cause, call: AllReduce = REDUCED, got: Any = RESULTS[:3, 0]) -> list[str]:
+    """The causes of a wrong result on rank 0 of two."""
+    of = ExplainedResult(WrongResult(Job(2, (call,)), call, 0, (0, 1)), got, (sure,))
+    return ids(first_cause(ordered_hypotheses.OF_AN_EXPLAINED_RESULT, of))
+
+
 def test_late_rank_comes_before_causes_that_follow_from_it() -> None:
     def told(*sure: Cause) -> list[str]:
         return ids(late_rank_missed(failed(LATE, REDUCED, sure=sure, operation=1), 0.5))
@@ -64,9 +72,23 @@ def test_late_rank_comes_before_causes_that_follow_from_it() -> None:
 
 
 def test_results_without_reduction_are_explained_by_the_call_form() -> None:
-    sure = (values.NOT_REDUCED(),)
-    assert ids(all_causes((wait_returns_early, copy_reduced), sure)) == ["wait-returns-early", "copy-reduced-in-place"]
-    assert all_causes((wait_returns_early, copy_reduced), (values.ZERO(),)) == ()
+    assert copy_reduced((values.NOT_REDUCED(),)) == collectives.COPY_REDUCED()
+    assert copy_reduced((values.ZERO(),)) is None
+    started = replace(REDUCED, wait=False)
+    assert explained(values.NOT_REDUCED(), started) == ["wait-returns-early", values.NOT_REDUCED.id]
+    assert explained(values.NOT_REDUCED()) == [values.NOT_REDUCED.id]
+    assert explained(values.ZERO(), started) == [values.ZERO.id]
+
+
+def test_wrong_products_may_come_from_logarithms() -> None:
+    product = AllReduce(REDUCED.tensor, "prod")
+    negative = (np.stack([product.tensor.on(rank) for rank in range(2)]) < 0).any(axis=0)
+    assert explained(values.NONFINITE(), product, np.where(negative, np.nan, 1.0)) == [
+        collectives.PRODUCT_BY_LOGARITHMS.id
+    ]
+    rounded = values.LAST_BITS_WRONG(count=1, size=3, ulp=1)
+    assert explained(rounded, product) == [rounded.id, collectives.PRODUCT_BY_LOGARITHMS.id]
+    assert explained(rounded) == [rounded.id]
 
 
 def test_content_explains_shortened_results_and_ranks_that_fail() -> None:

@@ -11,6 +11,7 @@ import pytest
 from in_threads import ThreadedSession
 
 from ddpcheck.causes import Cause
+from ddpcheck.hypotheses.causes_of_training import causes_of_parameters
 from ddpcheck.hypotheses.training.emulation import emulate
 from ddpcheck.hypotheses.training.emulation_rules import Rules
 from ddpcheck.hypotheses.training.some_steps import _wrong
@@ -20,7 +21,6 @@ from ddpcheck.oracle.training_runs import Run
 from ddpcheck_implementations.data_parallel.trainer import Trainer
 from ddpcheck_implementations.faulty.trainers import PROMISED, facets
 from ddpcheck_properties.training.drawn_runs import run_job
-from ddpcheck_properties.training.final_state import why_it_ends_elsewhere
 
 WORLD = 3
 PLANS = {
@@ -52,7 +52,7 @@ def test_every_hypothesis_is_told_by_its_own_end(run: Run) -> None:
         if max(float(abs(end[name] - law[name]).max()) for name in law) < 1e-6:
             continue  # such a run shows no difference
         wrong = [{name: array[rank] for name, array in end.items()} for rank in range(WORLD)]
-        found = why_it_ends_elsewhere(replace(run, parameters=wrong))
+        found = causes_of_parameters(replace(run, parameters=wrong))
         assert found, cause
         same = emulate(run, next(rule for known, rule in hypotheses(run) if known == found[0])).ends[-1]
         assert found[0] == cause or all(np.allclose(same[name], end[name], rtol=1e-3) for name in end), (cause, found)

@@ -20,8 +20,8 @@ from hypothesis.errors import Unsatisfiable
 from hypothesis.strategies import SearchStrategy
 
 from ddpcheck import assertions
-from ddpcheck.causes import ranks
 from ddpcheck.contract import Capabilities
+from ddpcheck.hypotheses.failed_ranks import right_when_repeated
 from ddpcheck.job import Job, OptimizerSpec
 from ddpcheck.operations import Observe, Operation, Predict, Step, ZeroGrad
 from ddpcheck.trace import Trace
@@ -289,9 +289,9 @@ class _Search:
         """The finding, with a note whether its Job fails again."""
         if self.lost_a_rank or finding.job is None or self.failure(finding.job) is not None:
             return finding
-        return finding.blaming(finding.diagnosis.causes or ranks.RIGHT_WHEN_REPEATED()).noting(
-            "not reproduced when run again: timing or state dependent"
-        )
+        sure = finding.diagnosis.causes
+        note = "not reproduced when run again: timing or state dependent"
+        return finding.blaming(sure, right_when_repeated(sure)).noting(note)
 
 
 def _failing_job(finding: Finding) -> Job:

@@ -145,6 +145,11 @@ def all_wait_in_one_operation(of: Hang) -> tuple[Cause, ...]:
     return (causes.ALL_WAIT_IN_ONE_OPERATION(), *(causes.WAITS_FOR_A_THREAD(),) * in_threads)
 
 
+def right_when_repeated(sure: tuple[Cause, ...]) -> Cause | None:
+    """A Job fails, and passes when it runs again. sure: the causes found so far."""
+    return None if sure else causes.RIGHT_WHEN_REPEATED()
+
+
 def last_words(culprit: RankTrace) -> str:
     """The last line of an error; of a traceback, the line with the exception."""
     lines = [line for line in culprit.error.strip().splitlines() if line.strip()]

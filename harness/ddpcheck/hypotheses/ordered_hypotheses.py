@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ..causes.cause import Given
-from . import failed_ranks, lifecycle, losses, norms, observed_arrays, process_state, programs, traffic
+from . import failed_ranks, lifecycle, losses, norms, observed_arrays, process_state, programs, rendezvous, traffic
 from .arrays import (
     alternatives,
     factors,
@@ -37,9 +37,10 @@ from .gradients import micro_batches, parameters, weights
 from .gradients import ranks as ranks_of_gradients
 from .metrics import counts, means, names, nonfinite
 from .randomness import common_numbers, repeats, stream_pairs
-from .replicas import averages, batch_norm, large_tensors, skipped_steps, special_runs
+from .replicas import averages, batch_norm, joining, large_tensors, skipped_steps, special_runs
 from .samplers import orders, resuming, shares
 from .scores import formulas, padding, perturbations, ranks, rows, special_scores, terms
+from .training import best_weights, checkpoints, early_stopping, final_parameters, repeated_epochs
 from .updates import updates
 
 Questions = tuple[Callable[[WrongArray], Iterator[Given]], ...]
@@ -137,6 +138,14 @@ OF_A_COLLECTIVE = (
     reductions.two_ranks_added,
 )
 """Of a result of a collective on one rank."""
+
+OF_AN_EXPLAINED_RESULT = (
+    circumstances.product_by_logarithms,
+    circumstances.product_rounded,
+    circumstances.wait_returns_early,
+    circumstances.as_of_values,
+)
+"""Of such a result, after the hypotheses about its values."""
 
 OF_A_MESSAGE = (
     messages.overwritten_before_sent,
@@ -392,6 +401,12 @@ OF_EQUAL_SEEDS = (
 )
 """Of seeds that have one order."""
 
+OF_THE_SAME_ORDER = (
+    orders.seed_ignored_at_length,
+    orders.epoch_ignored_at_length,
+)
+"""Of two readings that have one order, at one number of samples."""
+
 OF_THE_SAME_SUBSET = (
     orders.one_order_moved,
     orders.shuffled_within_shares,
@@ -532,6 +547,78 @@ OF_A_GROWING_PROCESS = (
 )
 """Of a resource of which each call leaves more behind."""
 
+OF_ANOTHER_END = (
+    final_parameters.frozen_layer_trained,
+    final_parameters.settings_ignored,
+)
+"""Of the final parameters of a training run that cannot be emulated."""
+
+OF_AN_EMULATED_END = (
+    final_parameters.frozen_layer_trained,
+    final_parameters.state_lost_on_resume,
+    final_parameters.by_other_rules,
+    final_parameters.in_some_steps,
+    final_parameters.unreported_samples,
+    final_parameters.run_in_float16,
+)
+"""Of the final parameters of one that can."""
+
+OF_ONE_OTHER_BEST_EPOCH = (
+    best_weights.best_forgotten_on_resume,
+    best_weights.later_of_equal_best,
+    best_weights.checkpoint_before_best,
+    best_weights.lowest_starts_finite,
+    best_weights.best_is_last_of_early_stop,
+    best_weights.best_by_own_loss,
+    best_weights.best_not_copied,
+    best_weights.small_gain_ignored,
+)
+"""Of best weights that are, on all ranks, the parameters of one epoch that is not the best."""
+
+OF_BEST_WEIGHTS = (
+    best_weights.best_kept_before_last_step,
+    best_weights.best_of_epoch,
+    best_weights.best_by_each_rank,
+    best_weights.best_differs_between_ranks,
+)
+"""Of any wrong best weights."""
+
+OF_ANOTHER_STOP = (
+    early_stopping.equal_loss_counts_as_lower,
+    early_stopping.never_stops,
+    early_stopping.by_other_rules,
+    early_stopping.no_rule_of_stopping,
+)
+"""Of a run that stops too early or too late."""
+
+OF_A_SPECIAL_RUN = (
+    checkpoints.checkpoint_not_there_yet,
+    checkpoints.ranks_decide_resume,
+    checkpoints.nobody_waits_for_rank_0,
+)
+"""Of a resumed run that fails where the checkpoint is on one rank, or on a slow disk."""
+
+OF_OTHER_EPOCHS = (
+    checkpoints.epoch_not_restored,
+    checkpoints.epochs_trained_again,
+    checkpoints.epochs_skipped,
+)
+"""Of a resumed run that trains more or fewer epochs."""
+
+OF_OTHER_SAMPLES = (
+    checkpoints.random_state_of_rank_0,
+    checkpoints.epochs_from_zero,
+    checkpoints.position_kept_on_resume,
+    checkpoints.order_not_by_seed_and_epoch,
+)
+"""Of other samples after resuming a run."""
+
+OF_A_REPEATED_EPOCH = (
+    repeated_epochs.epochs_counted_round,
+    repeated_epochs.set_epoch_ignored,
+)
+"""Of an epoch of a shuffled run that has an earlier one's order."""
+
 OF_A_FAILED_RANK = (
     failed_ranks.result_violates_contract,
     failed_ranks.message_too_large,
@@ -582,6 +669,17 @@ OF_AN_ERROR = (
 )
 """Of a rank that failed in an operation of a Job."""
 
+OF_A_DISTURBED_START = (
+    rendezvous.short_read_taken_for_all,
+    rendezvous.port_looked_up_free,
+    rendezvous.stranger_taken_for_rank,
+    rendezvous.old_world_left,
+    rendezvous.name_shared_by_worlds,
+    rendezvous.rank_by_arrival,
+    rendezvous.early_rank_not_awaited,
+)
+"""Of a Job that fails after a disturbed start."""
+
 OF_AN_UNAWARE_RANK = (
     lifecycle.death_unnoticed_in_group,
     lifecycle.noticed_by_others,
@@ -628,6 +726,14 @@ OF_A_PART_OF_A_GRADIENT = (
     large_tensors.part_is_local,
 )
 """Of wrong elements of a large gradient."""
+
+OF_JOINED_PARAMETERS = (
+    joining.join_leaves_state,
+    joining.join_wrong_divisor,
+    joining.join_stale,
+    joining.join_steps_missing,
+)
+"""Of wrong values in a Job that begins with join()."""
 
 OF_TWO_FORWARDS = (
     special_runs.forward_changes_buffers,

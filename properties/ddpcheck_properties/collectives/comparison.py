@@ -10,15 +10,14 @@ from ddpcheck import assertions
 from ddpcheck.causes import collectives as causes
 from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.arrays import Evidence
-from ddpcheck.hypotheses.choose_causes import all_causes
-from ddpcheck.hypotheses.collectives.circumstances import wait_returns_early
+from ddpcheck.hypotheses.choose_causes import all_causes, first_cause
+from ddpcheck.hypotheses.collectives.circumstances import ExplainedResult
 from ddpcheck.hypotheses.collectives.evidence import WrongResult
 from ddpcheck.hypotheses.collectives.messages import WrongMessage
-from ddpcheck.hypotheses.collectives.reductions import of_a_product
 from ddpcheck.hypotheses.evidence import evidence_of_message, evidence_of_result
 from ddpcheck.job import AllReduce, Barrier, Job, SendRecv, Wait
 from ddpcheck.numerics import different_bits, same_bits
-from ddpcheck.oracle.collectives import Collective, Want, finished, members_of, wants
+from ddpcheck.oracle.collectives import Want, finished, members_of, wants
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
@@ -37,27 +36,18 @@ def results_hold(job: Job, trace: Trace) -> None:
     for position, collective, members in finished(job):
         wanted = wants(collective, members)
         for rank in members:
-
-            def evidence(position: int = position, collective: Collective = collective, rank: int = rank) -> Evidence:
-                return evidence_of_result(
-                    WrongResult(job, collective, rank, members_of(collective.group, job.world_size))
-                )
-
+            wrong = WrongResult(job, collective, rank, members_of(collective.group, job.world_size))
             what = f"{named(collective, position)}: result"
             got = trace.ranks[rank].values(position)["result"]
             try:
-                _compare(got, wanted[rank], what, rank, evidence)
+                _compare(got, wanted[rank], what, rank, partial(evidence_of_result, wrong))
             except Finding as finding:
                 right = [each for each in members if _fits(trace.ranks[each].values(position)["result"], wanted[each])]
                 if right:
                     finding = finding.noting(f"on rank {', '.join(map(str, right))} it is right")
-                if isinstance(collective, AllReduce) and collective.reduction == "prod":
-                    parts = [collective.tensor.on(each) for each in members]
-                    finding = finding.blaming(of_a_product(finding.diagnosis.causes, got, parts))
-                if isinstance(collective, AllReduce) and not collective.wait:
-                    sure = finding.diagnosis.causes
-                    finding = finding.blaming(wait_returns_early(sure), sure)
-                raise finding.at(position) from None
+                of = ExplainedResult(wrong, got, finding.diagnosis.causes)
+                told = first_cause(ordered_hypotheses.OF_AN_EXPLAINED_RESULT, of)
+                raise finding.blaming(told).at(position) from None
 
 
 def same_bits_everywhere(job: Job, trace: Trace) -> None:

@@ -10,10 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddpcheck import assertions
-from ddpcheck.causes import Cause
 from ddpcheck.causes import rendezvous as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Determinism, needs
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.rendezvous import DisturbedStart
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -54,13 +56,7 @@ def check_ranks_may_connect_in_any_order(session: Session) -> None:
     world = session.world_size
     order = (world - 1, 0, *range(world - 2, 0, -1))
     last = _bits_of_before(session) if world > 2 else None  # a sum of two has only one order
-    _forms_a_world(
-        session,
-        Start(order, own_folder=last is not None),
-        causes.RANK_BY_ARRIVAL(order=order),
-        causes.EARLY_RANK_NOT_AWAITED(order=order),
-        last=last,
-    )
+    _forms_a_world(session, Start(order, own_folder=last is not None), last=last)
 
 
 @law("rendezvous", needs.ranks(2, most=3))
@@ -68,7 +64,6 @@ def check_fragmented_messages_are_read_completely(session: Session) -> None:
     """Ranks read every message completely, header included, whether it arrives at once or byte by byte, at start-up and
     later.
     """
-    cause = causes.SHORT_READ_TAKEN_FOR_ALL()
     probe = _probe(session)
     if probe is None:
         return
@@ -77,7 +72,7 @@ def check_fragmented_messages_are_read_completely(session: Session) -> None:
     reads: list[int] = []
 
     def judged(job: Job, trace: Trace) -> None:
-        _blame(judge, cause, cause)(job, trace)
+        _blaming_the_start(judge)(job, trace)
         reads.extend(seen["reads"] for _, ranks in trace.all_values("short_reads") for seen in ranks)
 
     for_each(session, [job], judge)
@@ -85,14 +80,13 @@ def check_fragmented_messages_are_read_completely(session: Session) -> None:
     if (
         any(reads) and session.world_size == 2
     ):  # otherwise the implementation does not read from Python's sockets, so nothing can be fragmented
-        _forms_a_world(session, Start(short_reads=True), cause, cause)
+        _forms_a_world(session, Start(short_reads=True))
 
 
 @law("rendezvous", needs.ranks(2, most=2))
 def check_free_ports_are_held_until_they_are_used(session: Session) -> None:
     """Ranks form a world although every port that one of them looks up as free and releases is taken at once."""
-    cause = causes.PORT_LOOKED_UP_FREE()
-    _forms_a_world(session, Start(taken_ports=True), cause, cause)
+    _forms_a_world(session, Start(taken_ports=True))
 
 
 @law("rendezvous", needs.ranks(2, most=3), needs.world.closed_to_strangers)
@@ -100,8 +94,7 @@ def check_foreign_connections_are_ignored(session: Session) -> None:
     """Ranks listen only on the interface of MASTER_ADDR, and foreign connections change nothing, during start-up or later. A
     foreign client becomes no rank and delays no rank, and nothing that it sends is executed.
     """
-    cause = causes.STRANGER_TAKEN_FOR_RANK()
-    _forms_a_world(session, Start(strangers=True), cause, cause, _kept_to_themselves)
+    _forms_a_world(session, Start(strangers=True), _kept_to_themselves)
 
 
 @law("rendezvous", needs.ranks(2, most=2), needs.world.restarts_in_place)
@@ -109,16 +102,13 @@ def check_world_can_restart_at_a_killed_worlds_address(session: Session) -> None
     """A new world can start at the address of a world that was just killed, with its last rank arriving first, and sees
     nothing of the old world.
     """
-    cause = causes.OLD_WORLD_LEFT()
-    order = tuple(reversed(range(session.world_size)))
-    _forms_a_world(session, Start(order, in_place=True), cause, cause)
+    _forms_a_world(session, Start(tuple(reversed(range(session.world_size))), in_place=True))
 
 
 @law("rendezvous", needs.ranks(2, most=2), needs.world.shares_host)
 def check_worlds_on_one_host_are_independent(session: Session) -> None:
     """Two worlds on one host, each with its own MASTER_PORT, start and run at once, and neither sees anything of the other."""
-    cause = causes.NAME_SHARED_BY_WORLDS()
-    _forms_a_world(session, Start(neighbour=True), cause, cause)
+    _forms_a_world(session, Start(neighbour=True))
 
 
 def _bits_of_before(session: Session) -> tuple[Operation, Judge] | None:
@@ -152,21 +142,17 @@ def _bits_of_before(session: Session) -> tuple[Operation, Judge] | None:
 def _forms_a_world(
     session: Session,
     start: Start,
-    wrong: Cause,
-    failed: Cause,
     also: Judge | None = None,
     last: tuple[Operation, Judge] | None = None,
 ) -> None:
-    """The probe after this start, perhaps with a last operation, whose judge runs last. Causes: of wrong values, and of
-    failing ranks.
-    """
+    """The probe after this start, perhaps with a last operation, whose judge runs last."""
     probe = _probe(session)
     if probe is None:
         return
     job, judge = probe
     if last is not None:
         job = replace(job, operations=(*job.operations, last[0]))
-    blaming = _blame(judge, wrong, failed)
+    disturbed, blaming = replace(job, start=start), _blaming_the_start(judge)
 
     def judged(job: Job, trace: Trace) -> None:
         if also is not None:
@@ -176,7 +162,7 @@ def _forms_a_world(
             last[1](job, trace)
 
     try:
-        for_each(session, [replace(job, start=start)], judged)
+        for_each(session, [disturbed], judged)
     except Finding as finding:
         quiet = replace(job, start=Start(tuple(range(session.world_size))))
         try:
@@ -184,7 +170,7 @@ def _forms_a_world(
         except Finding as other:
             other.job = quiet
             raise other from None
-        raise _with_this_first(finding, wrong, failed) from None
+        raise _with_the_start_first(finding, disturbed) from None
 
 
 def _probe(session: Session) -> tuple[Job, Judge] | None:
@@ -213,8 +199,8 @@ def _probe(session: Session) -> tuple[Job, Judge] | None:
     return None
 
 
-def _blame(judge: Judge, wrong: Cause, failed: Cause) -> Judge:
-    """The judge with another first cause; its own causes become details."""
+def _blaming_the_start(judge: Judge) -> Judge:
+    """The judge, whose findings have the start as their cause; its own causes become details."""
 
     def judged(job: Job, trace: Trace) -> None:
         try:
@@ -222,14 +208,17 @@ def _blame(judge: Judge, wrong: Cause, failed: Cause) -> Judge:
         except Finding as finding:
             own = finding.diagnosis.cause
             told = finding.noting(f"at first sight: {own.headline}") if own is not None else finding
-            raise told.blaming(wrong if trace.completed else failed) from None
+            of = DisturbedStart(job, trace.completed)
+            raise told.blaming(first_cause(ordered_hypotheses.OF_A_DISTURBED_START, of)) from None
 
     return judged
 
 
-def _with_this_first(finding: Finding, *shown: Cause) -> Finding:
-    """The finding with the causes of an undisturbed start first, then those of the operations."""
+def _with_the_start_first(finding: Finding, job: Job) -> Finding:
+    """The finding with the causes of this Job's start first, then those of the operations."""
     told = finding.diagnosis.causes
+    ends = (DisturbedStart(job, completed) for completed in (True, False))
+    shown = {cause for of in ends for cause in first_cause(ordered_hypotheses.OF_A_DISTURBED_START, of)}
     return finding.blaming(*(cause for cause in told if cause in shown), *told)
 
 

@@ -15,7 +15,7 @@ from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import first_cause
-from ddpcheck.hypotheses.samplers.orders import EqualEpochs, EqualSeeds, SameSubset, UntoldOrder
+from ddpcheck.hypotheses.samplers.orders import EqualEpochs, EqualSeeds, SameOrder, SameSubset, UntoldOrder
 from ddpcheck.job import Job, Sample
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
@@ -242,12 +242,7 @@ def _random_and_its_own(job: Job, trace: Trace) -> None:
                     # another check tests whether both are added up
                     order != before or (seed != read.seed and other != epoch),
                     f"{what}: got the order of epoch {other} of seed {seed} on every rank, but should be another one",
-                    causes.IGNORED_AT_LENGTH(
-                        part="epoch" if seed == read.seed else "seed",
-                        epochs=tuple(sorted({each for each in (epoch, other) if each is not None})),
-                        length=read.length,
-                        drop_last=read.drop_last,
-                    ),
+                    first_cause(ordered_hypotheses.OF_THE_SAME_ORDER, SameOrder(read, epoch, other, seed)),
                 )
             found[read.seed, epoch] = order
 

@@ -10,7 +10,7 @@ import numpy as np
 from ddpcheck import assertions
 from ddpcheck.causes import training
 from ddpcheck.contract import Determinism
-from ddpcheck.hypotheses.training.best_weights import why_other_epoch
+from ddpcheck.hypotheses.causes_of_training import causes_of_best
 from ddpcheck.hypotheses.training.final_parameters import Causes
 from ddpcheck.oracle.training_runs import Run
 
@@ -22,7 +22,7 @@ def holds_the_best(run: Run) -> None:
     """On every rank, the best weights are the parameters at the end of the epoch with the lowest reported loss."""
     best = int(np.argmin([*run.before, *run.losses[0]]))
     entries = run.moments[best][-1].arrays["parameters"]
-    with explained(lambda: why_other_epoch(run, best) or _wrong_until(run, best) or parameters_wrong_too(run)):
+    with explained(lambda: causes_of_best(run, best) or _wrong_until(run, best) or parameters_wrong_too(run)):
         time = f"of the best weights: epoch {best} has the lowest loss"
         compare_arrays(
             run.best, entries, "parameters", time, bits=(run.promised.world.determinism >= Determinism.BETWEEN_RANKS)

@@ -12,7 +12,9 @@ from ddpcheck import assertions
 from ddpcheck.causes import training
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
-from ddpcheck.hypotheses.training.checkpoints import why_only_special_runs_fail, why_other_epochs, why_other_samples
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.training.checkpoints import OtherEpochs, OtherSamples, Samples, SpecialRun
 from ddpcheck.job import Job, Train
 from ddpcheck.oracle.training_runs import Run, plan_of
 from ddpcheck.trace import Trace
@@ -177,7 +179,8 @@ def resumed_right(promised: Capabilities, *, bits: bool = False) -> Judge:
     """The judge of a Job of cut_operations. bits: its end also equals that of the whole run, to the bit."""
 
     def judge(job: Job, trace: Trace) -> None:
-        with explained(lambda: why_only_special_runs_fail(plan_of(job, RESUMED), trace)):
+        special = SpecialRun(plan_of(job, RESUMED), trace)
+        with explained(lambda: first_cause(ordered_hypotheses.OF_A_SPECIAL_RUN, special)):
             judged(job, trace)
 
     def judged(job: Job, trace: Trace) -> None:
@@ -185,8 +188,9 @@ def resumed_right(promised: Capabilities, *, bits: bool = False) -> Judge:
         whole, cut, resumed = (plan_of(job, position) for position in (WHOLE, RESUMED - 1, RESUMED))
         first = (cut.stop_after or cut.epochs) if cut.folder == resumed.folder else 0
         last = len(job.operations) + RESUMED
+        uninterrupted, after = (_samples(trace, position) for position in (WHOLE, last))
         for rank in range(job.world_size):
-            _same_epochs(trace, rank, last, first, whole.epochs)
+            _same_epochs(uninterrupted, after, rank, first, whole.epochs)
         before = [loss for position in range(CUT, last) for loss in trace.values(position, "losses")[0]]
         run = Run.told(job, trace, promised, last, first, before=before[:first])
         if bits:
@@ -201,37 +205,29 @@ def resumed_right(promised: Capabilities, *, bits: bool = False) -> Judge:
     return judge
 
 
-def _other_orders(trace: Trace, last: int, epoch: int, first: int) -> tuple[int, ...]:
-    """The ranks whose samples of this epoch have another order after resuming, if rank 0's have not; otherwise none."""
-    every = zip(trace.values(WHOLE, "indices"), trace.values(last, "indices"), strict=True)
-    orders = [
-        (list(whole[epoch]), list(resumed[epoch - first])) for whole, resumed in every if epoch - first < len(resumed)
-    ]
-    other = tuple(rank for rank, (whole, resumed) in enumerate(orders) if whole != resumed)
-    moved = all(sorted(whole) == sorted(resumed) for whole, resumed in orders)
-    return other if moved and len(orders) > 1 and 0 not in other else ()
+def _samples(trace: Trace, position: int) -> Samples:
+    return [[epoch.tolist() for epoch in epochs] for epochs in trace.values(position, "indices")]
 
 
-def _same_epochs(trace: Trace, rank: int, last: int, first: int, epochs: int) -> None:
-    """last: the position of the run that was resumed, with epoch `first`."""
-    whole, resumed = (trace.values(position, "indices")[rank] for position in (WHOLE, last))
-    if len(resumed) != epochs - first:
+def _same_epochs(whole: Samples, resumed: Samples, rank: int, first: int, epochs: int) -> None:
+    """resumed: the samples of the run that was resumed with epoch `first`."""
+    trained = len(resumed[rank])
+    if trained != epochs - first:
         where = (
             f"continued with epoch {first}" if first else "started from the beginning, since there was no checkpoint"
         )
         raise Finding(
             Diagnosis(
-                f"rank {rank} trained {len(resumed)} of {epochs} epochs after resuming, but should have {where}: "
+                f"rank {rank} trained {trained} of {epochs} epochs after resuming, but should have {where}: "
                 f"{epochs - first} epochs",
-                (why_other_epochs(len(resumed) - (epochs - first), first),) if first else (),
+                first_cause(ordered_hypotheses.OF_OTHER_EPOCHS, OtherEpochs(first, trained - (epochs - first))),
             )
         )
-    for epoch, indices in enumerate(resumed, start=first):
-        cause = why_other_samples(list(indices), list(map(list, whole)), epoch, first)
-        if first and (others := _other_orders(trace, last, epoch, first)):
-            cause = training.RANDOM_STATE_OF_RANK_0(ranks=others)
-        what = f"samples of epoch {epoch} after resuming"
-        assertions.equal(indices.tolist(), whole[epoch].tolist(), what, rank, cause)
+    for epoch in range(first, epochs):
+        of = OtherSamples(whole, resumed, rank, epoch, first)
+        if of.got != of.should:
+            causes = first_cause(ordered_hypotheses.OF_OTHER_SAMPLES, of)
+            assertions.equal(of.got, of.should, f"samples of epoch {epoch} after resuming", rank, causes)
 
 
 def _same_bits(trace: Trace, run: Run, last: int) -> None:

@@ -7,10 +7,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ddpcheck import assertions
-from ddpcheck.causes import training
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
-from ddpcheck.hypotheses.training.early_stopping import why_other_end
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.training.early_stopping import OtherStop, stops_by_own_loss
 from ddpcheck.job import Job, Train
 from ddpcheck.oracle.training_runs import lasts, plan_of
 from ddpcheck.session import Session
@@ -65,11 +66,11 @@ def _with_other_features(world_size: int, promised: Capabilities) -> list[Job]:
 
 
 def _ends_in_time(job: Job, trace: Trace) -> None:
+    plan = plan_of(job)
     try:
         assertions.completed(trace)
     except Finding as finding:
-        raise finding.blaming(training.STOPS_BY_OWN_LOSS()) from None
-    plan = plan_of(job)
+        raise finding.blaming(stops_by_own_loss(plan) or finding.diagnosis.causes) from None
     reported: list[list[float]] = trace.values(0, "losses")
     for rank, losses in enumerate(reported):
         wanted = lasts(reported[0], plan.patience or plan.epochs)
@@ -77,5 +78,5 @@ def _ends_in_time(job: Job, trace: Trace) -> None:
             len(losses) == min(wanted, plan.epochs),
             f"rank {rank} stopped after {len(losses)} epochs with losses {', '.join(f'{x:.4g}' for x in reported[0])}, but "
             f"should stop after {min(wanted, plan.epochs)} with patience {plan.patience}",
-            why_other_end(len(losses), reported[0], plan),
+            first_cause(ordered_hypotheses.OF_ANOTHER_STOP, OtherStop(len(losses), reported[0], plan)),
         )

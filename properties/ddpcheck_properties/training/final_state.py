@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 from ddpcheck.causes import training
 from ddpcheck.contract import Determinism
-from ddpcheck.hypotheses.training.final_parameters import Causes, why_it_ends_elsewhere
+from ddpcheck.hypotheses.causes_of_training import causes_of_parameters
+from ddpcheck.hypotheses.training.final_parameters import Causes
 from ddpcheck.oracle.training_runs import Run
 from ddpcheck.verdict import Finding
 
@@ -52,7 +53,7 @@ def unexplained(causes: Callable[[], Causes]) -> Iterator[None]:
 
 def causes_of_end(run: Run) -> Causes:
     """The causes of other final parameters; empty if no known cause explains them."""
-    return why_it_ends_elsewhere(run) or _wrong_rates(run)
+    return causes_of_parameters(run) or _wrong_rates(run)
 
 
 def parameters_wrong_too(run: Run) -> Causes:

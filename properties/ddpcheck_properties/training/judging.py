@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ddpcheck import assertions
-from ddpcheck.causes import training
 from ddpcheck.contract import Capabilities
+from ddpcheck.hypotheses.training.early_stopping import stops_by_own_loss
 from ddpcheck.job import Job
 from ddpcheck.oracle.training_runs import Run, plan_of
 from ddpcheck.trace import Trace
@@ -22,7 +22,7 @@ def of_run(promised: Capabilities, *judges: Callable[[Run], None]) -> Judge:
         try:
             assertions.completed(trace)
         except Finding as finding:
-            raise (finding.blaming(training.STOPS_BY_OWN_LOSS()) if plan_of(job).patience else finding) from None
+            raise finding.blaming(stops_by_own_loss(plan_of(job)) or finding.diagnosis.causes) from None
         run = Run.told(job, trace, promised)
         for one in judges:
             one(run)

@@ -7,8 +7,7 @@ from functools import partial
 import numpy as np
 
 from ddpcheck import assertions
-from ddpcheck.causes import training
-from ddpcheck.hypotheses.training.learning_rates import of_learning_rates
+from ddpcheck.hypotheses.training.learning_rates import of_learning_rates, rates_by_epoch
 from ddpcheck.numerics import gamma
 from ddpcheck.oracle.training_runs import Run
 
@@ -24,7 +23,7 @@ def rates_follow(run: Run) -> None:
             assertions.that(
                 len(got) == steps,
                 f"rank {rank} reports {len(got)} learning rates, but should report {steps}, one for each step",
-                training.RATES_BY_EPOCH() if len(got) == epochs else (),
+                rates_by_epoch(len(got), epochs),
             )
             bound = np.full(steps, run.job.optimizer.lr * gamma(4 * len(every) + 4, "float32"))
             known = partial(of_learning_rates, run, rank, every, before)

@@ -12,6 +12,8 @@ from ddpcheck import assertions
 from ddpcheck.causes import randomness, samplers, training
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.job import Job, Train
 from ddpcheck.oracle.training_runs import Run
 from ddpcheck.session import Session
@@ -248,7 +250,7 @@ def uses_every_sample(promised: Capabilities) -> Judge:
         assertions.that(
             not promised.sampler.shuffles or not again,
             f"epochs {earlier} and {again} of a shuffled run used the samples in the same order on all ranks, but should differ",
-            training.EPOCHS_COUNTED_ROUND() if again > 1 else randomness.SET_EPOCH_IGNORED(),
+            first_cause(ordered_hypotheses.OF_A_REPEATED_EPOCH, again),
         )
 
     return judge

@@ -1,14 +1,18 @@
-"""Hypotheses about a failed Job of collectives whose arrays, call forms or delays are special."""
+"""Hypotheses about a failed Job of collectives whose reductions, arrays, call forms or delays are special."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
+import numpy as np
+
 from ...causes import Cause, values
 from ...causes import collectives as causes
-from ...job import Job, Sleep, TensorSpec
+from ...job import AllReduce, Job, Sleep, TensorSpec
+from ...seeded_values import Array
 from ...trace import Trace
+from .evidence import WrongResult
 
 _OF_WRITING = re.compile(r"read[- ]?only|writ")
 """Words of an error about a read-only array, in lower case."""
@@ -26,9 +30,42 @@ class FailedJob:
     operation: int = -1
 
 
-def wait_returns_early(sure: tuple[Cause, ...]) -> Cause | None:
-    """sure: the causes of a wrong result of an asynchronous call."""
-    return causes.WAIT_RETURNS_EARLY() if values.NOT_REDUCED.explains(sure) else None
+@dataclass(frozen=True)
+class ExplainedResult:
+    """A wrong result of a collective. sure: the causes found so far, from its values."""
+
+    wrong: WrongResult
+    got: Array
+    sure: tuple[Cause, ...]
+
+    @property
+    def float_product(self) -> bool:
+        return self.wrong.all_reduce == "prod" and self.got.dtype.kind == "f"
+
+
+def product_by_logarithms(of: ExplainedResult) -> Cause | None:
+    """A product is NaN where a factor is negative, and only there."""
+    negative = (np.stack(of.wrong.parts) < 0).any(axis=0) if of.float_product else np.zeros(0)
+    nan = negative.any() and np.array_equal(np.isnan(of.got), negative)
+    return causes.PRODUCT_BY_LOGARITHMS() if nan else None
+
+
+def product_rounded(of: ExplainedResult) -> tuple[Cause, ...]:
+    """A product is slightly wrong, which logarithms may explain, too."""
+    rounded = of.float_product and values.LAST_BITS_WRONG.explains(of.sure)
+    return (*of.sure, causes.PRODUCT_BY_LOGARITHMS().but("possible")) if rounded else ()
+
+
+def wait_returns_early(of: ExplainedResult) -> tuple[Cause, ...]:
+    """An asynchronous all-reduce gives the rank's own array."""
+    asynchronous = isinstance(of.wrong.collective, AllReduce) and not of.wrong.collective.wait
+    early = asynchronous and values.NOT_REDUCED.explains(of.sure)
+    return (causes.WAIT_RETURNS_EARLY(), *of.sure) if early else ()
+
+
+def as_of_values(of: ExplainedResult) -> tuple[Cause, ...]:
+    """The circumstances tell nothing."""
+    return of.sure
 
 
 def copy_reduced(sure: tuple[Cause, ...]) -> Cause | None:

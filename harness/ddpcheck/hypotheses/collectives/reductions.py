@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
 
-from ...causes import Cause, values
+from ...causes import Cause
 from ...causes import collectives as causes
 from ...job import ReduceScatter
 from ...oracle.collectives import Collective, Reducing, reduced, wants
@@ -155,20 +154,6 @@ def of_tiny_values(parts: Array, divisor: int) -> WhatIf:
     if divisor > 1:
         yield causes.TINY_DIVIDED_FIRST(), np.rint(parts / divisor).sum(axis=0)
     yield causes.SUBNORMALS_FLUSHED(), np.zeros_like(parts[0])
-
-
-def of_a_product(sure: tuple[Cause, ...], got: Array, parts: Sequence[Array]) -> tuple[Cause, ...]:
-    """The causes of a wrong product of these parts. sure: those found so far.
-
-    A product by logarithms gives NaN for negative numbers, and slightly wrong values for others.
-    """
-    if got.dtype.kind != "f":
-        return sure
-    negative = (np.stack(parts) < 0).any(axis=0)
-    if negative.any() and np.array_equal(np.isnan(got), negative):
-        return (causes.PRODUCT_BY_LOGARITHMS(),)
-    rounded = values.LAST_BITS_WRONG.explains(sure)
-    return (*sure, causes.PRODUCT_BY_LOGARITHMS().but("possible")) if rounded else sure
 
 
 def _divisor(of: WrongResult) -> int:

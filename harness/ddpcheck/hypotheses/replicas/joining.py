@@ -1,9 +1,10 @@
-"""Causes of wrong parameters after join()."""
+"""Hypotheses about wrong values after join()."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 
 import numpy as np
@@ -17,30 +18,55 @@ from ...seeded_values import Array
 from ...trace import Trace
 
 
-def why_other_parameters(job: Job, trace: Trace, promised: Capabilities) -> Iterator[Cause]:
-    """Hypotheses about the parameters after join()."""
-    join, *rest = job.operations
+@dataclass(frozen=True)
+class AfterJoin:
+    """A Job that begins with join(), after which parameters or later values are wrong."""
+
+    job: Job
+    trace: Trace
+    promised: Capabilities
+
+    @cached_property
+    def got(self) -> list[Mapping[str, Array]]:
+        return self.trace.values(1, "parameters")
+
+    @cached_property
+    def right(self) -> Mapping[str, Array]:
+        return _after_join(self.job, self.promised)
+
+    def equals(self, expected: Mapping[str, Array]) -> bool:
+        """Whether rank 0 has these parameters, which are not the right ones."""
+        return _near(self.got[0], expected) and not _near(self.right, expected)
+
+
+def join_leaves_state(of: AfterJoin) -> Cause | None:
+    """Parameters after join() are right, and later values are not."""
+    return causes.JOIN_LEAVES_STATE() if all(_near(rank, of.right) for rank in of.got) else None
+
+
+def join_wrong_divisor(of: AfterJoin) -> Cause | None:
+    """Gradients are divided by the other number of ranks."""
+    other, said = "divide_by_live_ranks", "the number of ranks that still have batches"
+    if of.promised.replica.join == "divide_by_live_ranks":
+        other, said = "divide_by_initial_world", "the world size"
+    wrong = of.equals(_after_join(of.job, of.promised.but(join=other)))
+    return causes.JOIN_WRONG_DIVISOR(divisor=said) if wrong else None
+
+
+def join_stale(of: AfterJoin) -> Cause | None:
+    """Ranks that have no more batches send the gradients of their last one."""
+    join, *rest = of.job.operations
     assert isinstance(join, Join)
-    longest = join.rounds()
-    again = tuple((*batches, *batches[-1:] * (longest - len(batches))) for batches in join.batches)
-    stale = replace(job, operations=(Join(again), *rest))
-    by_world, by_live = (promised.but(join=rule) for rule in ("divide_by_initial_world", "divide_by_live_ranks"))
-    wrong, said = (by_live, "the number of ranks that still have batches")
-    if promised.replica.join == "divide_by_live_ranks":
-        wrong, said = (by_world, "the world size")
-    got = trace.values(1, "parameters")
-    right = _after_join(job, promised)
-    if all(_near(rank, right) for rank in got):
-        yield causes.JOIN_LEAVES_STATE()
-    for other, assumed, cause in (
-        (job, wrong, causes.JOIN_WRONG_DIVISOR(divisor=said)),
-        (stale, by_world, causes.JOIN_STALE()),
-    ):
-        expected = _after_join(other, assumed)
-        if _near(got[0], expected) and not _near(right, expected):
-            yield cause
-    if any(not np.array_equal(got[0][name], rank[name]) for rank in got for name in rank):
-        yield causes.JOIN_STEPS_MISSING()
+    again = tuple((*batches, *batches[-1:] * (join.rounds() - len(batches))) for batches in join.batches)
+    stale = replace(of.job, operations=(Join(again), *rest))
+    stays = of.equals(_after_join(stale, of.promised.but(join="divide_by_initial_world")))
+    return causes.JOIN_STALE() if stays else None
+
+
+def join_steps_missing(of: AfterJoin) -> Cause | None:
+    """Ranks end join() with different parameters."""
+    apart = any(not np.array_equal(of.got[0][name], rank[name]) for rank in of.got for name in rank)
+    return causes.JOIN_STEPS_MISSING() if apart else None
 
 
 def _after_join(job: Job, promised: Capabilities) -> dict[str, Array]:

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from ...causes import Cause, randomness
 from ...causes import samplers as causes
+from ...job import Sample
 from .shares import Order
 
 
@@ -36,6 +37,21 @@ class EqualSeeds:
     epoch: int
     order: Sequence[Order]
     ignored: bool = False
+
+
+@dataclass(frozen=True)
+class SameOrder:
+    """Two readings with the same order, of two epochs or two seeds."""
+
+    read: Sample
+    epoch: int | None
+    other_epoch: int | None
+    other_seed: int
+
+    def ignored(self, part: str) -> Cause:
+        epochs = sorted({each for each in (self.epoch, self.other_epoch) if each is not None})
+        length, drop_last = self.read.length, self.read.drop_last
+        return causes.IGNORED_AT_LENGTH(part=part, epochs=tuple(epochs), length=length, drop_last=drop_last)
 
 
 @dataclass(frozen=True)
@@ -79,6 +95,15 @@ def epoch_0_is_none(of: EqualEpochs) -> Cause | None:
 def epoch_truncated(of: EqualEpochs) -> Cause:
     first, second = sorted(of.alike[0])
     return randomness.TRUNCATED(part="epoch", first=first, second=second)
+
+
+def seed_ignored_at_length(of: SameOrder) -> Cause | None:
+    """The readings have two seeds."""
+    return of.ignored("seed") if of.read.seed != of.other_seed else None
+
+
+def epoch_ignored_at_length(of: SameOrder) -> Cause:
+    return of.ignored("epoch")
 
 
 def epoch_not_shuffled(of: EqualSeeds) -> Cause | None:

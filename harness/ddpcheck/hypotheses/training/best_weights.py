@@ -1,8 +1,9 @@
-"""Causes of best weights that are not those of the best epoch."""
+"""Hypotheses about best weights that are not those of the best epoch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -10,52 +11,112 @@ from ...causes import Cause, training
 from ...oracle.training_runs import Run
 from .emulation import Emulation, can_emulate, emulate
 from .epoch_losses import own_losses
-from .final_parameters import Causes
 from .nearest_run import nearest
 
 
-def why_other_epoch(run: Run, best: int) -> Causes:
-    """The causes why ranks hold the parameters of other epochs than the best."""
-    if not can_emulate(run):
-        return ()
-    emulation = emulate(run)
-    epochs = [_epoch_of(run, emulation, best, rank) for rank in range(len(run.best))]
-    if set(epochs) == {best}:
-        early = all(_held_before_last_step(run, emulation, best, rank) for rank in range(len(run.best)))
-        return (training.BEST_KEPT_BEFORE_LAST_STEP(epoch=best),) * early
-    own_best: list[int] = np.argmin([own_losses(windows) for windows in emulation.losses], axis=0).tolist()
-    if len(set(epochs)) == 1:
-        why = _one_other_epoch(run, best, epochs[0], own_best)
-        return (*([why] if why else []), training.BEST_OF_EPOCH(epoch=epochs[0]))
-    if own_best == epochs:
-        return (training.BEST_BY_EACH_RANK(epochs=tuple(epochs)),)
-    return (training.BEST_DIFFERS_BETWEEN_RANKS(epochs=tuple(epochs)),)
+@dataclass(frozen=True)
+class WrongBest:
+    """A run whose epoch with the lowest loss is `best`, and whose best weights are others."""
+
+    run: Run
+    best: int
+
+    @cached_property
+    def emulation(self) -> Emulation:
+        return emulate(self.run)
+
+    @cached_property
+    def epochs(self) -> tuple[int, ...]:
+        """The epoch whose final parameters each rank holds; `best` if there is none. Empty if unknown."""
+        ranks = range(len(self.run.best)) if can_emulate(self.run) else ()
+        return tuple(_epoch_of(self.run, self.emulation, self.best, rank) for rank in ranks)
+
+    @property
+    def held(self) -> int | None:
+        """The other epoch whose parameters all ranks hold."""
+        return self.epochs[0] if len(set(self.epochs)) == 1 and self.epochs[0] != self.best else None
+
+    @property
+    def last(self) -> bool:
+        """Whether that is the last epoch."""
+        return self.held == len(self.run.indices) - 1
+
+    @cached_property
+    def own_best(self) -> tuple[int, ...]:
+        """The best epoch by each rank's own loss."""
+        losses = [own_losses(windows) for windows in self.emulation.losses]
+        return tuple(np.argmin(losses, axis=0).tolist())
 
 
-def _one_other_epoch(run: Run, best: int, held: int, own_best: Sequence[int]) -> Cause | None:
-    """The cause why all ranks hold the parameters of epoch `held`. own_best: the best epoch by each rank's own loss."""
-    losses, last = run.losses[0], held == len(run.indices) - 1
-    if best < run.first <= held:
-        return training.BEST_FORGOTTEN_ON_RESUME()
-    if not run.before and losses[held] == losses[best]:
-        return training.LATER_OF_EQUAL_BEST(epoch=best)
-    if held < best == run.first - 1:
-        return training.CHECKPOINT_BEFORE_BEST(epoch=best)
-    if last and min(losses) > 1e6:
-        return training.LOWEST_STARTS_FINITE()
-    if last and run.plan.patience:
-        return training.BEST_IS_LAST_OF_EARLY_STOP()
-    if held in own_best:
-        return training.BEST_BY_OWN_LOSS(rank=own_best.index(held))
-    if last:
-        return training.BEST_NOT_COPIED(epoch=best)
-    if not run.before:
-        return training.SMALL_GAIN_IGNORED(epoch=best, gain=losses[held] - losses[best])
-    return None
+def best_forgotten_on_resume(of: WrongBest) -> Cause | None:
+    """The best epoch is before the resume, and ranks hold a later one."""
+    forgotten = of.held is not None and of.best < of.run.first <= of.held
+    return training.BEST_FORGOTTEN_ON_RESUME() if forgotten else None
+
+
+def later_of_equal_best(of: WrongBest) -> Cause | None:
+    """Two epochs have the lowest loss, and ranks hold the other one."""
+    losses = of.run.losses[0]
+    equal = of.held is not None and not of.run.before and losses[of.held] == losses[of.best]
+    return training.LATER_OF_EQUAL_BEST(epoch=of.best) if equal else None
+
+
+def checkpoint_before_best(of: WrongBest) -> Cause | None:
+    """The epoch before the resume is the best, and its checkpoint has not kept it."""
+    before = of.held is not None and of.held < of.best == of.run.first - 1
+    return training.CHECKPOINT_BEFORE_BEST(epoch=of.best) if before else None
+
+
+def lowest_starts_finite(of: WrongBest) -> Cause | None:
+    """All losses are huge: none is lower than the number with which the search begins."""
+    return training.LOWEST_STARTS_FINITE() if of.last and min(of.run.losses[0]) > 1e6 else None
+
+
+def best_is_last_of_early_stop(of: WrongBest) -> Cause | None:
+    return training.BEST_IS_LAST_OF_EARLY_STOP() if of.last and of.run.plan.patience else None
+
+
+def best_by_own_loss(of: WrongBest) -> Cause | None:
+    """All ranks hold the best epoch of one rank."""
+    return training.BEST_BY_OWN_LOSS(rank=of.own_best.index(of.held)) if of.held in of.own_best else None
+
+
+def best_not_copied(of: WrongBest) -> Cause | None:
+    """The kept arrays are those of the model, which later steps change."""
+    return training.BEST_NOT_COPIED(epoch=of.best) if of.last else None
+
+
+def small_gain_ignored(of: WrongBest) -> Cause | None:
+    """The best epoch is little better than the one that ranks hold."""
+    if of.held is None or of.run.before:
+        return None
+    losses = of.run.losses[0]
+    return training.SMALL_GAIN_IGNORED(epoch=of.best, gain=losses[of.held] - losses[of.best])
+
+
+def best_kept_before_last_step(of: WrongBest) -> Cause | None:
+    """All ranks hold the parameters before the last step of the best epoch."""
+    early = set(of.epochs) == {of.best} and all(
+        _held_before_last_step(of.run, of.emulation, of.best, rank) for rank in range(len(of.run.best))
+    )
+    return training.BEST_KEPT_BEFORE_LAST_STEP(epoch=of.best) if early else None
+
+
+def best_of_epoch(of: WrongBest) -> Cause | None:
+    return training.BEST_OF_EPOCH(epoch=of.held) if of.held is not None else None
+
+
+def best_by_each_rank(of: WrongBest) -> Cause | None:
+    """Each rank holds the best epoch by its own loss."""
+    own = len(set(of.epochs)) > 1 and of.epochs == of.own_best
+    return training.BEST_BY_EACH_RANK(epochs=of.epochs) if own else None
+
+
+def best_differs_between_ranks(of: WrongBest) -> Cause | None:
+    return training.BEST_DIFFERS_BETWEEN_RANKS(epochs=of.epochs) if len(set(of.epochs)) > 1 else None
 
 
 def _epoch_of(run: Run, emulation: Emulation, best: int, rank: int) -> int:
-    """The epoch whose final parameters a rank holds as the best; `best` if there is none."""
     held = {name: array[None] for name, array in run.best[rank].items()}
     ends = [{name: array[rank : rank + 1] for name, array in end.items()} for end in emulation.ends]
     others = [(epoch, end) for epoch, end in enumerate(ends) if epoch != best]

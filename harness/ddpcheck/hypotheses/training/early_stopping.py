@@ -1,10 +1,11 @@
-"""Causes of a run that stops too early or too late."""
+"""Hypotheses about a run with early stopping that ends too early, too late, or not on all ranks."""
 
 from __future__ import annotations
 
 import math
 import operator
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from ...causes import Cause, training
@@ -12,42 +13,80 @@ from ...job import Train
 from ...oracle.training_runs import lasts
 
 
-def why_other_end(epochs: int, losses: Sequence[float], plan: Train) -> tuple[Cause, ...]:
-    """The rules by which a run with these losses ends after this many epochs."""
-    patience = plan.patience or plan.epochs
-    equal, before = lasts(losses, patience, operator.le), _rises(losses, patience)
-    if epochs == plan.epochs and losses.count(min(losses)) > 1 and equal > epochs:
-        return (training.EQUAL_LOSS_COUNTS_AS_LOWER(),)
-    if epochs == plan.epochs < before:
-        return training.NO_RULE_OF_STOPPING(), training.COMPARED_WITH_EPOCH_BEFORE()
+@dataclass(frozen=True)
+class OtherStop:
+    """A run with these losses that stopped after this wrong number of epochs."""
+
+    epochs: int
+    losses: Sequence[float]
+    plan: Train
+
+    @property
+    def patience(self) -> int:
+        return self.plan.patience or self.plan.epochs
+
+    @property
+    def full(self) -> bool:
+        """Whether it trained all epochs."""
+        return self.epochs == self.plan.epochs
+
+    @property
+    def with_equal(self) -> float:
+        """The epochs of a run for which an equal loss is a lower one."""
+        return lasts(self.losses, self.patience, operator.le)
+
+    @property
+    def by_epoch_before(self) -> float:
+        """The epoch after which the loss was `patience` times in a row no lower than in the previous epoch."""
+        since = 0
+        for epoch, (before, loss) in enumerate(pairwise(self.losses), start=2):
+            since = since + 1 if loss >= before else 0
+            if since >= self.patience:
+                return epoch
+        return math.inf
+
+    @property
+    def not_consecutive(self) -> float:
+        """The epoch after which `patience` epochs in all had no lower loss than the lowest before."""
+        since, lowest = 0, math.inf
+        for epoch, loss in enumerate(self.losses, start=1):
+            since += loss >= lowest
+            lowest = min(lowest, loss)
+            if since >= self.patience:
+                return epoch
+        return math.inf
+
+
+def stops_by_own_loss(plan: Train) -> Cause | None:
+    """A run with early stopping does not end on all ranks."""
+    return training.STOPS_BY_OWN_LOSS() if plan.patience else None
+
+
+def equal_loss_counts_as_lower(of: OtherStop) -> Cause | None:
+    """The run trains all epochs, and its lowest loss comes again."""
+    again = of.full and of.losses.count(min(of.losses)) > 1 and of.with_equal > of.epochs
+    return training.EQUAL_LOSS_COUNTS_AS_LOWER() if again else None
+
+
+def never_stops(of: OtherStop) -> tuple[Cause, ...]:
+    """The run trains all epochs; one that compares each loss with the one before would, too."""
+    if not of.full or of.by_epoch_before <= of.epochs:
+        return ()
+    return training.NO_RULE_OF_STOPPING(), training.COMPARED_WITH_EPOCH_BEFORE()
+
+
+def by_other_rules(of: OtherStop) -> tuple[Cause, ...]:
+    """A run with another rule of stopping ends after this epoch."""
     rules = [
-        (training.EQUAL_LOSS_COUNTS_AS_LOWER(), equal),
-        (training.PATIENCE_ONE_MORE(), lasts(losses, patience + 1)),
-        (training.PATIENCE_ONE_LESS(), lasts(losses, patience - 1)),
-        (training.COMPARED_WITH_EPOCH_BEFORE(), before),
-        (training.PATIENCE_NOT_CONSECUTIVE(), _in_all(losses, patience)),
-        (training.SMALL_IMPROVEMENT_IGNORED(), lasts([round(loss, 3) for loss in losses], patience)),
+        (training.EQUAL_LOSS_COUNTS_AS_LOWER(), of.with_equal),
+        (training.PATIENCE_ONE_MORE(), lasts(of.losses, of.patience + 1)),
+        (training.PATIENCE_ONE_LESS(), lasts(of.losses, of.patience - 1)),
+        (training.COMPARED_WITH_EPOCH_BEFORE(), of.by_epoch_before),
+        (training.PATIENCE_NOT_CONSECUTIVE(), of.not_consecutive),
+        (training.SMALL_IMPROVEMENT_IGNORED(), lasts([round(loss, 3) for loss in of.losses], of.patience)),
     ]
-    fitting = (cause for cause, end in rules if epochs == min(end, plan.epochs) and epochs < plan.epochs)
-    return tuple(fitting) or (training.NO_RULE_OF_STOPPING(),)
+    return tuple(cause for cause, end in rules if of.epochs == end < of.plan.epochs)
 
 
-def _in_all(losses: Sequence[float], patience: int) -> float:
-    """The epoch after which `patience` epochs in all had no lower loss than the lowest before."""
-    since, lowest = 0, math.inf
-    for epoch, loss in enumerate(losses, start=1):
-        since += loss >= lowest
-        lowest = min(lowest, loss)
-        if since >= patience:
-            return epoch
-    return math.inf
-
-
-def _rises(losses: Sequence[float], patience: int) -> float:
-    """The epoch after which the loss was `patience` times in a row no lower than in the previous epoch."""
-    since = 0
-    for epoch, (before, loss) in enumerate(pairwise(losses), start=2):
-        since = since + 1 if loss >= before else 0
-        if since >= patience:
-            return epoch
-    return math.inf
+def no_rule_of_stopping(of: OtherStop) -> Cause:
+    return training.NO_RULE_OF_STOPPING()

@@ -11,6 +11,11 @@ from ..arrays import Evidence
 from .schedules import wrong_factors
 
 
+def rates_by_epoch(rates: int, epochs: int) -> Cause | None:
+    """rates: the number of reported learning rates, which is not that of the steps."""
+    return training.RATES_BY_EPOCH() if rates == epochs else None
+
+
 def of_learning_rates(run: Run, rank: int, every: Array, before: int) -> Evidence:
     """A rank's learning rates for each cause. every: of all steps; before: the number of steps before the reported
     ones.
