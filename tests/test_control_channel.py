@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import struct
 import subprocess
@@ -10,7 +11,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,15 @@ def attach(listener: Listener, greeting: bytes = b"me") -> Channel:
         while (found := listener.accept(WITHIN)) is None:
             pass
         rank.result(WITHIN).close()
+    assert found.greeting == greeting
     return found
+
+
+def unproven(greeting: bytes) -> bytes:
+    """The answer of a client that does not know the secret."""
+    return (
+        authentication.ANSWER.pack(bytes(authentication.PROOF), bytes(authentication.NONCE), len(greeting)) + greeting
+    )
 
 
 def test_silent_clients_do_not_delay_a_rank(listener: Listener) -> None:
@@ -94,7 +103,10 @@ def test_silent_connections_time_out(listener: Listener, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     "words", [b"\x00" * 64 + struct.pack("!I", 1 << 31), b"\xff" * 200, b"GET / HTTP/1.1\r\n\r\n" * 9]
 )
-def test_a_wrong_answer_ends_that_connection_only(listener: Listener, words: bytes) -> None:
+def test_a_wrong_answer_ends_that_connection_only(
+    listener: Listener, words: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(authentication, "_SECONDS", 2 * WITHIN)  # it ends at once
     with knock(listener, words):
         assert listener.accept(WITHIN) is None
         attach(listener).close()
@@ -103,6 +115,7 @@ def test_a_wrong_answer_ends_that_connection_only(listener: Listener, words: byt
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.binary(max_size=200), max_size=5))
 @example([struct.pack("!32s32sI", b"", b"", 1 << 16), b"\xff" * 10])
+@example([b"\xff" * 200, unproven(b""), unproven(b"x")])
 def test_messages_of_strangers_do_not_affect_a_rank(said: list[bytes]) -> None:
     with closing(Listener()) as listener, ExitStack() as open_:
         for words in said:
@@ -131,6 +144,18 @@ def test_replayed_answer_is_rejected(listener: Listener) -> None:
             assert listener.accept(WITHIN) is None
             assert stranger.recv(authentication.NONCE) != nonce
             assert stranger.recv(authentication.PROOF) == authentication.REFUSED
+
+
+def test_a_greeting_that_was_changed_on_its_way_is_rejected(listener: Listener) -> None:
+    with knock(listener) as between:
+        while not select.select([between], [], [], 0.0)[0]:
+            with suppress(TimeoutError):
+                assert listener.accept(0.01) is None  # sends the nonce
+        nonce, own = between.recv(authentication.NONCE), b"o" * authentication.NONCE
+        said = authentication.proof(listener.secret, b"rank", nonce, own, b"rank 1")
+        between.sendall(authentication.ANSWER.pack(said, own, 6) + b"rank 0")
+        assert listener.accept(WITHIN) is None
+        assert between.recv(authentication.PROOF) == authentication.REFUSED
 
 
 def test_driver_without_the_secret_is_rejected(listener: Listener) -> None:
@@ -171,7 +196,8 @@ def test_session_starts_while_strangers_connect(monkeypatch: pytest.MonkeyPatch)
         started = Processes.start
 
         def start(launcher: Processes, *arguments: object, **options: object) -> Launched:
-            for words in (b"", b"\xff" * 200, b"\0" * 64 + b"\xff" * 4):
+            hello = {"purpose": "jobs", "rank": 1, "world_size": 2, "engine": "", "pid": 1, "host": "", "files": []}
+            for words in (b"", b"\xff" * 200, b"\0" * 64 + b"\xff" * 4, unproven(codec.encode(hello))):
                 open_.enter_context(knock(made[-1], words))
             for greeting in (b"", b"\xff\xff\xff\xff", b"x" * 1000, codec.encode({"rank": 1}), codec.encode([1, 2])):
                 pool.submit(lambda said: connect(made[-1].address, made[-1].secret, said, WITHIN).close(), greeting)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -63,6 +66,53 @@ def test_a_slow_disk_takes_its_time_before_it_does_anything(tmp_path: Path, monk
         (tmp_path / "folder" / "a").write_text("a")
         (tmp_path / "elsewhere").write_text("a")
     assert slept == [SLOW_FOLDER, SLOW_FILE]
+
+
+WATCHES = """
+import os, sys
+
+def see(event, arguments):
+    if event == "open" and str(arguments[0]).startswith(os.environ["TMPDIR"]):
+        with open(os.environ["SEEN"], "a") as seen:
+            print(arguments[0], file=seen)
+
+sys.addaudithook(see)
+"""
+
+
+def test_a_rank_that_starts_writes_no_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be killed at any moment, and would leave the file."""
+    for name in ("seen", "temporary", "program"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "program/sitecustomize.py").write_text(WATCHES)
+    monkeypatch.syspath_prepend(tmp_path / "program")
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    monkeypatch.setenv("SEEN", str(tmp_path / "seen/names"))
+    script = "import tempfile\ntempfile.TemporaryFile()"
+    subprocess.run(
+        [sys.executable, "-c", script], check=True, env=os.environ | {"PYTHONPATH": str(tmp_path / "program")}
+    )
+    names = tmp_path / "seen/names"
+    assert names.read_text()  # the watch sees what it must
+    names.unlink()
+    with Session(adapter, 2) as session:
+        session.start()
+        assert not names.exists(), names.read_text()
+
+
+@pytest.mark.parametrize("full", [{"f_bavail": 0}, {"f_favail": 0, "f_files": 9}])
+def test_files_of_a_session_are_where_there_is_room(
+    full: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert scratch_of("secret").parent == tmp_path
+    there = {"f_bavail": 9, "f_favail": 0, "f_files": 0}
+    monkeypatch.setattr(
+        os, "statvfs", lambda place: SimpleNamespace(**there | (full if str(place) == str(tmp_path) else {}))
+    )
+    assert scratch_of("secret").parent == Path("/tmp")
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "absent"))
+    assert scratch_of("secret").parent == Path("/tmp")
 
 
 def test_a_session_leaves_no_files_behind(monkeypatch: pytest.MonkeyPatch) -> None:

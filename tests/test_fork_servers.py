@@ -8,6 +8,7 @@ import random
 import select
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from ddpcheck.contract import TYPICAL
 from ddpcheck.job import AllReduce, Kill, TensorSpec
 from ddpcheck.launchers import fork_servers as fork_servers_module
 from ddpcheck.launchers.fork_servers import RANK_PROGRAM, Forked, ForkServers
+from ddpcheck.launchers.process_handles import open_process
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.ranks.channel import Listener
 from ddpcheck.running.adapter_lookup import known_adapters, resolve
@@ -223,6 +225,59 @@ def test_even_ranks_are_forked_from_one_template_and_odd_ones_from_another() -> 
 
 def _children() -> set[str]:
     return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split())
+
+
+MODULES = ("colorsys", "code", "cmd", "symtable", "calendar", "bisect", "fnmatch", "graphlib", "netrc", "sched")
+
+
+def other_adapters(own: ForkServers) -> None:
+    """Judge ten adapters, one after the other, each with a fork server of its own."""
+    for module in MODULES:
+        launcher = Processes(preload=(module,))
+        with Session(f"{HERE}:placed", 1, launcher=launcher, fork_servers=own) as session:
+            assert session.run(Job(1, SUM.operations)).completed
+
+
+def test_ten_adapters_one_after_the_other_leave_few_fork_servers() -> None:
+    before = _children()
+    with ForkServers() as own:
+        other_adapters(own)
+        assert len(_children() - before) == fork_servers_module._KEPT < len(MODULES)
+    assert _children() <= before
+
+
+def test_fork_servers_of_ranks_that_run_stay() -> None:
+    with ForkServers() as own, Session(f"{HERE}:placed", 2, fork_servers=own) as session:
+        parents = {int(rank.records[0].values["result"][0]) for rank in session.run(SUM).ranks}
+        other_adapters(own)
+        assert {str(parent) for parent in parents} <= _children()
+        assert session.run(SUM).completed
+        session.close()
+        other_adapters(own)
+        assert not {str(parent) for parent in parents} & _children()
+
+
+LEAVES = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+import test_fork_servers as tests
+own = tests.ForkServers()
+tests.other_adapters(own)
+print(*tests._children(), flush=True)
+os._exit(0)
+"""
+
+
+def test_no_fork_server_outlives_the_driver() -> None:
+    left = subprocess.run(
+        [sys.executable, "-c", LEAVES, HERE.parent], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout.split()
+    assert len(left) == fork_servers_module._KEPT
+    for process in map(int, left):
+        handle = open_process(process)
+        if handle is not None:
+            assert select.select([handle], [], [], 60.0)[0]
+            os.close(handle)
 
 
 def test_closing_ends_the_fork_servers(fork_servers: ForkServers) -> None:

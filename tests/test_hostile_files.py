@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -78,8 +78,17 @@ def test_a_file_of_something_else_is_refused_in_a_sentence(command: list[str], c
 def test_what_is_no_regular_file_is_not_waited_for(reading: Any, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", Path("/dev/zero"), tmp_path):
-        with pytest.raises(UnreadableFile, match="cannot be read"):
+        with pytest.raises(UnreadableFile, match=r"cannot be read: (it is not a regular file|Is a directory)"):
             reading(path)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_numbers_that_json_does_not_have_are_refused(number: str, tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    Results((Verdict("mine", 2, "check_a", "sums", "passed", 0.5, 8),)).save(path)
+    path.write_text(path.read_text().replace('"seconds": 0.5', f'"seconds": {number}'))
+    with pytest.raises(UnreadableFile, match=f"it holds {number}"):
+        Results.load(path)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -93,6 +102,22 @@ def test_a_changed_failure_is_a_job_that_fits_or_is_refused(tmp_path: Path, data
         return
     assert found.job.world_size == found.world_size
     assert Job.from_plain(json.loads(json.dumps(found.job.to_plain()))) == found.job
+
+
+def test_every_part_of_a_job_has_its_type_or_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "failure.json"
+    Failure("numpy_sockets", 2, "check_a", JOB).save(path)
+    right = json.loads(path.read_text())
+    accepted = []
+    for place in _places(right):
+        if isinstance(_part(right, place), dict | list):
+            continue
+        changed = copy.deepcopy(right)
+        _part(changed, place[:-1])[place[-1]] = [["x"]]  # the type of no part
+        path.write_text(json.dumps(changed))
+        if _loaded(Failure.load, path) is not None:
+            accepted.append(place)
+    assert accepted == []
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -206,11 +231,14 @@ def _change(path: Path, data: st.DataObject) -> None:
     places = [place for place in _places(plain) if place != ("schema",)]
     *above, last = data.draw(st.sampled_from(places))
     changed = copy.deepcopy(plain)
-    part = changed
-    for key in above:
-        part = part[key]
-    part[last] = data.draw(HOSTILE)
+    _part(changed, above)[last] = data.draw(HOSTILE)
     path.write_text(json.dumps(changed))
+
+
+def _part(plain: Any, place: Sequence[Any]) -> Any:
+    for key in place:
+        plain = plain[key]
+    return plain
 
 
 def _places(plain: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

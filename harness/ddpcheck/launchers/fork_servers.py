@@ -2,7 +2,8 @@
 
 There are two because separately started ranks have different hash seeds and memory layouts, and a fork inherits its
 server's. There is not one for each rank because importing torch takes seconds. Each set of modules and variables has
-servers of its own, since ranks of another Session may run at the same time. The program of a server is fork_server.py.
+servers of its own, since ranks of another Session may run at the same time. Few are kept: a driver may judge hundreds of
+adapters. The program of a server is fork_server.py.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -33,6 +35,8 @@ RANK_PROGRAM = (sys.executable, "-m", "ddpcheck.worker")
 _UNLIKE = 2
 """The number of fork servers for a set of modules: rank r is forked from number r % _UNLIKE."""
 
+_KEPT = 8
+"""Fork servers that are kept. Beyond these, the least recently used ends, unless a rank that it has forked still runs."""
 _ANSWER_WITHIN = 60.0
 """Time limit for a fork server to import its modules and to fork. A stopped server is not waited for."""
 _DESCRIPTORS = 2  # its own, and the pipe for its exit status
@@ -81,6 +85,7 @@ class ForkServers:
         asked = [self._fork_server(rank % _UNLIKE, env, modules) for rank, env in enumerate(environments)]
         for server, env in zip(asked, environments, strict=True):
             server.ask(command[len(RANK_PROGRAM) - 1 :], env, output)
+        self._end_unused(asked)  # while new ones import their modules
         patience = Patience(_ANSWER_WITHIN)
         forked: list[Forked] = []
         refused: OSError | None = None
@@ -108,13 +113,20 @@ class ForkServers:
             if name not in _OF_ONE_RANK | _OF_ONE_START and not name.startswith("DDPCHECK_")
         }
         kind = (number, frozenset(known), tuple(modules))
-        there = self._made.get(kind)
+        there = self._made.pop(kind, None)
         if there is not None and there.process.poll() is not None:
             there.close()
             there = None
         if there is None:
-            there = self._made[kind] = _ForkServer.start(modules, environment)
+            there = _ForkServer.start(modules, environment)
+        self._made[kind] = there  # at the end: the order is that of their last use
         return there
+
+    def _end_unused(self, in_use: Sequence[_ForkServer]) -> None:
+        """End all but _KEPT fork servers, the least recently used first; servers of ranks that run stay."""
+        idle = [kind for kind, server in self._made.items() if server not in in_use and not server.has_ranks()]
+        for kind in idle[: max(0, len(self._made) - _KEPT)]:
+            self._made.pop(kind).close()
 
     def close(self) -> None:
         """End all fork servers. Ranks that still run stay alive. Safe to call twice."""
@@ -131,10 +143,11 @@ class ForkServers:
         self.close()
 
 
-@dataclass
+@dataclass(eq=False)
 class _ForkServer:
     process: subprocess.Popen[bytes]
     requests: socket.socket
+    forked: weakref.WeakSet[Forked] = field(default_factory=lambda: weakref.WeakSet())
 
     @classmethod
     def start(cls, modules: Sequence[str], environment: Mapping[str, str]) -> Self:
@@ -190,7 +203,13 @@ class _ForkServer:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        return Forked(pid, *files)
+        made = Forked(pid, *files)
+        self.forked.add(made)
+        return made
+
+    def has_ranks(self) -> bool:
+        """Whether a process that it has forked runs, or ended without anyone having asked for its status."""
+        return any(not child.ended for child in tuple(self.forked))
 
     def _answers(self, patience: Patience) -> bool:
         """Wait for an answer, or the end of the process. Kill the process if neither comes."""
@@ -214,7 +233,7 @@ class _ForkServer:
             self.process.wait()
 
 
-@dataclass
+@dataclass(eq=False)
 class Forked:
     """A process that a fork server has forked, with poll, kill and wait as in subprocess.Popen."""
 
@@ -222,6 +241,11 @@ class Forked:
     _process: int  # a pidfd
     _status: int  # its exit status is read from this pipe
     _code: int | None = field(default=None, init=False)
+
+    @property
+    def ended(self) -> bool:
+        """Whether poll() or wait() has seen its end."""
+        return self._code is not None
 
     def poll(self) -> int | None:
         return self._look(0)
