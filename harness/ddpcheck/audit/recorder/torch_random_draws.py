@@ -100,6 +100,22 @@ def _kind(operation: Any) -> tuple[bool, bool]:
     return torch.Tag.nondeterministic_seeded in operation.tags, operation.overloadpacket.__name__ in _PRODUCTS
 
 
+@functools.cache
+def _dropout_place(operation: Any) -> int | None:
+    """The position of the probability of dropout among the operation's arguments; None if it has none."""
+    names = [argument.name for argument in operation._schema.arguments]
+    return names.index("dropout_p") if "dropout_p" in names else None
+
+
+def _drops_nothing(operation: Any, args: Any, kwargs: Any) -> bool:
+    """Whether an attention drops nothing: then its result is not random, although it is one of a drawing operation."""
+    place = _dropout_place(operation)
+    if place is None:
+        return False
+    given = args[place] if len(args) > place else (kwargs or {}).get("dropout_p", 0.0)
+    return float(given) == 0.0
+
+
 _Mode: Any = TorchDispatchMode  # the class is untyped
 
 
@@ -121,8 +137,8 @@ class _Watching(_Mode):  # type: ignore[misc]
             if product and isinstance(result, torch.Tensor) and result.dtype in _LOW:
                 run.precision = _LOW[result.dtype]
             return result
-        if run.loading or (args and isinstance(args[0], torch.nn.Parameter)):
-            return result  # a part of the batch, or an initial value of a parameter
+        if run.loading or (args and isinstance(args[0], torch.nn.Parameter)) or _drops_nothing(func, args, kwargs):
+            return result  # a part of the batch, an initial value of a parameter, or not random
         name = func.overloadpacket.__name__
         several = isinstance(result, (tuple, list))
         drawn = result[1] if several and name == "native_dropout" else result[0] if several else result
