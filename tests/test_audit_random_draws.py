@@ -8,9 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import torch.nn.functional as F  # noqa: E402  # it needs torch, see importorskip
-
-from ddpcheck.audit.event_journal import JournalReader  # noqa: E402
+from ddpcheck.audit.event_journal import JournalReader  # noqa: E402  # it needs torch, see importorskip
 from ddpcheck.audit.recorded_process import Run, RunSettings  # noqa: E402
 from ddpcheck.audit.recorder import torch_random_draws  # noqa: E402
 
@@ -21,7 +19,7 @@ def test_attention_draws_only_with_dropout(tmp_path: Path, dropout: float, drawn
     run.started = run.trains = True
     torch_random_draws.install(run)
     query = torch.ones(2, 2, 4, 8)
-    F.scaled_dot_product_attention(query, query, query, dropout_p=dropout)
+    torch.nn.functional.scaled_dot_product_attention(query, query, query, dropout_p=dropout)
     torch_random_draws.of(run).mode.__exit__(None, None, None)
     found = [event["op"] for event in JournalReader(run.journal.folder).events() if event["kind"] == "draw"]
     assert found == drawn
