@@ -92,6 +92,15 @@ def test_single_integer_off_by_one_is_no_float_conversion() -> None:
     assert as_floats == values.INTEGERS_AS_FLOAT(dtype="float32", bits=24)
 
 
+def test_another_large_integer_is_no_float_conversion() -> None:
+    """Two integers near 2^60 differ by less than the rounding of float32, but this one is no rounded number."""
+    expected = np.array([2**60 + 525_765_414], "int64")
+    other = np.array([2**60 - 991_240], "int64")
+    assert first(other, expected, Evidence(3)).id != "integers-as-float"
+    as_floats = first(expected.astype("float32").astype("int64"), expected, Evidence(3))
+    assert as_floats == values.INTEGERS_AS_FLOAT(dtype="float32", bits=24)
+
+
 @pytest.mark.parametrize(
     "cause",
     [

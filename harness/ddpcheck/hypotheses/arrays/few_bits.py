@@ -34,7 +34,10 @@ def few_bits_in_integers(of: WrongArray) -> Iterator[Cause]:
     for name, bits in (("float64", 53), ("float32", 24)):
         lossy = ~_has_bits(expected, bits)
         near = overflow | (error <= wrong * 2.0 ** (2 - bits))
-        if (wrong > 2.0**bits - 1).all() and near.all() and 2 * int((differ & lossy).sum()) >= int(lossy.sum()):
+        # a rounded number has few bits; so do sums of a few, but not all sums of large and small ones
+        rounded = int(differ.sum()) >= _MANY or _has_bits(got[differ], bits + SUMS).all()
+        enough = 2 * int((differ & lossy).sum()) >= int(lossy.sum())
+        if (wrong > 2.0**bits - 1).all() and near.all() and rounded and enough:
             yield values.INTEGERS_AS_FLOAT(dtype=name, bits=bits)
             return
 
