@@ -16,6 +16,8 @@ _MANY = 6
 """This many elements of few bits are not a coincidence."""
 SUMS = 6
 """Additional bits of a sum compared with its terms."""
+_COUNTED = 8
+"""A counter that was rounded has counted at most as many steps since."""
 
 
 def few_bits_in_integers(of: WrongArray) -> Iterator[Cause]:
@@ -35,7 +37,7 @@ def few_bits_in_integers(of: WrongArray) -> Iterator[Cause]:
         lossy = ~_has_bits(expected, bits)
         near = overflow | (error <= wrong * 2.0 ** (2 - bits))
         # a rounded number has few bits; so do sums of a few, but not all sums of large and small ones
-        rounded = int(differ.sum()) >= _MANY or _has_bits(got[differ], bits + SUMS).all()
+        rounded = int(differ.sum()) >= _MANY or bool(_near_few_bits(got[differ], bits + SUMS).all())
         enough = 2 * int((differ & lossy).sum()) >= int(lossy.sum())
         if (wrong > 2.0**bits - 1).all() and near.all() and rounded and enough:
             yield values.INTEGERS_AS_FLOAT(dtype=name, bits=bits)
@@ -79,3 +81,11 @@ def _has_bits(integers: Array, bits: int) -> Array:
     """Which of them fit a float of this many bits: their lowest set bit is close enough to the highest."""
     lowest = integers & -integers
     return np.asarray(abs(integers // np.where(lowest == 0, 1, lowest)) < 2**bits)
+
+
+def _near_few_bits(integers: Array, bits: int) -> Array:
+    """Which of them are an integer of this many bits, followed by zeros, or a few more."""
+    magnitude = np.abs(integers.astype(object))  # the absolute value of an integer's lowest value overflows
+    unit = np.array([1 << max(int(each).bit_length() - bits, 0) for each in magnitude.reshape(-1)], object)
+    rest = magnitude.reshape(-1) % unit
+    return np.asarray(np.minimum(rest, unit - rest) <= _COUNTED, bool)
