@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,10 @@ from click.testing import CliRunner
 
 pytest.importorskip("torch")
 
-from ddpcheck.audit.audit_in_tests import Audited, audit  # the marker above must come first
+from audits import FORK_SERVERS, audit  # the marker above must come first
+
+from ddpcheck.audit.audit_in_tests import Audited
+from ddpcheck.audit.request import Request
 from ddpcheck.cli import main
 from ddpcheck.storage.results import Results
 
@@ -258,6 +262,7 @@ def test_a_script_that_raises(tmp_path: Path) -> None:
 
 
 def test_the_command(tmp_path: Path) -> None:
+    """Each process starts an interpreter here."""
     files = {kind: tmp_path / f"out.{kind}" for kind in ("json", "xml", "md")}
     words = ["audit", "--steps", "0", "--json", str(files["json"]), "--junit", str(files["xml"])]
     words += ["--markdown", str(files["md"]), TRAIN, "--fault", "set_epoch"]
@@ -336,7 +341,8 @@ for epoch in range(first, args.epochs):
 
 
 @pytest.mark.parametrize(("more", "status"), [("", 0), (" --forget", 1)])
-def test_resuming(tmp_path: Path, more: str, status: int) -> None:
+def test_resuming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str, status: int) -> None:
+    monkeypatch.setattr("ddpcheck.cli.audit.Request", partial(Request, fork_servers=FORK_SERVERS))
     script = write(tmp_path, RESUMED)
     file = tmp_path / "out.json"
     resume = ["--resume-check", "--epochs 1", "--epochs 2 --resume" + more]
@@ -348,7 +354,7 @@ def test_resuming(tmp_path: Path, more: str, status: int) -> None:
 
 def test_the_fixture(ddp_audit: object) -> None:
     assert callable(ddp_audit)
-    audited = ddp_audit(TRAIN, "--fault", "set_epoch", steps=0)
+    audited = ddp_audit(TRAIN, "--fault", "set_epoch", steps=0, fork_servers=FORK_SERVERS)
     assert isinstance(audited, Audited)
     with pytest.raises(AssertionError, match="set-epoch-not-called"):
         audited.holds()

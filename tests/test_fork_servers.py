@@ -18,10 +18,11 @@ import numpy as np
 import pytest
 
 from ddpcheck import Adapter, Facets, Job, RankContext, Session, StartFailed
+from ddpcheck.audit.recorded_process import RunSettings
 from ddpcheck.contract import TYPICAL
 from ddpcheck.job import AllReduce, Kill, TensorSpec
 from ddpcheck.launchers import fork_servers as fork_servers_module
-from ddpcheck.launchers.fork_servers import RANK_PROGRAM, Forked, ForkServers
+from ddpcheck.launchers.fork_servers import AUDIT_PROGRAM, RANK_PROGRAM, Forked, ForkServers
 from ddpcheck.launchers.process_handles import open_process
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.ranks.channel import Listener
@@ -296,3 +297,23 @@ def test_modules_that_the_numpy_references_preload_exist() -> None:
     preloads = {name for each in launchers if isinstance(each, Processes) for name in each.preload}
     assert preloads
     assert {name for name in preloads if importlib.util.find_spec(name) is None} == set()
+
+
+def test_a_process_of_an_audit_ends_with_its_fork_server(tmp_path: Path) -> None:
+    """Its settings name the driver as its parent."""
+    pytest.importorskip("torch")
+    os.mkfifo(tmp_path / "fifo")
+    script = tmp_path / "endless.py"
+    script.write_text("open('fifo', 'w').close()\nwhile True:\n    pass\n".replace("fifo", str(tmp_path / "fifo")))
+    settings = {**RunSettings(str(tmp_path), "real", 1, 0, 1).variables(), "OMP_NUM_THREADS": "1"}
+    with ForkServers() as own:
+        launcher = Processes(fork_servers=own)
+        running = launcher.start([*AUDIT_PROGRAM, str(script)], 1, {**launcher.parent(), **settings})
+        (child,) = vars(running)["children"]
+        assert isinstance(child, Forked)
+        assert (tmp_path / "fifo").read_text() == ""  # after the script's first line
+        assert child.poll() is None
+    try:
+        assert child.wait() == -signal.SIGKILL
+    finally:
+        running.kill()

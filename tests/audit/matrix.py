@@ -25,6 +25,7 @@ from ddpcheck.audit.audit_in_tests import Audited
 from ddpcheck.audit.evidence_collection import conduct
 from ddpcheck.audit.request import Request
 from ddpcheck.audit.verdicts import verdicts_of
+from ddpcheck.launchers.fork_servers import ForkServers
 
 HERE = Path(__file__).parent
 SCRIPTS = HERE / "scripts"
@@ -91,7 +92,7 @@ def entries() -> list[Entry]:
     return [*broken, *(Entry(entry.data, True) for entry in broken if "repair" in entry.data), *right]
 
 
-def audited(entry: Entry, folder: Path) -> Audited:
+def audited(entry: Entry, folder: Path, fork_servers: ForkServers | None = None) -> Audited:
     """The audit of one script, run in a folder for its files."""
     script = folder / Path(entry.file).name
     script.write_text(entry.text(), encoding="utf-8")
@@ -103,6 +104,7 @@ def audited(entry: Entry, folder: Path) -> Audited:
         interrupted=tuple(data.get("interrupted", ())),
         resumed=tuple(data.get("resumed", ())),
         random_streams=data.get("random_streams", "different"),
+        fork_servers=fork_servers,
     )
     with contextlib.chdir(folder):
         evidence = conduct(request)

@@ -15,7 +15,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from chosen_faults import EVERY  # the marker above must come first
+from audits import FORK_SERVERS  # the marker above must come first
+from chosen_faults import EVERY
 from matrix import MANIFEST, SCRIPTS, Entry, audited, entries, markdown, verdict
 
 from ddpcheck.launchers.mpi import find_mpi
@@ -60,7 +61,7 @@ def test_script(entry: Entry, tmp_path: Path) -> None:
         pytest.skip(f"the script imports {', '.join(missing)}, which is not installed")
     if "mpi4py" in entry.packages and find_mpi() is None:
         pytest.skip("the script needs mpiexec, and there is none")
-    result = audited(entry, tmp_path)
+    result = audited(entry, tmp_path, FORK_SERVERS)
     if entry.causes:
         assert (*result.causes, "none")[0] in entry.causes, result.page
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..launchers.fork_servers import ForkServers
 from ..verdict import Verdict
 from .evidence import Evidence, RandomStreams
 from .evidence_collection import conduct
@@ -53,12 +54,19 @@ def audit(
     no_gpu: bool = False,
     deadline: float = 30.0,
     random_streams: RandomStreams = "different",
+    fork_servers: ForkServers | None = None,
 ) -> Audited:
     """Audit a script: run it on `ranks` ranks and as one process, and judge. Paths are relative to the current
-    folder.
+    folder. With fork_servers, several audits import torch only once.
     """
     request = Request(
-        (str(script), *arguments), ranks, steps, no_gpu=no_gpu, deadline=deadline, random_streams=random_streams
+        (str(script), *arguments),
+        ranks,
+        steps,
+        no_gpu=no_gpu,
+        deadline=deadline,
+        random_streams=random_streams,
+        fork_servers=fork_servers,
     )
     evidence = conduct(request)
     return Audited(evidence, tuple(verdicts_of(evidence)))

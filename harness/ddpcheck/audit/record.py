@@ -111,5 +111,9 @@ def _line(run: Run, error: BaseException) -> str:
     return lines[-1] if lines else ""
 
 
-if __name__ == "__main__":
+def main() -> None:
     run_script(sys.argv[1:], int(os.environ.get("RANK", "0")), _install)
+
+
+if __name__ == "__main__":
+    main()

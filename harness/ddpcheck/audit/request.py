@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..launchers.fork_servers import ForkServers
 from .event_journal import Event
 from .evidence import RandomStreams, RunSeen
 
@@ -12,7 +13,8 @@ from .evidence import RandomStreams, RunSeen
 @dataclass(frozen=True)
 class Request:
     """The request for an audit. script: the words after `python`. deadline: seconds without any event until ranks count
-    as hung.
+    as hung. fork_servers: processes are forked from these if the script's engine allows it, which takes a third of the
+    time; by default each starts an interpreter, as a user's script does.
     """
 
     script: tuple[str, ...]
@@ -26,6 +28,7 @@ class Request:
     interrupted: tuple[str, ...] = ()
     resumed: tuple[str, ...] = ()
     random_streams: RandomStreams = "different"
+    fork_servers: ForkServers | None = None
 
     @property
     def name(self) -> str:

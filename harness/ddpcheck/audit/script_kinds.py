@@ -6,6 +6,7 @@ import ast
 import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ..launchers.launcher import Launcher
@@ -18,6 +19,7 @@ from .request import Request, ScriptRun
 @dataclass(frozen=True)
 class Engine:
     """package: a package that scripts of this kind need. recorder: the module that runs a script in each process.
+    preload: modules that its processes need and that are slow to import.
 
     read: turns a run's events into those that laws judge. evidence_of: compares the real run with its mirrors.
     """
@@ -25,6 +27,7 @@ class Engine:
     package: str
     recorder: str
     launcher: Callable[[], Launcher]
+    preload: tuple[str, ...]
     read: Callable[[ScriptRun], ScriptRun]
     evidence_of: Callable[[Request, Path, ScriptRun, Sequence[ScriptRun]], Evidence]
 
@@ -53,8 +56,16 @@ def _mpi_evidence(request: Request, folder: Path, real: ScriptRun, mirrors: Sequ
     return evidence_of(request, folder, real, mirrors)
 
 
-TORCH = Engine("torch", "ddpcheck.audit.record", Processes, lambda ended: ended, _torch_evidence)
-MPI = Engine("mpi4py", "ddpcheck.audit.mpi.record", Mpiexec, _mpi_read, _mpi_evidence)
+_SLOW_TO_IMPORT = ("torch", "torch._dynamo", "ddpcheck.audit.recorder.models", "ddpcheck.audit.recorder.wrappers")
+TORCH = Engine(
+    "torch",
+    "ddpcheck.audit.record",
+    partial(Processes, preload=_SLOW_TO_IMPORT),
+    _SLOW_TO_IMPORT,
+    lambda ended: ended,
+    _torch_evidence,
+)
+MPI = Engine("mpi4py", "ddpcheck.audit.mpi.record", Mpiexec, (), _mpi_read, _mpi_evidence)
 
 
 def engine_of(script: Sequence[str]) -> Engine:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..launchers.agent import Agent
-from ..launchers.launcher import Launched, parent_of
+from ..launchers.launcher import ForkServerLauncher, Launched, parent_of
 from ..launchers.processes import Children, Processes
 from ..trace import IMPORTING
 from .event_journal import JournalReader
@@ -111,7 +111,9 @@ def _run(request: Request, settings: RunSettings, processes: int, variables: Map
         "TORCHELASTIC_MAX_RESTARTS": "0",
     }
     began = time.monotonic()
-    launcher = Processes() if settings.mirror_size else engine.launcher()
+    launcher = Processes(preload=engine.preload) if settings.mirror_size else engine.launcher()
+    if request.fork_servers is not None and isinstance(launcher, ForkServerLauncher):
+        launcher = launcher.with_fork_servers(request.fork_servers)
     launched = launcher.start(
         command,
         processes,

@@ -22,6 +22,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from .process_handles import DRIVER
+
 HEADER = struct.Struct("I")
 STATUS = NUMBER = struct.Struct("i")
 FORKED, UNSAFE = b"f", b"u"
@@ -76,8 +78,11 @@ def _threads() -> int:
     return len(list(Path("/proc/self/task").iterdir()))
 
 
-def become_rank(request: dict[str, Any], output: int, standard_path: list[str]) -> None:
-    """Give this fork the arguments, environment and import path of a freshly started interpreter."""
+def become_rank(request: dict[str, Any], output: int, standard_path: list[str], server: int) -> None:
+    """Give this fork the arguments, environment and import path of a freshly started interpreter.
+
+    server: the process id of the fork server, which ends with the driver: a rank that ends with its parent ends with it.
+    """
     os.setsid()
     os.dup2(output, 1)
     os.dup2(output, 2)
@@ -85,6 +90,8 @@ def become_rank(request: dict[str, Any], output: int, standard_path: list[str]) 
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["variables"])
+    if DRIVER in os.environ:
+        os.environ[DRIVER] = str(server)
     first = [] if request["variables"].get("PYTHONSAFEPATH") else [request["folder"]]
     sys.path[:] = [*first, *_entries(request["variables"].get("PYTHONPATH", "")), *standard_path]
     sys.argv = request["arguments"]
@@ -123,9 +130,10 @@ def main() -> None:
     gc.freeze()
     gc.enable()
     _let_others_finish()
+    server = os.getpid()
     found = serve(socket.socket(fileno=int(file)))
     if found is not None:
-        become_rank(*found, standard_path)
+        become_rank(*found, standard_path, server)
         program.main()
 
 

@@ -30,7 +30,9 @@ from .fork_server import FORKED, HEADER, NUMBER, STATUS
 from .process_handles import is_stopped, queued
 
 RANK_PROGRAM = (sys.executable, "-m", "ddpcheck.worker")
-"""The start of a rank's command that a fork server can replace."""
+AUDIT_PROGRAM = (sys.executable, "-m", "ddpcheck.audit.record")
+_FORKED_PROGRAMS = frozenset({RANK_PROGRAM, AUDIT_PROGRAM})
+"""Starts of commands that a fork server can replace."""
 
 _UNLIKE = 2
 """The number of fork servers for a set of modules: rank r is forked from number r % _UNLIKE."""
@@ -70,7 +72,7 @@ class ForkServers:
 
         modules: imported before the fork, beside those that ddpcheck needs.
         """
-        if tuple(command[: len(RANK_PROGRAM)]) != RANK_PROGRAM or not hasattr(os, "pidfd_open"):
+        if tuple(command[: len(RANK_PROGRAM)]) not in _FORKED_PROGRAMS or not hasattr(os, "pidfd_open"):
             return None
         with self._asking:
             return self._fork(command, environments, modules, output)
@@ -82,9 +84,11 @@ class ForkServers:
         modules: Sequence[str],
         output: IO[bytes],
     ) -> list[Forked] | None:
-        asked = [self._fork_server(rank % _UNLIKE, env, modules) for rank, env in enumerate(environments)]
+        program, *arguments = command[len(RANK_PROGRAM) - 1 :]
+        wanted = (program, *modules)
+        asked = [self._fork_server(rank % _UNLIKE, env, wanted) for rank, env in enumerate(environments)]
         for server, env in zip(asked, environments, strict=True):
-            server.ask(command[len(RANK_PROGRAM) - 1 :], env, output)
+            server.ask([program, *arguments], env, output)
         self._end_unused(asked)  # while new ones import their modules
         patience = Patience(_ANSWER_WITHIN)
         forked: list[Forked] = []
@@ -106,13 +110,13 @@ class ForkServers:
             raise refused
         return None
 
-    def _fork_server(self, number: int, environment: Mapping[str, str], modules: Sequence[str]) -> _ForkServer:
+    def _fork_server(self, number: int, environment: Mapping[str, str], modules: tuple[str, ...]) -> _ForkServer:
         known = {
             (name, value)
             for name, value in environment.items()
             if name not in _OF_ONE_RANK | _OF_ONE_START and not name.startswith("DDPCHECK_")
         }
-        kind = (number, frozenset(known), tuple(modules))
+        kind = (number, frozenset(known), modules)
         there = self._made.pop(kind, None)
         if there is not None and there.process.poll() is not None:
             there.close()
@@ -151,6 +155,7 @@ class _ForkServer:
 
     @classmethod
     def start(cls, modules: Sequence[str], environment: Mapping[str, str]) -> Self:
+        """modules: the program, and what else is imported before the first fork."""
         # variables of one start, such as its secret, must not reach the ranks of other starts
         kept = {name: value for name, value in environment.items() if not name.startswith("DDPCHECK_")}
         here, there = socket.socketpair()
@@ -161,7 +166,6 @@ class _ForkServer:
                     "-m",
                     "ddpcheck.launchers.fork_server",
                     str(there.fileno()),
-                    RANK_PROGRAM[-1],
                     *modules,
                 ],
                 env=kept,
