@@ -21,6 +21,15 @@ _LONGEST_LINE = 4000
 """The longest line that is shown, in characters; files keep all."""
 
 
+chosen_checks = click.option(
+    "-c",
+    "--check",
+    "patterns",
+    multiple=True,
+    help="Run only this family, or checks with this text in their names. Repeatable.",
+)
+
+
 def default_sessions() -> int:
     """CPU count + 1: ranks often wait for one another, so one more world size than cores keeps the cores busy."""
     return visible_cores() + 1
