@@ -33,7 +33,7 @@ from .exit_status import ExitStatus, status_of
 from .failures import Failures
 from .number_options import COUNT, SECONDS, SEED
 from .number_options import world_sizes as sizes_option
-from .options import console, default_sessions, reasons_by_check, usage_errors
+from .options import chosen_checks, console, default_sessions, reasons_by_check, usage_errors
 from .progress import Display
 from .verdict_output import (
     oversubscribed,
@@ -58,13 +58,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     callback=sizes_option,
     help="World sizes, such as 1,2,4 or 1-4. Default: those of the profile.",
 )
-@click.option(
-    "-c",
-    "--check",
-    "patterns",
-    multiple=True,
-    help="Run only this family, or checks with this text in their names. Repeatable.",
-)
+@chosen_checks
 @click.option(
     "--profile",
     default="default",

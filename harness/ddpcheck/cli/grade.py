@@ -19,7 +19,7 @@ from ..running.profiles import PROFILES
 from ..storage.files import write_atomically
 from .exit_status import ExitStatus
 from .number_options import COUNT, SECONDS
-from .options import console, usage_errors
+from .options import chosen_checks, console, usage_errors
 from .written_files import RequestedFiles
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -31,13 +31,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option(
     "-w", "--world-size", "world_sizes", default="1,2,3", show_default=True, help="World sizes, such as 1,2,4."
 )
-@click.option(
-    "-c",
-    "--check",
-    "patterns",
-    multiple=True,
-    help="Run only this family, or checks with this text in their names. Repeatable.",
-)
+@chosen_checks
 @click.option(
     "--profile",
     default="quick",

@@ -19,6 +19,15 @@ ATTACHED = ("attached", "Ranks that you start yourself, on any hosts: ddpcheck c
 _WIDTH_OF_LOGS = 140
 
 
+chosen_checks = click.option(
+    "-c",
+    "--check",
+    "patterns",
+    multiple=True,
+    help="Run only this family, or checks with this text in their names. Repeatable.",
+)
+
+
 def default_sessions() -> int:
     """CPU count + 1: ranks often wait for one another, so one more world size than cores keeps the cores busy."""
     return visible_cores() + 1
