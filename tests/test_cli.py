@@ -334,7 +334,7 @@ def _interrupt(*arguments: Any, **options: Any) -> None:
 
 
 def test_correct_adapters_are_not_flagged() -> None:
-    result = ddpcheck("faults", "--unusual", "divides-first", "--profile", "quick", "--deadline", "30")
+    result = ddpcheck("faults", "--unusual", "metric-running-mean", "--profile", "quick", "--deadline", "30")
     assert result.exit_code == 0, result.output
     assert "no check fails" in result.output
 
@@ -346,8 +346,8 @@ def test_an_unknown_fault_is_a_usage_error() -> None:
 
 
 def test_a_fault_that_survives_is_a_failure() -> None:
-    correct = next(found for found in unusual() if found.name == "divides-first")
-    named = replace(correct, caught_by=("check_all_reduce_gives_the_exact_mean",))
+    correct = next(found for found in unusual() if found.name == "metric-running-mean")
+    named = replace(correct, caught_by=("check_metrics_are_weighted_by_counts",))
     kill = run_fault(named, Settings(profile_named("quick")))
     assert not kill.caught
     assert kill.missed == named.caught_by
