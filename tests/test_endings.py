@@ -252,9 +252,10 @@ def test_a_module_in_the_working_folder_does_not_stand_in_for_one_that_the_comma
 
 @pytest.mark.parametrize("launcher", ["processes", "spawn", "fork"])
 def test_ranks_search_the_working_folder_last(tmp_path: Path, launcher: str) -> None:
-    for name in ("numpy", "json", "click", "pkgutil", "selectors", "faulthandler"):
+    for name in ("numpy", "json", "click", "pkgutil", "selectors", "faulthandler", "colorsys"):
         (tmp_path / f"{name}.py").write_text(f"raise RuntimeError('{name} of the working folder')\n")
-    (tmp_path / "mine.py").write_text("from ddpcheck_implementations.numpy_sockets import adapter\n")
+    # colorsys: a module that no process has imported before the adapter
+    (tmp_path / "mine.py").write_text("import colorsys\n\nfrom ddpcheck_implementations.numpy_sockets import adapter\n")
     words = ("check", "mine:adapter", "-w", "2", "-c", "check_all_reduce_sums_exactly", "--profile", "quick")
     ended = ddpcheck(tmp_path, *words, "--launcher", launcher, flags=["-P"], env=os.environ | {"PYTHONSAFEPATH": ""})
     assert ended.returncode == ExitStatus.WELL, ended.stdout + ended.stderr
