@@ -15,7 +15,7 @@ import torch.distributed as dist  # noqa: E402  # it needs torch, see importorsk
 from ddpcheck.audit.mirror import group  # noqa: E402
 from ddpcheck.audit.mirror.batches import recorded_key  # noqa: E402
 from ddpcheck.audit.mirror.large_batch import Misfit, put_together  # noqa: E402
-from ddpcheck.audit.recorder import loss_factors  # noqa: E402
+from ddpcheck.audit.recorder import loss_factors, torch_random_draws  # noqa: E402
 from ddpcheck.audit.recorder.tensors import SAMPLED, digest, nudged, sample  # noqa: E402
 
 SIZE = 3
@@ -27,6 +27,31 @@ def world() -> Iterator[None]:
     group.start(dist.init_process_group, SIZE)
     yield
     dist.destroy_process_group()
+
+
+class _Drawn:
+    """A run of which only the operations of random draws are kept."""
+
+    loading, mirrors, started, precision = False, False, True, ""
+
+    def __init__(self) -> None:
+        self.run, self.operations = self, list[str]()
+
+    def line(self) -> str:
+        return "train.py:1"
+
+    def add(self, operation: str, line: str, value: object) -> None:
+        self.operations.append(operation)
+
+
+def test_attention_without_dropout_draws_nothing() -> None:
+    drawn = _Drawn()
+    x = torch.ones(1, 2, 3, 4)
+    with torch_random_draws._Watching(drawn):
+        torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+        assert drawn.operations == []
+        torch.nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=0.5)
+    assert drawn.operations
 
 
 @pytest.mark.usefixtures("world")

@@ -100,6 +100,23 @@ def _kind(operation: Any) -> tuple[bool, bool]:
     return torch.Tag.nondeterministic_seeded in operation.tags, operation.overloadpacket.__name__ in _PRODUCTS
 
 
+@functools.cache
+def _dropout_argument(operation: Any) -> tuple[int, Any]:
+    """The position and the default of an attention's rate of dropout; -1 if the operation has none."""
+    for position, argument in enumerate(operation._schema.arguments):
+        if argument.name == "dropout_p":
+            return position, argument.default_value
+    return -1, None
+
+
+def _drops_nothing(operation: Any, args: Any, kwargs: Any) -> bool:
+    """Whether this is an attention without dropout. torch marks it as drawing, but its result is computed, not drawn."""
+    position, default = _dropout_argument(operation)
+    if position < 0:
+        return False
+    return bool((args[position] if position < len(args) else kwargs.get("dropout_p", default)) == 0)
+
+
 _Mode: Any = TorchDispatchMode  # the class is untyped
 
 
@@ -117,7 +134,7 @@ class _Watching(_Mode):  # type: ignore[misc]
         result = func(*args, **(kwargs or {}))
         draws, run = self._draws, self._draws.run
         drawing, product = _kind(func)
-        if not drawing:
+        if not drawing or _drops_nothing(func, args, kwargs or {}):
             if product and isinstance(result, torch.Tensor) and result.dtype in _LOW:
                 run.precision = _LOW[result.dtype]
             return result
