@@ -88,6 +88,8 @@ def test_single_integer_off_by_one_is_no_float_conversion() -> None:
     one_off = expected.copy()
     one_off[8] += 1
     assert first(one_off, expected, Evidence(3)).id != "integers-as-float"
+    of_another_rank = np.array([1152921502828016760]), np.array([1152921503354772390])
+    assert first(*of_another_rank, Evidence(3)).id != "integers-as-float"
     as_floats = first(expected.astype("float32").astype("int32"), expected, Evidence(3))
     assert as_floats == values.INTEGERS_AS_FLOAT(dtype="float32", bits=24)
 

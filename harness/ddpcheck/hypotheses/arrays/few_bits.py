@@ -14,6 +14,8 @@ _AS_COARSE = {8: " or int8", 11: " or TF32"}
 """Other formats with as large an error, by bits of the significand."""
 _MANY = 6
 """This many elements of few bits are not a coincidence."""
+_COUNTED = 64
+"""Counters of steps and of batches grow by no more than this within one Job."""
 SUMS = 6
 """Additional bits of a sum compared with its terms."""
 
@@ -34,6 +36,7 @@ def few_bits_in_integers(of: WrongArray) -> Iterator[Cause]:
     for name, bits in (("float64", 53), ("float32", 24)):
         lossy = ~_has_bits(expected, bits)
         near = overflow | (error <= wrong * 2.0 ** (2 - bits))
+        near &= overflow | _near_a_float(got[differ], bits + SUMS)
         if (wrong > 2.0**bits - 1).all() and near.all() and 2 * int((differ & lossy).sum()) >= int(lossy.sum()):
             yield values.INTEGERS_AS_FLOAT(dtype=name, bits=bits)
             return
@@ -70,6 +73,17 @@ def all_fit(array: Array, bits: int) -> bool:
 def _fits(array: Array, bits: int) -> bool:
     """Whether every element has a significand of this many bits, and there are too many elements for chance."""
     return array.size >= _MANY and all_fit(array, bits)
+
+
+def _near_a_float(integers: Array, bits: int) -> Array:
+    """Which of them are at most _COUNTED from an integer of this many significant bits.
+
+    An integer that went through a float is one, or a sum of few, and may have been counted up afterwards.
+    """
+    exponents = np.frexp(integers.astype(np.float64))[1]
+    last = np.left_shift(1, np.maximum(exponents - bits, 0).astype(np.int64)).astype(integers.dtype)
+    above = integers % last  # never negative
+    return np.asarray((above <= _COUNTED) | (last - above <= _COUNTED))
 
 
 def _has_bits(integers: Array, bits: int) -> Array:
