@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddpcheck.cli import main
+from ddpcheck.cli.options import SafeConsole
 from ddpcheck.printable_text import cut, fenced, in_markdown, printable
 
 HOSTILE = """
@@ -38,6 +39,19 @@ def test_markdown_holds_no_tag_and_no_fence_ends_early() -> None:
 def test_a_long_text_is_cut() -> None:
     assert cut("abc", 3) == "abc"
     assert cut("abcd", 3) == "abc ... (1 more characters)"
+
+
+def test_a_page_of_many_lines_is_not_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    page = "\n".join(f"line {number:3}" for number in range(999))
+    SafeConsole(highlight=False).print(page, soft_wrap=True)
+    assert capsys.readouterr().out == f"{page}\n"
+
+
+def test_a_long_line_of_a_page_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    SafeConsole(highlight=False).print(f"before\n{'x' * 5000}\nafter", soft_wrap=True)
+    before, long, after = capsys.readouterr().out.splitlines()
+    assert (before, after) == ("before", "after")
+    assert long.endswith(" ... (1,000 more characters)")
 
 
 def test_adapter_output_is_not_interpreted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

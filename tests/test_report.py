@@ -258,6 +258,15 @@ def test_violated_rules_caveats_and_command_are_shown(made: Path) -> None:
     assert "ddpcheck report x.json -o out/scaling.md" in text
 
 
+def test_report_of_steps_alone_praises_no_collective_and_links_nothing(tmp_path: Path) -> None:
+    file = write(tmp_path, [step("a", 1, 1e-3), step("a", 2, 2e-3)])
+    assert CliRunner().invoke(command, [str(file), "-o", str(tmp_path / "r.md")]).exit_code == 0
+    text = (tmp_path / "r.md").read_text()
+    assert "**No collective was measured**" in text
+    assert "exact results" not in text
+    assert "conformance.md" not in text
+
+
 def test_wrong_elements_are_the_verdict(tmp_path: Path) -> None:
     file = write(tmp_path, [collective("a", 2, 4096, 1e-3, wrong=7)])
     assert CliRunner().invoke(command, [str(file), "-o", str(tmp_path / "r.md")]).exit_code == 0

@@ -124,6 +124,7 @@ def test_report_shows_every_verdict_once() -> None:
     assert "likely cause: Rank 1 left a collective early" in page
     assert "| mine | subgroups is not promised | `check_c` |" in page
     assert "| profile | quick |" in page
+    assert page.index("## Failures by cause") < page.index("## Failures\n") < page.index("## sums")
 
 
 def test_replay_describes_results_of_each_rank() -> None:

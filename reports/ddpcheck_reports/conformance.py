@@ -31,13 +31,13 @@ def markdown(results: Results) -> str:
     """The whole page."""
     verdicts = results.verdicts
     adapters = list(dict.fromkeys(verdict.adapter for verdict in verdicts))
-    parts = ["# Conformance", _summary(adapters, verdicts), _legend(verdicts)]
+    parts = ["# Conformance", _summary(adapters, verdicts), *_causes(verdicts), *_failures(verdicts), _legend(verdicts)]
     for family in dict.fromkeys(verdict.family for verdict in verdicts):
         parts += [
             f"## {family}",
             _family_table(adapters, [verdict for verdict in verdicts if verdict.family == family]),
         ]
-    parts += [*_causes(verdicts), *_failures(verdicts), *_observations(verdicts)]
+    parts += _observations(verdicts)
     parts += _reasons(verdicts)
     parts += ["## How this was run", _environment(results)]
     return "\n\n".join(parts) + "\n"

@@ -26,6 +26,7 @@ def blocks(measured: Measured, plots: Path, names: Sequence[str], out: str) -> l
         Heading("Speed and scaling", 1),
         *_verdict(measured),
         *_at_a_glance(measured),
+        *_pages_beside(plots.parent),
         *method(measured),
         *steps(measured, plots),
         *buckets(measured, plots),
@@ -64,6 +65,8 @@ def _verdict(measured: Measured) -> Iterator[Block]:
         yield Alert(
             "WARNING", f"**{len(problems)} points could not be measured**; all others gave exact results.\n{told}"
         )
+    elif not collectives:
+        yield Alert("NOTE", f"**No collective was measured**, so no result was checked here.\n{told}")
     else:
         yield Alert("NOTE", f"**Every collective gave exact results** before and after it was timed.\n{told}")
 
@@ -101,10 +104,15 @@ def _at_a_glance(measured: Measured) -> Iterator[Block]:
         names += [f"all_reduce {bytes_named(sizes[0])} (µs)", f"busbw {bytes_named(sizes[-1])} (GB/s)"]
     names += [f"step of {model} (ms)", "at one rank (ms)", "weak efficiency"] if model else []
     yield Table(names, rows, f"At {ranks} ranks, the most that have a core each:")
-    yield Text(
-        "Two other pages show correctness: [conformance](conformance.md), and the [kill matrix](kill-matrix.md) of "
-        "the checks."
-    )
+
+
+def _pages_beside(folder: Path) -> Iterator[Block]:
+    """A line that links the pages about correctness, if they are in this folder."""
+    if (folder / "conformance.md").exists() and (folder / "kill-matrix.md").exists():
+        yield Text(
+            "Two other pages show correctness: [conformance](conformance.md), and the [kill matrix](kill-matrix.md) of "
+            "the checks."
+        )
 
 
 def _one(entries: Sequence[Entry], **wanted: Any) -> Entry | None:

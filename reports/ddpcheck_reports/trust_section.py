@@ -33,8 +33,9 @@ def caveats(measured: Measured) -> Iterator[Block]:
         )
     fewest = min((len(e.data) for e in entries if e.info["kind"] != "startup"), default=_FEW)
     if fewest < _FEW:
+        launches = "1 launch" if fewest == 1 else f"{fewest} launches"
         found.append(
-            f"Some points have {fewest} launches, less than {_FEW}: below 6 launches, brackets hold all of them "
+            f"Some points have {launches}, less than {_FEW}: below 6 launches, brackets hold all of them "
             "instead of a 95 % interval."
         )
     apart = [
