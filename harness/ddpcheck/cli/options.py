@@ -52,16 +52,11 @@ class SafeConsole(Console):
         """Render texts of adapters safely: control characters become escapes, and long lines are cut."""
         for segment in super().render(renderable, options):
             text = segment.text
-<<<<<<< HEAD
-            plain = segment.control or text == "\n" or (text.isprintable() and len(text) <= LONGEST_LINE)
-            yield segment if plain else Segment(cut(printable(text), LONGEST_LINE), segment.style)
-=======
-            if segment.control or (text.isprintable() and len(text) <= _LONGEST_LINE):
+            if segment.control or (text.isprintable() and len(text) <= LONGEST_LINE):
                 yield segment
             else:  # a segment may hold several lines
-                lines = (cut(line, _LONGEST_LINE) for line in printable(text).split("\n"))
+                lines = (cut(line, LONGEST_LINE) for line in printable(text).split("\n"))
                 yield Segment("\n".join(lines), segment.style)
->>>>>>> w/stranger
 
 
 def console() -> Console:
