@@ -28,6 +28,7 @@ from ..contract.asked_promises import left_out
 from ..job import Job
 from ..launchers.fork_servers import ForkServers
 from ..launchers.launcher import Launcher
+from ..printable_text import cut
 from ..ranks.attaching import StartFailed
 from ..refused_resources import refusal_cause
 from ..session import Session
@@ -41,6 +42,9 @@ from .profiles import Profile, profile_named
 from .repeated_causes import RepeatedCauses
 from .start_diagnosis import start_diagnosis
 from .unknown_names import require_known
+
+_LONGEST_REASON = 400
+"""Characters of the reason for which checks are skipped where the ranks did not start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +186,8 @@ class CheckRunner:
         except StartFailed as error:
             if error.stuck:
                 self.hangs.start_is_stuck(item.world_size)
-            self.lost = f"the ranks did not start: {error.problems[0]}"
+            # the failure has the whole problem, which every later skip would repeat
+            self.lost = cut(f"the ranks did not start: {error.problems[0]}", _LONGEST_REASON)
             verdict = Verdict(
                 item.adapter.name,
                 item.world_size,
