@@ -9,7 +9,8 @@ import pytest
 
 from ddpcheck.hypotheses import ordered_hypotheses
 
-HARNESS = Path(__file__).parents[1] / "harness" / "ddpcheck"
+ROOT = Path(__file__).parents[1]
+HARNESS = ROOT / "harness" / "ddpcheck"
 MAY_BE_IMPORTED = {
     "causes",
     "contract",
@@ -54,3 +55,33 @@ def test_no_table_has_a_hypothesis_twice() -> None:
     assert tables
     for table in tables:
         assert len({*table}) == len(table)
+
+
+def choices(text: str) -> list[int]:
+    """The lines on which `if ... else`, `and`, `or` or a multiplication chooses a cause that the code names there."""
+    tree = ast.parse(text)
+    imported = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    modules = {
+        alias.asname or alias.name for node in imported if node.module == "ddpcheck.causes" for alias in node.names
+    }
+
+    def names_cause(node: ast.AST) -> bool:
+        calls = (each.func for each in ast.walk(node) if isinstance(each, ast.Call))
+        kinds = (func for func in calls if isinstance(func, ast.Attribute) and func.attr.isupper())
+        return any(isinstance(kind.value, ast.Name) and kind.value.id in modules for kind in kinds)
+
+    chosen = (node for node in ast.walk(tree) if isinstance(node, (ast.IfExp, ast.BoolOp, ast.BinOp)))
+    return [node.lineno for node in chosen if names_cause(node)]
+
+
+@pytest.mark.parametrize(
+    "choice", ["causes.A() if broken else causes.B()", "sure or causes.A()", "(causes.A(),) * broken"]
+)
+def test_choice_between_causes_is_seen(choice: str) -> None:
+    assert choices(f"from ddpcheck.causes import replicas as causes\ntold = {choice}") == [2]
+
+
+def test_checks_leave_the_choice_of_causes_to_hypotheses() -> None:
+    files = list((ROOT / "properties").rglob("*.py"))
+    assert files
+    assert {str(file): lines for file in files if (lines := choices(file.read_text(encoding="utf-8")))} == {}

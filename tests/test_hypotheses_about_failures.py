@@ -1,0 +1,102 @@
+"""Evidence in, causes out: ranks that fail or hang in a Job, and after a disturbed start."""
+
+from __future__ import annotations
+
+import pytest
+
+from ddpcheck.causes import Cause, Kind, operations, ranks, rendezvous, values
+from ddpcheck.hypotheses import ordered_hypotheses
+from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.errors.evidence import FailedRank, group_in_which_it_hangs
+from ddpcheck.hypotheses.failed_ranks import Hang
+from ddpcheck.hypotheses.rendezvous import DisturbedStart
+from ddpcheck.job import AllReduce, Broadcast, Job, Operation, Sample, Sleep, Start, TensorSpec
+from ddpcheck.trace import IMPORTING, Outcome, RankTrace, Record, Trace, WrongForm
+
+REDUCED = AllReduce(TensorSpec((3,), "float32"), "sum")
+
+
+def rank(number: int, outcome: Outcome, kind: str = "all_reduce", at: int = 0, **more: str) -> RankTrace:
+    """A rank whose last operation has this kind and position."""
+    return RankTrace(number, outcome, (Record(at, kind, 0.0, None, {}),), **more)
+
+
+def hang(*members: RankTrace, group: tuple[int, ...] | None = None) -> Hang:
+    return Hang(Trace(members), group)
+
+
+@pytest.mark.parametrize(
+    ("of", "kind"),
+    [
+        (hang(rank(0, "hung"), rank(1, "done"), group=(0,)), ranks.GROUP_WAITS_WITHOUT_PEERS),
+        (hang(rank(0, "hung", stack='File "/lib/subprocess.py", line 1'), rank(1, "done")), ranks.WAITS_FOR_A_PROGRAM),
+        (hang(rank(0, "hung", stack=IMPORTING), rank(1, "done")), ranks.IMPORTS_MODULES),
+        (hang(rank(0, "hung", "close"), rank(1, "done")), ranks.CLOSE_WAITS),
+        (hang(rank(0, "hung", "sample"), rank(1, "done")), ranks.LOCAL_OPERATION_DOES_NOT_END),
+        (hang(rank(0, "hung")), ranks.WAITS_WITHOUT_PEERS),
+        (hang(rank(0, "hung", "send_recv"), rank(1, "done")), ranks.SENT_MESSAGE_LOST),
+        (hang(rank(0, "hung", "broadcast"), rank(1, "done")), ranks.BROADCAST_NOT_FORWARDED),
+        (hang(rank(0, "hung"), rank(1, "done")), ranks.LEFT_COLLECTIVE_EARLY),
+        (hang(rank(0, "hung"), rank(1, "hung", at=1)), ranks.RANKS_IN_DIFFERENT_OPERATIONS),
+        (hang(rank(0, "hung"), rank(1, "hung")), ranks.ALL_WAIT_IN_ONE_OPERATION),
+        (hang(rank(0, "hung"), rank(1, "hung"), rank(2, "done"), group=(0, 1)), ranks.ALL_WAIT_IN_ONE_OPERATION),
+    ],
+)
+def test_hang_is_explained_by_the_positions_of_ranks(of: Hang, kind: Kind) -> None:
+    assert kind.explains(first_cause(ordered_hypotheses.OF_A_HANG, of))
+
+
+def failed(
+    operation: Operation, error: str = "", outcome: Outcome = "raised", *own: Cause, form: WrongForm | None = None
+) -> FailedRank:
+    """Rank 0 of two fails in the second operation, after rank 1 was late; rank 1 succeeds."""
+    here = (Record(1, operation.kind, 0.0, None, {}),)
+    culprit = RankTrace(0, outcome, here, error, wrong_form=form)
+    return FailedRank(own, culprit, Job(2, (Sleep(1, 0.5), operation)), Trace((culprit, RankTrace(1, "done", here))))
+
+
+@pytest.mark.parametrize(
+    ("of", "kinds"),
+    [
+        (failed(REDUCED, "TimeoutError: timed out"), [operations.GAVE_UP_WAITING]),
+        (failed(AllReduce(TensorSpec((0,), "float32"))), [operations.EMPTY_ARRAY]),
+        (failed(AllReduce(TensorSpec((), "float32"))), [operations.ZERO_DIMENSIONS]),
+        (failed(Broadcast(REDUCED.tensor, 1, (0, 1)), "ValueError: bad root"), [operations.ROOT_NOT_FOUND]),
+        (failed(REDUCED, "", "invalid", form=WrongForm("float64", (3,), "float32", (3,))), [operations.NOT_CONVERTED_BACK]),
+        (failed(REDUCED, "", "invalid", form=WrongForm("float32", (3, 1), "float32", (3,))), [operations.SHAPE_LOST]),
+        (failed(REDUCED, "x", "raised", ranks.RANK_DIED(), values.ZERO()),
+         [values.ZERO, operations.TAKES_ANOTHER_PATH, operations.OTHER_MESSAGE_RECEIVED]),
+        (failed(Sample(1), "x", "raised", values.ZERO()), [values.ZERO]),
+    ],
+)  # fmt: skip
+def test_error_is_explained_by_its_operation(of: FailedRank, kinds: list[Kind]) -> None:
+    assert [cause.id for cause in first_cause(ordered_hypotheses.OF_AN_ERROR, of)] == [kind.id for kind in kinds]
+
+
+def test_group_of_a_hang_is_known_if_all_others_do_not_hang() -> None:
+    assert group_in_which_it_hangs(failed(AllReduce(REDUCED.tensor, "sum", (0,)), outcome="hung")) == (0,)
+    assert group_in_which_it_hangs(failed(AllReduce(REDUCED.tensor, "sum", (1,)), outcome="hung")) is None
+    assert group_in_which_it_hangs(failed(REDUCED, outcome="hung")) is None
+
+
+@pytest.mark.parametrize(
+    ("start", "kind"),
+    [
+        (Start(short_reads=True), rendezvous.SHORT_READ_TAKEN_FOR_ALL),
+        (Start(taken_ports=True), rendezvous.PORT_LOOKED_UP_FREE),
+        (Start(strangers=True), rendezvous.STRANGER_TAKEN_FOR_RANK),
+        (Start((1, 0), in_place=True), rendezvous.OLD_WORLD_LEFT),
+        (Start(neighbour=True), rendezvous.NAME_SHARED_BY_WORLDS),
+        (Start((1, 0)), rendezvous.RANK_BY_ARRIVAL),
+    ],
+)
+def test_disturbance_of_a_start_is_the_cause(start: Start, kind: Kind) -> None:
+    of = DisturbedStart(Job(2, (REDUCED,), start=start), completed=True)
+    assert kind.explains(first_cause(ordered_hypotheses.OF_A_DISTURBED_START, of))
+
+
+def test_rank_that_fails_after_another_order_of_arrival_was_not_awaited() -> None:
+    of = DisturbedStart(Job(2, (REDUCED,), start=Start((1, 0))), completed=False)
+    assert first_cause(ordered_hypotheses.OF_A_DISTURBED_START, of) == (
+        rendezvous.EARLY_RANK_NOT_AWAITED(order=(1, 0)),
+    )
