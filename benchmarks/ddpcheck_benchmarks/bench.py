@@ -96,8 +96,10 @@ def command(
 ) -> None:
     """Measure ADAPTERS side by side, with clocks on the ranks.
 
-    Every time is the median over launches of the median over iterations of the slowest rank. Exit status: 0 success, 1
-    something could not be measured, 3 a collective gave wrong elements.
+    Every time is the median over launches of the median over iterations of the slowest rank.
+
+    Exit status: 0 success, even if --minutes left points out; 1 something failed, or nothing was measured; 3 a
+    collective gave wrong elements.
     """
     out = console()
     with usage_errors():

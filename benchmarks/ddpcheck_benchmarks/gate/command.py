@@ -25,7 +25,7 @@ from .record import Record
 from .result import Result, result_of
 from .run import Wanted, gate
 from .stages import Progress
-from .summary import change, headline, markdown, milliseconds
+from .summary import change, headline, markdown, milliseconds, said
 from .trees import GitFailed
 
 RAW = "gate.npz"
@@ -146,7 +146,7 @@ def _show(shown: Console, record: Record, result: Result, strict: bool, accept_m
                 change(last),
                 str(last.launches),
             ]
-            cells[5] = "faster" if row.decision.faster else row.decision.verdict
+            cells[5] = said(row.decision)
         table.add_row(row.benchmark.name, *map(escape, cells))
     shown.print(table)
     shown.print(escape(headline(record, result, strict=strict, more_accepted=accept_more)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from .decision import Look
+from .decision import Decision, Look
 from .record import Record, Stage
 from .result import REGRESSION, UNUSABLE, WRONG, Result, Row
 from .traffic import Tally
@@ -101,12 +101,16 @@ def _times(result: Result) -> Iterator[str]:
         yield "\n".join(notes)
 
 
+def said(decision: Decision) -> str:
+    """The verdict in words."""
+    return "faster" if decision.faster else _SAYS[decision.verdict]
+
+
 def _time_cells(row: Row) -> Iterator[Sequence[str]]:
     times, decision = row.times, row.decision
     if times is None or decision is None:
         return
     last = decision.last
-    said = "faster" if decision.faster else _SAYS[decision.verdict]
     yield (
         row.benchmark.name,
         milliseconds(times.base),
@@ -114,7 +118,7 @@ def _time_cells(row: Row) -> Iterator[Sequence[str]]:
         change(last),
         str(last.launches + (decision.confirmation.launches if decision.confirmation else 0)),
         share(math.log1p(decision.detectable)),
-        said + " (by less than counts)" * decision.ignored,
+        said(decision) + " (by less than counts)" * decision.ignored,
     )
 
 

@@ -96,7 +96,10 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="Number of world sizes that run at once, for adapters that promise shares_host. Default: CPU count + 1; 1 with -x.",
 )
 @click.option(
-    "-q", "--quiet", is_flag=True, help="Show the first failure of each cause and a summary; no progress, no table."
+    "-q",
+    "--quiet",
+    is_flag=True,
+    help="Show the first failure of each cause in full, others in a line, and a summary; no table.",
 )
 @click.option("--json", "json_file", type=_FILE, help="Write verdicts and environment as JSON.")
 @click.option("--junit", "junit_file", type=_FILE, help="Write JUnit XML.")
@@ -310,6 +313,8 @@ def show_all(out: Console, verdicts: list[Verdict], seconds: float, failures: Pa
         out.print(f"\n{note}", style="dim", soft_wrap=True)
     if verdicts and all(verdict.ok for verdict in verdicts):
         told = "\nThis run checked implementations, not a training script. To check a script: ddpcheck audit train.py"
+        if any(verdict.status == "skipped" for verdict in verdicts):
+            told += "\nA skip names the promise that is missing. To try the missing ones: ddpcheck suggest ADAPTER"
         out.print(told, style="dim", soft_wrap=True)
     out.print(f"\n[bold]{summary(verdicts, seconds)}[/]", soft_wrap=True)
 
