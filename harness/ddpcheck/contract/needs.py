@@ -103,7 +103,7 @@ def ranks(least: int = 1, most: int | None = None) -> Need:
         if world_size < least:
             return f"needs at least {least} ranks"
         if most is not None and world_size > most:
-            return f"more than {most} ranks show nothing new"
+            return f"more than {most} rank{'s' * (most != 1)} would show nothing new"
         return None
 
     range_of_sizes = (
