@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ddpcheck.cli import main
@@ -173,6 +173,8 @@ def test_a_device_is_written_to_as_it_is(tmp_path: Path) -> None:
 
 
 @given(st.text(st.characters(), max_size=400))
+@example("x" * 300)
+@example("é" * 300)
 def test_every_name_of_an_adapter_gives_a_file_that_can_be_written(name: str) -> None:
     verdict = Verdict(name, 2, "check_a", "sums", "failed", diagnosis=Diagnosis("wrong"), job=Job(2, (Barrier(),)))
     path = failure_file(Path("failures"), verdict)
