@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ddpcheck.causes import Cause, Kind, operations, ranks, rendezvous, values
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.errors.evidence import FailedRank, group_in_which_it_hangs
 from ddpcheck.hypotheses.failed_ranks import Hang
+from ddpcheck.hypotheses.ordered_hypotheses.ranks import OF_A_DISTURBED_START, OF_A_HANG, OF_AN_ERROR
 from ddpcheck.hypotheses.rendezvous import DisturbedStart
 from ddpcheck.job import AllReduce, Broadcast, Job, Operation, Sample, Sleep, Start, TensorSpec
 from ddpcheck.trace import IMPORTING, Outcome, RankTrace, Record, Trace, WrongForm
@@ -43,7 +43,7 @@ def hang(*members: RankTrace, group: tuple[int, ...] | None = None) -> Hang:
     ],
 )
 def test_hang_is_explained_by_the_positions_of_ranks(of: Hang, kind: Kind) -> None:
-    assert kind.explains(first_cause(ordered_hypotheses.OF_A_HANG, of))
+    assert kind.explains(first_cause(OF_A_HANG, of))
 
 
 def failed(
@@ -70,7 +70,7 @@ def failed(
     ],
 )  # fmt: skip
 def test_error_is_explained_by_its_operation(of: FailedRank, kinds: list[Kind]) -> None:
-    assert [cause.id for cause in first_cause(ordered_hypotheses.OF_AN_ERROR, of)] == [kind.id for kind in kinds]
+    assert [cause.id for cause in first_cause(OF_AN_ERROR, of)] == [kind.id for kind in kinds]
 
 
 def test_group_of_a_hang_is_known_if_all_others_do_not_hang() -> None:
@@ -92,11 +92,9 @@ def test_group_of_a_hang_is_known_if_all_others_do_not_hang() -> None:
 )
 def test_disturbance_of_a_start_is_the_cause(start: Start, kind: Kind) -> None:
     of = DisturbedStart(Job(2, (REDUCED,), start=start), completed=True)
-    assert kind.explains(first_cause(ordered_hypotheses.OF_A_DISTURBED_START, of))
+    assert kind.explains(first_cause(OF_A_DISTURBED_START, of))
 
 
 def test_rank_that_fails_after_another_order_of_arrival_was_not_awaited() -> None:
     of = DisturbedStart(Job(2, (REDUCED,), start=Start((1, 0))), completed=False)
-    assert first_cause(ordered_hypotheses.OF_A_DISTURBED_START, of) == (
-        rendezvous.EARLY_RANK_NOT_AWAITED(order=(1, 0)),
-    )
+    assert first_cause(OF_A_DISTURBED_START, of) == (rendezvous.EARLY_RANK_NOT_AWAITED(order=(1, 0)),)

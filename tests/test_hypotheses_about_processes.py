@@ -7,9 +7,23 @@ from typing import Any
 import pytest
 
 from ddpcheck.causes import Kind, lifecycle, process_state, traffic
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import all_causes, first_cause
 from ddpcheck.hypotheses.lifecycle import Unaware, failure_forgotten, sent_data_lost_by_close
+from ddpcheck.hypotheses.ordered_hypotheses.processes import (
+    OF_A_CHANGED_PROCESS,
+    OF_A_GROWING_PROCESS,
+    OF_A_WRONG_COUNT,
+    OF_BYTES_INSIDE_NO_SYNC,
+    OF_MANY_MESSAGES,
+    OF_MORE_SENT,
+    OF_TOO_FEW_COUNTED,
+)
+from ddpcheck.hypotheses.ordered_hypotheses.ranks import (
+    OF_A_MISREPORT,
+    OF_AN_UNAWARE_RANK,
+    OF_FAILURE_AS_SUCCESS,
+    OF_UNNOTICED_MISMATCH,
+)
 from ddpcheck.hypotheses.traffic import ManyMessages, MoreSent, SentInside, WrongCount
 from ddpcheck.job import AllReduce, Close, Job, Kill, Operation, Sleep, TensorSpec
 from ddpcheck.launchers.failing_rank_program import CONSEQUENCE, ROOT_CAUSE, Trial
@@ -34,36 +48,36 @@ def trial(status: int | None = 1, ended: Ending | None = None, output: str = "")
 @pytest.mark.parametrize(
     ("table", "evidence", "kind"),
     [
-        (ordered_hypotheses.OF_MORE_SENT, MoreSent([900, 100, 100], 100, 66.0), traffic.EVERYTHING_THROUGH_ONE_RANK),
-        (ordered_hypotheses.OF_MORE_SENT, MoreSent([400, 400, 400], 100, 66.0), traffic.RING_SENDS_WHOLE),
-        (ordered_hypotheses.OF_MORE_SENT, MoreSent([200, 200, 200], 100, 66.0), traffic.WHOLE_ARRAY_TO_ALL),
-        (ordered_hypotheses.OF_MORE_SENT, MoreSent([132, 132, 132], 100, 66.0), traffic.SENT_TWICE),
-        (ordered_hypotheses.OF_MORE_SENT, MoreSent([140, 140, 116], 100, 66.0), traffic.SENT_TWICE),
-        (ordered_hypotheses.OF_MORE_SENT, MoreSent([300, 300, 300], 100, 66.0), traffic.MORE_THAN_LEAST),
-        (ordered_hypotheses.OF_BYTES_INSIDE_NO_SYNC, SentInside(950, 1000), traffic.REDUCED_INSIDE_NO_SYNC),
-        (ordered_hypotheses.OF_BYTES_INSIDE_NO_SYNC, SentInside(500, 1000), traffic.SENDS_INSIDE_NO_SYNC),
-        (ordered_hypotheses.OF_TOO_FEW_COUNTED, [0, 10], traffic.PARTLY_COUNTED),
-        (ordered_hypotheses.OF_TOO_FEW_COUNTED, [0, 0], traffic.NOT_COUNTED),
-        (ordered_hypotheses.OF_A_WRONG_COUNT, WrongCount(100, 800), traffic.COUNTS_SCALED),
-        (ordered_hypotheses.OF_A_WRONG_COUNT, WrongCount(100, 0), traffic.NOT_COUNTED),
-        (ordered_hypotheses.OF_MANY_MESSAGES, ManyMessages(40, 40), traffic.GRADIENTS_ALONE),
-        (ordered_hypotheses.OF_MANY_MESSAGES, ManyMessages(20, 40), traffic.SMALL_GROUPS),
-        (ordered_hypotheses.OF_A_GROWING_PROCESS, "bytes", process_state.MEMORY_GROWS),
-        (ordered_hypotheses.OF_A_GROWING_PROCESS, "threads", process_state.RESOURCE_LEFT),
-        (ordered_hypotheses.OF_AN_UNAWARE_RANK, unaware(AllReduce(REDUCED.tensor, "sum", (0, 2)), "hung"),
+        (OF_MORE_SENT, MoreSent([900, 100, 100], 100, 66.0), traffic.EVERYTHING_THROUGH_ONE_RANK),
+        (OF_MORE_SENT, MoreSent([400, 400, 400], 100, 66.0), traffic.RING_SENDS_WHOLE),
+        (OF_MORE_SENT, MoreSent([200, 200, 200], 100, 66.0), traffic.WHOLE_ARRAY_TO_ALL),
+        (OF_MORE_SENT, MoreSent([132, 132, 132], 100, 66.0), traffic.SENT_TWICE),
+        (OF_MORE_SENT, MoreSent([140, 140, 116], 100, 66.0), traffic.SENT_TWICE),
+        (OF_MORE_SENT, MoreSent([300, 300, 300], 100, 66.0), traffic.MORE_THAN_LEAST),
+        (OF_BYTES_INSIDE_NO_SYNC, SentInside(950, 1000), traffic.REDUCED_INSIDE_NO_SYNC),
+        (OF_BYTES_INSIDE_NO_SYNC, SentInside(500, 1000), traffic.SENDS_INSIDE_NO_SYNC),
+        (OF_TOO_FEW_COUNTED, [0, 10], traffic.PARTLY_COUNTED),
+        (OF_TOO_FEW_COUNTED, [0, 0], traffic.NOT_COUNTED),
+        (OF_A_WRONG_COUNT, WrongCount(100, 800), traffic.COUNTS_SCALED),
+        (OF_A_WRONG_COUNT, WrongCount(100, 0), traffic.NOT_COUNTED),
+        (OF_MANY_MESSAGES, ManyMessages(40, 40), traffic.GRADIENTS_ALONE),
+        (OF_MANY_MESSAGES, ManyMessages(20, 40), traffic.SMALL_GROUPS),
+        (OF_A_GROWING_PROCESS, "bytes", process_state.MEMORY_GROWS),
+        (OF_A_GROWING_PROCESS, "threads", process_state.RESOURCE_LEFT),
+        (OF_AN_UNAWARE_RANK, unaware(AllReduce(REDUCED.tensor, "sum", (0, 2)), "hung"),
          lifecycle.DEATH_UNNOTICED_IN_GROUP),
-        (ordered_hypotheses.OF_AN_UNAWARE_RANK, unaware(REDUCED, "hung", "raised"), lifecycle.ERROR_NOT_PASSED_ON),
-        (ordered_hypotheses.OF_AN_UNAWARE_RANK, unaware(REDUCED, "hung"), lifecycle.DEATH_UNNOTICED),
-        (ordered_hypotheses.OF_AN_UNAWARE_RANK, unaware(REDUCED, "died"), lifecycle.PROCESS_ENDED_BY_DEATH),
-        (ordered_hypotheses.OF_UNNOTICED_MISMATCH, unaware(REDUCED, "hung", "raised").trace, lifecycle.ERROR_NOT_PASSED_ON),
-        (ordered_hypotheses.OF_UNNOTICED_MISMATCH, unaware(REDUCED, "hung").trace, lifecycle.MESSAGES_UNLABELLED),
-        (ordered_hypotheses.OF_FAILURE_AS_SUCCESS, True, lifecycle.SIGNAL_TAKEN_FOR_SUCCESS),
-        (ordered_hypotheses.OF_FAILURE_AS_SUCCESS, False, lifecycle.STATUS_LOST),
-        (ordered_hypotheses.OF_A_MISREPORT, trial(-9), lifecycle.OWN_KILL_REPORTED),
-        (ordered_hypotheses.OF_A_MISREPORT, trial(ended=Ending("rank 0 was killed", 0, -9)), lifecycle.OWN_KILL_REPORTED),
-        (ordered_hypotheses.OF_A_MISREPORT, trial(output=ROOT_CAUSE), lifecycle.RANKS_AWAITED_IN_ORDER),
-        (ordered_hypotheses.OF_A_MISREPORT, trial(output=CONSEQUENCE), lifecycle.OUTPUT_NOT_PASSED_ON),
-        (ordered_hypotheses.OF_A_MISREPORT, trial(), lifecycle.LAST_WORDS_LOST),
+        (OF_AN_UNAWARE_RANK, unaware(REDUCED, "hung", "raised"), lifecycle.ERROR_NOT_PASSED_ON),
+        (OF_AN_UNAWARE_RANK, unaware(REDUCED, "hung"), lifecycle.DEATH_UNNOTICED),
+        (OF_AN_UNAWARE_RANK, unaware(REDUCED, "died"), lifecycle.PROCESS_ENDED_BY_DEATH),
+        (OF_UNNOTICED_MISMATCH, unaware(REDUCED, "hung", "raised").trace, lifecycle.ERROR_NOT_PASSED_ON),
+        (OF_UNNOTICED_MISMATCH, unaware(REDUCED, "hung").trace, lifecycle.MESSAGES_UNLABELLED),
+        (OF_FAILURE_AS_SUCCESS, True, lifecycle.SIGNAL_TAKEN_FOR_SUCCESS),
+        (OF_FAILURE_AS_SUCCESS, False, lifecycle.STATUS_LOST),
+        (OF_A_MISREPORT, trial(-9), lifecycle.OWN_KILL_REPORTED),
+        (OF_A_MISREPORT, trial(ended=Ending("rank 0 was killed", 0, -9)), lifecycle.OWN_KILL_REPORTED),
+        (OF_A_MISREPORT, trial(output=ROOT_CAUSE), lifecycle.RANKS_AWAITED_IN_ORDER),
+        (OF_A_MISREPORT, trial(output=CONSEQUENCE), lifecycle.OUTPUT_NOT_PASSED_ON),
+        (OF_A_MISREPORT, trial(), lifecycle.LAST_WORDS_LOST),
     ],
 )  # fmt: skip
 def test_first_hypothesis_that_fits_names_the_cause(table: Any, evidence: Any, kind: Kind) -> None:
@@ -71,13 +85,13 @@ def test_first_hypothesis_that_fits_names_the_cause(table: Any, evidence: Any, k
 
 
 def test_rank_that_comes_late_may_not_be_told() -> None:
-    causes = first_cause(ordered_hypotheses.OF_AN_UNAWARE_RANK, unaware(REDUCED, "hung", late=True))
+    causes = first_cause(OF_AN_UNAWARE_RANK, unaware(REDUCED, "hung", late=True))
     assert [cause.id for cause in causes] == [lifecycle.DEATH_UNNOTICED.id, lifecycle.TOLD_TO_WAITING_RANKS_ONLY.id]
-    assert first_cause(ordered_hypotheses.OF_AN_UNAWARE_RANK, unaware(REDUCED, "done")) == ()
+    assert first_cause(OF_AN_UNAWARE_RANK, unaware(REDUCED, "done")) == ()
 
 
 def test_generators_and_settings_that_change_are_told_apart() -> None:
-    told = all_causes(ordered_hypotheses.OF_A_CHANGED_PROCESS, ["numpy.random", "locale"])
+    told = all_causes(OF_A_CHANGED_PROCESS, ["numpy.random", "locale"])
     assert {cause.id for cause in told} <= {process_state.GENERATOR_CHANGED.id, process_state.SETTING_CHANGED.id}
     assert process_state.SETTING_CHANGED(settings=("locale",)) in told
 

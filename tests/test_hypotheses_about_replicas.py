@@ -9,8 +9,17 @@ import numpy as np
 import pytest
 
 from ddpcheck.causes import Cause, Kind, batch_norm, programs, replicas, updates, values
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.ordered_hypotheses.replicas import (
+    OF_A_BATCH_NORM_GRADIENT,
+    OF_A_BATCH_NORM_LOSS,
+    OF_A_STEP_NOT_SKIPPED,
+    OF_BATCH_NORM_STATISTICS,
+    OF_BUFFERS_APART,
+    OF_DIFFERENT_REPLICAS,
+    OF_NONFINITE_GRADIENT,
+    OF_REMEASURING,
+)
 from ddpcheck.hypotheses.replicas.batch_norm import (
     WrongGradient,
     WrongLoss,
@@ -66,30 +75,30 @@ def skipped(before: list[float], after: list[float], *gradients: float, average:
 @pytest.mark.parametrize(
     ("table", "evidence", "kind"),
     [
-        (ordered_hypotheses.OF_BATCH_NORM_STATISTICS, statistics("norm.running_var", means(RIGHT, RIGHT)),
+        (OF_BATCH_NORM_STATISTICS, statistics("norm.running_var", means(RIGHT, RIGHT)),
          batch_norm.VARIANCE_PUT_TOGETHER),
-        (ordered_hypotheses.OF_BATCH_NORM_STATISTICS, statistics("norm.running_mean", means(*OWN)), batch_norm.OWN_BATCH),
-        (ordered_hypotheses.OF_BATCH_NORM_STATISTICS, statistics("norm.running_mean", means([2.0, 4.0], [2.0, 4.0])),
+        (OF_BATCH_NORM_STATISTICS, statistics("norm.running_mean", means(*OWN)), batch_norm.OWN_BATCH),
+        (OF_BATCH_NORM_STATISTICS, statistics("norm.running_mean", means([2.0, 4.0], [2.0, 4.0])),
          batch_norm.MEANS_WITHOUT_COUNTS),
-        (ordered_hypotheses.OF_BATCH_NORM_STATISTICS, statistics("norm.running_mean", means([9.0, 9.0], [9.0, 9.0])),
+        (OF_BATCH_NORM_STATISTICS, statistics("norm.running_mean", means([9.0, 9.0], [9.0, 9.0])),
          batch_norm.DIVIDED_BY_OTHER_COUNT),
-        (ordered_hypotheses.OF_A_BATCH_NORM_LOSS, WrongLoss(1, 0.5, 0.5), batch_norm.OWN_BATCH),
-        (ordered_hypotheses.OF_A_BATCH_NORM_LOSS, WrongLoss(1, 0.5, 0.7), updates.STATISTICS_PUT_TOGETHER),
-        (ordered_hypotheses.OF_A_BATCH_NORM_GRADIENT, WrongGradient("norm1.weight", 2 * ONE, ONE, 2),
+        (OF_A_BATCH_NORM_LOSS, WrongLoss(1, 0.5, 0.5), batch_norm.OWN_BATCH),
+        (OF_A_BATCH_NORM_LOSS, WrongLoss(1, 0.5, 0.7), updates.STATISTICS_PUT_TOGETHER),
+        (OF_A_BATCH_NORM_GRADIENT, WrongGradient("norm1.weight", 2 * ONE, ONE, 2),
          batch_norm.BATCH_NORM_REDUCED_TWICE),
-        (ordered_hypotheses.OF_A_BATCH_NORM_GRADIENT, WrongGradient("fc1.weight", 2 * ONE, ONE, 2),
+        (OF_A_BATCH_NORM_GRADIENT, WrongGradient("fc1.weight", 2 * ONE, ONE, 2),
          batch_norm.BACKWARD_NOT_OVER_ALL),
-        (ordered_hypotheses.OF_DIFFERENT_REPLICAS, DifferentReplicas(np.nextafter(ONE, 9), ONE), replicas.LAST_BITS_DIFFER),
-        (ordered_hypotheses.OF_DIFFERENT_REPLICAS, DifferentReplicas(ONE + 1, ONE), replicas.REPLICAS_DIFFER),
-        (ordered_hypotheses.OF_NONFINITE_GRADIENT, 1.0, replicas.NONFINITE_HIDDEN_FROM_RANKS),
-        (ordered_hypotheses.OF_NONFINITE_GRADIENT, math.nan, replicas.NONFINITE_FROM_NOWHERE),
-        (ordered_hypotheses.OF_BUFFERS_APART, ModelSpec((BatchNorm("norm", 2),)), batch_norm.STATISTICS_OF_EACH_RANK),
-        (ordered_hypotheses.OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [1, 1], 2, 2, average=1), replicas.SKIP_MOVES_AVERAGES),
-        (ordered_hypotheses.OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [2, 2], 2, 2), replicas.NONFINITE_DECIDED_IN_PARTS),
-        (ordered_hypotheses.OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [math.inf, 2], 2, 2), replicas.NONFINITE_STEP_TAKEN),
-        (ordered_hypotheses.OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [1, 2], 2, 2), replicas.SKIP_DECIDED_PER_RANK),
-        (ordered_hypotheses.OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [1, 1], 2, 4), replicas.LOSS_SCALES_APART),
-        (ordered_hypotheses.OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [1, 1], 2, 2), replicas.SKIP_LEAVES_STATE),
+        (OF_DIFFERENT_REPLICAS, DifferentReplicas(np.nextafter(ONE, 9), ONE), replicas.LAST_BITS_DIFFER),
+        (OF_DIFFERENT_REPLICAS, DifferentReplicas(ONE + 1, ONE), replicas.REPLICAS_DIFFER),
+        (OF_NONFINITE_GRADIENT, 1.0, replicas.NONFINITE_HIDDEN_FROM_RANKS),
+        (OF_NONFINITE_GRADIENT, math.nan, replicas.NONFINITE_FROM_NOWHERE),
+        (OF_BUFFERS_APART, ModelSpec((BatchNorm("norm", 2),)), batch_norm.STATISTICS_OF_EACH_RANK),
+        (OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [1, 1], 2, 2, average=1), replicas.SKIP_MOVES_AVERAGES),
+        (OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [2, 2], 2, 2), replicas.NONFINITE_DECIDED_IN_PARTS),
+        (OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [math.inf, 2], 2, 2), replicas.NONFINITE_STEP_TAKEN),
+        (OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [1, 2], 2, 2), replicas.SKIP_DECIDED_PER_RANK),
+        (OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [1, 1], 2, 4), replicas.LOSS_SCALES_APART),
+        (OF_A_STEP_NOT_SKIPPED, skipped([1, 1], [1, 1], 2, 2), replicas.SKIP_LEAVES_STATE),
     ],
 )  # fmt: skip
 def test_first_hypothesis_that_fits_names_the_cause(table: Any, evidence: Any, kind: Kind) -> None:
@@ -99,10 +108,7 @@ def test_first_hypothesis_that_fits_names_the_cause(table: Any, evidence: Any, k
 def test_statistics_that_are_explained_keep_their_causes() -> None:
     sure = (values.ZERO(),)
     for buffer in ("norm.running_var", "norm.running_mean"):
-        assert (
-            first_cause(ordered_hypotheses.OF_BATCH_NORM_STATISTICS, statistics(buffer, means(RIGHT, RIGHT), sure))
-            == ()
-        )
+        assert first_cause(OF_BATCH_NORM_STATISTICS, statistics(buffer, means(RIGHT, RIGHT), sure)) == ()
 
 
 @pytest.mark.parametrize(
@@ -128,9 +134,7 @@ def test_wrong_remeasuring_is_explained(buffer: str, operation: int, kind: Kind)
     inputs, _ = job.data.arrays(model)
     looks = [{"buffers": {"norm.running_mean": inputs[list(held)].mean(axis=0)}} for held in samples]
     ranks = (RankTrace(rank, "done", (Record(3, "observe", 0.0, 1.0, seen),)) for rank, seen in enumerate(looks))
-    assert kind.explains(
-        first_cause(ordered_hypotheses.OF_REMEASURING, WrongRemeasuring(job, Trace(tuple(ranks)), buffer, operation))
-    )
+    assert kind.explains(first_cause(OF_REMEASURING, WrongRemeasuring(job, Trace(tuple(ranks)), buffer, operation)))
 
 
 def test_one_parameter_that_is_not_reset_comes_before_a_sum() -> None:

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from ddpcheck.causes import Cause, Kind, collectives, metrics, values
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.causes_of_wrong_numbers import causes_of_means, causes_of_names
 from ddpcheck.hypotheses.choose_causes import all_causes, first_cause
 from ddpcheck.hypotheses.collectives.calls import WrongCalls, call_counter_wraps
@@ -30,6 +29,12 @@ from ddpcheck.hypotheses.collectives.reductions import of_tiny_values, overflowe
 from ddpcheck.hypotheses.metrics.evidence import WrongMean
 from ddpcheck.hypotheses.metrics.names import OtherNames
 from ddpcheck.hypotheses.metrics.nonfinite import LostNonfinite, WrongBesideNan
+from ddpcheck.hypotheses.ordered_hypotheses.collectives import (
+    OF_AN_EARLY_BARRIER,
+    OF_AN_EXPLAINED_RESULT,
+    OF_EQUAL_CALLS,
+)
+from ddpcheck.hypotheses.ordered_hypotheses.metrics import OF_LOST_NONFINITE, OF_METRICS_BESIDE_NAN
 from ddpcheck.job import Aggregate, AllReduce, Job, Operation, Sleep, TensorSpec
 from ddpcheck.trace import RankTrace, Trace
 
@@ -55,7 +60,7 @@ def ids(causes: tuple[Cause, ...]) -> list[str]:
 def explained(sure: Cause, call: AllReduce = REDUCED, got: Any = RESULTS[:3, 0]) -> list[str]:
     """The causes of a wrong result on rank 0 of two."""
     of = ExplainedResult(WrongResult(Job(2, (call,)), call, 0, (0, 1)), got, (sure,))
-    return ids(first_cause(ordered_hypotheses.OF_AN_EXPLAINED_RESULT, of))
+    return ids(first_cause(OF_AN_EXPLAINED_RESULT, of))
 
 
 def test_late_rank_comes_before_causes_that_follow_from_it() -> None:
@@ -112,8 +117,8 @@ def test_last_wait_of_many_may_have_lost_its_handle() -> None:
 
 
 def test_barrier_may_give_up_after_long() -> None:
-    assert len(all_causes(ordered_hypotheses.OF_AN_EARLY_BARRIER, 2.0)) == 2
-    assert ids(all_causes(ordered_hypotheses.OF_AN_EARLY_BARRIER, 0.1)) == [collectives.BARRIER_DOES_NOT_BLOCK.id]
+    assert len(all_causes(OF_AN_EARLY_BARRIER, 2.0)) == 2
+    assert ids(all_causes(OF_AN_EARLY_BARRIER, 0.1)) == [collectives.BARRIER_DOES_NOT_BLOCK.id]
 
 
 def test_overflow_depends_on_the_reduction() -> None:
@@ -144,7 +149,7 @@ def test_wrong_result_of_equal_calls_is_explained(rows: Callable[[Any], Any], ca
     got = RESULTS.copy()
     got[3:] = rows(RESULTS)
     of = WrongCalls(got, RESULTS, OWN, np.array([3, 4, 5]))
-    assert cause.explains(first_cause(ordered_hypotheses.OF_EQUAL_CALLS, of))
+    assert cause.explains(first_cause(OF_EQUAL_CALLS, of))
     assert call_counter_wraps(of) == collectives.CALL_COUNTER_WRAPS(calls=3)
 
 
@@ -175,10 +180,8 @@ def test_wrong_named_metrics_are_explained(got: dict[str, float], cause: str) ->
 
 def test_nonfinite_values_that_are_lost_are_named() -> None:
     opposite = LostNonfinite(Aggregate((math.inf, -math.inf), (1, 1)), math.nan)
-    assert ids(first_cause(ordered_hypotheses.OF_LOST_NONFINITE, opposite)) == [metrics.OPPOSITE_INFINITIES.id]
-    (lost,) = first_cause(
-        ordered_hypotheses.OF_LOST_NONFINITE, LostNonfinite(Aggregate((-math.inf, 1.0), (1, 1)), -math.inf)
-    )
+    assert ids(first_cause(OF_LOST_NONFINITE, opposite)) == [metrics.OPPOSITE_INFINITIES.id]
+    (lost,) = first_cause(OF_LOST_NONFINITE, LostNonfinite(Aggregate((-math.inf, 1.0), (1, 1)), -math.inf))
     assert lost.get("value") == "-infinity"
 
 
@@ -189,7 +192,7 @@ def test_nonfinite_values_that_are_lost_are_named() -> None:
 def test_metric_beside_nan_is_explained(got: float, cause: Kind) -> None:
     made = Aggregate((1.0, 3.0), (1, 1), ("train_loss", "train_acc"), no_number=(1, "train_loss"))
     of = WrongBesideNan(made, {"train_acc": got}, "train_acc")
-    assert cause.explains(first_cause(ordered_hypotheses.OF_METRICS_BESIDE_NAN, of))
+    assert cause.explains(first_cause(OF_METRICS_BESIDE_NAN, of))
 
 
 def test_causes_of_all_ranks_come_first() -> None:

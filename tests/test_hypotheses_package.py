@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import pkgutil
 from pathlib import Path
 
 import pytest
@@ -51,7 +53,11 @@ def test_imports_go_from_hypotheses_to_the_oracle(folder: str, allowed: set[str]
 
 
 def test_no_table_has_a_hypothesis_twice() -> None:
-    tables = [table for name, table in vars(ordered_hypotheses).items() if name.startswith("OF_")]
+    modules = [
+        importlib.import_module(f"{ordered_hypotheses.__name__}.{found.name}")
+        for found in pkgutil.iter_modules(ordered_hypotheses.__path__)
+    ]
+    tables = [table for module in modules for name, table in vars(module).items() if name.startswith("OF_")]
     assert tables
     for table in tables:
         assert len({*table}) == len(table)

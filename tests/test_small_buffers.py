@@ -7,9 +7,9 @@ import os
 import socket
 
 from ddpcheck.execution.small_buffers import SMALL, restore_buffers, shrink_buffers, waiting_bytes
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.failed_ranks import Hang
+from ddpcheck.hypotheses.ordered_hypotheses.ranks import OF_A_HANG
 from ddpcheck.storage.codec import decode, encode
 from ddpcheck.trace import RankTrace, Record, Trace, Unread, rank_from_plain, rank_to_plain
 
@@ -43,10 +43,10 @@ def test_bytes_that_nobody_has_read_are_counted() -> None:
 def test_ranks_that_send_at_once_are_named() -> None:
     both = Unread(1000, 1000)
     stuck = _hung(0, both), _hung(1, both), _hung(2, Unread(0, 1000))
-    (cause,) = first_cause(ordered_hypotheses.OF_A_HANG, Hang(Trace(stuck)))
+    (cause,) = first_cause(OF_A_HANG, Hang(Trace(stuck)))
     assert cause.id == "all-send-none-receives"
     assert dict(cause.parameters)["ranks"] == (0, 1)
-    (cause,) = first_cause(ordered_hypotheses.OF_A_HANG, Hang(Trace(stuck[1:])))
+    (cause,) = first_cause(OF_A_HANG, Hang(Trace(stuck[1:])))
     assert cause.id == "all-wait-in-one-operation"
 
 

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from .causes.cause import Given, as_causes
-from .hypotheses import ordered_hypotheses
 from .hypotheses.arrays import Evidence
 from .hypotheses.causes_of_wrong_arrays import likely_causes
 from .hypotheses.choose_causes import first_cause
 from .hypotheses.errors.evidence import FailedRank, group_in_which_it_hangs
 from .hypotheses.failed_ranks import Hang, last_words
+from .hypotheses.ordered_hypotheses.ranks import OF_A_FAILED_RANK, OF_A_HANG, OF_AN_ERROR
+from .hypotheses.ordered_hypotheses.replicas import OF_DIFFERENT_REPLICAS
 from .hypotheses.replicas.special_runs import DifferentReplicas
 from .job import Job
 from .numerics import different_bits, same_bits
@@ -48,7 +49,7 @@ def completed(trace: Trace) -> None:
     raise Finding(
         Diagnosis(
             f"rank {culprit.rank} {verb[culprit.outcome]} {_operation(culprit)}: {last_words(culprit)}",
-            first_cause(ordered_hypotheses.OF_A_FAILED_RANK, culprit),
+            first_cause(OF_A_FAILED_RANK, culprit),
             "the error below",
             (culprit.error,),
             by_rank=tuple(map(_where, trace.ranks)),
@@ -64,7 +65,7 @@ def hang(trace: Trace, group: tuple[int, ...] | None = None) -> Finding:
         Diagnosis(
             f"rank {', '.join(str(rank.rank) for rank in stuck)} hung in {_operation(stuck[0])}{in_group} "
             f"for more than {trace.deadline:g} s, but should have returned",
-            first_cause(ordered_hypotheses.OF_A_HANG, Hang(trace, group)),
+            first_cause(OF_A_HANG, Hang(trace, group)),
             "the stacks below, and whether all ranks enter the same collectives in the same order; "
             "if ranks are only slow, raise --deadline",
             tuple(_stacks(stuck)),
@@ -89,7 +90,7 @@ def explained(finding: Finding, job: Job, trace: Trace) -> Finding:
         of = replace(of, own=finding.diagnosis.causes)
     if culprit.outcome == "died":
         return finding
-    return finding.blaming(first_cause(ordered_hypotheses.OF_AN_ERROR, of), of.own)
+    return finding.blaming(first_cause(OF_AN_ERROR, of), of.own)
 
 
 def _stacks(stuck: Sequence[RankTrace]) -> Iterator[str]:
@@ -148,7 +149,7 @@ def same_on_all_ranks(values: Sequence[Any], what: str) -> None:
             Diagnosis(
                 f"{what}{_at(index)}: rank {rank} has {_number(value[index])}, but rank 0 has {_number(first[index])}; "
                 f"all ranks should hold the same bits ({int(differ.sum())} of {differ.size} elements differ)",
-                first_cause(ordered_hypotheses.OF_DIFFERENT_REPLICAS, DifferentReplicas(value, first)),
+                first_cause(OF_DIFFERENT_REPLICAS, DifferentReplicas(value, first)),
             )
         )
 

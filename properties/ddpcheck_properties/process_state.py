@@ -19,8 +19,8 @@ from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, ReplicaMethod, needs
 from ddpcheck.execution.process_resources import GRAIN, MANY, left_by_each_call
 from ddpcheck.execution.process_settings import GENERATORS
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import all_causes, first_cause
+from ddpcheck.hypotheses.ordered_hypotheses.processes import OF_A_CHANGED_PROCESS, OF_A_GROWING_PROCESS
 from ddpcheck.job import (
     Aggregate,
     AllGather,
@@ -279,7 +279,7 @@ def _settings_stay(what: str, changed: Sequence[Sequence[str]], allowed: Collect
     assertions.that(
         not names,
         f"{what}: {', '.join(names)} changed, but should stay as the program has set it",
-        all_causes(ordered_hypotheses.OF_A_CHANGED_PROCESS, names),
+        all_causes(OF_A_CHANGED_PROCESS, names),
     )
 
 
@@ -295,5 +295,5 @@ def _nothing_piles_up(what: str, held: Sequence[dict[str, int]], times: int) -> 
             min(growth) < left_by_each_call(name, times),
             f"{what}: got {' and then '.join(f'{each:,}' for each in growth)} more {name} from {times} calls each, but should "
             "leave nothing behind",
-            first_cause(ordered_hypotheses.OF_A_GROWING_PROCESS, name),
+            first_cause(OF_A_GROWING_PROCESS, name),
         )

@@ -5,13 +5,8 @@ from __future__ import annotations
 from ..causes import Cause
 from .choose_causes import all_causes, first_cause
 from .observed_arrays import WrongArrays
-from .ordered_hypotheses import (
-    OF_A_LATE_VALUE,
-    OF_A_VALUE_IN_A_JOB,
-    OF_AN_UNEXPLAINED_VALUE,
-    OF_ONE_OF_SEVERAL_ARRAYS,
-    OF_SEVERAL_ARRAYS,
-)
+from .ordered_hypotheses.arrays import OF_ONE_OF_SEVERAL_ARRAYS, OF_SEVERAL_ARRAYS
+from .ordered_hypotheses.gradients import OF_A_LATE_VALUE, OF_A_VALUE_IN_A_JOB, OF_AN_UNEXPLAINED_VALUE
 from .programs import WrongInJob
 
 

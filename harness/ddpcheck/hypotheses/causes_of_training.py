@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..causes import Cause
 from ..oracle.training_runs import Run
 from .choose_causes import first_cause
-from .ordered_hypotheses import OF_AN_EMULATED_END, OF_ANOTHER_END, OF_BEST_WEIGHTS, OF_ONE_OTHER_BEST_EPOCH
+from .ordered_hypotheses.training import OF_AN_EMULATED_END, OF_ANOTHER_END, OF_BEST_WEIGHTS, OF_ONE_OTHER_BEST_EPOCH
 from .training.best_weights import WrongBest
 from .training.emulation import can_emulate
 from .training.final_parameters import OtherEnd

@@ -10,7 +10,7 @@ from ..causes import Cause
 from ..causes.cause import Given, as_causes
 from ..seeded_values import Array
 from .arrays.evidence import Evidence, WrongArray, same
-from .ordered_hypotheses import OF_LAST_BITS, OF_MOVED_DATA, OF_MOVED_LAST_BITS, OF_WRONG_ELEMENTS
+from .ordered_hypotheses.arrays import OF_LAST_BITS, OF_MOVED_DATA, OF_MOVED_LAST_BITS, OF_WRONG_ELEMENTS
 
 
 def likely_causes(got: Array, expected: Array, evidence: Evidence) -> tuple[Cause, ...]:

@@ -9,7 +9,7 @@ from ..causes import Cause
 from .choose_causes import first_cause
 from .metrics.evidence import WrongMean
 from .metrics.names import OtherNames
-from .ordered_hypotheses import (
+from .ordered_hypotheses.metrics import (
     OF_A_MEAN,
     OF_A_MISSING_MEAN,
     OF_A_SCORE,

@@ -16,7 +16,8 @@ from .collectives.messages import WrongMessage
 from .gradients.accumulated import contributions_of
 from .gradients.clips import clipped_otherwise
 from .gradients.contributions import Contributions, named
-from .ordered_hypotheses import OF_A_COLLECTIVE, OF_A_GRADIENT, OF_A_MESSAGE, OF_A_NORM, OF_AN_UPDATE, OF_LOSSES
+from .ordered_hypotheses.collectives import OF_A_COLLECTIVE, OF_A_MESSAGE
+from .ordered_hypotheses.gradients import OF_A_GRADIENT, OF_A_NORM, OF_AN_UPDATE, OF_LOSSES
 from .updates.loading import of_loaded
 from .updates.moving_averages import of_average
 from .updates.statistics import of_statistics

@@ -8,13 +8,13 @@ from typing import Any
 
 from ddpcheck import assertions
 from ddpcheck.causes import collectives as causes
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.arrays import Evidence
 from ddpcheck.hypotheses.choose_causes import all_causes, first_cause
 from ddpcheck.hypotheses.collectives.circumstances import ExplainedResult
 from ddpcheck.hypotheses.collectives.evidence import WrongResult
 from ddpcheck.hypotheses.collectives.messages import WrongMessage
 from ddpcheck.hypotheses.evidence import evidence_of_message, evidence_of_result
+from ddpcheck.hypotheses.ordered_hypotheses.collectives import OF_AN_EARLY_BARRIER, OF_AN_EXPLAINED_RESULT
 from ddpcheck.job import AllReduce, Barrier, Job, SendRecv, Wait
 from ddpcheck.numerics import different_bits, same_bits
 from ddpcheck.oracle.collectives import Want, finished, members_of, wants
@@ -46,7 +46,7 @@ def results_hold(job: Job, trace: Trace) -> None:
                 if right:
                     finding = finding.noting(f"on rank {', '.join(map(str, right))} it is right")
                 of = ExplainedResult(wrong, got, finding.diagnosis.causes)
-                told = first_cause(ordered_hypotheses.OF_AN_EXPLAINED_RESULT, of)
+                told = first_cause(OF_AN_EXPLAINED_RESULT, of)
                 raise finding.blaming(told).at(position) from None
 
 
@@ -159,7 +159,7 @@ def _blocked(barrier: Barrier, position: int, trace: Trace) -> None:
                 Diagnosis(
                     f"{named(barrier, position)}: rank {rank} left {1000 * (entered - left):.0f} ms before rank {latest} "
                     f"entered, but should have waited for it",
-                    all_causes(ordered_hypotheses.OF_AN_EARLY_BARRIER, waited),
+                    all_causes(OF_AN_EARLY_BARRIER, waited),
                 )
             )
 

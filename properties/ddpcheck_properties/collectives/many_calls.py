@@ -11,9 +11,9 @@ from ddpcheck import assertions
 from ddpcheck.causes.cause import as_causes
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, Capabilities, needs
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.collectives.calls import WrongCalls, call_counter_wraps
+from ddpcheck.hypotheses.ordered_hypotheses.collectives import OF_EQUAL_CALLS
 from ddpcheck.job import Calls, Job
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
@@ -117,6 +117,6 @@ def _compare(made: Calls, got: Array, want: Array, own: Array, rank: int) -> Non
         Diagnosis(
             f"call {first} of {made.times}, {made.collective}, one{' strided' * made.strided} array of {made.dtype}[2]: result "
             f"on rank {rank}: got {got[first].tolist()}, but should be {want[first].tolist()}; {len(wrong)} are wrong",
-            as_causes((first_cause(ordered_hypotheses.OF_EQUAL_CALLS, of), call_counter_wraps(of))),
+            as_causes((first_cause(OF_EQUAL_CALLS, of), call_counter_wraps(of))),
         )
     )

@@ -10,9 +10,9 @@ import numpy as np
 from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, needs
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.lifecycle import Unaware
+from ddpcheck.hypotheses.ordered_hypotheses.ranks import OF_AN_UNAWARE_RANK
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -158,7 +158,7 @@ def _raised_everywhere(job: Job, trace: Trace) -> None:
             Diagnosis(
                 f"rank {rank.rank} {'was still waiting' if hung else rank.outcome} in {_place(rank.last)} after rank {dead} "
                 f"{ended}, but should have raised an error",
-                first_cause(ordered_hypotheses.OF_AN_UNAWARE_RANK, Unaware(job, trace, rank, dead)),
+                first_cause(OF_AN_UNAWARE_RANK, Unaware(job, trace, rank, dead)),
                 "the stack below" if rank.stack else "",
                 (f"stack of rank {rank.rank}:\n{rank.stack}",) if rank.stack else (rank.error,) * bool(rank.error),
             ),

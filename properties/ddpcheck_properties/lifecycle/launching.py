@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.ordered_hypotheses.ranks import OF_A_MISREPORT, OF_FAILURE_AS_SUCCESS
 from ddpcheck.job import Job, Raise
 from ddpcheck.launchers.failing_rank_program import ROOT_CAUSE, ROOT_STATUS, Trial
 from ddpcheck.verdict import Diagnosis, Finding
@@ -44,7 +44,7 @@ def _wrong(trial: Trial, deadline: float, *, killed: bool) -> Finding | None:
         headline = f"{first}, but the launcher still waited after {deadline:g} s, and should have ended the run"
         return Finding(Diagnosis(headline, (causes.RANKS_AWAITED_IN_ORDER(),), details=wrote))
     if trial.status == 0:
-        told = first_cause(ordered_hypotheses.OF_FAILURE_AS_SUCCESS, killed)
+        told = first_cause(OF_FAILURE_AS_SUCCESS, killed)
         return Finding(Diagnosis(f"{first}, but the launcher says that all went well", told, details=wrote))
     if trial.ended is not None and trial.ended.rank not in (None, trial.failing):
         headline = f'{ended}, but the launcher says "{trial.ended}"'
@@ -54,4 +54,4 @@ def _wrong(trial: Trial, deadline: float, *, killed: bool) -> Finding | None:
         headline = f'{first}, but its last words, "{ROOT_CAUSE}", are not in the output of the launcher'
     else:
         return None
-    return Finding(Diagnosis(headline, first_cause(ordered_hypotheses.OF_A_MISREPORT, trial), details=wrote))
+    return Finding(Diagnosis(headline, first_cause(OF_A_MISREPORT, trial), details=wrote))

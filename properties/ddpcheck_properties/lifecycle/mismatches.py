@@ -11,8 +11,8 @@ import numpy as np
 
 from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, Capabilities, needs
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.ordered_hypotheses.ranks import OF_UNNOTICED_MISMATCH
 from ddpcheck.job import (
     AllGather,
     AllReduce,
@@ -237,7 +237,7 @@ def _told_everywhere(job: Job, trace: Trace) -> None:
         raise Finding(
             Diagnosis(
                 f"rank {rank.rank} {ended} {what}; it should have raised an error",
-                first_cause(ordered_hypotheses.OF_UNNOTICED_MISMATCH, trace),
+                first_cause(OF_UNNOTICED_MISMATCH, trace),
                 details=stack,
             ),
             hung=hung,

@@ -13,8 +13,8 @@ from ddpcheck import assertions
 from ddpcheck.causes import rendezvous as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Determinism, needs
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.ordered_hypotheses.ranks import OF_A_DISTURBED_START
 from ddpcheck.hypotheses.rendezvous import DisturbedStart
 from ddpcheck.job import (
     AllGather,
@@ -209,7 +209,7 @@ def _blaming_the_start(judge: Judge) -> Judge:
             own = finding.diagnosis.cause
             told = finding.noting(f"at first sight: {own.headline}") if own is not None else finding
             of = DisturbedStart(job, trace.completed)
-            raise told.blaming(first_cause(ordered_hypotheses.OF_A_DISTURBED_START, of)) from None
+            raise told.blaming(first_cause(OF_A_DISTURBED_START, of)) from None
 
     return judged
 
@@ -218,7 +218,7 @@ def _with_the_start_first(finding: Finding, job: Job) -> Finding:
     """The finding with the causes of this Job's start first, then those of the operations."""
     told = finding.diagnosis.causes
     ends = (DisturbedStart(job, completed) for completed in (True, False))
-    shown = {cause for of in ends for cause in first_cause(ordered_hypotheses.OF_A_DISTURBED_START, of)}
+    shown = {cause for of in ends for cause in first_cause(OF_A_DISTURBED_START, of)}
     return finding.blaming(*(cause for cause in told if cause in shown), *told)
 
 

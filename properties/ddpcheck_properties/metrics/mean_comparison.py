@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 
 from ddpcheck import assertions
 from ddpcheck.causes import metrics as causes
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.causes_of_wrong_numbers import causes_of_means, causes_of_names
 from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.metrics.evidence import WrongMean
 from ddpcheck.hypotheses.metrics.names import OtherNames
 from ddpcheck.hypotheses.metrics.nonfinite import LostNonfinite, WrongBesideNan
+from ddpcheck.hypotheses.ordered_hypotheses.metrics import OF_LOST_NONFINITE, OF_METRICS_BESIDE_NAN
 from ddpcheck.job import Aggregate, Job, Operation
 from ddpcheck.numerics import gamma
 from ddpcheck.oracle.means import mean_of
@@ -82,7 +82,7 @@ def stays_strange(job: Job, trace: Trace) -> None:
         assertions.that(
             got == wanted or math.isnan(got),
             f"{_named(made)}: metrics on rank {rank}: got {metrics}, but should be {wanted}",
-            first_cause(ordered_hypotheses.OF_LOST_NONFINITE, LostNonfinite(made, wanted)),
+            first_cause(OF_LOST_NONFINITE, LostNonfinite(made, wanted)),
         )
 
 
@@ -106,7 +106,7 @@ def stays_strange_alone(job: Job, trace: Trace) -> None:
             assertions.that(
                 close.get(name) == wanted[name],
                 f"{what.format(name)} {close.get(name)}, but should be {wanted[name]}",
-                first_cause(ordered_hypotheses.OF_METRICS_BESIDE_NAN, WrongBesideNan(made, close, name)),
+                first_cause(OF_METRICS_BESIDE_NAN, WrongBesideNan(made, close, name)),
             )
 
 

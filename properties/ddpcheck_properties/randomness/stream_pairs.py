@@ -15,8 +15,8 @@ import numpy as np
 
 from ddpcheck import assertions
 from ddpcheck.causes import randomness as causes
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.ordered_hypotheses.randomness import OF_ALIKE_STREAMS, OF_DEPENDENT_STREAMS
 from ddpcheck.hypotheses.randomness.stream_pairs import AlikeStreams, Source
 from ddpcheck.job import Draw, Job
 from ddpcheck.seeded_values import Array
@@ -37,14 +37,14 @@ def all_apart(job: Job, trace: Trace) -> None:
         assertions.that(
             same <= SHARED,
             f"{_named(second)}: got {same} of {COUNT} random numbers x of {_named(first)}, or 1 - x, but should be others",
-            first_cause(ordered_hypotheses.OF_ALIKE_STREAMS, alike),
+            first_cause(OF_ALIKE_STREAMS, alike),
         )
     for first, second, length in _turned(found):
         raise Finding(
             Diagnosis(
                 f"{_named(second)}: got {COUNT} random numbers that follow those of {_named(first)} (their differences, or "
                 f"sums, are alike: {length:.2f}, where independent ones have less than {TURNED}), but should be independent",
-                first_cause(ordered_hypotheses.OF_DEPENDENT_STREAMS, [found[first], found[second]]),
+                first_cause(OF_DEPENDENT_STREAMS, [found[first], found[second]]),
             )
         )
 
@@ -69,7 +69,7 @@ def seeds_begin_apart(job: Job, trace: Trace) -> None:
         raise Finding(
             Diagnosis(
                 f"{_named(other)}: got the random numbers of {_named(one)}, but should get others",
-                first_cause(ordered_hypotheses.OF_ALIKE_STREAMS, AlikeStreams(one, other, count, 0, count, count, 0)),
+                first_cause(OF_ALIKE_STREAMS, AlikeStreams(one, other, count, 0, count, count, 0)),
             )
         )
 

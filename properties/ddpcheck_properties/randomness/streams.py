@@ -11,8 +11,8 @@ from ddpcheck import assertions
 from ddpcheck.causes import randomness as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import all_causes, first_cause
+from ddpcheck.hypotheses.ordered_hypotheses.randomness import OF_COMMON_NUMBERS, OF_OTHER_NUMBERS
 from ddpcheck.hypotheses.randomness.common_numbers import OtherNumbers
 from ddpcheck.job import Disturb, Draw, Job, Operation, OptimizerSpec, Sample, Step
 from ddpcheck.seeded_values import Array
@@ -144,7 +144,7 @@ def _common_agree(job: Job, trace: Trace) -> None:
                     bool(np.array_equal(got, should)),
                     f"common numbers of epoch {epoch} on rank {rank}: got {some(got)}, but should be {some(should)} as "
                     "before on rank 0" + f" (it drew {more} numbers of its own first)" * bool(more),
-                    first_cause(ordered_hypotheses.OF_COMMON_NUMBERS, OtherNumbers(got, should, draw.seed, SEEDS[0])),
+                    first_cause(OF_COMMON_NUMBERS, OtherNumbers(got, should, draw.seed, SEEDS[0])),
                 )
 
 
@@ -167,7 +167,7 @@ def _come_again(job: Job, trace: Trace) -> None:
                 assertions.that(
                     bool(np.array_equal(got, should)),
                     f"{kind} numbers of {what} on rank {rank}: got {some(got)}, but should be {some(should)} as before",
-                    (*all_causes(ordered_hypotheses.OF_OTHER_NUMBERS, evidence), cause),
+                    (*all_causes(OF_OTHER_NUMBERS, evidence), cause),
                 )
 
     for rank, ((one, zero, *_), epochs) in enumerate(

@@ -10,8 +10,13 @@ from ddpcheck import assertions
 from ddpcheck.causes import randomness as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.ordered_hypotheses.randomness import (
+    OF_REPEATED_CALLS,
+    OF_REPEATED_NUMBERS,
+    OF_SINGLE_COMMON_NUMBERS,
+    OF_SINGLE_NUMBERS,
+)
 from ddpcheck.hypotheses.randomness.common_numbers import OtherCommonNumbers
 from ddpcheck.hypotheses.randomness.repeats import RepeatedSingly
 from ddpcheck.job import Draw, Job
@@ -78,14 +83,14 @@ def _each_its_own(job: Job, trace: Trace) -> None:
             assertions.that(
                 alike <= BY_CHANCE,
                 f"rank {rank}, {FEW} numbers in a call for each: got {alike} that are {whose}, but should be others",
-                first_cause(ordered_hypotheses.OF_SINGLE_NUMBERS, RepeatedSingly(at_once, BY_CHANCE)),
+                first_cause(OF_SINGLE_NUMBERS, RepeatedSingly(at_once, BY_CHANCE)),
             )
         of_rank = OtherCommonNumbers(rank, common[rank], common[0], all_at_once[rank], all_at_once[0])
         assertions.that(
             bool(np.array_equal(common[rank], common[0])),
             f"common numbers in a call for each on rank {rank}: got {some(common[rank])}, but should be {some(common[0])} as on "
             "rank 0",
-            first_cause(ordered_hypotheses.OF_SINGLE_COMMON_NUMBERS, of_rank),
+            first_cause(OF_SINGLE_COMMON_NUMBERS, of_rank),
         )
 
 
@@ -110,7 +115,7 @@ def _go_on(job: Job, trace: Trace) -> None:
                     again <= SHARED,
                     f"{kind} numbers of epoch {epoch} on rank {rank}{of_seed(draw.seed)}: got {again} of {len(numbers)} that "
                     "were there before in the same epoch, but should be new ones",
-                    first_cause(ordered_hypotheses.OF_REPEATED_CALLS, numbers),
+                    first_cause(OF_REPEATED_CALLS, numbers),
                 )
 
 
@@ -123,7 +128,7 @@ def _go_on_far(job: Job, trace: Trace) -> None:
                 again <= AGAIN,
                 f"{kind} numbers on rank {rank}: got {again} of {len(numbers)} that were there before in the same epoch, but "
                 "should be new ones",
-                first_cause(ordered_hypotheses.OF_REPEATED_NUMBERS, numbers),
+                first_cause(OF_REPEATED_NUMBERS, numbers),
             )
 
 

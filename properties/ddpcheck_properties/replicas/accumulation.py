@@ -14,8 +14,8 @@ from ddpcheck.causes import replicas as causes
 from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.ordered_hypotheses.replicas import OF_TWO_FORWARDS
 from ddpcheck.hypotheses.replicas.special_runs import TwoForwards
 from ddpcheck.job import Backward, CloseWindow, Job, OpenWindow, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.models.spec import Activation, BatchNorm, Layer, Linear, ModelSpec, Scale, mlp
@@ -126,7 +126,7 @@ def check_two_forwards_then_one_backward_sums_gradients(session: Session) -> Non
         except Finding as finding:
             told, raised = finding.diagnosis, any(rank.outcome == "raised" for rank in trace.ranks)
             of = TwoForwards(told.subject[0], raised, told.causes)
-            raise finding.blaming(first_cause(ordered_hypotheses.OF_TWO_FORWARDS, of) or told.causes) from None
+            raise finding.blaming(first_cause(OF_TWO_FORWARDS, of) or told.causes) from None
 
     for_each(session, fitting(session, [two_forwards(world, *layers) for layers in chains]), judge)
 

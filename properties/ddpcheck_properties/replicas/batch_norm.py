@@ -18,9 +18,14 @@ import numpy as np
 from ddpcheck import assertions
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, Determinism, needs
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.evidence import evidence_of
+from ddpcheck.hypotheses.ordered_hypotheses.replicas import (
+    OF_A_BATCH_NORM_GRADIENT,
+    OF_A_BATCH_NORM_LOSS,
+    OF_BATCH_NORM_STATISTICS,
+    OF_REMEASURING,
+)
 from ddpcheck.hypotheses.replicas.batch_norm import (
     WrongGradient,
     WrongLoss,
@@ -112,7 +117,7 @@ def _remeasured(promised: Capabilities) -> Judge:
                 raise
             told = finding.diagnosis
             of = WrongRemeasuring(job, trace, told.subject[1], told.operation)
-            raise finding.blaming(first_cause(ordered_hypotheses.OF_REMEASURING, of) or told.causes) from None
+            raise finding.blaming(first_cause(OF_REMEASURING, of) or told.causes) from None
 
     return judge
 
@@ -169,9 +174,7 @@ def _same_statistics(promised: Capabilities) -> Judge:
                 own, right = (each.arrays["buffers"][mean].value.exact for each in (local, moment))
                 got = [values[mean] for values in trace.values(moment.position, "buffers")]
                 of = WrongStatistics(told.subject[1], mean, WrongMeans(got, own, right), told.causes)
-                raise finding.blaming(
-                    first_cause(ordered_hypotheses.OF_BATCH_NORM_STATISTICS, of) or told.causes
-                ) from None
+                raise finding.blaming(first_cause(OF_BATCH_NORM_STATISTICS, of) or told.causes) from None
 
     return judge
 
@@ -198,7 +201,7 @@ def _same_losses(moment: ExpectedOperation, local: ExpectedOperation, job: Job, 
             assertions.within(np.float64(loss), exact[rank], bound, f"loss ({when(job, moment.position)})", rank)
         except Finding as finding:
             of = WrongLoss(rank, loss, own[rank])
-            raise finding.blaming(first_cause(ordered_hypotheses.OF_A_BATCH_NORM_LOSS, of)) from None
+            raise finding.blaming(first_cause(OF_A_BATCH_NORM_LOSS, of)) from None
 
 
 def _gradients(moment: ExpectedOperation, job: Job, trace: Trace) -> None:
@@ -218,4 +221,4 @@ def _gradients(moment: ExpectedOperation, job: Job, trace: Trace) -> None:
                 )
             except Finding as finding:
                 of = WrongGradient(name, got, exact, job.world_size)
-                raise finding.blaming(first_cause(ordered_hypotheses.OF_A_BATCH_NORM_GRADIENT, of)) from None
+                raise finding.blaming(first_cause(OF_A_BATCH_NORM_GRADIENT, of)) from None

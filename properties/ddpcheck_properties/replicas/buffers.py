@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ddpcheck import assertions
 from ddpcheck.checks import Observation, law
 from ddpcheck.contract import ReplicaSync, needs
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.ordered_hypotheses.replicas import OF_BUFFERS_APART
 from ddpcheck.job import Backward, Job, Observe, Operation, ZeroGrad
 from ddpcheck.models.spec import BatchNorm, Linear, ModelSpec
 from ddpcheck.numerics import same_bits
@@ -49,7 +49,7 @@ def check_training_forward_begins_with_rank_0s_buffers(session: Session) -> Obse
             not different,
             f"buffer {', '.join(different[:1])} after a backward on equal samples differs between ranks, but the forward should "
             "have begun with rank 0's",
-            first_cause(ordered_hypotheses.OF_BUFFERS_APART, job.model),
+            first_cause(OF_BUFFERS_APART, job.model),
         )
 
     for_each(

@@ -13,13 +13,13 @@ import numpy as np
 from ddpcheck import assertions
 from ddpcheck.causes import Cause, programs
 from ddpcheck.contract import Capabilities, Determinism
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.arrays import Evidence
 from ddpcheck.hypotheses.causes_of_observations import causes_in_job, causes_of_arrays
 from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.evidence import evidence_of
 from ddpcheck.hypotheses.numbers import evidence_of_number, sure_after
 from ddpcheck.hypotheses.observed_arrays import MissingGradient, WrongArrays, construction_value
+from ddpcheck.hypotheses.ordered_hypotheses.arrays import OF_A_MISSING_GRADIENT
 from ddpcheck.hypotheses.programs import WrongInJob
 from ddpcheck.job import Backward, Job, Step
 from ddpcheck.operations.replica import of_two_replicas
@@ -138,7 +138,7 @@ def _compare_one(got: Any, entry: ExpectedArray, what: str, text: str, rank: int
             raise Finding(
                 Diagnosis(
                     f"{text} on rank {rank}: got none, but should be an array",
-                    first_cause(ordered_hypotheses.OF_A_MISSING_GRADIENT, missing),
+                    first_cause(OF_A_MISSING_GRADIENT, missing),
                 )
             )
         if got is not None:

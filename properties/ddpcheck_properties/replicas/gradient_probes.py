@@ -11,8 +11,8 @@ from ddpcheck.causes import gradients as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.contract.needs import Need
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.ordered_hypotheses.replicas import OF_A_PART_OF_A_GRADIENT
 from ddpcheck.hypotheses.replicas.large_tensors import WrongElements
 from ddpcheck.job import Job, ProbeGradients
 from ddpcheck.trace import Trace
@@ -125,7 +125,7 @@ def _wrong(probe: ProbeGradients, position: int, trace: Trace) -> Iterator[Findi
                 f"gradient of a tensor of {probe.elements:,} elements on rank {rank.rank}: {seen['wrong']:,} elements are "
                 f"wrong, first {seen['first']:,}, last {seen['last']:,}"
             )
-            yield Finding(Diagnosis(headline, first_cause(ordered_hypotheses.OF_A_PART_OF_A_GRADIENT, of)))
+            yield Finding(Diagnosis(headline, first_cause(OF_A_PART_OF_A_GRADIENT, of)))
         for number, got in enumerate(seen["scalars"]):
             if got != seen["right_scalar"] and probe.elements == ELEMENTS:  # a large sum is rounded
                 headline = (

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.ordered_hypotheses.replicas import OF_JOINED_PARAMETERS
 from ddpcheck.hypotheses.replicas.joining import AfterJoin
 from ddpcheck.hypotheses.replicas.special_runs import join_stopped_by_buffers
 from ddpcheck.job import Backward, DataSpec, Job, Join, Operation, OptimizerSpec, Step, ZeroGrad
@@ -84,7 +84,7 @@ def _explained(promised: Capabilities) -> Judge:
         except Finding as finding:
             if not trace.completed:
                 raise finding.blaming(join_stopped_by_buffers(job) or finding.diagnosis.causes) from None
-            told = first_cause(ordered_hypotheses.OF_JOINED_PARAMETERS, AfterJoin(job, trace, promised))
+            told = first_cause(OF_JOINED_PARAMETERS, AfterJoin(job, trace, promised))
             raise finding.blaming(told or finding.diagnosis.causes) from None
 
     return judge

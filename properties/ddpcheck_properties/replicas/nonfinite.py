@@ -11,8 +11,8 @@ from ddpcheck import assertions
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.ordered_hypotheses.replicas import OF_NONFINITE_GRADIENT
 from ddpcheck.job import Backward, DataSpec, Job, Operation, ZeroGrad
 from ddpcheck.models.spec import Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
@@ -113,7 +113,7 @@ def _spread(job: Job, trace: Trace) -> None:
                 continue
             index = tuple(int(i) for i in np.argwhere(wrong)[0])
             lost = bool(np.isfinite(got[index]))
-            cause = first_cause(ordered_hypotheses.OF_NONFINITE_GRADIENT, got[index])
+            cause = first_cause(OF_NONFINITE_GRADIENT, got[index])
             own = ", ".join(f"{float(other['gradients'][name][index])!r}" for other in local)
             what = f"gradient of {name} ({when(job, position)}){list(index) if index else ''} on rank {rank}"
             should = f"{'not ' * lost}be finite: the ranks' own are {own}"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.ordered_hypotheses.replicas import OF_AVERAGES
 from ddpcheck.hypotheses.replicas.averages import ObservedAverages
 from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Resume, Save, SetTrainable, Step, ZeroGrad
 from ddpcheck.models.spec import Linear, ModelSpec, Scale, mlp
@@ -97,7 +97,7 @@ def _explained(promised: Capabilities) -> Judge:
             if not trace.completed or finding.diagnosis.subject[0] != "averaged":
                 raise
             looks = (ObservedAverages(position, ranks) for position, ranks in trace.all_values("observe"))
-            told = (first_cause(ordered_hypotheses.OF_AVERAGES, look) for look in looks)
+            told = (first_cause(OF_AVERAGES, look) for look in looks)
             raise finding.blaming(next(filter(None, told), finding.diagnosis.causes)) from None
 
     return judge

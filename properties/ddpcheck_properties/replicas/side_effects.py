@@ -13,9 +13,9 @@ from ddpcheck import assertions
 from ddpcheck.causes import programs
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.arrays import Evidence
 from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.ordered_hypotheses.replicas import OF_CHANGED_ARGUMENTS
 from ddpcheck.hypotheses.replicas.special_runs import evaluation_changes_gradients
 from ddpcheck.job import (
     Backward,
@@ -182,7 +182,7 @@ def arguments_stay(promised: Capabilities, job: Job, trace: Trace) -> None:
         assertions.that(
             not changed,
             f"{', '.join(map(_argument, changed[:3]))} on rank {rank.rank}: changed since, but should stay as it was",
-            first_cause(ordered_hypotheses.OF_CHANGED_ARGUMENTS, [name for _, name in changed]),
+            first_cause(OF_CHANGED_ARGUMENTS, [name for _, name in changed]),
         )
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.ordered_hypotheses.replicas import OF_A_STEP_NOT_SKIPPED
 from ddpcheck.hypotheses.replicas.skipped_steps import NotSkipped, infinity_of_one_sign
 from ddpcheck.job import Backward, Clip, Job, Observe, Operation, OptimizerSpec, Resume, Save, Step, ZeroGrad
 from ddpcheck.models.spec import Activation, Embedding, Linear, ModelSpec, Scale
@@ -163,7 +163,7 @@ def _skipped(promised: Capabilities) -> Judge:
         except Finding as finding:
             if not trace.completed:
                 raise
-            told = first_cause(ordered_hypotheses.OF_A_STEP_NOT_SKIPPED, NotSkipped(job, trace))
+            told = first_cause(OF_A_STEP_NOT_SKIPPED, NotSkipped(job, trace))
             raise finding.blaming(told, infinity_of_one_sign(job)) from None
 
     return judge

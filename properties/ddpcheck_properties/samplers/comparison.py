@@ -9,8 +9,14 @@ import numpy as np
 from ddpcheck import assertions
 from ddpcheck.causes import samplers as causes
 from ddpcheck.contract import Capabilities
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.ordered_hypotheses.samplers import (
+    OF_A_LOST_HEAD,
+    OF_ABSENT_SAMPLES,
+    OF_ANOTHER_LEN,
+    OF_ANOTHER_LENGTH,
+    OF_ANOTHER_TOTAL,
+)
 from ddpcheck.hypotheses.samplers.orders import OtherLen
 from ddpcheck.hypotheses.samplers.shares import AbsentSamples, OtherLength, OtherTotal
 from ddpcheck.job import Job, Sample
@@ -49,7 +55,7 @@ def len_is_right(job: Job, trace: Trace) -> None:
     for rank, epochs in enumerate(reading(trace, 0)):
         first, given = len(epochs[0]), len(epochs[-1])
         before, length = (trace.values(0, name)[rank] for name in ("length_before", "length"))
-        cause = first_cause(ordered_hypotheses.OF_ANOTHER_LEN, OtherLen(before, first))
+        cause = first_cause(OF_ANOTHER_LEN, OtherLen(before, first))
         assertions.equal(length, given, f"len(sampler) of {named(read)}, which gave {given} samples,", rank, cause)
         what = f"len(sampler) of {named(read)} before it was read"
         assertions.equal(before, first, what, rank, causes.LENGTH_LATE())
@@ -108,7 +114,7 @@ def _check_shares(
             Diagnosis(
                 f"{what}: sample 0 went to no rank, but should be the first; of {length} samples the last {len(absent)} may be "
                 "left out",
-                first_cause(ordered_hypotheses.OF_A_LOST_HEAD, ranks),
+                first_cause(OF_A_LOST_HEAD, ranks),
             )
         )
     if len(absent) > allowed:
@@ -118,7 +124,7 @@ def _check_shares(
             Diagnosis(
                 f"{what}: sample {absent[-1]} went to no rank{twice}; {len(absent)} of {length} samples are missing, but "
                 f"should be {allowed}",
-                first_cause(ordered_hypotheses.OF_ABSENT_SAMPLES, evidence),
+                first_cause(OF_ABSENT_SAMPLES, evidence),
             )
         )
 
@@ -134,13 +140,13 @@ def _check_lengths(ranks: list[list[int]], length: int, rule: str, what: str, nu
         raise Finding(
             Diagnosis(
                 f"{what}: rank {rank} got {len(order)} samples, but should get {should} (remainder rule: {rule})",
-                first_cause(ordered_hypotheses.OF_ANOTHER_LENGTH, OtherLength(ranks, rank, length, rule, number)),
+                first_cause(OF_ANOTHER_LENGTH, OtherLength(ranks, rank, length, rule, number)),
             )
         )
     if rule == "uneven" and (total := sum(map(len, ranks))) != length:
         raise Finding(
             Diagnosis(
                 f"{what}: all ranks together got {total} samples, but should get {length}",
-                first_cause(ordered_hypotheses.OF_ANOTHER_TOTAL, OtherTotal(world, length, total)),
+                first_cause(OF_ANOTHER_TOTAL, OtherTotal(world, length, total)),
             )
         )

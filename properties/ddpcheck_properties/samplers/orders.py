@@ -13,8 +13,15 @@ from ddpcheck.causes import samplers as causes
 from ddpcheck.check_levels import Level
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.ordered_hypotheses.samplers import (
+    OF_AN_UNSHUFFLED_ORDER,
+    OF_AN_UNTOLD_ORDER,
+    OF_EQUAL_EPOCHS,
+    OF_EQUAL_SEEDS,
+    OF_THE_SAME_ORDER,
+    OF_THE_SAME_SUBSET,
+)
 from ddpcheck.hypotheses.samplers.orders import EqualEpochs, EqualSeeds, SameOrder, SameSubset, UntoldOrder
 from ddpcheck.job import Job, Sample
 from ddpcheck.trace import Trace
@@ -43,7 +50,7 @@ def check_set_epoch_changes_the_order(session: Session) -> None:
         for first, second in alike[:1]:
             evidence = EqualEpochs(alike, EPOCHS, read.seed)
             headline = f"epoch {second}: got the order of epoch {first} on every rank, but should be another one"
-            raise Finding(Diagnosis(headline, first_cause(ordered_hypotheses.OF_EQUAL_EPOCHS, evidence)))
+            raise Finding(Diagnosis(headline, first_cause(OF_EQUAL_EPOCHS, evidence)))
 
     # a seed of 0 may be a factor that removes all others, or be taken for no seed
     _read(session, [reads(session.world_size, epochs=EPOCHS, seeds=(seed,)) for seed in (SEED, 0)], judge)
@@ -58,7 +65,7 @@ def check_samples_change_ranks_between_epochs(session: Session) -> None:
             assertions.that(
                 set(first) != set(second),
                 f"epoch 1 on rank {rank}: got the same {len(first)} samples as in epoch 0, but should be others",
-                first_cause(ordered_hypotheses.OF_THE_SAME_SUBSET, SameSubset(first, second)),
+                first_cause(OF_THE_SAME_SUBSET, SameSubset(first, second)),
             )
 
     _read(session, [reads(session.world_size, epochs=(0, 1))], judge)
@@ -103,7 +110,7 @@ def check_new_sampler_without_set_epoch_uses_epoch_0(session: Session) -> None:
                 bool(np.array_equal(untold, zero)),
                 f"a new sampler, before set_epoch, on rank {rank}: got {some(untold)}, but should be {some(zero)}, the "
                 "order of epoch 0",
-                first_cause(ordered_hypotheses.OF_AN_UNTOLD_ORDER, evidence),
+                first_cause(OF_AN_UNTOLD_ORDER, evidence),
             )
 
     world = session.world_size
@@ -132,7 +139,7 @@ def check_the_seed_changes_the_order(session: Session) -> None:
             assertions.that(
                 order != other,
                 f"seed {second}: got the order of seed {first} on every rank, but should be another one",
-                first_cause(ordered_hypotheses.OF_EQUAL_SEEDS, EqualSeeds(first, second, epoch or 0, order, ignored)),
+                first_cause(OF_EQUAL_SEEDS, EqualSeeds(first, second, epoch or 0, order, ignored)),
             )
 
     world = session.world_size
@@ -148,7 +155,7 @@ def check_order_without_shuffle_is_sequential(session: Session) -> None:
             assertions.that(
                 bool(np.all(np.diff(first) > 0)),
                 f"shuffle=False on rank {rank}: got {some(first)}, but should be an ascending order",
-                first_cause(ordered_hypotheses.OF_AN_UNSHUFFLED_ORDER, [first.tolist()]),
+                first_cause(OF_AN_UNSHUFFLED_ORDER, [first.tolist()]),
             )
             for epoch, other in zip(_UNSHUFFLED[1:], others, strict=True):
                 assertions.that(
@@ -242,7 +249,7 @@ def _random_and_its_own(job: Job, trace: Trace) -> None:
                     # another check tests whether both are added up
                     order != before or (seed != read.seed and other != epoch),
                     f"{what}: got the order of epoch {other} of seed {seed} on every rank, but should be another one",
-                    first_cause(ordered_hypotheses.OF_THE_SAME_ORDER, SameOrder(read, epoch, other, seed)),
+                    first_cause(OF_THE_SAME_ORDER, SameOrder(read, epoch, other, seed)),
                 )
             found[read.seed, epoch] = order
 

@@ -12,8 +12,12 @@ from ddpcheck import assertions
 from ddpcheck.causes import samplers as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.ordered_hypotheses.samplers import (
+    OF_ANOTHER_EPOCH_AT_ONCE,
+    OF_ANOTHER_NEXT_EPOCH,
+    OF_ANOTHER_PIECE,
+)
 from ddpcheck.hypotheses.samplers.resuming import OtherNextEpoch, OtherPiece, loaded_length_stays
 from ddpcheck.hypotheses.samplers.shares import Order
 from ddpcheck.job import Job, ResumeSampling
@@ -107,7 +111,7 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
                 f"got {_differing(piece, should)}"
             )
             evidence = OtherPiece(read, number, piece, should, whole, at, len(before), other)
-            assertions.that(piece == should, headline, first_cause(ordered_hypotheses.OF_ANOTHER_PIECE, evidence))
+            assertions.that(piece == should, headline, first_cause(OF_ANOTHER_PIECE, evidence))
             at_last, at = at, at + len(should)
         again = "another reading" if read.then is None else f"epoch {read.then}"
         headline = (
@@ -117,7 +121,7 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
         # a sampler that advances its own epoch need not reach the same one without set_epoch()
         fits = len(then) == len(other) if read.then is None and read.shuffle else then == other
         after = OtherNextEpoch(then, other, whole, read.epoch)
-        assertions.that(fits, headline, first_cause(ordered_hypotheses.OF_ANOTHER_NEXT_EPOCH, after))
+        assertions.that(fits, headline, first_cause(OF_ANOTHER_NEXT_EPOCH, after))
         length = trace.values(0, "then_length")[rank]
         assertions.that(
             length == len(then),
@@ -132,9 +136,7 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
                 f"saved and loaded: got {len(straight)} samples {_some(straight)}, but should be {len(other)}, {_some(other)}"
             )
             at_once = OtherNextEpoch(straight, other, whole, read.epoch, at_last)
-            assertions.that(
-                straight == other, headline, first_cause(ordered_hypotheses.OF_ANOTHER_EPOCH_AT_ONCE, at_once)
-            )
+            assertions.that(straight == other, headline, first_cause(OF_ANOTHER_EPOCH_AT_ONCE, at_once))
         rest = whole[len(pieces[0]) :]
         headline = (
             f"epoch {read.epoch} on rank {rank}, read on in the sampler whose state was saved: got {_some(on)}, but should be "

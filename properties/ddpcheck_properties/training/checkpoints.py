@@ -12,8 +12,8 @@ from ddpcheck import assertions
 from ddpcheck.causes import training
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.ordered_hypotheses.training import OF_A_SPECIAL_RUN, OF_OTHER_EPOCHS, OF_OTHER_SAMPLES
 from ddpcheck.hypotheses.training.checkpoints import OtherEpochs, OtherSamples, Samples, SpecialRun
 from ddpcheck.job import Job, Train
 from ddpcheck.oracle.training_runs import Run, plan_of
@@ -180,7 +180,7 @@ def resumed_right(promised: Capabilities, *, bits: bool = False) -> Judge:
 
     def judge(job: Job, trace: Trace) -> None:
         special = SpecialRun(plan_of(job, RESUMED), trace)
-        with explained(lambda: first_cause(ordered_hypotheses.OF_A_SPECIAL_RUN, special)):
+        with explained(lambda: first_cause(OF_A_SPECIAL_RUN, special)):
             judged(job, trace)
 
     def judged(job: Job, trace: Trace) -> None:
@@ -220,13 +220,13 @@ def _same_epochs(whole: Samples, resumed: Samples, rank: int, first: int, epochs
             Diagnosis(
                 f"rank {rank} trained {trained} of {epochs} epochs after resuming, but should have {where}: "
                 f"{epochs - first} epochs",
-                first_cause(ordered_hypotheses.OF_OTHER_EPOCHS, OtherEpochs(first, trained - (epochs - first))),
+                first_cause(OF_OTHER_EPOCHS, OtherEpochs(first, trained - (epochs - first))),
             )
         )
     for epoch in range(first, epochs):
         of = OtherSamples(whole, resumed, rank, epoch, first)
         if of.got != of.should:
-            causes = first_cause(ordered_hypotheses.OF_OTHER_SAMPLES, of)
+            causes = first_cause(OF_OTHER_SAMPLES, of)
             assertions.equal(of.got, of.should, f"samples of epoch {epoch} after resuming", rank, causes)
 
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 from ddpcheck import assertions
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.ordered_hypotheses.training import OF_ANOTHER_STOP
 from ddpcheck.hypotheses.training.early_stopping import OtherStop, stops_by_own_loss
 from ddpcheck.job import Job, Train
 from ddpcheck.oracle.training_runs import lasts, plan_of
@@ -78,5 +78,5 @@ def _ends_in_time(job: Job, trace: Trace) -> None:
             len(losses) == min(wanted, plan.epochs),
             f"rank {rank} stopped after {len(losses)} epochs with losses {', '.join(f'{x:.4g}' for x in reported[0])}, but "
             f"should stop after {min(wanted, plan.epochs)} with patience {plan.patience}",
-            first_cause(ordered_hypotheses.OF_ANOTHER_STOP, OtherStop(len(losses), reported[0], plan)),
+            first_cause(OF_ANOTHER_STOP, OtherStop(len(losses), reported[0], plan)),
         )

@@ -12,8 +12,8 @@ from ddpcheck import assertions
 from ddpcheck.causes import randomness, samplers, training
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.ordered_hypotheses.training import OF_A_REPEATED_EPOCH
 from ddpcheck.job import Job, Train
 from ddpcheck.oracle.training_runs import Run
 from ddpcheck.session import Session
@@ -250,7 +250,7 @@ def uses_every_sample(promised: Capabilities) -> Judge:
         assertions.that(
             not promised.sampler.shuffles or not again,
             f"epochs {earlier} and {again} of a shuffled run used the samples in the same order on all ranks, but should differ",
-            first_cause(ordered_hypotheses.OF_A_REPEATED_EPOCH, again),
+            first_cause(OF_A_REPEATED_EPOCH, again),
         )
 
     return judge

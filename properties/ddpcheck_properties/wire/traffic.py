@@ -14,8 +14,13 @@ from ddpcheck import assertions
 from ddpcheck.causes import traffic as causes
 from ddpcheck.checks import Observation, law
 from ddpcheck.contract import CallForm, Capabilities, ReplicaMethod, Traffic, needs
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.ordered_hypotheses.processes import (
+    OF_A_WRONG_COUNT,
+    OF_BYTES_INSIDE_NO_SYNC,
+    OF_MANY_MESSAGES,
+    OF_TOO_FEW_COUNTED,
+)
 from ddpcheck.hypotheses.traffic import ManyMessages, SentInside, WrongCount
 from ddpcheck.job import (
     AllGather,
@@ -241,7 +246,7 @@ def _silent(job: Job, trace: Trace, each: bool) -> str:
                 Diagnosis(
                     f"rank {rank} sent {inside:,} bytes in {_WINDOW} backwards inside no_sync, but should have sent next to "
                     f"nothing; a synchronised backward sends {synchronised:,}",
-                    first_cause(ordered_hypotheses.OF_BYTES_INSIDE_NO_SYNC, SentInside(inside, _WINDOW * synchronised)),
+                    first_cause(OF_BYTES_INSIDE_NO_SYNC, SentInside(inside, _WINDOW * synchronised)),
                     details=(seen.note,) if seen.note else (),
                 )
             )
@@ -269,7 +274,7 @@ def _told(job: Job, trace: Trace, each: bool) -> str:
                 Diagnosis(
                     f"{named(reduced, position)}: counts() tells {sum(told):,} bytes in all, but no algorithm does with fewer "
                     f"than {demand.least:,.0f} for {demand.size:,} bytes among {len(group)} ranks",
-                    first_cause(ordered_hypotheses.OF_TOO_FEW_COUNTED, told),
+                    first_cause(OF_TOO_FEW_COUNTED, told),
                     details=tuple(f"rank {rank} tells {count:,} bytes" for rank, count in enumerate(told)),
                 )
             )
@@ -305,9 +310,7 @@ def _same(seen: list[int], told: list[int], what: str) -> None:
     for rank, (sent, count) in enumerate(zip(seen, told, strict=True)):
         if abs(count - sent) > (CHANGE - 1) * sent + HEADERS * len(seen):
             headline = f"{what}: rank {rank} sent {sent:,} bytes, but counts() reports {count:,}"
-            raise Finding(
-                Diagnosis(headline, first_cause(ordered_hypotheses.OF_A_WRONG_COUNT, WrongCount(sent, count)))
-            )
+            raise Finding(Diagnosis(headline, first_cause(OF_A_WRONG_COUNT, WrongCount(sent, count))))
 
 
 def _together(job: Job, trace: Trace, each: bool) -> str:
@@ -320,7 +323,7 @@ def _together(job: Job, trace: Trace, each: bool) -> str:
             Diagnosis(
                 f"rank {sent.index(least)} sent {least} messages in a backward of {number} small gradients, and no rank fewer: "
                 f"should be fewer than {number // 4}",
-                first_cause(ordered_hypotheses.OF_MANY_MESSAGES, ManyMessages(least, number)),
+                first_cause(OF_MANY_MESSAGES, ManyMessages(least, number)),
                 "whether gradients are collected in buckets, and how large these are",
                 (seen.note,) if seen.note else (),
             )

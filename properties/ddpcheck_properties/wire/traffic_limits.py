@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ddpcheck.hypotheses import ordered_hypotheses
 from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.ordered_hypotheses.processes import OF_MORE_SENT
 from ddpcheck.hypotheses.traffic import MoreSent
 from ddpcheck.verdict import Diagnosis, Finding
 
@@ -88,7 +88,7 @@ def sends_no_more(sent: Sequence[int], demand: Demand, note: str) -> None:
     raise Finding(
         Diagnosis(
             f"{demand.what}: {headline}",
-            first_cause(ordered_hypotheses.OF_MORE_SENT, MoreSent(sent, demand.size, demand.share)),
+            first_cause(OF_MORE_SENT, MoreSent(sent, demand.size, demand.share)),
             "how much of the array each step sends, and in which dtype",
             (*details, note) if note else tuple(details),
         )
