@@ -62,7 +62,7 @@ from ddpcheck_implementations.numpy_mpi.communicator import PIECE_BYTES, MpiComm
 comm = MpiCommunicator(MPI.COMM_WORLD)
 for array in (np.ones((9, PIECE_BYTES // 4), "float32").T, np.ones((PIECE_BYTES, 2), "float32")[:, 0]):
     comm.all_reduce_in_place(array)
-    print((array == comm.world_size).all())
+    assert (array == comm.world_size).all()
 comm.close()
 """
 
@@ -72,5 +72,4 @@ def test_a_large_array_that_has_no_flat_view_is_reduced_in_place() -> None:
     launcher = find_mpi()
     assert launcher is not None
     command = [*launcher.command(2), sys.executable, "-c", STRIDED]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.splitlines() == ["True"] * 4
+    assert subprocess.run(command, timeout=60, check=False).returncode == 0
