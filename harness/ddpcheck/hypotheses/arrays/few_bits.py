@@ -37,7 +37,7 @@ def few_bits_in_integers(of: WrongArray) -> Iterator[Cause]:
         lossy = ~_has_bits(expected, bits)
         near = overflow | (error <= wrong * 2.0 ** (2 - bits))
         # a rounded number has few bits; so do sums of a few, but not all sums of large and small ones
-        rounded = int(differ.sum()) >= _MANY or bool(_near_few_bits(got[differ], bits + SUMS).all())
+        rounded = int(differ.sum()) >= _MANY or all(_near_few_bits(int(each), bits + SUMS) for each in got[differ])
         enough = 2 * int((differ & lossy).sum()) >= int(lossy.sum())
         if (wrong > 2.0**bits - 1).all() and near.all() and rounded and enough:
             yield values.INTEGERS_AS_FLOAT(dtype=name, bits=bits)
@@ -83,9 +83,7 @@ def _has_bits(integers: Array, bits: int) -> Array:
     return np.asarray(abs(integers // np.where(lowest == 0, 1, lowest)) < 2**bits)
 
 
-def _near_few_bits(integers: Array, bits: int) -> Array:
-    """Which of them are an integer of this many bits, followed by zeros, or a few more."""
-    magnitude = np.abs(integers.astype(object))  # the absolute value of an integer's lowest value overflows
-    unit = np.array([1 << max(int(each).bit_length() - bits, 0) for each in magnitude.reshape(-1)], object)
-    rest = magnitude.reshape(-1) % unit
-    return np.asarray(np.minimum(rest, unit - rest) <= _COUNTED, bool)
+def _near_few_bits(integer: int, bits: int) -> bool:
+    """Whether it is at most _COUNTED from an integer of this many bits that are followed by zeros."""
+    unit = 1 << max(integer.bit_length() - bits, 0)
+    return min(integer % unit, -integer % unit) <= _COUNTED
