@@ -11,7 +11,7 @@ from ..storage.results import visible_cores
 from .evidence import Evidence, parts_alone
 from .recorded_process import RunSettings
 from .request import Request, ScriptRun
-from .script_kinds import engine_of
+from .script_kinds import Engine, engine_of
 from .script_runs import audited, mirror_run, mirrors_of, real_run, resumed_runs
 
 
@@ -26,32 +26,31 @@ def _conducted(request: Request, keep: Path | None, told: Callable[[str], None])
     with audited(request, keep) as folder:
         told(f"{request.name} on {request.ranks} ranks")
         engine = engine_of(request.script)
-        real = engine.read(real_run(request, folder))
+        real = engine.read(real_run(request, engine, folder))
         if not request.steps or not _stepped(real) or _sharded(real):
-            return engine.evidence_of(request, folder, real, _again(request, folder, told))
+            return engine.evidence_of(request, folder, real, _again(request, engine, folder, told))
         settings = _mirrors(request, folder, real)
         runs, most = len(settings), request.ranks * _peak_memory(real) / 2**30
         told(f"{request.name} as one process, {runs} mirror runs, each with at most {most:.1f} GiB of memory")
-        mirrors = _all_mirrors(request, settings)
+        mirrors = _all_mirrors(request, engine, settings)
         if _wants_turns(request, real, mirrors[0]):
             told(f"{request.name} as one process again, with the ranks' batches in turn")
             request = replace(request, in_turn=True)
-            mirrors = _all_mirrors(request, _mirrors(request, folder, real))
-        return engine.evidence_of(request, folder, real, (*mirrors, *_again(request, folder, told)))
+            mirrors = _all_mirrors(request, engine, _mirrors(request, folder, real))
+        return engine.evidence_of(request, folder, real, (*mirrors, *_again(request, engine, folder, told)))
 
 
-def _again(request: Request, folder: Path, told: Callable[[str], None]) -> tuple[ScriptRun, ...]:
+def _again(request: Request, engine: Engine, folder: Path, told: Callable[[str], None]) -> tuple[ScriptRun, ...]:
     """The interrupted and the resumed run, if they were requested."""
     if not request.resumed:
         return ()
     told(f"{request.name} interrupted and resumed")
-    return resumed_runs(request, folder)
+    return resumed_runs(request, engine, folder)
 
 
-def _all_mirrors(request: Request, settings: tuple[RunSettings, ...]) -> tuple[ScriptRun, ...]:
-    engine = engine_of(request.script)
+def _all_mirrors(request: Request, engine: Engine, settings: tuple[RunSettings, ...]) -> tuple[ScriptRun, ...]:
     with ThreadPoolExecutor(min(visible_cores(), 3)) as pool:
-        return tuple(pool.map(lambda each: engine.read(mirror_run(request, each)), settings))
+        return tuple(pool.map(lambda each: engine.read(mirror_run(request, engine, each)), settings))
 
 
 def _stepped(run: ScriptRun) -> bool:

@@ -19,7 +19,7 @@ from .request import Request, ScriptRun
 @dataclass(frozen=True)
 class Engine:
     """package: a package that scripts of this kind need. recorder: the module that runs a script in each process.
-    preload: modules that its processes need and that are slow to import.
+    launcher: of its ranks; mirror_launcher: of a mirror, which is one process.
 
     read: turns a run's events into those that laws judge. evidence_of: compares the real run with its mirrors.
     """
@@ -27,7 +27,7 @@ class Engine:
     package: str
     recorder: str
     launcher: Callable[[], Launcher]
-    preload: tuple[str, ...]
+    mirror_launcher: Callable[[], Launcher]
     read: Callable[[ScriptRun], ScriptRun]
     evidence_of: Callable[[Request, Path, ScriptRun, Sequence[ScriptRun]], Evidence]
 
@@ -56,16 +56,12 @@ def _mpi_evidence(request: Request, folder: Path, real: ScriptRun, mirrors: Sequ
     return evidence_of(request, folder, real, mirrors)
 
 
-_SLOW_TO_IMPORT = ("torch", "torch._dynamo", "ddpcheck.audit.recorder.models", "ddpcheck.audit.recorder.wrappers")
-TORCH = Engine(
-    "torch",
-    "ddpcheck.audit.record",
-    partial(Processes, preload=_SLOW_TO_IMPORT),
-    _SLOW_TO_IMPORT,
-    lambda ended: ended,
-    _torch_evidence,
+_WITH_TORCH = partial(
+    Processes, preload=("torch", "torch._dynamo", "ddpcheck.audit.recorder.models", "ddpcheck.audit.recorder.wrappers")
 )
-MPI = Engine("mpi4py", "ddpcheck.audit.mpi.record", Mpiexec, (), _mpi_read, _mpi_evidence)
+"""Fork servers, if there are any, import what is slow to import."""
+TORCH = Engine("torch", "ddpcheck.audit.record", _WITH_TORCH, _WITH_TORCH, lambda ended: ended, _torch_evidence)
+MPI = Engine("mpi4py", "ddpcheck.audit.mpi.record", Mpiexec, Processes, _mpi_read, _mpi_evidence)
 
 
 def engine_of(script: Sequence[str]) -> Engine:

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from ..launchers.agent import Agent
 from ..launchers.launcher import ForkServerLauncher, Launched, parent_of
-from ..launchers.processes import Children, Processes
+from ..launchers.processes import Children
 from ..trace import IMPORTING
 from .event_journal import JournalReader
 from .recorded_process import RunSettings
 from .request import Request, ScriptRun
-from .script_kinds import engine_of
+from .script_kinds import Engine
 
 _POLL = 0.05
 _TO_IMPORT = 120.0
@@ -41,16 +41,16 @@ def audited(request: Request, keep: Path | None = None) -> Iterator[Path]:
         yield Path(name).resolve()
 
 
-def real_run(request: Request, folder: Path) -> ScriptRun:
+def real_run(request: Request, engine: Engine, folder: Path) -> ScriptRun:
     """The script on its ranks, as torchrun would start them."""
     settings = RunSettings(
         str(folder), "real", request.ranks, request.steps, request.far, no_gpu=request.no_gpu, seconds=request.seconds,
         resumes=bool(request.resumed),
     )  # fmt: skip
-    return _run(request, settings, request.ranks, {})
+    return _run(request, engine, settings, request.ranks, {})
 
 
-def resumed_runs(request: Request, folder: Path) -> tuple[ScriptRun, ...]:
+def resumed_runs(request: Request, engine: Engine, folder: Path) -> tuple[ScriptRun, ...]:
     """The run that stops early, and the run that resumes from its checkpoint, with the requested arguments."""
     made = []
     for name, arguments in (("interrupted", request.interrupted), ("resumed", request.resumed)):
@@ -66,7 +66,7 @@ def resumed_runs(request: Request, folder: Path) -> tuple[ScriptRun, ...]:
             seconds=request.seconds,
             resumes=True,
         )
-        made.append(_run(again, settings, request.ranks, {}))
+        made.append(_run(again, engine, settings, request.ranks, {}))
     return tuple(made)
 
 
@@ -85,10 +85,10 @@ def mirrors_of(request: Request, folder: Path) -> tuple[RunSettings, ...]:
     return one, noise, every
 
 
-def mirror_run(request: Request, settings: RunSettings) -> ScriptRun:
+def mirror_run(request: Request, engine: Engine, settings: RunSettings) -> ScriptRun:
     """The script as one process, as rank 0 of M identical ranks."""
     shutil.rmtree(Path(settings.folder) / settings.name, ignore_errors=True)
-    return _run(request, settings, 1, _as_mirror(settings))
+    return _run(request, engine, settings, 1, _as_mirror(settings))
 
 
 def _as_mirror(settings: RunSettings) -> dict[str, str]:
@@ -96,8 +96,9 @@ def _as_mirror(settings: RunSettings) -> dict[str, str]:
     return {"WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
 
 
-def _run(request: Request, settings: RunSettings, processes: int, variables: Mapping[str, str]) -> ScriptRun:
-    engine = engine_of(request.script)
+def _run(
+    request: Request, engine: Engine, settings: RunSettings, processes: int, variables: Mapping[str, str]
+) -> ScriptRun:
     command = [sys.executable, "-m", engine.recorder, *request.script]
     folder = Path(settings.folder) / settings.name
     folder.mkdir(parents=True, exist_ok=True)
@@ -111,7 +112,7 @@ def _run(request: Request, settings: RunSettings, processes: int, variables: Map
         "TORCHELASTIC_MAX_RESTARTS": "0",
     }
     began = time.monotonic()
-    launcher = Processes(preload=engine.preload) if settings.mirror_size else engine.launcher()
+    launcher = engine.mirror_launcher() if settings.mirror_size else engine.launcher()
     if request.fork_servers is not None and isinstance(launcher, ForkServerLauncher):
         launcher = launcher.with_fork_servers(request.fork_servers)
     launched = launcher.start(
