@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,32 @@ from click.testing import CliRunner, Result
 from ddpcheck_benchmarks.gate.command import command
 
 PLANTED = "from ddpcheck_implementations.planted import {} as adapter\n"
+
+WRAPPER = """\
+import torch.distributed as dist
+from torch import nn
+from ddpcheck.pytorch.adapter import torch_adapter
+
+
+class Wrapper(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+        for parameter in module.parameters():
+            parameter.register_post_accumulate_grad_hook(self.reduce)
+
+    def reduce(self, parameter):
+        for _ in range({times}):
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= dist.get_world_size()
+
+    def forward(self, *inputs):
+        return self.module(*inputs)
+
+
+adapter = torch_adapter("mine", Wrapper)
+"""
+"""Means of `times` all-reduces, in torch over Gloo, which counts nothing."""
 
 
 def git(folder: Path, *words: str) -> str:
@@ -65,6 +92,17 @@ def test_more_traffic_fails(repository: Path, planted: str, says: str) -> None:
     assert "REGRESSION (more traffic: step)" in shown.output
     found = next(line for line in page.read_text().splitlines() if says in line)
     assert "MORE" in found
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
+def test_more_bytes_fail_if_only_the_kernel_counts_them(repository: Path) -> None:
+    (repository / "src" / "mine.py").write_text(WRAPPER.format(times=1))
+    git(repository, "commit", "-q", "-a", "-m", "a wrapper")
+    (repository / "src" / "mine.py").write_text(WRAPPER.format(times=2))
+    page = repository.parent / "page.md"
+    shown = gate("mine:adapter", "--base", "main", "--counts-only", "--benchmarks", "step", "--markdown", str(page))
+    assert shown.exit_code == 1, shown.output
+    assert "TCP bytes per step, busiest rank | 343,464 | 686,928 |" in page.read_text()
 
 
 def test_equal_traffic_passes_and_a_file_is_as_good_as_a_module(repository: Path) -> None:

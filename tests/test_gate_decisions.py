@@ -18,7 +18,7 @@ from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.trace import Record as Recorded
 from ddpcheck_benchmarks.gate.command import command
 from ddpcheck_benchmarks.gate.decision import BASE, HEAD, Design
-from ddpcheck_benchmarks.gate.gate_benchmarks import Benchmark, benchmark_named, usual
+from ddpcheck_benchmarks.gate.gate_benchmarks import TCP_BYTES, Benchmark, benchmark_named, usual
 from ddpcheck_benchmarks.gate.launches import Pairing, Seen, Toss
 from ddpcheck_benchmarks.gate.pytest_benchmark_files import save_sides
 from ddpcheck_benchmarks.gate.record import MeasuredSide, Record
@@ -187,6 +187,18 @@ def test_a_promise_is_kept_or_not() -> None:
     assert judged([2 * least, 0], [2 * least, 0], least) == "wasteful"
     assert judged([2 * least, 0], [2 * least, 0], least, "messages") == "equal"
     assert judged([200, 0], [200, 0], 100) == "equal"  # small arrays may use another algorithm
+
+
+def test_the_kernels_bytes_may_differ_by_a_hundredth() -> None:
+    assert judged([1000, 1000], [1010, 1005], name=TCP_BYTES) == "equal"
+    assert judged([1000, 1000], [1011, 1000], name=TCP_BYTES) == "more"
+    seen = Seen()
+    for bytes_ in (1000, 1009):
+        seen.add(BASE, 0, ({TCP_BYTES: bytes_},))
+    seen.add(HEAD, 0, ({TCP_BYTES: 2000},))
+    assert tallies(seen, None, promised=False)[0].judged == "more"
+    seen.add(BASE, 0, ({TCP_BYTES: 1500},))
+    assert tallies(seen, None, promised=False)[0].judged == "varies"
 
 
 def test_counts_that_vary_or_are_missing_are_not_compared() -> None:

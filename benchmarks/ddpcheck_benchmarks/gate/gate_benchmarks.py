@@ -21,6 +21,8 @@ from ..sizes import size as size_of
 
 BATCH = 32
 _MODEL = mlp((64, 256, 256, 10))
+TCP_BYTES = "TCP bytes"
+"""The name of what the kernel counts."""
 _KINDS = ("step", *get_args(Collective))
 _ITEM = 4  # float32
 _SECONDS = 2e-3  # the shortest timed iteration
@@ -72,12 +74,16 @@ class Benchmark:
         return 0 if self.kind == "step" else sum(trace.values(0, "wrong"))
 
     def counts(self, trace: Trace) -> tuple[Mapping[str, float], ...] | None:
-        """The traffic that each rank counted for one call or step; None if it does not count."""
-        told = trace.values(0, "counts")
-        if None in told:
-            return None
+        """The traffic that each rank counted for one call or step: the implementation, or the kernel on TCP connections.
+
+        None if neither counts it, as in shared memory.
+        """
         over = len(trace.values(0, "begin")[0]) if self.kind == "step" else 1
-        return tuple({name: _whole(count / over) for name, count in sorted(rank.items())} for rank in told)
+        told = trace.values(0, "counts")
+        if None not in told:
+            return tuple({name: _whole(count / over) for name, count in sorted(rank.items())} for rank in told)
+        sent = trace.values(0, "sent")
+        return tuple({TCP_BYTES: _whole(count / over)} for count in sent) if any(sent) else None
 
     def calibrated(self, seconds: float) -> Benchmark:
         """The benchmark with enough calls per iteration to hide the clock and the harness; `seconds` is the time of one

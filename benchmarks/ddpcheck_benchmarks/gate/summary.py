@@ -32,7 +32,8 @@ are those of the exact signed-rank test.
 - no slower: the bound from above at {alpha_pass} lies below +{ceiling}.
 - undecided: neither, after {last} launches.
 - After a failure head is compared with a second checkout of itself. If these two differ, failures are advice only.
-- Bytes, messages and collectives are counted on every rank and have no noise: one more than before is a failure."""
+- Bytes, messages and collectives are counted on every rank and have no noise: one more than before is a failure. Of TCP
+  bytes, which the kernel counts if the adapter does not, an increase by more than 1 % is one."""
 
 
 def headline(record: Record, result: Result, *, strict: bool = False, more_accepted: bool = False) -> str:
@@ -48,7 +49,10 @@ def headline(record: Record, result: Result, *, strict: bool = False, more_accep
         parts += [f"more traffic: {', '.join(more)}"] * (bool(more) and not more_accepted)
         return f"{what}REGRESSION ({'; '.join(parts)})"
     if not any(row.compared for row in result.rows):
-        return what + "NOTHING COMPARED: times were not measured, and the adapter does not count its traffic"
+        return (
+            what
+            + "NOTHING COMPARED: times were not measured, and neither the adapter nor the kernel counts the traffic"
+        )
     undecided = [row.benchmark.name for row in result.rows if row.decision and row.decision.verdict != "pass"]
     if undecided:
         return (
@@ -131,7 +135,7 @@ def _traffic(result: Result) -> Iterator[str]:
     silent = dict.fromkeys(name for name, _, tally in rows if not tally.base and tally.judged == "not counted")
     varying = dict.fromkeys(name for name, _, tally in rows if tally.judged == "varies")
     if silent:
-        yield f"Traffic is not counted (the adapter hands out no `counts`): {', '.join(silent)}."
+        yield f"Traffic is not counted (the adapter hands out no `counts`, and sends nothing over TCP): {', '.join(silent)}."
     if varying:
         yield f"Traffic is not compared, since it differs from burst to burst: {', '.join(varying)}."
 

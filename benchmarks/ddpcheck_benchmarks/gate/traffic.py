@@ -1,5 +1,5 @@
-"""Traffic without noise: bytes, messages and collectives of a step or call. An increase is a regression on any
-machine.
+"""Traffic of a step or call: bytes, messages and collectives that the implementation counts, or bytes that the kernel
+counts on TCP connections. An increase is a regression on any machine; of the kernel's bytes, one of more than a hundredth.
 """
 
 from __future__ import annotations
@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from .gate_benchmarks import TCP_BYTES
 from .launches import Counts, Seen
 
 TrafficVerdict = Literal["equal", "more", "less", "moved", "varies", "not counted"]
 _SLACK = 1.01
 _HEADERS = 4096
 _LARGE = 256 << 10
+_BYTES = ("bytes", TCP_BYTES)
 
 
 @dataclass(frozen=True)
@@ -35,31 +37,41 @@ class Tally:
 
 def tallies(seen: Seen, least: float | None, *, promised: bool) -> tuple[Tally, ...]:
     """Compare both sides. least: Benchmark.least_bytes; promised: Traffic.LEAST."""
-    base, head = seen.counts
-    if _uncounted(base) or _uncounted(head):
+    if any(not side or None in side for side in seen.counts):
         return (Tally("traffic", (), (), "not counted"),)
-    if len(base) > 1 or len(head) > 1:
+    base, head = map(_settled, seen.counts)
+    if base is None or head is None:
         return (Tally("traffic", (), (), "varies"),)
-    before, after = base[0], head[0]
-    assert before is not None
-    assert after is not None
-    names = sorted({name for rank in (*before, *after) for name in rank})
+    names = sorted({name for rank in (*base, *head) for name in rank})
     made = []
     for name in names:
-        was = tuple(rank.get(name, 0) for rank in before)
-        now = tuple(rank.get(name, 0) for rank in after)
-        formula = least if name == "bytes" else None
-        made.append(Tally(name, was, now, _judged(was, now), formula, promised and _wasteful(now, formula)))
+        was = tuple(rank.get(name, 0) for rank in base)
+        now = tuple(rank.get(name, 0) for rank in head)
+        formula = least if name in _BYTES else None
+        made.append(Tally(name, was, now, _judged(was, now, name), formula, promised and _wasteful(now, formula)))
     return tuple(made)
 
 
-def _uncounted(counts: Sequence[Counts | None]) -> bool:
-    return not counts or None in counts
+def _settled(seen: Sequence[Counts | None]) -> Counts | None:
+    """The counts of all bursts of a side, by rank; None if they vary. Of the kernel's bytes, the largest."""
+    bursts = [burst for burst in seen if burst is not None]
+    if len(bursts) == 1:
+        return bursts[0]
+    if any(set(rank) != {TCP_BYTES} for burst in bursts for rank in burst):
+        return None
+    by_rank = [[rank[TCP_BYTES] for rank in ranks] for ranks in zip(*bursts, strict=True)]
+    if any(_more(max(bytes_), min(bytes_), TCP_BYTES) for bytes_ in by_rank):
+        return None
+    return tuple({TCP_BYTES: max(bytes_)} for bytes_ in by_rank)
 
 
-def _judged(was: Sequence[float], now: Sequence[float]) -> TrafficVerdict:
-    up = any(after > before for before, after in zip(was, now, strict=True))
-    down = any(after < before for before, after in zip(was, now, strict=True))
+def _more(now: float, was: float, name: str) -> bool:
+    return now > (_SLACK * was if name == TCP_BYTES else was)
+
+
+def _judged(was: Sequence[float], now: Sequence[float], name: str) -> TrafficVerdict:
+    up = any(_more(after, before, name) for before, after in zip(was, now, strict=True))
+    down = any(_more(before, after, name) for before, after in zip(was, now, strict=True))
     if up and down:
         return "more" if sum(now) > sum(was) or max(now) > max(was) else "moved"
     return "more" if up else "less" if down else "equal"

@@ -15,6 +15,7 @@ import numpy as np
 from ..contract.adapter import Batch
 from ..operations.timing import MeasureCollective, MeasureSteps
 from ..seeded_values import Array
+from .sent_bytes import sent_by_connection
 
 Counts = Callable[[], Mapping[str, int]] | None
 Call = Callable[[], Any]
@@ -34,10 +35,10 @@ def measured_collective(
         meet()
         for _ in range(calls):
             call()
-    before = dict(counts()) if counts else None
+    counted = _Counted(counts)
     if operation.iterations:
         call()
-    after = dict(counts()) if counts else None
+    counted.end()
     begin, end = np.empty((2, operation.iterations))
     cpu, queued = 0.0, _queued()
     for iteration in range(operation.iterations):
@@ -55,7 +56,8 @@ def measured_collective(
         "queued": _since(queued),
         "wrong": wrong + (work.wrong() if operation.iterations else 0),
         "cpu": cpu,
-        "counts": None if before is None or after is None else _difference(before, after),
+        "counts": counted.by_itself,
+        "sent": counted.by_kernel,
     }
 
 
@@ -63,11 +65,11 @@ def measured_steps(replica: Any, counts: Counts, operation: MeasureSteps, batch:
     """The values that a MeasureSteps yields."""
     begin, backward_end, end = np.empty((3, operation.iterations))
     clock = time.monotonic
-    before: dict[str, int] | None = None
+    counted = _Counted(counts)
     started, queued = 0.0, None
     for step in range(-operation.warmups, operation.iterations):
         if not step:
-            before = dict(counts()) if counts else None
+            counted = _Counted(counts)
             started, queued = time.process_time(), _queued()
         entered = clock()
         replica.zero_grad()
@@ -77,14 +79,17 @@ def measured_steps(replica: Any, counts: Counts, operation: MeasureSteps, batch:
         replica.step()
         if step >= 0:
             begin[step], backward_end[step], end[step] = entered, communicated, clock()
+    spent = time.process_time() - started
+    counted.end()
     return {
         "begin": begin,
         "backward_end": backward_end,
         "end": end,
-        "cpu": time.process_time() - started,
+        "cpu": spent,
         "queued": _since(queued),
         "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
-        "counts": None if before is None or counts is None else _difference(before, counts()),
+        "counts": counted.by_itself,
+        "sent": counted.by_kernel,
         "timeline": _timeline(replica),
     }
 
@@ -202,5 +207,25 @@ def pattern(count: int, rank: int, dtype: str) -> Array:
     return values if count <= _PERIOD else np.resize(values, count)
 
 
-def _difference(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
-    return {name: int(value) - before.get(name, 0) for name, value in after.items()}
+class _Counted:
+    """Traffic from here to end(): by_itself, the implementation's counts; or by_kernel, the bytes sent over TCP, if the
+    implementation counts nothing.
+    """
+
+    def __init__(self, counts: Counts) -> None:
+        self._counts = counts
+        self.by_itself: dict[str, int] | None = None
+        self.by_kernel: int | None = None
+        self._before = self._read()
+
+    def end(self) -> None:
+        growth = {name: count - self._before.get(name, 0) for name, count in self._read().items()}
+        if self._counts is not None:
+            self.by_itself = growth
+        else:
+            self.by_kernel = sum(growth.values())
+
+    def _read(self) -> dict[str, int]:
+        if self._counts is not None:
+            return {name: int(count) for name, count in self._counts().items()}
+        return {name: count for name, (count, _) in sent_by_connection().items()}

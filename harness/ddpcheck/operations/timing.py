@@ -22,7 +22,8 @@ class MeasureCollective:
     Yields begin and end: float64 (iterations,), seconds of time.monotonic(); wrong: the number of elements that are not
     exactly right, before and after the measurement (once with iterations=0, which measures nothing); cpu: seconds of
     processor time over all iterations; queued: seconds that this thread waited for a core, or None; counts: the result
-    of Facets.counts for one call, or None.
+    of Facets.counts for one call, or None; sent: without Facets.counts, the bytes that this rank sent over TCP in one
+    call, as its kernel counts them, else None.
     """
 
     kind: ClassVar[str] = "measure_collective"
@@ -46,8 +47,8 @@ class MeasureSteps:
 
     Yields begin, backward_end and end: float64 (iterations,), seconds of time.monotonic(); cpu and queued as in
     MeasureCollective, over all steps; peak: the largest resident memory since the process began, in KiB; counts: the
-    result of Facets.counts for all steps together, or None; timeline: (name, begin, end) of the last step, if
-    ReplicaMethod.TIMELINE.
+    result of Facets.counts for all steps together, or None; sent as in MeasureCollective, for all steps together;
+    timeline: (name, begin, end) of the last step, if ReplicaMethod.TIMELINE.
     """
 
     kind: ClassVar[str] = "measure_steps"
