@@ -12,6 +12,7 @@ import ddpcheck_properties
 from ddpcheck.cli import main
 from ddpcheck.running import failure_files
 from ddpcheck.running.failure_files import FailureFiles
+from ddpcheck.storage import long_texts
 from ddpcheck.verdict import Diagnosis, Verdict
 
 # pytester removes modules from sys.modules that a run in this process has imported, and NumPy cannot be imported twice
@@ -93,7 +94,7 @@ def test_pytest_names_the_file_with_the_whole_text(pytester: pytest.Pytester) ->
 
 
 def test_of_a_text_beyond_the_limit_the_ends_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failure_files, "LARGEST_TEXT", 100)
+    monkeypatch.setattr(long_texts, "LARGEST_TEXT", 100)
     FailureFiles(tmp_path).keep_text(verdict("first" + "é" * 1000 + "last"))
     kept = (tmp_path / "mine-w2-check_a.txt").read_text(encoding="utf-8")
     assert kept.startswith("firsté")

@@ -177,6 +177,14 @@ def test_a_world_size_out_of_range_is_refused(size: str, tmp_path: Path) -> None
         Failure.load(path)
 
 
+def test_a_world_size_that_is_not_the_jobs_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "failure.json"
+    Failure("numpy_sockets", 2, "check_a", Job(2, (Barrier(),))).save(path)
+    path.write_text(path.read_text().replace('"world_size": 2', '"world_size": 3', 1))
+    with pytest.raises(UnreadableFile, match="world_size is 3, but its Job has 2 ranks"):
+        Failure.load(path)
+
+
 def test_an_array_that_claims_terabytes_is_refused(tmp_path: Path) -> None:
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (1 << 42,)})

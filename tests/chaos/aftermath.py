@@ -28,10 +28,10 @@ _OF_ENDS = frozenset(
 """Causes that a signal to a process may have; wrong values are not among them."""
 
 
-def left_processes(mark: str) -> Iterator[str]:
+def left_processes(mark: str, driver: int) -> Iterator[str]:
     """End the processes that still run, and yield a problem for each."""
     until = time.monotonic() + _ENDS_WITHIN
-    while (running := marked(mark)) and time.monotonic() < until:
+    while (running := marked(mark, driver)) and time.monotonic() < until:
         time.sleep(_LOOK_EVERY)
     for pid, command in running.items():
         yield f"process left: {command[:100]}"

@@ -8,6 +8,9 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+from training_data import write_idx
+
 from chaos import rank_programs
 from chaos.surroundings import OUT
 from ddpcheck.launchers.mpi import find_mpi
@@ -21,6 +24,9 @@ _CHECKS = (
     "check_dead_rank_raises_on_every_other_rank",
     "sampler",
 )
+_IMAGES = ("--data", "mnist", "--data-dir", ".", "--epochs", "20")
+_SAMPLES = 256
+_WITH_DIGITS = 0.1
 _MINE = """
 from ddpcheck_implementations.numpy_sockets import adapter, tcp
 """
@@ -68,14 +74,18 @@ def drawn_command(
         launcher = drawn.choice(("processes", "processes", "fork", "spawn", "forkserver"))
         return (*_check(drawn, name, size), "--launcher", launcher)
     if kind == "train":
-        return ("train", name, "-n", size, "--epochs", "3", "--checkpoint", f"{OUT}/run.npz")
+        # images from files, because scikit-learn with its digits takes three quarters of a run's time to import
+        data = ("--data", "digits", "--epochs", "3") if drawn.random() < _WITH_DIGITS else _IMAGES
+        return ("train", name, "-n", size, *data, "--checkpoint", f"{OUT}/run.npz")
     if kind == "bench":
         sizes = ("--sizes", "4B,64KiB", "--collectives", "all_reduce", "--steps", "none")
         return ("bench", name, "-w", size, *sizes, "--launches", "2", "--json", RESULTS)
     if kind == "gate":
         own = "mine.py:adapter" if name == "numpy_sockets" else name if ":" in name else "mine.py:tcp"
         return ("gate", own, "--base", "HEAD", "-w", min(size, "2"), "--counts-only", "--json", f"{OUT}/gate")
-    return ("audit", "-n", "2", "--steps", "2", "--seconds", "1", "--deadline", str(DEADLINE), "train.py")
+    # without steps to compare there are no mirror runs, which take two thirds of an audit's time
+    steps = drawn.choice(("2", "0", "0"))
+    return ("audit", "-n", "2", "--steps", steps, "--seconds", "1", "--deadline", str(DEADLINE), "train.py")
 
 
 def _check(drawn: random.Random, adapter: str, size: str) -> tuple[str, ...]:
@@ -89,6 +99,11 @@ def prepare(folder: Path, words: Sequence[str]) -> None:
     (folder / OUT).mkdir()
     (folder / "train.py").write_text(SCRIPT, encoding="utf-8")
     (folder / rank_programs.FILE).write_text(rank_programs.TEXT, encoding="utf-8")
+    if "mnist" in words:
+        images = np.arange(_SAMPLES * 16, dtype=np.uint8).reshape(_SAMPLES, 4, 4)
+        for part in ("train", "t10k"):
+            write_idx(folder / f"{part}-images-idx3-ubyte", images)
+            write_idx(folder / f"{part}-labels-idx1-ubyte", np.arange(_SAMPLES) % 10)
     if words[0] == "gate":
         (folder / "mine.py").write_text(_MINE, encoding="utf-8")
         name = ("-c", "user.name=nobody", "-c", "user.email=nobody@localhost")

@@ -6,7 +6,6 @@ import os
 import random
 import resource
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos import rank_programs, surroundings
+from chaos.forked_driver import Running
 from chaos.surroundings import Surroundings
 from chaos.victims import of_kind
 
@@ -131,7 +131,7 @@ def _listens(driver: int) -> bool:
     return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
 
 
-def struck(injection: Injection, drawn: random.Random, mark: str, running: subprocess.Popen[bytes]) -> str:
+def struck(injection: Injection, drawn: random.Random, mark: str, running: Running) -> str:
     """Strike at a random moment; returns the process that was hit, or empty if there was none or the command had
     ended.
     """

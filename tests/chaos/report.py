@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,8 @@ OF_ITSELF = 60
 @dataclass(frozen=True)
 class Trial:
     """words: the command. happened: whether the injection found a victim. seconds: from injection to end. problems:
-    empty if there are none.
+    empty if there are none. commit: of the tree; empty if unknown. forked: whether the command was a fork. processor:
+    seconds of processor time of all its processes that ended before it.
     """
 
     injection: str
@@ -30,6 +31,9 @@ class Trial:
     status: int | None
     seconds: float
     problems: tuple[str, ...]
+    commit: str = ""
+    forked: bool = False
+    processor: float | None = None
 
 
 def recorded(path: Path) -> list[Trial]:
@@ -72,6 +76,16 @@ def table(trials: Sequence[Trial]) -> str:
     return "\n".join(lines)
 
 
+def _origin(trials: Sequence[Trial]) -> Iterator[str]:
+    """The commits of the trials, and their processor time."""
+    commits = Counter(one.commit or "unknown" for one in trials)
+    yield f"Trials by commit (+: with changes): {', '.join(f'{name} {count}' for name, count in commits.items())}."
+    used = [one.processor for one in trials if one.processor is not None]
+    if used:
+        mean, forks = sum(used) / len(used), sum(one.forked for one in trials)
+        yield f"{len(used)} of them took {mean:.1f} s of processor time on average; {forks} commands were forks."
+
+
 def page(trials: Sequence[Trial]) -> str:
     """The report."""
     cores = len(os.sched_getaffinity(0))
@@ -90,6 +104,7 @@ def page(trials: Sequence[Trial]) -> str:
         f"`python tests/chaos/run.py --record trials.jsonl --page reports/chaos.md`, with several seeds, on {cores} cores,",
         f"{platform.system()}, Python {platform.python_version()}: {len(trials)} trials, {len(bad)} with problems.",
         f"The longest wait for an end was {max((one.seconds for one in trials), default=0.0):.0f} s.",
+        *_origin(trials),
         "",
         table(trials),
     ]

@@ -24,13 +24,17 @@ RandomStreams = Literal["different", "equal", "any"]
 
 @dataclass(frozen=True)
 class RunSeen:
-    """One run: the events of each process, its stack if it hung, the last lines of output, seconds."""
+    """One run: the events of each process, its stack if it hung, the last lines of output, seconds.
+
+    whole_output: a sentence on the file with the whole output, if there is one.
+    """
 
     events: tuple[tuple[Event, ...], ...]
     stacks: tuple[str, ...] = ()
     output: str = ""
     hung: bool = False
     seconds: float = 0.0
+    whole_output: str = ""
 
     def of(self, rank: int, *kinds: str) -> list[Event]:
         """The events of these kinds on this rank, in order."""
@@ -189,7 +193,8 @@ def _finite(value: Any) -> Any:
 
 def _run(data: Mapping[str, Any]) -> RunSeen:
     events = tuple(tuple(each) for each in data["events"])
-    return RunSeen(events, tuple(data["stacks"]), data["output"], data["hung"], data["seconds"])
+    whole = data.get("whole_output", "")
+    return RunSeen(events, tuple(data["stacks"]), data["output"], data["hung"], data["seconds"], whole)
 
 
 def _step(data: Mapping[str, Any]) -> StepSeen:

@@ -11,9 +11,9 @@ from ..verdict import SYMBOLS, Verdict
 from .evidence import Evidence
 from .laws import LAWS
 from .verdicts import NOTHING_JUDGED, answer
+from .whole_output import SHOWN_LINES
 
 _WORDS = {"passed": "held", "failed": "broken", "skipped": "not judged", "unknown": "crashed"}
-_DETAIL_LINES = 12
 
 
 def page(evidence: Evidence, verdicts: list[Verdict]) -> str:
@@ -26,7 +26,7 @@ def _lines(evidence: Evidence, verdicts: list[Verdict]) -> Iterator[str]:
     yield first
     if status == NOTHING_JUDGED and evidence.real.output.strip():
         yield "the script's last output:"
-        yield from (f"   {line}" for line in evidence.real.output.rstrip().splitlines()[-_DETAIL_LINES:])
+        yield from (f"   {line}" for line in evidence.real.output.rstrip().splitlines()[-SHOWN_LINES:])
     yield from _findings(verdicts)
     yield ""
     yield from _table(verdicts)
@@ -61,7 +61,7 @@ def _findings(verdicts: list[Verdict]) -> Iterator[str]:
         for other in verdict.diagnosis.causes[1:]:
             yield f"   or: {other.headline} [{other.id}]"
         details = [line for detail in verdict.diagnosis.details for line in detail.splitlines()]
-        yield from (f"   {line}" for line in details[-_DETAIL_LINES:])
+        yield from (f"   {line}" for line in details[-SHOWN_LINES:])
     if number > 1:
         yield "\nBegin with 1: the later findings may follow from it."
 
@@ -98,6 +98,7 @@ def scope(evidence: Evidence) -> Iterator[str]:
     written = sorted({event["path"] for events in evidence.each_rank("save") for event in events if event["path"]})
     if written:
         yield f"files that the script wrote: {', '.join(written[:4])}{' ...' if len(written) > 4 else ''}"
+    yield from (run.whole_output for run in (real, *evidence.mirrors.values()) if run.whole_output)
     size = sum(
         run.end(rank).get("bytes", 0) for run in (real, *evidence.mirrors.values()) for rank in range(len(run.events))
     )

@@ -14,7 +14,8 @@ from .evidence import RandomStreams, RunSeen
 class Request:
     """The request for an audit. script: the words after `python`. deadline: seconds without any event until ranks count
     as hung. fork_servers: processes are forked from these if the script's engine allows it, which takes a third of the
-    time; by default each starts an interpreter, as a user's script does.
+    time; by default each starts an interpreter, as a user's script does. failures: the folder for the whole output of a
+    script that fails; None keeps the last lines only.
     """
 
     script: tuple[str, ...]
@@ -29,6 +30,7 @@ class Request:
     resumed: tuple[str, ...] = ()
     random_streams: RandomStreams = "different"
     fork_servers: ForkServers | None = None
+    failures: Path | None = None
 
     @property
     def name(self) -> str:
@@ -37,7 +39,10 @@ class Request:
 
 @dataclass(frozen=True)
 class ScriptRun:
-    """One run of the script: the events of each process, its stack if it hung, and the last lines of output."""
+    """One run of the script: the events of each process, its stack if it hung, and the last lines of output.
+
+    whole_output: a sentence on the file with the whole output, if there is one.
+    """
 
     name: str
     processes: tuple[tuple[Event, ...], ...]
@@ -46,7 +51,9 @@ class ScriptRun:
     hung: bool
     seconds: float
     folder: Path = field(compare=False)
+    whole_output: str = ""
 
     def seen(self) -> RunSeen:
         """The part of the run that laws judge."""
-        return RunSeen(self.processes, self.stacks, self.output, self.hung, round(self.seconds, 3))
+        seconds = round(self.seconds, 3)
+        return RunSeen(self.processes, self.stacks, self.output, self.hung, seconds, self.whole_output)

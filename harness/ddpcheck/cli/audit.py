@@ -75,6 +75,13 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "--judge", "judged", type=_FILE, help="Judge the evidence in a --json file again, without running the script."
 )
 @click.option(
+    "--failures",
+    default="ddpcheck-failures",
+    show_default=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for the whole output of a script that fails.",
+)
+@click.option(
     "--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep the recorded journals in this folder."
 )
 def command(
@@ -92,6 +99,7 @@ def command(
     junit_file: Path | None,
     markdown_file: Path | None,
     judged: Path | None,
+    failures: Path,
     keep: Path | None,
 ) -> None:
     """Run SCRIPT with its ARGUMENTS on several ranks, and again as one process; compare the two runs.
@@ -121,6 +129,7 @@ def command(
                 random_streams=random_streams,
                 interrupted=interrupted,
                 resumed=resumed,
+                failures=failures,
             )
             evidence = _run(out, request, keep)
     verdicts = verdicts_of(evidence)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from ..contract.rank_context import ENGINE_VARIABLES
@@ -152,3 +153,13 @@ class Output:
         size = os.fstat(self.file.fileno()).st_size
         start = max(0, size - self.limit)
         return os.pread(self.file.fileno(), self.limit, start).decode(errors="replace").strip()
+
+    def save(self, path: Path) -> None:
+        """Write all of the output, of much output both ends (storage/long_texts.py). Without output there is no file."""
+        import mmap  # imported here for the same reason
+
+        from ..storage.long_texts import write_long_text
+
+        if os.fstat(self.file.fileno()).st_size:
+            with mmap.mmap(self.file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+                write_long_text(path, text)

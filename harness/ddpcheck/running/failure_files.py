@@ -9,14 +9,14 @@ from pathlib import Path
 
 from ..launchers.launcher import Launcher
 from ..standalone import write_beside
-from ..storage.files import UnreadableFile, UnwritableFile, atomic_file
+from ..storage import long_texts
+from ..storage.files import UnreadableFile, UnwritableFile
+from ..storage.long_texts import write_long_text
 from ..storage.results import Failure, text_file, write_failure
 from ..verdict import Verdict
 from .adapter_lookup import names_file
 
-LARGEST_TEXT = 64 << 20
-"""Bytes of the largest text that a file keeps. Of a longer one it keeps the beginning and the end."""
-_TEXTS_OF_A_RUN = 8 * LARGEST_TEXT
+_TEXTS_OF_A_RUN = 8 * long_texts.LARGEST_TEXT
 """Bytes of all texts that one run keeps."""
 
 
@@ -56,27 +56,13 @@ class FailureFiles:
     def keep_text(self, verdict: Verdict) -> str:
         """Write the whole text of a failure, readable by this user only; returns a sentence that names the file."""
         text = verdict.text().encode("utf-8", errors="replace")
-        size = min(len(text), LARGEST_TEXT)
+        size = min(len(text), long_texts.LARGEST_TEXT)
         if size > self._room:
             return f"the whole text is not kept: this run has kept {_TEXTS_OF_A_RUN >> 20} MiB of other texts"
         path = text_file(self.folder, verdict)
         try:
-            with atomic_file(path, 0o600) as file:
-                file.writelines(_ends(text, LARGEST_TEXT))
+            write_long_text(path, text)
         except UnwritableFile as error:
             return f"the whole text is not kept: {error}"
         self._room -= size
         return f"the whole text: {path}"
-
-
-def _ends(text: bytes, most: int) -> tuple[bytes, ...]:
-    """The text in UTF-8 with line feed; if it has more than `most` bytes, its two ends, with the number left out."""
-    if len(text) <= most:
-        return text, b"\n"
-    first, last = text[: most // 2], text[-(most // 2) :]
-    gap = f"\n... {len(text) - len(first) - len(last):,} bytes are left out ...\n"
-    return _whole_characters(first), gap.encode(), _whole_characters(last), b"\n"
-
-
-def _whole_characters(part: bytes) -> bytes:
-    return part.decode("utf-8", errors="ignore").encode()
