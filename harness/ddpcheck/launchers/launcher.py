@@ -136,10 +136,13 @@ def clean_environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass
 class Output:
-    """The ranks' output: an unnamed temporary file, so no file remains."""
+    """The ranks' output: an unnamed temporary file, so no file remains.
+
+    limit: bytes that tail() reads: the traces of several agents of torchrun follow a failed rank's last words.
+    """
 
     file: IO[bytes]
-    limit: int = field(default=4000)
+    limit: int = field(default=16_000)
 
     @classmethod
     def open(cls) -> Self:
