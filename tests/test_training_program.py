@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -15,6 +16,7 @@ from training_data import write_idx
 
 from ddpcheck.cli import main as ddpcheck
 from ddpcheck.launchers.ports import reserve_port
+from ddpcheck.training.shown_errors import shown_error
 
 digits = pytest.mark.skipif(find_spec("sklearn") is None, reason="digits come with scikit-learn")
 
@@ -86,6 +88,43 @@ def test_a_rank_that_dies_ends_the_run_with_its_error(tmp_path: Path, body: str,
     done = run("train", f"{file}:adapter", "-n", "3", *SMALL)
     assert done.returncode == 1
     assert message in done.stderr
+
+
+LONG_ERROR = "if context.rank == 1: raise ValueError('begin' + 'é' * 1_000_000 + 'the end')"
+
+
+@pytest.mark.parametrize("size", ["1", "2"])
+@digits
+def test_a_long_error_is_cut_on_the_screen_and_whole_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("faulty.py").write_text(FAULTY.format(body=LONG_ERROR if size == "2" else LONG_ERROR.replace("1:", "0:")))
+    done = run("train", "faulty.py:adapter", "-n", size, *SMALL)
+    assert done.returncode == 1
+    path = Path("ddpcheck-failures", "train-rank1.txt" if size == "2" else "train.txt")
+    assert f"the whole text: {path}" in done.stderr
+    assert len(done.stderr) < 20_000
+    assert f"ValueError: begin{'é' * 1_000_000}the end\n" in path.read_text(encoding="utf-8")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_of_an_error_of_many_lines_the_first_and_the_last_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "\n".join(f"line {number} \x1b[31m" for number in range(1000))
+    shown = shown_error(text, 3).splitlines()
+    assert shown[0] == "line 0 \\x1b[31m"
+    assert shown[5] == "... 950 more lines"
+    assert shown[-2:] == ["line 999 \\x1b[31m", "the whole text: ddpcheck-failures/train-rank3.txt"]
+    assert Path("ddpcheck-failures/train-rank3.txt").read_text() == f"{text}\n"
+
+
+def test_a_short_error_is_shown_whole_and_needs_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert shown_error("rank 1 had enough\nof it", 1) == "rank 1 had enough\nof it"
+    assert list(tmp_path.iterdir()) == []
 
 
 @digits

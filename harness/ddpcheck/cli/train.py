@@ -15,6 +15,7 @@ from ..running.guarded_import import IMPORT_SECONDS
 from ..training.options import arguments_of, plan_of, plan_options
 from ..training.plan import TrainingPlan, UnusablePlan
 from ..training.program import check_request, explain, train
+from ..training.shown_errors import shown_error
 from .launched_ranks import run_ranks
 from .number_options import RANKS
 from .options import usage_errors
@@ -57,7 +58,7 @@ def _alone(adapter: Adapter, plan: TrainingPlan) -> int:
         return train(adapter, plan, RankContext(0, 1, 0, 1, "127.0.0.1", port.number))
     except Exception as error:
         status, text = explain(error)
-        click.echo(text, err=True)
+        click.echo(shown_error(text, None), err=True)
         return status
     finally:
         port.release()

@@ -13,5 +13,6 @@ loop.py            the training loop, which uses only the facets of adapter.py
 checkpoint.py      one file, written by rank 0, read by all
 comparison.py      compares the result with a single process's
 display.py         the output of rank 0
+shown_errors.py    errors of ranks, cut on the screen and whole in a file
 program.py         the whole program of one rank
 """

@@ -28,6 +28,7 @@ from .one_process import OneProcess
 from .options import plan_of, plan_options
 from .plan import TrainingPlan, UnusablePlan
 from .rank_messages import RankExchange, TrainingFailed
+from .shown_errors import shown_error
 
 DONE, FAILED, ASKED_WRONGLY = 0, 1, 2
 
@@ -187,6 +188,7 @@ def main() -> NoReturn:
         status, text = explain(error)
         rank = _rank()
         if status != ASKED_WRONGLY or rank in (None, 0):  # a usage error is the same on all ranks
+            text = shown_error(text, rank)
             print(text if rank is None else f"rank {rank}: {text}", file=sys.stderr)
     # threads and exit handlers of an implementation must not crash a finished rank at exit
     sys.stdout.flush()
