@@ -1,4 +1,4 @@
-"""Searches on for a second cause, in a check whose failure only repeats a cause that another check has told.
+"""Searches on for a second cause, in a check whose failure only repeats a cause that many checks have told.
 
 A check ends at its first failure, so one mistake can hide another. Such a check runs again, and failures by known
 causes count as passed (known_causes.py). A failure by a new cause then takes the place of the repeated one.
@@ -20,6 +20,10 @@ from .known_causes import KnownCauses
 if TYPE_CHECKING:
     from ..session import Session
 
+_MANY = 5
+"""Checks that fail by a cause before others search on. A cause of fewer checks hides little, and a second look of it is more
+likely than a second mistake.
+"""
 _SHARE = 0.2
 """The part of the time of an adapter's checks that is spent on searching on. A share, since a busy machine slows both."""
 _SHARE_OF_A_CHECK = 0.25
@@ -37,7 +41,7 @@ class SecondCauses:
         """The verdict, told by a new cause if there is one. again: judges the check again."""
         self._seconds += verdict.seconds
         identity = identity_of(verdict)
-        repeats = bool(identity) and bool(self._told.get(identity[0], set()) - {verdict.check})
+        repeats = bool(identity) and len(self._told.get(identity[0], set()) - {verdict.check}) >= _MANY
         self._add(verdict)
         left = _SHARE * self._seconds - self._spent
         if verdict.status != "failed" or not repeats or verdict.seconds >= left:
