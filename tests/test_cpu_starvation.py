@@ -57,6 +57,17 @@ def test_a_limit_waits_for_a_process_that_gets_no_processor_but_not_for_ever(mac
     assert patience.is_over(machine.threads)
 
 
+@pytest.mark.parametrize(("share", "over"), [(0.5, True), (0.75, False)])
+def test_four_ranks_that_busy_wait_on_two_processors_are_not_starved_but_with_a_quarter_they_are(
+    machine: Machine, share: float, *, over: bool
+) -> None:
+    patience = Patience(10.0)
+    machine.passes(10.0, share=share)
+    assert not patience.is_over(machine.threads)
+    machine.passes(2.1, share=share)
+    assert patience.is_over(machine.threads) == over
+
+
 def test_where_the_system_counts_nothing_a_limit_is_one(machine: Machine) -> None:
     patience = Patience(10.0)
     machine.waited.clear()

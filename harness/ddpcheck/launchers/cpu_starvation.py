@@ -7,9 +7,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-_STARVED = 0.8
-"""The part of the time for which a thread must be ready without a processor until the machine counts as too slow. Four
-ranks that busy-wait for each other on two processors have one for half of the time.
+_STARVED = 0.65
+"""The part of the time for which a thread must be ready without a processor until the machine counts as too slow: all then
+takes three times as long. Four ranks that busy-wait for each other on two processors have one for half of the time.
 """
 _LOOK = 2.0
 _TIMES = 10
@@ -24,7 +24,7 @@ def snapshot(threads: Iterable[Mapping[int, float]]) -> Snapshot:
 
 
 def starved(before: Snapshot, now: Snapshot) -> bool:
-    """Whether some thread was ready all the time, but got hardly any processor."""
+    """Whether some thread was ready most of the time, but got little of a processor."""
     more = (seconds - before[1].get(thread, 0.0) for thread, seconds in now[1].items())
     return max(more, default=0.0) > _STARVED * (now[0] - before[0])
 

@@ -18,8 +18,8 @@ from .rank_link import RankLink, asked
 _CHECKS = 10
 """The number of progress checks within a deadline."""
 
-_IMPORT_SECONDS = 60.0
-"""Seconds for imports at first use: a large framework on a busy machine."""
+_EXCUSED_SECONDS = 60.0
+"""Seconds beyond a deadline without progress for imports at first use, or for want of a processor."""
 
 
 def gather_reports(
@@ -47,7 +47,7 @@ class _Gathering:
             else:
                 self._poller.register(link.jobs.fileno(), select.POLLIN)
         self._limit = time.monotonic() + deadline
-        self._imports_until = self._limit + _IMPORT_SECONDS
+        self._excused_until = self._limit + _EXCUSED_SECONDS
         killed = {each.rank for each in job.operations if isinstance(each, Kill)}
         self._may_die = killed if any(isinstance(each, Close) for each in job.operations) else set()
         self._failed = False
@@ -92,14 +92,15 @@ class _Gathering:
         progress = self._pending_progress()
         if not self._failed and progress != self._progress:
             self._progress, self._limit, self._snapshot = progress, time.monotonic() + self._deadline, None
+            self._excused_until = self._limit + _EXCUSED_SECONDS
         elif over:
             before, self._snapshot = self._snapshot, self._queued()
-            importing_allowed = not self._failed and time.monotonic() <= self._imports_until
-            if importing_allowed and before and starved(before, self._snapshot):
+            excused = not self._failed and time.monotonic() <= self._excused_until
+            if excused and before and starved(before, self._snapshot):
                 self._limit = time.monotonic() + self._deadline
                 return {}
             stuck = asked(self._pending(), self._job)
-            if not importing_allowed or not any(IMPORTING in rank.stack for rank in stuck.values()):
+            if not excused or not any(IMPORTING in rank.stack for rank in stuck.values()):
                 return stuck
             self._limit = time.monotonic() + self._deadline
         self._snapshot = self._snapshot or self._queued()
