@@ -29,9 +29,11 @@ LONG = 100.0
 """Seconds of a check that leave time to search on."""
 
 
-def failed(check: str, *causes: Cause, status: Status = "failed", by_rank: tuple[str, ...] = ()) -> Verdict:
+def failed(
+    check: str, *causes: Cause, status: Status = "failed", by_rank: tuple[str, ...] = (), family: str = "gradients"
+) -> Verdict:
     told = Diagnosis(f"{check}: got 2, but should be 1", causes, by_rank=by_rank)
-    return Verdict("mine", 2, check, "gradients", status, jobs=3, diagnosis=told)
+    return Verdict("mine", 2, check, family, status, jobs=3, diagnosis=told)
 
 
 def never() -> Verdict:
@@ -39,7 +41,11 @@ def never() -> Verdict:
 
 
 def told_in_turn(
-    again: Callable[[], Verdict], names: Iterable[str] = MANY, seconds: float = LONG, status: Status = "failed"
+    again: Callable[[], Verdict],
+    names: Iterable[str] = MANY,
+    seconds: float = LONG,
+    status: Status = "failed",
+    family: str = "gradients",
 ) -> Verdict:
     """The verdict on check "b", which fails as not reduced, after checks of these names that do."""
     with Session(minimal_adapter.adapter, 2) as session:
@@ -47,7 +53,7 @@ def told_in_turn(
         passed = Verdict("mine", 2, "other", "collectives", "passed", seconds)
         for verdict in (passed, *(failed(name, NOT_REDUCED) for name in names)):
             assert second.searched_on(session, verdict, never) == verdict
-        found = second.searched_on(session, failed("b", NOT_REDUCED, status=status), again)
+        found = second.searched_on(session, failed("b", NOT_REDUCED, status=status, family=family), again)
         assert session.known is None
         return found
 
@@ -67,6 +73,10 @@ def test_a_cause_of_few_checks_stays() -> None:
 
 def test_a_hang_is_not_repeated() -> None:
     assert told_in_turn(never, status="hung").status == "hung"
+
+
+def test_a_check_that_blames_a_condition_does_not_search() -> None:
+    assert identity_of(told_in_turn(never, family="rendezvous")) == (NOT_REDUCED.id,)
 
 
 def test_a_run_without_time_to_spare_does_not_search() -> None:

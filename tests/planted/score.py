@@ -121,8 +121,13 @@ _SHARES = (
     "replicas, and with a looser search (after one other check, not five). 3 are told first, as they are without the search: it",
     "found nothing in these 7. In 3 of the other 4 no failure names the second cause; in 1 of these only a long check could.",
     "",
-    "Of 11 single faults with that looser search, 1 got a false second cause. That case led to the limit of five checks, which",
-    "excludes it. 8 of the 11 were drawn among the 32 faults of replicas that two or more checks must catch.",
+    "Of 11 single faults with that looser search, 1 got a false second cause. That case led to the limit of five checks; with",
+    "it and all checks the fault is told alone. 8 of the 11 were drawn among the 32 faults of replicas that two or more checks",
+    "must catch.",
+    "",
+    "With all checks and the limit, the run of gradients-times-zero and reduced-in-a-group-of-one tells both causes first.",
+    "It also got a false third headline, from a check that compares a run under a condition with one without it. Such",
+    "families do not search now; this run was not repeated since.",
 )
 
 

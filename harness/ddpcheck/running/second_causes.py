@@ -24,6 +24,10 @@ _MANY = 5
 """Checks that fail by a cause before others search on. A cause of fewer checks hides little, and a second look of it is more
 likely than a second mistake.
 """
+_WITH_A_CONDITION = frozenset({"failures", "rendezvous", "wire"})
+"""Families whose checks blame a condition, such as short reads, if a Job passes without it and fails with it. A failure that
+counts as passed would mislead them.
+"""
 _SHARE = 0.2
 """The part of the time of an adapter's checks that is spent on searching on. A share, since a busy machine slows both."""
 _SHARE_OF_A_CHECK = 0.25
@@ -44,7 +48,9 @@ class SecondCauses:
         repeats = bool(identity) and len(self._told.get(identity[0], set()) - {verdict.check}) >= _MANY
         self._add(verdict)
         left = _SHARE * self._seconds - self._spent
-        if verdict.status != "failed" or not repeats or verdict.seconds >= left:
+        if verdict.status != "failed" or not repeats or verdict.family in _WITH_A_CONDITION:
+            return verdict
+        if verdict.seconds >= left:
             return verdict
         found = self._second(session, again, _SHARE_OF_A_CHECK * left)
         if found is None:
