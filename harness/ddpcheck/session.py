@@ -32,7 +32,6 @@ from .ranks.rank_interpreter import Interpreter
 from .ranks.start_conditions import LEAST_SECONDS, StartConditions, neighbour_job
 from .ranks.world import LaunchedRanks
 from .running.adapter_lookup import reference_of, resolve
-from .running.known_causes import KnownCauses
 from .storage.dataclass_json import to_json
 from .trace import RankTrace, Trace
 from .verdict import CannotTell, Diagnosis, Refused
@@ -52,7 +51,6 @@ class Session:
     path of ranks that see other code than this process. fork_servers: plain processes are forked from these.
     capabilities: promises to judge instead of the adapter's. level: limits the features of models. replayed: the only
     Job that checks judge, instead of drawn Jobs. lacks: promises that the ranks withdraw when they start, with reasons.
-    While `known` is set, failing Jobs by its causes count as passed.
     """
 
     def __init__(
@@ -85,7 +83,6 @@ class Session:
         self.effort = effort
         self.deep = deep
         self.brief = False
-        self.known: KnownCauses | None = None
         self.random_seed = random_seed
         if capabilities is not None:
             self.adapter = replace(self.adapter, capabilities=capabilities)

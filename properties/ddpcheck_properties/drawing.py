@@ -210,8 +210,6 @@ class _Search:
         with closing(self.session.run_many(jobs)) as traces:
             for number, (job, trace) in enumerate(zip(jobs, traces, strict=False)):
                 finding = self.verdict(job, trace)
-                if finding is None and self.session.known is not None and self.session.known.over:
-                    return None
                 if finding is not None:
                     self.passed.update(jobs[:number])
                     self.latest = self.failing[job] = finding
@@ -284,12 +282,7 @@ class _Search:
             finding = found if trace.completed else assertions.explained(found, job, trace)
             finding.job = job
             self.lost_a_rank = any(rank.outcome in ("hung", "died") for rank in trace.ranks)
-            known = self.session.known
-            if known is None:
-                return finding
-            if self.lost_a_rank:
-                known.until = 0.0  # each more would cost a deadline or a restart
-            return None if known.explain(finding.diagnosis) else finding
+            return finding
         return None
 
     def confirmed(self, finding: Finding) -> Finding:

@@ -40,7 +40,6 @@ from .parallel_iterators import advance_in_threads
 from .plan import RANKS_START, Item, installed_checks, plan
 from .profiles import Profile, profile_named
 from .repeated_causes import RepeatedCauses
-from .second_causes import SecondCauses
 from .start_diagnosis import start_diagnosis
 from .unknown_names import require_known
 
@@ -150,12 +149,10 @@ class CheckRunner:
         fork_servers: ForkServers | None = None,
         hangs: HangBudget | None = None,
         repeated: RepeatedCauses | None = None,
-        second: SecondCauses | None = None,
     ) -> None:
         self.lost = ""
         self.hangs = hangs or HangBudget(settings.most_hangs)
         self.repeated = repeated or RepeatedCauses()
-        self.second = second
         self.full = settings.level == Level.FULL
         self.deadline = settings.deadline
         self.session = Session(
@@ -204,9 +201,6 @@ class CheckRunner:
         if verdict.status == "hung":
             self.hangs.add(item.check, item.world_size)
         self.repeated.add(verdict)
-        if self.second is not None:
-            self.session.brief = False
-            verdict = self.second.searched_on(self.session, verdict, lambda: run_check(self.session, item.check))
         if shortened and verdict.status == "passed":
             return replace(verdict, reason="; ".join(filter(None, (verdict.reason, shortened))))
         return verdict
@@ -239,7 +233,6 @@ def run_items(
         groups.setdefault((item.reference, item.world_size), []).append(item)
     hangs = {reference: HangBudget(settings.most_hangs) for reference, _ in groups}
     repeated = {reference: RepeatedCauses() for reference, _ in groups}
-    second = {reference: SecondCauses() for reference, _ in groups}
     running: set[Session] = set()
 
     def judged(lane: Iterable[list[Item]]) -> Iterator[Verdict]:
@@ -257,7 +250,6 @@ def run_items(
                 fork_servers=fork_servers,
                 hangs=hangs[reference],
                 repeated=repeated[reference],
-                second=second[reference],
             ) as ranks:
                 running.add(ranks.session)
                 for item in group:
