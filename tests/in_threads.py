@@ -109,6 +109,7 @@ class ThreadedSession:
     random_seed: int | None = None
     jobs: int = 0
     brief: bool = False
+    shrinks: bool = True
     replayed: Job | None = None
 
     def run_many(self, jobs: Iterable[Job]) -> Generator[Trace, None, None]:

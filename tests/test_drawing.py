@@ -35,6 +35,7 @@ class Hollow:
     random_seed: int | None = None
     hangs_from: int = 10_000
     brief: bool = False
+    shrinks: bool = True
     replayed: Job | None = None
     run_jobs: list[Job] = field(default_factory=list)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -9,11 +11,20 @@ from click.testing import CliRunner
 
 from ddpcheck.checks import select
 from ddpcheck.cli import main
+from ddpcheck.cli.search_progress import SearchProgress
+from ddpcheck.cli.signals import StoppedBySignal
 from ddpcheck.contract import Capabilities, ReplicaMethod
 from ddpcheck.contract.promises import Determinism, ReplicaPromises, SamplerPromises
 from ddpcheck.launchers.fork_servers import ForkServers
 from ddpcheck.running.plan import installed_checks
-from ddpcheck.running.suggested_promises import CandidatePromise, PromiseSearch, SuggestedPromise, as_source, candidates
+from ddpcheck.running.suggested_promises import (
+    CandidatePromise,
+    OutOfTime,
+    PromiseSearch,
+    SuggestedPromise,
+    as_source,
+    candidates,
+)
 
 OWN = '''
 from ddpcheck import Adapter
@@ -51,11 +62,12 @@ def own(tmp_path: Path) -> Path:
 
 def suggested(reference: str, *patterns: str) -> tuple[PromiseSearch, dict[str, SuggestedPromise]]:
     """All suggestions by the candidate's text, judged by these checks at two ranks."""
-    with ForkServers() as fork_servers:
-        suggesting = PromiseSearch(reference, (2,), select(installed_checks(), patterns), fork_servers, effort=2)
+    checks = select(installed_checks(), patterns)
+    with ForkServers() as fork_servers, PromiseSearch(reference, (2,), checks, fork_servers, effort=2) as suggesting:
         list(suggesting.baseline())
-        found = [*suggesting.mending(), *suggesting.suggestions()]
-    return suggesting, {each.candidate.text: each for each in found}
+        held = [*suggesting.mending(), *suggesting.suggestions()]
+    assert held == suggesting.held
+    return suggesting, {each.candidate.text: each for each in (*held, *suggesting.failed.values())}
 
 
 def test_kept_sampler_promises_are_suggested(own: Path) -> None:
@@ -110,6 +122,79 @@ def test_the_command_prints_what_to_paste(own: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "capabilities.but(\n" in done.output
     assert "    shuffles=True,\n" in done.output
+
+
+def test_log_shows_what_is_tried(own: Path) -> None:
+    done = CliRunner().invoke(main, ["suggest", f"{own}:sampler", "-w", "2"], catch_exceptions=False)
+    assert re.search(r"  0 of \d+ checks of its present promises, \d+ s; now check_", done.output), done.output
+    assert re.search(r"  0 of \d+ promises tried, \d+ s; now \w+=", done.output), done.output
+
+
+def test_promises_found_so_far_are_printed_when_time_is_over(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    end_search_after_two_promises(monkeypatch, OutOfTime())
+    done = CliRunner().invoke(main, ["suggest", f"{own}:sampler", "-w", "2", "--minutes", "60"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert "There was no time left (--minutes 60): " in done.output
+    assert_two_promises_are_printed(done.output)
+
+
+def test_promises_found_so_far_are_printed_after_an_interrupt(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    end_search_after_two_promises(monkeypatch, StoppedBySignal(signal.SIGTERM, lambda: None))
+    done = CliRunner().invoke(main, ["suggest", f"{own}:sampler", "-w", "2"], catch_exceptions=False)
+    assert done.exit_code == 128 + signal.SIGTERM, done.output
+    assert "Interrupted: " in done.output
+    assert_two_promises_are_printed(done.output)
+
+
+def end_search_after_two_promises(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def begin(self: SearchProgress, done: int, total: int, text: str) -> None:
+        if self._what == "promises tried" and done == 2:
+            raise error
+
+    monkeypatch.setattr(SearchProgress, "begin", begin)
+
+
+def assert_two_promises_are_printed(output: str) -> None:
+    found = re.search(r"(\d+) promises were not tried, or only in part: (.*)", output)
+    assert found, output
+    assert len(found[2].split(", ")) == int(found[1]) > 0
+    assert "2 more promises seem to be kept" in output
+    assert output.partition("capabilities.but(\n")[2].count("\n    ") == 1, output
+
+
+def test_no_check_begins_when_time_is_over(own: Path) -> None:
+    checks = installed_checks()
+    with ForkServers() as fork_servers:
+        search = PromiseSearch(f"{own}:sampler", (2,), checks, fork_servers, ends_at=0.0)
+        with pytest.raises(OutOfTime), search:
+            list(search.baseline())
+    assert not search.asked
+    assert search.untried
+
+
+def test_promises_that_most_checks_need_are_tried_first(own: Path) -> None:
+    """More checks need no_sync than any other single promise of a replica."""
+    begun: list[str] = []
+
+    class Seen(Exception):
+        pass
+
+    def begin(done: int, total: int, text: str) -> None:
+        begun.append(text)
+        raise Seen
+
+    with ForkServers() as fork_servers:
+        search = PromiseSearch(f"{own}:replica", (2,), installed_checks(), fork_servers, begin=begin)
+        with pytest.raises(Seen), search:
+            list(search.suggestions())
+    assert begun == ["no_sync=True"]
+
+
+def test_failed_promise_is_tried_again_after_one_that_its_check_asks_for(own: Path) -> None:
+    """Each failed bundle is tried again at most once for each promise that holds."""
+    suggesting, found = suggested(f"{own}:unshuffled", "sampler")
+    assert {"shuffles=True", "distinct_streams=True"} & {name for name, each in found.items() if not each.holds}
+    assert all(each.judge in suggesting.asked for each in suggesting.failed.values())
 
 
 def test_adapter_without_facets_gets_advice(own: Path) -> None:

@@ -46,7 +46,8 @@ class Session:
     adapter: an Adapter, or its reference (adapter_lookup.py). reference: by which ranks find an Adapter object, if
     known. deadline: seconds for one operation of a Job. grace: seconds for the other ranks once one has failed.
     start_deadline: seconds until all ranks are connected. effort: the number of Jobs of a drawn check. While `brief` is
-    set, a drawn check runs one Job, and a failing Job is not made smaller. deep: checks run their longest Jobs, too.
+    set, a drawn check runs one Job, and a failing Job is not made smaller. shrinks: failing Jobs are made smaller. deep:
+    checks run their longest Jobs, too.
     random_seed: None makes draws repeatable. launcher: used instead of the adapter's. home: the interpreter and import
     path of ranks that see other code than this process. fork_servers: plain processes are forked from these.
     capabilities: promises to judge instead of the adapter's. level: limits the features of models. replayed: the only
@@ -63,6 +64,7 @@ class Session:
         grace: float = 2.0,
         start_deadline: float = 120.0,
         effort: int = 25,
+        shrinks: bool = True,
         deep: bool = False,
         random_seed: int | None = None,
         launcher: Launcher | None = None,
@@ -83,6 +85,7 @@ class Session:
         self.effort = effort
         self.deep = deep
         self.brief = False
+        self.shrinks = shrinks
         self.random_seed = random_seed
         if capabilities is not None:
             self.adapter = replace(self.adapter, capabilities=capabilities)
@@ -319,12 +322,17 @@ class Session:
         self._connecting = max(self._connecting, took)
         self._narrow(world.lacks)
 
+    def judge_promises(self, promised: Capabilities) -> None:
+        """Judge these promises from now on, with the same ranks: ranks do not know what is promised."""
+        self._promised = promised
+        self.adapter = replace(self.adapter, capabilities=promised.without(self.lacks))
+        self._capabilities = watched(promises_at_level(self.adapter.capabilities, self.level), self.asked.add)
+
     def _narrow(self, lacks: dict[str, str]) -> None:
         if lacks == self.lacks:
             return
         self.lacks = lacks
-        self.adapter = replace(self.adapter, capabilities=self._promised.without(lacks))
-        self._capabilities = watched(promises_at_level(self.adapter.capabilities, self.level), self.asked.add)
+        self.judge_promises(self._promised)
 
     def close(self, *, orderly: bool = True) -> None:
         """Let the ranks finish (orderly), then make sure that none is left. Safe to call twice."""

@@ -99,7 +99,9 @@ def for_all(
     finding = search.first_failing(search.drawn)
     if finding is None:
         return
-    if not search.lost_a_rank and not session.brief:  # a hang costs a deadline, a dead rank a restart: one is enough
+    if not search.lost_a_rank and _makes_smaller(
+        session
+    ):  # a hang costs a deadline, a dead rank a restart: one is enough
         finding = search.confirmed(search.smallest(draw))
     raise finding
 
@@ -121,11 +123,15 @@ def for_each(
     finding = search.first_failing(chosen)
     if finding is None:
         return
-    if session.brief:
+    if not _makes_smaller(session):
         raise finding
     if shorter is None or replayed is not None:
         raise finding if finding.diagnosis.cause or replayed is not None else search.confirmed(finding)
     raise search.shortened(search.made_clear(finding, clearer) if clearer else finding, shorter)
+
+
+def _makes_smaller(session: Session) -> bool:
+    return session.shrinks and not session.brief
 
 
 def within_promises(job: Job, promised: Capabilities) -> Job:

@@ -101,6 +101,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     is_flag=True,
     help="Show the first failure of each cause in full, others in a line, and a summary; no table.",
 )
+@click.option("-v", "--verbose", is_flag=True, help="Also show the checks that were skipped at every world size.")
 @click.option("--json", "json_file", type=_FILE, help="Write verdicts and environment as JSON.")
 @click.option("--junit", "junit_file", type=_FILE, help="Write JUnit XML.")
 @click.option("--markdown", "markdown_file", type=_FILE, help="Write a conformance report.")
@@ -147,6 +148,7 @@ def command(
     expected: tuple[str, ...],
     sessions: int | None,
     quiet: bool,
+    verbose: bool,
     json_file: Path | None,
     junit_file: Path | None,
     markdown_file: Path | None,
@@ -168,6 +170,8 @@ def command(
             raise ValueError(
                 f"name an adapter to check: {', '.join(sorted(known_adapters()))}, or your own as module:attribute"
             )
+        if quiet and verbose:
+            raise ValueError("--quiet and --verbose exclude each other")
         how, level = profile_named(profile), LEVELS[level_name]
         sizes = world_sizes or how.world_sizes
         _one_of_a_kind(launcher_name, attach, start, listen)
@@ -194,7 +198,7 @@ def command(
         )
     except KeyboardInterrupt as interrupt:
         ended = status_of(interrupt)  # the verdicts so far are kept, shown and saved
-    show_all(out, verdicts, time.monotonic() - began, failures, quiet=quiet)
+    show_all(out, verdicts, time.monotonic() - began, failures, quiet=quiet, verbose=verbose)
     if known:
         out.print(
             f"{len(known)} of them did not run again: they passed before, and nothing has changed since", soft_wrap=True
@@ -211,6 +215,8 @@ def command(
     if ended is not None:
         out.print(f"\ninterrupted: {not_run}", style="bold red")
         sys.exit(files.status(ended))
+    if not quiet:
+        _show_next_steps(out, verdicts, adapters)
     for problem in unusable:
         out.print(f"Error: not checked: {problem}", markup=False, soft_wrap=True)
     sys.exit(files.status(ExitStatus.UNUSABLE if unusable else exit_code(out, verdicts)))
@@ -250,6 +256,7 @@ def run_with_progress(
             told.show(verdict, references[verdict.adapter], settings.launcher)
             if exitfirst:
                 break
+    told.show_number_of_following()
     if files.problem:
         out.print(f"\nfailing Jobs are not kept: {files.problem}; name another folder with --failures", soft_wrap=True)
 
@@ -296,12 +303,16 @@ def _in_order(verdicts: list[Verdict], items: Sequence[Item]) -> Iterator[None]:
         verdicts.sort(key=lambda verdict: places[verdict.adapter, verdict.world_size, verdict.check])
 
 
-def show_all(out: Console, verdicts: list[Verdict], seconds: float, failures: Path, *, quiet: bool = False) -> None:
-    """Show the table, then skips, then causes: most important last. quiet: only failures and the summary."""
+def show_all(
+    out: Console, verdicts: list[Verdict], seconds: float, failures: Path, *, quiet: bool = False, verbose: bool = False
+) -> None:
+    """Show the table, then skips, then causes and the summary: most important last. quiet: only failures and the summary.
+    verbose: also the checks that were skipped everywhere.
+    """
     if not quiet:
         out.print()
-        show_table(out, verdicts)
-        show_reasons(out, verdicts)
+        show_table(out, verdicts, every=verbose)
+        show_reasons(out, verdicts, every=verbose)
         show_not_covered(out, verdicts)
         show_observations(out, verdicts)
     show_causes(out, verdicts, failures)
@@ -311,12 +322,23 @@ def show_all(out: Console, verdicts: list[Verdict], seconds: float, failures: Pa
     note = oversubscribed(verdict.world_size for verdict in verdicts if verdict.jobs)
     if note:
         out.print(f"\n{note}", style="dim", soft_wrap=True)
-    if verdicts and all(verdict.ok for verdict in verdicts):
-        told = "\nThis run checked implementations, not a training script. To check a script: ddpcheck audit train.py"
-        if any(verdict.status == "skipped" for verdict in verdicts):
-            told += "\nA skip names the promise that is missing. To try the missing ones: ddpcheck suggest ADAPTER"
-        out.print(told, style="dim", soft_wrap=True)
     out.print(f"\n[bold]{summary(verdicts, seconds)}[/]", soft_wrap=True)
+
+
+def _show_next_steps(out: Console, verdicts: Sequence[Verdict], adapters: Sequence[str]) -> None:
+    """After a run without failures: the commands that judge more."""
+    if not verdicts or not all(verdict.ok for verdict in verdicts):
+        return
+    skipped = {verdict.check for verdict in verdicts if verdict.status == "skipped"}
+    skipped -= {verdict.check for verdict in verdicts if verdict.status != "skipped"}
+    steps = []
+    if skipped:
+        adapter = adapters[0] if len(adapters) == 1 else "ADAPTER"
+        checks = "1 check was" if len(skipped) == 1 else f"{len(skipped)} checks were"
+        steps.append(f"{checks} skipped. To find promises that could be made: ddpcheck suggest {adapter}")
+    steps.append("This run checked implementations, not a training script. To check a script: ddpcheck audit train.py")
+    for step in steps:
+        out.print(step, style="dim", markup=False, soft_wrap=True)
 
 
 def _keep(cache: VerdictCache, items: Iterable[Item], verdicts: Iterable[Verdict], known: Container[str]) -> None:

@@ -22,12 +22,15 @@ _SAME = 5
 
 
 class Failures:
-    """Receives each failure, and writes its files. quiet: each cause is shown once."""
+    """Receives each failure, and writes its files. quiet: each cause is shown once, and causes that follow from another are
+    only counted.
+    """
 
     def __init__(self, console: Console, files: FailureFiles, *, quiet: bool = False) -> None:
         self._console, self._files, self._quiet = console, files, quiet
         self._seen = Counter[tuple[str, tuple[str, ...]]]()
         self._in_full: list[Verdict] = []
+        self._following = 0
 
     def show(self, verdict: Verdict, reference: str, launcher: Launcher | None) -> None:
         """reference: of the adapter. launcher: used instead of the adapter's."""
@@ -42,9 +45,18 @@ class Failures:
         elif before:
             show_briefly(self._console, verdict, "the same cause")
         elif cause_of_it := next((each for each in self._in_full if implies(each, verdict)), None):
+            if self._quiet:
+                self._following += 1
+                return
             show_briefly(self._console, verdict, f"follows from a cause shown above: {headline_of(cause_of_it)}")
         elif sum(each.adapter == verdict.adapter for each in self._in_full) < _IN_FULL:
             self._in_full.append(verdict)
             show_failure(self._console, verdict, self._files.keep_text, job, script)
         else:
             show_briefly(self._console, verdict, headline_of(verdict))
+
+    def show_number_of_following(self) -> None:
+        """Show the number of failures that follow from causes shown before, if each was not shown."""
+        if self._following:
+            failures = "1 more failure follows" if self._following == 1 else f"{self._following} more failures follow"
+            self._console.print(f"{failures} from causes shown above", soft_wrap=True)

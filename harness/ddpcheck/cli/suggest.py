@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+import time
 from collections import Counter
 from itertools import chain
 
@@ -13,10 +15,12 @@ from rich.markup import escape
 from ..launchers.fork_servers import ForkServers
 from ..ranks.attaching import StartFailed
 from ..running.plan import RANKS_START, installed_checks
-from ..running.suggested_promises import PromiseSearch, SuggestedPromise, as_source
-from .number_options import SECONDS
+from ..running.suggested_promises import OutOfTime, PromiseSearch, SuggestedPromise, as_source
+from .exit_status import status_of
+from .number_options import SECONDS, FiniteNumber
 from .number_options import world_sizes as sizes_option
 from .options import console, usage_errors
+from .search_progress import SearchProgress
 from .verdict_output import symbol
 
 
@@ -32,70 +36,101 @@ from .verdict_output import symbol
 @click.option(
     "--deadline", type=SECONDS, default=3.0, show_default=True, help="Seconds until an operation counts as hung."
 )
-def command(adapter: str, world_sizes: tuple[int, ...] | None, deadline: float) -> None:
+@click.option(
+    "--minutes",
+    type=FiniteNumber(0, 1e6, min_open=True),
+    help="Time limit for the whole run, in minutes.  [default: none]",
+)
+def command(adapter: str, world_sizes: tuple[int, ...] | None, deadline: float, minutes: float | None) -> None:
     """Try every promise that ADAPTER does not make, and print those that it seems to keep, ready to paste.
 
-    Each promise is tried by its own checks, with few Jobs: run `ddpcheck check` with the promises that you make. Exit
-    status 1 if the ranks do not start, or if a check of a promise that ADAPTER makes already fails.
+    Each promise is tried by its own checks, with few Jobs: run `ddpcheck check` with the promises that you make. Promises
+    on which most checks depend come first. After Ctrl-C, or at the end of --minutes, the promises found so far are
+    printed.
+
+    Exit status: 0 success, even if --minutes left promises out; 1 the ranks do not start, or a check of a promise that
+    ADAPTER makes already fails.
     """
     out = console()
+    ends_at = math.inf if minutes is None else time.monotonic() + 60 * minutes
     with usage_errors(), ForkServers() as fork_servers:
         checks = tuple(check for check in installed_checks() if check is not RANKS_START)
-        suggesting = PromiseSearch(adapter, world_sizes or (2, 3), checks, fork_servers, deadline=deadline)
-        promised = suggesting.capabilities
+        progress = SearchProgress(out)
+        search = PromiseSearch(
+            adapter,
+            world_sizes or (2, 3),
+            checks,
+            fork_servers,
+            deadline=deadline,
+            begin=progress.begin,
+            ends_at=ends_at,
+        )
+        promised = search.capabilities
         if not promised.facets:
             raise ValueError(
                 f"{adapter} promises no facet: give Capabilities() a group, such as replica=ReplicaPromises()"
             )
-        found: list[SuggestedPromise] = []
+        stopped, ended = "", None
         try:
-            _baseline(out, suggesting)
-            out.print("\n[bold]promises tried[/]")
-            for suggestion in chain(suggesting.mending(), suggesting.suggestions()):
-                _show(out, suggestion, again=any(suggestion.sentence == each.sentence for each in found))
-                found.append(suggestion)
+            with progress, search:
+                _search(out, search, progress)
+        except OutOfTime:
+            stopped = f"There was no time left (--minutes {minutes:g})"
+        except KeyboardInterrupt as interrupt:
+            ended, stopped = status_of(interrupt), "Interrupted"
         except StartFailed as error:
             raise click.ClickException(f"the ranks did not start: {error}\n{error.details}") from error
-    _end(out, found, as_source(promised, suggesting.capabilities))
-    for name in sorted(suggesting.broken):
+    _show_end(out, search, as_source(promised, search.capabilities), stopped)
+    for name in sorted(search.broken):
         out.print(
             f"{symbol('failed')} {name} fails with all of them together: ddpcheck check {adapter} -c {name}",
             soft_wrap=True,
         )
-    sys.exit(int(bool(suggesting.broken)))
+    sys.exit(int(bool(search.broken)) if ended is None else ended)
 
 
-def _baseline(out: Console, suggesting: PromiseSearch) -> None:
-    counted = Counter(verdict.status for verdict in suggesting.baseline())
-    failed = f"; {len(suggesting.broken)} failed" if suggesting.broken else ""
-    out.print(f"with its present promises: {counted['passed']} passed{failed}", markup=False)
+def _search(out: Console, search: PromiseSearch, progress: SearchProgress) -> None:
+    progress.stage("checks of its present promises")
+    counted = Counter(verdict.status for verdict in search.baseline())
+    failed = f"; {len(search.broken)} failed" if search.broken else ""
+    out.print(f"with its present promises: {counted['passed']} checks passed{failed}", markup=False)
+    out.print(f"\n[bold]{len(search.untried)} promises to try[/]")
+    progress.stage("promises tried")
+    shown: set[str] = set()
+    for suggestion in chain(search.mending(), search.suggestions()):
+        _show(out, suggestion, again=suggestion.sentence in shown)
+        shown.add(suggestion.sentence)
 
 
 def _show(out: Console, suggestion: SuggestedPromise, *, again: bool) -> None:
-    """Show one promise. again: its sentence was already shown."""
-    name = escape(suggestion.candidate.text)
-    if suggestion.holds:
-        sentence = "" if again else f": {escape(suggestion.sentence)}"
-        shown = ", ".join(suggestion.passed[:2]) + (
-            f" and {len(suggestion.passed) - 2} more" * (len(suggestion.passed) > 2)
-        )
-        out.print(f"  {symbol('passed')} [bold]{name}[/]{sentence}", soft_wrap=True)
-        out.print(f"      passed: {shown}", style="dim", soft_wrap=True)
-    elif suggestion.failed:
-        out.print(f"  {symbol('failed')} {name}: {escape(suggestion.failed)}", soft_wrap=True)
+    """Show a promise that holds. again: its sentence was already shown."""
+    sentence = "" if again else f": {escape(suggestion.sentence)}"
+    first, more = ", ".join(suggestion.passed[:2]), len(suggestion.passed) - 2
+    out.print(f"  {symbol('passed')} [bold]{escape(suggestion.candidate.text)}[/]{sentence}", soft_wrap=True)
+    out.print(f"      passed: {first}" + f" and {more} more" * (more > 0), style="dim", soft_wrap=True)
 
 
-def _end(out: Console, found: list[SuggestedPromise], source: str) -> None:
-    held = sum(each.holds for each in found)
-    unjudged = [each.candidate.text for each in found if not each.passed and not each.failed]
-    if unjudged:
+def _show_end(out: Console, search: PromiseSearch, source: str, stopped: str) -> None:
+    """Show promises that fail, those without a judge, and last the promises to paste. stopped: the reason of an early
+    end.
+    """
+    if search.failed:
+        out.print("\n[bold]promises that fail[/]")
+    for name, why in sorted((each.candidate.text, each.failed) for each in search.failed.values()):
+        out.print(f"  {symbol('failed')} {escape(f'{name}: {why}')}", soft_wrap=True)
+    if stopped:
+        untried = ", ".join(each.text for each in search.untried)
         out.print(
-            f"\nnot judged, because each needs another promise: {', '.join(unjudged)}", markup=False, soft_wrap=True
+            f"\n{stopped}: {len(search.untried)} promises were not tried, or only in part: {untried}",
+            markup=False,
+            soft_wrap=True,
         )
-    if not held:
-        out.print("\nNo further promise seems to be kept.")
+    elif search.unjudged:
+        names = ", ".join(each.text for each in search.unjudged)
+        out.print(f"\nnot judged, because each needs another promise: {names}", markup=False, soft_wrap=True)
+    if not search.held:
+        out.print("\nNo further promise was found." if stopped else "\nNo further promise seems to be kept.")
         return
-    out.print(
-        f"\n{held} more promises seem to be kept. Append those that you mean to keep to the adapter's capabilities:\n"
-    )
+    promises = "1 more promise seems" if len(search.held) == 1 else f"{len(search.held)} more promises seem"
+    out.print(f"\n{promises} to be kept. Append those that you mean to keep to the adapter's capabilities:\n")
     out.print(source, markup=False, soft_wrap=True)

@@ -21,6 +21,7 @@ from ..verdict import Verdict
 from .check import exit_code, run_with_progress, show_all
 from .number_options import world_sizes as sizes_option
 from .options import console, default_sessions, usage_errors
+from .verdict_output import summary
 
 REFERENCES = ("numpy_sockets", "numpy_mpi", "torch_ddp")
 
@@ -60,12 +61,14 @@ def command(world_sizes: tuple[int, ...] | None, train: bool) -> None:
     verdicts: list[Verdict] = []
     failures = Path("ddpcheck-failures")
     run_with_progress(out, items, settings, ExpectedFailures({}, every), failures, verdicts)
-    show_all(out, verdicts, time.monotonic() - began, failures)
+    seconds = time.monotonic() - began
+    show_all(out, verdicts, seconds, failures)
     status = exit_code(out, verdicts)
     if train:
         status = max(status, *(_train(out, name) for name in ready))
     status = max(status, _audit(out))
-    out.print("\nYour own implementation: ddpcheck check my_module:adapter (the README shows one in five lines)")
+    out.print(f"\nchecked {', '.join(ready)}: {summary(verdicts, seconds)}", markup=False, soft_wrap=True)
+    out.print("Your own implementation: ddpcheck check my_module:adapter (the README shows one in five lines)")
     out.print("Your own training script:  ddpcheck audit train.py")
     sys.exit(status)
 

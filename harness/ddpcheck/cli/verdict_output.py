@@ -46,6 +46,8 @@ _OF_A_LIBRARY = re.compile(r"[/\\](lib[/\\]python3|site-packages)")
 _NAMED = 4
 _SYMPTOMS = 3
 """The number of symptoms that are shown for one cause."""
+_REASONS = 8
+"""The number of reasons for skips that are listed; later ones are only counted."""
 _CAUSES = 6
 """The number of causes that are listed; later ones are only counted."""
 
@@ -123,33 +125,39 @@ def show_briefly(console: Console, verdict: Verdict, text: str) -> None:
     console.print(f"{symbol(verdict.status)} {escape(f'{title}: {text}')}", soft_wrap=True)
 
 
-def show_table(console: Console, verdicts: Sequence[Verdict]) -> None:
-    """Checks by family as rows, adapters as columns, one symbol for each world size. A family without results is one
-    row.
+def show_table(console: Console, verdicts: Sequence[Verdict], *, every: bool = False) -> None:
+    """Checks by family as rows, adapters as columns, one symbol for each world size. Without `every`, checks that were
+    skipped in all columns have no row.
     """
     adapters = list(dict.fromkeys(verdict.adapter for verdict in verdicts))
     sizes = {name: sorted({v.world_size for v in verdicts if v.adapter == name}) for name in adapters}
     found: dict[tuple[str, int, str], str] = {(v.adapter, v.world_size, v.check): v.status for v in verdicts}
+    ran = {verdict.check for verdict in verdicts if every or verdict.status != "skipped"}
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("check \\ ranks", no_wrap=True, overflow="fold")
     for name in adapters:
         table.add_column(f"{escape(name)}\n{' '.join(map(str, sizes[name]))}", no_wrap=True)
-    families = list(dict.fromkeys(verdict.family for verdict in verdicts))
-    for family in families:
-        own = [verdict for verdict in verdicts if verdict.family == family]
-        checks = dict.fromkeys(verdict.check for verdict in own)
-        if all(verdict.status == "skipped" for verdict in own) and len(checks) > 1:
-            cells = [_cell(found, name, sizes[name], own[0].check) for name in adapters]
-            table.add_row(f"[bold]{escape(family)}[/], {len(checks)} checks", *cells)
-            continue
+    families: dict[str, dict[str, None]] = {}
+    for verdict in verdicts:
+        if verdict.check in ran:
+            families.setdefault(verdict.family, {})[verdict.check] = None
+    for family, checks in families.items():
         table.add_row(f"[bold]{escape(family)}[/]")
         for check in checks:
             cells = [_cell(found, name, sizes[name], check) for name in adapters]
             table.add_row(f"  {escape(check)}", *cells)
-    console.print(table)
-    used = [status for status in WORDS if any(verdict.status == status for verdict in verdicts)]
-    legend = (f"{symbol(status)} {WORDS[status]}{_REMARKS.get(status, '')}" for status in used)
-    console.print("   ".join(legend), soft_wrap=True)
+    if ran:
+        console.print(table)
+        used = [status for status in WORDS if any(v.status == status and v.check in ran for v in verdicts)]
+        legend = (f"{symbol(status)} {WORDS[status]}{_REMARKS.get(status, '')}" for status in used)
+        console.print("   ".join(legend), soft_wrap=True)
+    hidden = len({verdict.check for verdict in verdicts} - ran)
+    if hidden:
+        console.print(
+            f"{_checks(hidden)} skipped at every world size {'has' if hidden == 1 else 'have'} no row; --verbose shows all",
+            style="dim",
+            soft_wrap=True,
+        )
 
 
 def _cell(found: dict[tuple[str, int, str], str], adapter: str, sizes: list[int], check: str) -> str:
@@ -157,22 +165,42 @@ def _cell(found: dict[tuple[str, int, str], str], adapter: str, sizes: list[int]
     return " ".join(f"{symbol(s)}{' ' * (len(str(n)) - 1)}" if s else " " for s, n in zip(statuses, sizes, strict=True))
 
 
-def show_reasons(console: Console, verdicts: Iterable[Verdict]) -> None:
-    """Each reason for a skip or an expected failure once, with its checks."""
+def show_reasons(console: Console, verdicts: Iterable[Verdict], *, every: bool = False) -> None:
+    """Each reason for an expected failure with its checks, and the reasons of most skips with their numbers of checks.
+
+    every: each reason for a skip, with the names of its checks.
+    """
     verdicts = list(verdicts)
-    every = {verdict.adapter for verdict in verdicts}
-    for status, title in (("skipped", "skipped"), ("expected_failure", "expected to fail")):
-        checks: dict[str, list[Verdict]] = {}
+    adapters = {verdict.adapter for verdict in verdicts}
+    for status, title in (("skipped", "skipped, because"), ("expected_failure", "expected to fail, because")):
+        reasons: dict[str, list[Verdict]] = {}
         for verdict in verdicts:
             if verdict.status == status:
-                checks.setdefault(verdict.reason, []).append(verdict)
-        if checks:
-            console.print(f"\n[bold]{title}, because[/]")
-        for reason, those in checks.items():
-            adapters = dict.fromkeys(verdict.adapter for verdict in those)
-            whose = "" if len(adapters) == len(every) else f" ({', '.join(adapters)})"
-            checked = _some(list(dict.fromkeys(verdict.check for verdict in those)))
-            console.print(f"  {escape(reason + whose)}: {checked}", style=_STYLES[status], soft_wrap=True)
+                reasons.setdefault(verdict.reason, []).append(verdict)
+        if not reasons:
+            continue
+        console.print(f"\n[bold]{title}[/]")
+        names = every or status != "skipped"
+        most = sorted(reasons, key=lambda reason: -len(_checks_of(reasons[reason])))
+        shown = most if names else most[:_REASONS]
+        for reason in shown:
+            own = dict.fromkeys(verdict.adapter for verdict in reasons[reason])
+            whose = "" if len(own) == len(adapters) else f" ({', '.join(own)})"
+            checks = _checks_of(reasons[reason])
+            said = _some(list(checks)) if names else _checks(len(checks))
+            console.print(f"  {escape(reason + whose)}: {said}", style=_STYLES[status], soft_wrap=True)
+        if left := most[len(shown) :]:
+            rest = _checks(len(set[str]().union(*(_checks_of(reasons[reason]) for reason in left))))
+            count = "1 more reason" if len(left) == 1 else f"{len(left)} more reasons"
+            console.print(f"  {count}, shown by --verbose: {rest}", style=_STYLES[status], soft_wrap=True)
+
+
+def _checks_of(verdicts: Iterable[Verdict]) -> dict[str, None]:
+    return dict.fromkeys(verdict.check for verdict in verdicts)
+
+
+def _checks(count: int) -> str:
+    return "1 check" if count == 1 else f"{count} checks"
 
 
 def show_not_covered(console: Console, verdicts: Iterable[Verdict]) -> None:

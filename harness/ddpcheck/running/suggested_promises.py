@@ -1,18 +1,24 @@
 """Promises that an adapter does not make and seems to keep: each is tried by the checks that judge it.
 
 Some promises are judged only together with others (clipping needs an optimizer). The fewest that make a check apply are
-tried together. Failed promises are tried again after each promise that holds.
+tried together; those that make most checks apply come first. A failed promise is tried again at the end if its check has
+asked for a promise that has held since.
 """
 
 from __future__ import annotations
 
+import math
+import time
 import typing
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any, get_args
+from types import TracebackType
+from typing import Any, Self, get_args
 
 from ..checks import Check, unmet_need
+from ..contract import RendezvousRule
 from ..contract.capabilities import FACETS, GROUP_OF, GROUPS, SENTENCES, Capabilities
 from ..contract.promises import promises_of
 from ..launchers.fork_servers import ForkServers
@@ -58,11 +64,14 @@ class CandidatePromise:
 
 @dataclass(frozen=True, slots=True)
 class SuggestedPromise:
-    """A candidate, with the checks that passed, and the failed check with its message. Neither: no check judges it."""
+    """A candidate, with the checks that passed, and the message of the failed check, its judge. Neither: no check judges
+    it.
+    """
 
     candidate: CandidatePromise
     passed: tuple[str, ...] = ()
     failed: str = ""
+    judge: str = ""
 
     @property
     def holds(self) -> bool:
@@ -107,29 +116,66 @@ def _literals(hint: Any) -> Iterator[Any]:
             yield argument
 
 
+class OutOfTime(Exception):
+    """The search has reached its time limit. The promises found so far are in the PromiseSearch."""
+
+
 @dataclass
 class PromiseSearch:
-    """All candidates of one adapter, tried one after the other at these world sizes."""
+    """All candidates of one adapter, tried one after the other at these world sizes. A context: it keeps ranks running.
+
+    begin: called with the number of things done, their total, and the text of the next. ends_at: monotonic seconds after
+    which no check begins; then OutOfTime.
+    """
 
     reference: str
     world_sizes: tuple[int, ...]
     checks: tuple[Check, ...]
     fork_servers: ForkServers
-    effort: int = 8
+    effort: int = 4
     deadline: float = 3.0
+    begin: Callable[[int, int, str], None] = lambda done, total, text: None
+    ends_at: float = math.inf
     capabilities: Capabilities = field(init=False)
     asked: dict[str, set[str]] = field(init=False, default_factory=dict)
     broken: set[str] = field(init=False, default_factory=set)
+    held: list[SuggestedPromise] = field(init=False, default_factory=list)
+    failed: dict[CandidatePromise, SuggestedPromise] = field(init=False, default_factory=dict)
+    _unjudged: set[CandidatePromise] = field(init=False, default_factory=set)
+    _sessions: dict[int, Session] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.capabilities = resolve(self.reference, IMPORT_SECONDS)[0].capabilities
+        self._shares_host = self.capabilities.has(RendezvousRule.SHARES_HOST)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self._close(orderly=kind is None)
+
+    @property
+    def untried(self) -> list[CandidatePromise]:
+        """The candidates that no check has judged yet, without those that no check can judge."""
+        return [each for each in self._candidates() if each not in self.failed and each not in self._unjudged]
+
+    @property
+    def unjudged(self) -> list[CandidatePromise]:
+        """The candidates that no check can judge. Known when suggestions() has ended."""
+        return [each for each in self._candidates() if each in self._unjudged]
 
     def baseline(self) -> Iterator[Verdict]:
-        """Verdicts of the adapter without changes. A check that fails already judges no promise, unless a promise mends
-        it.
+        """Verdicts of the adapter without changes, at the smallest world size of several ranks. A check that fails already
+        judges no promise, unless a promise mends it.
         """
         self.broken = set()
-        for verdict in self._verdicts(self.capabilities, self.checks):
+        size = min((each for each in self.world_sizes if each > 1), default=self.world_sizes[0])
+        checks = [check for check in self.checks if unmet_need(check, self.capabilities, size) is None]
+        for done, check in enumerate(checks):
+            self.begin(done, len(checks), check.name)
+            verdict = self._verdict(check, size, self.capabilities, brief=True)
             if _bad(verdict):
                 self.broken.add(verdict.check)
             yield verdict
@@ -142,7 +188,7 @@ class PromiseSearch:
                 continue
             suggestion = self._tried((candidate,), judges[:1])
             if suggestion.holds:
-                self.capabilities = candidate.made(self.capabilities)
+                self._hold([suggestion])
                 self.broken -= set(suggestion.passed)
                 self.broken &= {
                     each.check for each in self._verdicts(self.capabilities, self._named(self.broken)) if _bad(each)
@@ -150,39 +196,53 @@ class PromiseSearch:
                 yield suggestion
 
     def suggestions(self) -> Iterator[SuggestedPromise]:
-        """First the promises that hold, as they are found; then those that do not; then those that no check judges.
-        Call baseline() and mending() before.
+        """The promises that hold, as they are found; those that fail are in `failed`. Call baseline() and mending()
+        before.
         """
         self.checks = tuple(check for check in self.checks if check.name not in self.broken)
-        failed: dict[CandidatePromise, SuggestedPromise] = {}
-        tried: set[frozenset[CandidatePromise]] = set()
+        tried: dict[frozenset[CandidatePromise], str] = {}
+        changed: dict[frozenset[CandidatePromise], set[str]] = {}
         while found := self._next(tried):
             together, judges = found
             outcome = self._tried(together, judges)
             suggestions = [replace(outcome, candidate=candidate) for candidate in together]
             if outcome.holds:
+                self._hold(suggestions)
                 yield from suggestions
-                self.capabilities = _made(self.capabilities, together)
-                failed.clear()
-                tried.clear()  # these may hold now
+                for bundle in changed:
+                    changed[bundle] |= {each.name for each in together}
             else:
-                tried.add(together)
-                failed |= {each.candidate: each for each in suggestions if each.candidate not in failed}
-        yield from failed.values()
-        yield from (
-            SuggestedPromise(each)
-            for each in candidates(self.capabilities)
-            if each not in failed and each.name not in _LOOSENS
-        )
+                tried[together], changed[together] = outcome.judge, set()
+                self.failed |= {each.candidate: each for each in suggestions if each.candidate not in self.failed}
+            if self._next(tried) is None:  # a failed promise may hold beside one that its check asks for
+                for bundle, names in changed.items():
+                    if names & self.asked.get(tried.get(bundle, ""), set()):
+                        del tried[bundle]
+                    names.clear()
+        self._unjudged |= {each for each in self._candidates() if each not in self.failed}
+
+    def _hold(self, suggestions: Sequence[SuggestedPromise]) -> None:
+        self.held += suggestions
+        self.capabilities = _made(self.capabilities, [each.candidate for each in suggestions])
+        for each in suggestions:
+            self.failed.pop(each.candidate, None)
+
+    def _candidates(self) -> list[CandidatePromise]:
+        return [each for each in candidates(self.capabilities) if each.name not in _LOOSENS]
 
     def _next(
         self, tried: Collection[frozenset[CandidatePromise]]
     ) -> tuple[frozenset[CandidatePromise], list[Check]] | None:
-        """The fewest promises that make a check apply, with all such checks; finally those that no check needs."""
-        left = [each for each in candidates(self.capabilities) if each.name not in _LOOSENS]
-        bundles = {self._bundle(check, left) for check in self.checks} - {frozenset()} - set(tried)
-        if bundles:
-            together = min(bundles, key=lambda bundle: (len(bundle), sorted(each.text for each in bundle)))
+        """The fewest promises that make a check apply, and of these the ones that make most checks apply, with all such
+        checks; finally those that no check needs.
+        """
+        left = self._candidates()
+        bundles = Counter(self._bundle(check, left) for check in self.checks)
+        open_ones = [bundle for bundle in bundles if bundle and bundle not in tried]
+        if open_ones:
+            together = min(
+                open_ones, key=lambda each: (len(each), -bundles[each], sorted(promise.text for promise in each))
+            )
             return together, self._enabled(together)
         alone = ((frozenset({each}), self._asking(each)) for each in left)
         return next(((each, judges) for each, judges in alone if judges and each not in tried), None)
@@ -203,12 +263,14 @@ class PromiseSearch:
     def _tried(self, together: Collection[CandidatePromise], judges: Iterable[Check]) -> SuggestedPromise:
         """The verdict of the judging checks on promises that are tried together; named by the first promise."""
         first, passed = next(iter(together)), dict[str, None]()
+        done = len(self.held) + len(self.failed)
+        self.begin(done, done + len(self.untried), " and ".join(each.text for each in together))
         try:
             for verdict in self._verdicts(_made(self.capabilities, together), judges):
                 if verdict.status == "passed":
                     passed[verdict.check] = None
                 elif _bad(verdict):
-                    return SuggestedPromise(first, tuple(passed), _said(verdict))
+                    return SuggestedPromise(first, tuple(passed), _said(verdict), verdict.check)
         except StartFailed as error:
             return SuggestedPromise(first, tuple(passed), f"the ranks did not start: {error.problems[0]}")
         return SuggestedPromise(first, tuple(passed))
@@ -237,23 +299,40 @@ class PromiseSearch:
 
     def _verdicts(self, capabilities: Capabilities, checks: Iterable[Check]) -> Iterator[Verdict]:
         for size in self.world_sizes:
-            applicable = [check for check in checks if unmet_need(check, capabilities, size) is None]
-            if not applicable:
-                continue
-            with self._session(size, capabilities) as session:
-                for check in applicable:
-                    yield run_check(session, check)
-                    self.asked.setdefault(check.name, set()).update(session.asked)
+            for check in checks:
+                if unmet_need(check, capabilities, size) is None:
+                    yield self._verdict(check, size, capabilities)
 
-    def _session(self, size: int, capabilities: Capabilities) -> Session:
-        return Session(
+    def _verdict(self, check: Check, size: int, capabilities: Capabilities, *, brief: bool = False) -> Verdict:
+        """Judge one check. OutOfTime if none may begin."""
+        if time.monotonic() >= self.ends_at:
+            raise OutOfTime
+        session = self._session(size)
+        session.brief = brief
+        session.judge_promises(capabilities)
+        verdict = run_check(session, check)
+        self.asked.setdefault(check.name, set()).update(session.asked)
+        return verdict
+
+    def _session(self, size: int) -> Session:
+        """Ranks that go on running. Those of other world sizes end first, unless the adapter promises to share its host."""
+        if size in self._sessions:
+            return self._sessions[size]
+        if not self._shares_host:
+            self._close(orderly=True)
+        made = self._sessions[size] = Session(
             self.reference,
             size,
             deadline=self.deadline,
-            effort=self.effort,
+            effort=self.effort if size <= 2 else 1,
+            shrinks=False,
             fork_servers=self.fork_servers,
-            capabilities=capabilities,
         )
+        return made
+
+    def _close(self, *, orderly: bool) -> None:
+        while self._sessions:
+            self._sessions.popitem()[1].close(orderly=orderly)
 
 
 def _bad(verdict: Verdict) -> bool:
