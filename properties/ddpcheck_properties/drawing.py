@@ -99,9 +99,8 @@ def for_all(
     finding = search.first_failing(search.drawn)
     if finding is None:
         return
-    if not search.lost_a_rank and _makes_smaller(
-        session
-    ):  # a hang costs a deadline, a dead rank a restart: one is enough
+    # a hang costs a deadline, a dead rank a restart: one is enough
+    if not search.lost_a_rank and _makes_smaller(session):
         finding = search.confirmed(search.smallest(draw))
     raise finding
 

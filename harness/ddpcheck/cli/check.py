@@ -198,7 +198,8 @@ def command(
         )
     except KeyboardInterrupt as interrupt:
         ended = status_of(interrupt)  # the verdicts so far are kept, shown and saved
-    show_all(out, verdicts, time.monotonic() - began, failures, quiet=quiet, verbose=verbose)
+    steps = () if quiet or ended is not None else _next_steps(verdicts, adapters)
+    show_all(out, verdicts, time.monotonic() - began, failures, steps, quiet=quiet, verbose=verbose)
     if known:
         out.print(
             f"{len(known)} of them did not run again: they passed before, and nothing has changed since", soft_wrap=True
@@ -215,8 +216,6 @@ def command(
     if ended is not None:
         out.print(f"\ninterrupted: {not_run}", style="bold red")
         sys.exit(files.status(ended))
-    if not quiet:
-        _show_next_steps(out, verdicts, adapters)
     for problem in unusable:
         out.print(f"Error: not checked: {problem}", markup=False, soft_wrap=True)
     sys.exit(files.status(ExitStatus.UNUSABLE if unusable else exit_code(out, verdicts)))
@@ -304,10 +303,17 @@ def _in_order(verdicts: list[Verdict], items: Sequence[Item]) -> Iterator[None]:
 
 
 def show_all(
-    out: Console, verdicts: list[Verdict], seconds: float, failures: Path, *, quiet: bool = False, verbose: bool = False
+    out: Console,
+    verdicts: list[Verdict],
+    seconds: float,
+    failures: Path,
+    next_steps: Iterable[str] = (),
+    *,
+    quiet: bool = False,
+    verbose: bool = False,
 ) -> None:
-    """Show the table, then skips, then causes and the summary: most important last. quiet: only failures and the summary.
-    verbose: also the checks that were skipped everywhere.
+    """Show the table, then skips, then causes, next steps and the summary: most important last. quiet: only failures and
+    the summary. verbose: also the checks that were skipped everywhere.
     """
     if not quiet:
         out.print()
@@ -322,23 +328,22 @@ def show_all(
     note = oversubscribed(verdict.world_size for verdict in verdicts if verdict.jobs)
     if note:
         out.print(f"\n{note}", style="dim", soft_wrap=True)
+    for step in next_steps:
+        out.print(step, style="dim", markup=False, soft_wrap=True)
     out.print(f"\n[bold]{summary(verdicts, seconds)}[/]", soft_wrap=True)
 
 
-def _show_next_steps(out: Console, verdicts: Sequence[Verdict], adapters: Sequence[str]) -> None:
+def _next_steps(verdicts: Sequence[Verdict], adapters: Sequence[str]) -> Iterator[str]:
     """After a run without failures: the commands that judge more."""
     if not verdicts or not all(verdict.ok for verdict in verdicts):
         return
     skipped = {verdict.check for verdict in verdicts if verdict.status == "skipped"}
     skipped -= {verdict.check for verdict in verdicts if verdict.status != "skipped"}
-    steps = []
     if skipped:
         adapter = adapters[0] if len(adapters) == 1 else "ADAPTER"
         checks = "1 check was" if len(skipped) == 1 else f"{len(skipped)} checks were"
-        steps.append(f"{checks} skipped. To find promises that could be made: ddpcheck suggest {adapter}")
-    steps.append("This run checked implementations, not a training script. To check a script: ddpcheck audit train.py")
-    for step in steps:
-        out.print(step, style="dim", markup=False, soft_wrap=True)
+        yield f"\n{checks} skipped. To find promises that could be made: ddpcheck suggest {adapter}"
+    yield "This run checked implementations, not a training script. To check a script: ddpcheck audit train.py"
 
 
 def _keep(cache: VerdictCache, items: Iterable[Item], verdicts: Iterable[Verdict], known: Container[str]) -> None:

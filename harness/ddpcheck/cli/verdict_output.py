@@ -153,11 +153,9 @@ def show_table(console: Console, verdicts: Sequence[Verdict], *, every: bool = F
         console.print("   ".join(legend), soft_wrap=True)
     hidden = len({verdict.check for verdict in verdicts} - ran)
     if hidden:
-        console.print(
-            f"{_checks(hidden)} skipped at every world size {'has' if hidden == 1 else 'have'} no row; --verbose shows all",
-            style="dim",
-            soft_wrap=True,
-        )
+        have = "has" if hidden == 1 else "have"
+        text = f"{_checks(hidden)} skipped at every world size {have} no row; ddpcheck check --verbose shows all"
+        console.print(text, style="dim", soft_wrap=True)
 
 
 def _cell(found: dict[tuple[str, int, str], str], adapter: str, sizes: list[int], check: str) -> str:
@@ -192,7 +190,7 @@ def show_reasons(console: Console, verdicts: Iterable[Verdict], *, every: bool =
         if left := most[len(shown) :]:
             rest = _checks(len(set[str]().union(*(_checks_of(reasons[reason]) for reason in left))))
             count = "1 more reason" if len(left) == 1 else f"{len(left)} more reasons"
-            console.print(f"  {count}, shown by --verbose: {rest}", style=_STYLES[status], soft_wrap=True)
+            console.print(f"  {count}: {rest}", style=_STYLES[status], soft_wrap=True)
 
 
 def _checks_of(verdicts: Iterable[Verdict]) -> dict[str, None]:
