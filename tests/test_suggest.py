@@ -49,6 +49,12 @@ def connect(context):
 sampler = Adapter("sampler", sockets.connect, Capabilities(sampler=SamplerPromises()))
 unshuffled = Adapter("unshuffled", connect, Capabilities(sampler=SamplerPromises()))
 replica = Adapter("replica", sockets.connect, Capabilities(replica=ReplicaPromises()))
+def withdraw(context):
+    facets = sockets.connect(context)
+    object.__setattr__(facets, "lacks", {"timeline": "there is no clock"})
+    return facets
+
+withdrawn = Adapter("withdrawn", withdraw, Capabilities(replica=ReplicaPromises()))
 nothing = Adapter("nothing", sockets.connect, Capabilities())
 '''
 
@@ -195,6 +201,12 @@ def test_failed_promise_is_tried_again_after_one_that_its_check_asks_for(own: Pa
     suggesting, found = suggested(f"{own}:unshuffled", "sampler")
     assert {"shuffles=True", "distinct_streams=True"} & {name for name, each in found.items() if not each.holds}
     assert all(each.judge in suggesting.asked for each in suggesting.failed.values())
+
+
+def test_promise_that_ranks_withdraw_is_not_judged(own: Path) -> None:
+    suggesting, _ = suggested(f"{own}:withdrawn", "timeline")
+    assert "timeline=True" in {each.text for each in suggesting.unjudged}
+    assert all(each.failed for each in suggesting.failed.values())
 
 
 def test_adapter_without_facets_gets_advice(own: Path) -> None:

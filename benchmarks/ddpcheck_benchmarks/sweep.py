@@ -5,6 +5,8 @@ equally.
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Protocol
 
@@ -61,7 +63,7 @@ class _Sweep:
         self._wanted, self._results, self._progress, self._hosts = wanted, results, progress, hosts
         self._allowance = Allowance(60 * wanted.minutes)
         self._measured = 0.0  # seconds, without the start of ranks
-        self._out_of_time = 0
+        self._left_out: list[StepCase | Case] = []
 
     def run(self, chosen: list[PlannedMeasurement], points: int) -> None:
         launches = self._wanted.effort.launches
@@ -77,10 +79,9 @@ class _Sweep:
             self._progress.expect(
                 points + sum(again), f"about {seconds / 60:.1f} minutes more for {_points(len(again))}"
             )
-        if self._out_of_time:
-            self._results.skip(
-                f"{_points(self._out_of_time)}: there was no time left (--minutes {self._wanted.minutes:g})"
-            )
+        if self._left_out:
+            why = f"there was no time left (--minutes {self._wanted.minutes:g})"
+            self._results.skip(f"{_points(len(self._left_out))}: {why}: {_named(self._left_out)}")
 
     def _granted(self, place: PlannedMeasurement) -> list[StepCase | Case]:
         return [item for item in place.items if self._allowance.grants(item.name)]
@@ -96,7 +97,7 @@ class _Sweep:
         wanted = (item for item in self._granted(place) if not launch or launch <= self._again(place, item))
         due = {item.name for item in wanted if self._allowance.fits(item.name)}
         if not due:
-            self._out_of_time += 0 if launch else len(place.items)
+            self._left_out += () if launch else place.items
             return
         began = time.monotonic()
         try:
@@ -145,7 +146,8 @@ class _Sweep:
     def _fits(self, item: StepCase | Case, launch: int) -> bool:
         """Whether there is time for the point. If not after the first launch, the point gets fewer launches."""
         fits = self._allowance.fits(item.name)
-        self._out_of_time += not (fits or launch)
+        if not (fits or launch):
+            self._left_out.append(item)
         return fits
 
     def _begin(self, item: StepCase | Case, launch: int) -> bool:
@@ -163,6 +165,18 @@ class _Sweep:
 
 def _points(count: int) -> str:
     return f"{count} point{'s' * (count != 1)}"
+
+
+def _named(items: Sequence[StepCase | Case]) -> str:
+    """The points by implementation and world size: "torch_ddp on 2 ranks: step (2), all_reduce (5)"."""
+    kinds: dict[str, Counter[str]] = {}
+    for item in items:
+        where = f"{item.adapter} on {item.world_size} rank{'s' * (item.world_size > 1)}"
+        kinds.setdefault(where, Counter())[item.name.partition("[")[0]] += 1
+    return "; ".join(
+        f"{where}: {', '.join(f'{kind} ({count})' for kind, count in counts.items())}"
+        for where, counts in kinds.items()
+    )
 
 
 def _add_start(place: PlannedMeasurement, link: str, seconds: float, results: Results) -> None:

@@ -127,7 +127,7 @@ def _show_end(out: Console, search: PromiseSearch, source: str, stopped: str) ->
         )
     elif search.unjudged:
         names = ", ".join(each.text for each in search.unjudged)
-        out.print(f"\nnot judged, because each needs another promise: {names}", markup=False, soft_wrap=True)
+        out.print(f"\nnot judged, because each needs another promise or method: {names}", markup=False, soft_wrap=True)
     if not search.held:
         out.print("\nNo further promise was found." if stopped else "\nNo further promise seems to be kept.")
         return

@@ -213,7 +213,10 @@ class PromiseSearch:
                     changed[bundle] |= {each.name for each in together}
             else:
                 tried[together], changed[together] = outcome.judge, set()
-                self.failed |= {each.candidate: each for each in suggestions if each.candidate not in self.failed}
+                if outcome.failed:
+                    self.failed |= {each.candidate: each for each in suggestions if each.candidate not in self.failed}
+                else:  # the checks could not tell
+                    self._unjudged |= together - self.failed.keys()
             if self._next(tried) is None:  # a failed promise may hold beside one that its check asks for
                 for bundle, names in changed.items():
                     if names & self.asked.get(tried.get(bundle, ""), set()):
@@ -226,6 +229,7 @@ class PromiseSearch:
         self.capabilities = _made(self.capabilities, [each.candidate for each in suggestions])
         for each in suggestions:
             self.failed.pop(each.candidate, None)
+            self._unjudged.discard(each.candidate)
 
     def _candidates(self) -> list[CandidatePromise]:
         return [each for each in candidates(self.capabilities) if each.name not in _LOOSENS]
