@@ -12,10 +12,11 @@ from pathlib import Path
 import click
 from rich.console import Console
 from rich.markup import escape
+from rich.status import Status
 from rich.table import Table
 
 from ddpcheck.cli.number_options import RANKS, SEED, FiniteNumber
-from ddpcheck.cli.options import console, usage_errors
+from ddpcheck.cli.options import at_terminal, console, usage_errors
 from ddpcheck.cli.written_files import RequestedFiles
 from ddpcheck.storage.files import UnwritableFile, write_atomically
 
@@ -29,6 +30,7 @@ from .summary import change, headline, markdown, milliseconds, said
 from .trees import GitFailed
 
 RAW = "gate.npz"
+_SECONDS_BETWEEN_LINES = 20.0
 
 
 @click.command()
@@ -101,7 +103,7 @@ def command(
                         world_size,
                         drawn,
                         Progress(
-                            lambda text: status.update(escape(text)),
+                            _Steps(shown, status).begin,
                             lambda text: shown.print(escape(text), style="dim", soft_wrap=True),
                             lambda measured: None if folder is None else _kept(measured, folder / RAW),
                             math.inf if minutes is None else time.monotonic() + 60 * minutes,
@@ -123,6 +125,23 @@ def command(
         shown.print("interrupted: this is the result of the launches so far", style="bold red")
         sys.exit(record.ended)
     sys.exit(files.status(result.status(strict=strict, more_accepted=accept_more)))
+
+
+class _Steps:
+    """Shows the present step: on a terminal in one place, in a log as a line at most every 20 seconds."""
+
+    def __init__(self, shown: Console, status: Status) -> None:
+        self._shown, self._status = shown, status
+        self._began, self._told = time.monotonic(), -_SECONDS_BETWEEN_LINES
+
+    def begin(self, text: str) -> None:
+        if at_terminal(self._shown):
+            self._status.update(escape(text))
+            return
+        seconds = time.monotonic() - self._began
+        if seconds - self._told >= _SECONDS_BETWEEN_LINES:
+            self._told = seconds
+            self._shown.print(f"{seconds:.0f} s: {text}", style="dim", markup=False, soft_wrap=True)
 
 
 def _kept(record: Record, path: Path) -> None:

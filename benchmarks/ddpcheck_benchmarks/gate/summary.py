@@ -55,12 +55,19 @@ def headline(record: Record, result: Result, *, strict: bool = False, more_accep
         )
     undecided = [row.benchmark.name for row in result.rows if row.decision and row.decision.verdict != "pass"]
     if undecided:
-        return (
-            what
-            + ("UNDECIDED" if status == UNUSABLE else "no regression shown; undecided")
-            + f": {', '.join(undecided)}"
-        )
+        said = "UNDECIDED" if status == UNUSABLE else "no regression shown; undecided"
+        return f"{what}{said}: {', '.join(undecided)}{_advice(record)}"
     return what + "no regression"
+
+
+def _advice(record: Record) -> str:
+    """The time that a verdict needs, if the measurement ended before its first look; empty otherwise."""
+    launches, needed = max(map(len, record.raw["measurement"].values()), default=0), record.design.looks[0]
+    if not launches or launches >= needed:
+        return ""
+    minutes = math.ceil(record.seconds.get("measurement", 0.0) / launches * needed / 60)
+    time = f", here about {minutes} minutes (--minutes)" if minutes else ""
+    return f"; {launches} launches were made, and a verdict takes {needed} or more{time}"
 
 
 def markdown(record: Record, result: Result, *, strict: bool = False, more_accepted: bool = False) -> str:
