@@ -6,6 +6,7 @@ import math
 import secrets
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from rich.markup import escape
 from rich.status import Status
 from rich.table import Table
 
+from ddpcheck.cli.log_lines import LogLines
 from ddpcheck.cli.number_options import RANKS, SEED, FiniteNumber
 from ddpcheck.cli.options import at_terminal, console, usage_errors
 from ddpcheck.cli.written_files import RequestedFiles
@@ -30,7 +32,6 @@ from .summary import change, headline, markdown, milliseconds, said
 from .trees import GitFailed
 
 RAW = "gate.npz"
-_SECONDS_BETWEEN_LINES = 20.0
 
 
 @click.command()
@@ -103,7 +104,7 @@ def command(
                         world_size,
                         drawn,
                         Progress(
-                            _Steps(shown, status).begin,
+                            _steps(shown, status),
                             lambda text: shown.print(escape(text), style="dim", soft_wrap=True),
                             lambda measured: None if folder is None else _kept(measured, folder / RAW),
                             math.inf if minutes is None else time.monotonic() + 60 * minutes,
@@ -127,21 +128,12 @@ def command(
     sys.exit(files.status(result.status(strict=strict, more_accepted=accept_more)))
 
 
-class _Steps:
-    """Shows the present step: on a terminal in one place, in a log as a line at most every 20 seconds."""
-
-    def __init__(self, shown: Console, status: Status) -> None:
-        self._shown, self._status = shown, status
-        self._began, self._told = time.monotonic(), -_SECONDS_BETWEEN_LINES
-
-    def begin(self, text: str) -> None:
-        if at_terminal(self._shown):
-            self._status.update(escape(text))
-            return
-        seconds = time.monotonic() - self._began
-        if seconds - self._told >= _SECONDS_BETWEEN_LINES:
-            self._told = seconds
-            self._shown.print(f"{seconds:.0f} s: {text}", style="dim", markup=False, soft_wrap=True)
+def _steps(shown: Console, status: Status) -> Callable[[str], None]:
+    """Shows the present step: on a terminal in one place, in a log as a line now and then."""
+    if at_terminal(shown):
+        return lambda text: status.update(escape(text))
+    lines = LogLines(shown)
+    return lambda text: lines.tell(lambda seconds: f"{seconds:.0f} s: {text}")
 
 
 def _kept(record: Record, path: Path) -> None:

@@ -60,6 +60,10 @@ class Record:
         found = self.raw[stage].get(name)
         return np.stack(found) if found else None
 
+    def number_of_launches(self, stage: Stage) -> int:
+        """The launches of a stage, of the benchmark that had most."""
+        return max(map(len, self.raw[stage].values()), default=0)
+
     def add(self, stage: Stage, launch: Mapping[str, Array]) -> None:
         for name, raw in launch.items():
             self.raw[stage].setdefault(name, []).append(raw)

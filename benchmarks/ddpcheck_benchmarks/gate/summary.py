@@ -62,7 +62,7 @@ def headline(record: Record, result: Result, *, strict: bool = False, more_accep
 
 def _advice(record: Record) -> str:
     """The time that a verdict needs, if the measurement ended before its first look; empty otherwise."""
-    launches, needed = max(map(len, record.raw["measurement"].values()), default=0), record.design.looks[0]
+    launches, needed = record.number_of_launches("measurement"), record.design.looks[0]
     if not launches or launches >= needed:
         return ""
     minutes = math.ceil(record.seconds.get("measurement", 0.0) / launches * needed / 60)
@@ -90,7 +90,7 @@ def markdown(record: Record, result: Result, *, strict: bool = False, more_accep
 
 def _spent(record: Record) -> str:
     verbs: dict[Stage, str] = {"measurement": "measure", "confirmation": "confirm", "control": "control"}
-    counted = {verb: max(map(len, record.raw[stage].values()), default=0) for stage, verb in verbs.items()}
+    counted = {verb: record.number_of_launches(stage) for stage, verb in verbs.items()}
     parts = [f"{count} launches to {verb}" for verb, count in counted.items() if count]
     return f"{', '.join(parts) or 'not timed'}; {record.seconds.get('total', 0):.0f} s"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,8 +27,7 @@ def with_whole_output(request: Request, run: ScriptRun) -> ScriptRun:
     path = request.failures / f"audit-{_file_name(request)}-{run.name}.txt"
     try:
         with made.open("rb") as whole, atomic_file(path, 0o600) as file:
-            while piece := whole.read(1 << 20):
-                file.write(piece)
+            shutil.copyfileobj(whole, file)
     except UnwritableFile as error:
         return replace(run, whole_output=f"the whole output of run {run.name!r} is not kept: {error}")
     return replace(run, whole_output=f"the whole output of run {run.name!r}: {path}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self
@@ -11,19 +10,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from .log_lines import LogLines
 from .options import at_terminal
-
-_SECONDS_BETWEEN_LINES = 20.0
 
 
 class SearchProgress(AbstractContextManager["SearchProgress"]):
     """Receives the name of each stage, and each step before it begins. A log gets a line at a stage's first step, and then
-    at most every 20 seconds.
+    now and then.
     """
 
     def __init__(self, console: Console) -> None:
-        self._console = console
-        self._began, self._told = time.monotonic(), -_SECONDS_BETWEEN_LINES
+        self._lines = LogLines(console)
         self._what = ""
         self._bar: Progress | None = None
         if at_terminal(console):
@@ -44,15 +41,12 @@ class SearchProgress(AbstractContextManager["SearchProgress"]):
 
     def stage(self, what: str) -> None:
         """what: the things that are counted from now on, such as "promises tried"."""
-        self._what, self._told = what, -_SECONDS_BETWEEN_LINES
+        self._what = what
+        self._lines.next_at_once()
 
     def begin(self, done: int, total: int, text: str) -> None:
         """A step begins, after `done` of `total`."""
         if self._bar is not None:
             self._bar.update(self._task, completed=done, total=total, description=escape(f"{self._what}; now {text}"))
-            return
-        seconds = time.monotonic() - self._began
-        if seconds - self._told >= _SECONDS_BETWEEN_LINES:
-            self._told = seconds
-            line = f"  {done} of {total} {self._what}, {seconds:.0f} s; now {text}"
-            self._console.print(line, style="dim", markup=False, soft_wrap=True)
+        else:
+            self._lines.tell(lambda seconds: f"  {done} of {total} {self._what}, {seconds:.0f} s; now {text}")

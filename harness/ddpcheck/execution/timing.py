@@ -36,6 +36,7 @@ def measured_collective(
         for _ in range(calls):
             call()
     counted = _Counted(counts)
+    counted.begin()
     if operation.iterations:
         call()
     counted.end()
@@ -69,7 +70,7 @@ def measured_steps(replica: Any, counts: Counts, operation: MeasureSteps, batch:
     started, queued = 0.0, None
     for step in range(-operation.warmups, operation.iterations):
         if not step:
-            counted = _Counted(counts)
+            counted.begin()
             started, queued = time.process_time(), _queued()
         entered = clock()
         replica.zero_grad()
@@ -208,17 +209,22 @@ def pattern(count: int, rank: int, dtype: str) -> Array:
 
 
 class _Counted:
-    """Traffic from here to end(): by_itself, the implementation's counts; or by_kernel, the bytes sent over TCP, if the
-    implementation counts nothing.
+    """Traffic from begin() to end(): by_itself, the implementation's counts; or by_kernel, the bytes sent over TCP, if the
+    implementation counts nothing. Both are None without begin().
     """
 
     def __init__(self, counts: Counts) -> None:
         self._counts = counts
         self.by_itself: dict[str, int] | None = None
         self.by_kernel: int | None = None
+        self._before: dict[str, int] | None = None
+
+    def begin(self) -> None:
         self._before = self._read()
 
     def end(self) -> None:
+        if self._before is None:
+            return
         growth = {name: count - self._before.get(name, 0) for name, count in self._read().items()}
         if self._counts is not None:
             self.by_itself = growth

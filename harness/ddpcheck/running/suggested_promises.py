@@ -202,7 +202,7 @@ class PromiseSearch:
         self.checks = tuple(check for check in self.checks if check.name not in self.broken)
         tried: dict[frozenset[CandidatePromise], str] = {}
         changed: dict[frozenset[CandidatePromise], set[str]] = {}
-        while found := self._next(tried):
+        while found := self._next(tried) or self._again(tried, changed):
             together, judges = found
             outcome = self._tried(together, judges)
             suggestions = [replace(outcome, candidate=candidate) for candidate in together]
@@ -217,12 +217,17 @@ class PromiseSearch:
                     self.failed |= {each.candidate: each for each in suggestions if each.candidate not in self.failed}
                 else:  # the checks could not tell
                     self._unjudged |= together - self.failed.keys()
-            if self._next(tried) is None:  # a failed promise may hold beside one that its check asks for
-                for bundle, names in changed.items():
-                    if names & self.asked.get(tried.get(bundle, ""), set()):
-                        del tried[bundle]
-                    names.clear()
         self._unjudged |= {each for each in self._candidates() if each not in self.failed}
+
+    def _again(
+        self, tried: dict[frozenset[CandidatePromise], str], changed: dict[frozenset[CandidatePromise], set[str]]
+    ) -> tuple[frozenset[CandidatePromise], list[Check]] | None:
+        """A failed bundle whose check has asked for a promise that has held since, and so may hold now."""
+        for bundle, names in changed.items():
+            if names & self.asked.get(tried.get(bundle, ""), set()):
+                del tried[bundle]
+            names.clear()
+        return self._next(tried)
 
     def _hold(self, suggestions: Sequence[SuggestedPromise]) -> None:
         self.held += suggestions
