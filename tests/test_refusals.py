@@ -16,11 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from ddpcheck import Session, StartFailed, check_adapter, refused_resources
+from ddpcheck import Session, StartFailed, check_adapter, refused_resources, run_checks
 from ddpcheck.causes import machine
 from ddpcheck.launchers import ports
+from ddpcheck.launchers.command_launcher import CommandLauncher
 from ddpcheck.launchers.multiprocess import Method, Multiprocessing
 from ddpcheck.refused_resources import cause_in_output, refusal_cause, refused_resource
+from ddpcheck.running.check_runner import Settings
 from ddpcheck.verdict import Verdict
 
 DENIED = """
@@ -190,6 +192,20 @@ def test_ranks_that_die_for_want_of_shared_memory_are_no_fault(
     assert verdict.diagnosis is not None
     causes = [cause.id for cause in verdict.diagnosis.causes]
     assert (machine.SYSTEM_REFUSES_RESOURCE.id in causes) == (not there)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/shm is Linux's")
+@pytest.mark.parametrize(("there", "status"), [(True, "failed"), (False, "unknown")])
+def test_ranks_that_die_for_want_of_shared_memory_before_they_report_are_no_fault(
+    there: bool, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MPICH ends all ranks if one dies, and some may not have reached the driver by then."""
+    monkeypatch.setattr(refused_resources, "_SHARED_MEMORY", str(tmp_path if there else tmp_path / "absent"))
+    launcher = CommandLauncher("sh -c 'kill -BUS $$' {ranks}", "127.0.0.1")
+    checks = ["check_barrier_waits_for_every_rank"]
+    (verdict, *_) = run_checks("numpy_sockets", [2], checks, settings=Settings(launcher=launcher))
+    assert verdict.check == "check_ranks_start"
+    assert verdict.status == status
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts the descriptors of Linux")

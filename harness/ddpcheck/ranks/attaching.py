@@ -110,7 +110,7 @@ def _accept_all(
         if ended is not None:
             said = launched.output()
             problem = f"{ended} before it reached the harness"
-            raise StartFailed([problem], said, unreached=True, causes=cause_in_output(said))
+            raise StartFailed([problem], said, unreached=True, causes=cause_in_output(said) or cause_of_death())
         if patience.is_over(lambda: map(queued, processes_under(os.getpid()))):
             absent = ", ".join(str(rank) for rank in range(world_size) if rank not in reached)
             raise StartFailed([f"rank {absent} did not reach the harness within {within:g} s"], launched.output())
