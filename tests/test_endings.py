@@ -157,15 +157,21 @@ def test_doctor_tells_of_an_adapter_that_ends_the_process(tmp_path: Path) -> Non
 def test_ranks_that_train_end_with_their_command(tmp_path: Path, words: tuple[str, ...], name: str) -> None:
     number: signal.Signals = getattr(signal, name)
     (tmp_path / "endless.py").write_text("while True:\n    pass\n")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
     command = [sys.executable, "-m", "ddpcheck", *words]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
-        handles = [os.pidfd_open(rank) for rank in _ranks_below(running)]
+    env = os.environ | {"TMPDIR": str(temporary)}
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT
+    ) as running:
+        handles = [os.pidfd_open(child) for child in _children_with_ranks(running)]
         running.send_signal(number)
         running.wait(60)
     ended = [bool(select.select([handle], [], [], 30)[0]) for handle in handles]
     for handle in handles:
         os.close(handle)
-    assert ended == [True, True]
+    assert all(ended)
+    assert not list(temporary.glob("ddpcheck*"))
     assert running.returncode == (-number if number == signal.SIGKILL else 128 + number)
 
 
@@ -183,15 +189,15 @@ def test_the_folder_of_an_agent_goes_with_its_command(tmp_path: Path, name: str)
     assert [path.name for path in temporary.iterdir() if path.name.startswith("ddpcheck")] == []
 
 
-def _ranks_below(running: subprocess.Popen[bytes]) -> list[int]:
-    """Wait until both ranks run the training program; returns their process ids."""
-    children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+def _children_with_ranks(running: subprocess.Popen[bytes]) -> list[int]:
+    """Wait until both ranks run the training program; the process ids of all children."""
+    listed = Path(f"/proc/{running.pid}/task/{running.pid}/children")
     while running.poll() is None:
-        ranks = [int(child) for child in children.read_text().split()]
+        children = [int(child) for child in listed.read_text().split()]
         programs = ("ddpcheck.training", "ddpcheck.audit.record")
-        known = [rank for rank in ranks if any(name in Path(f"/proc/{rank}/cmdline").read_text() for name in programs)]
-        if len(known) == 2:
-            return known
+        lines = [Path(f"/proc/{child}/cmdline").read_text() for child in children]
+        if sum(any(name in line for name in programs) for line in lines) == 2:
+            return children
     raise AssertionError("the command ended by itself")
 
 

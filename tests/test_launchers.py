@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpcheck import Job, RankContext, Session, StartFailed, assertions, rank_context
+from ddpcheck import Job, RankContext, Session, StartFailed, assertions, rank_context, run_checks
 from ddpcheck.causes import lifecycle
 from ddpcheck.job import AllReduce, Barrier, Broadcast, Kill, TensorSpec
 from ddpcheck.launchers import mpi
@@ -24,6 +24,7 @@ from ddpcheck.launchers.process_handles import processes_under
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.launchers.torchrun import Torchrun
 from ddpcheck.ranks.foreign_clients import listening_addresses
+from ddpcheck.running.check_runner import Settings
 from ddpcheck.verdict import Finding
 
 HERE = Path(__file__).parent
@@ -238,3 +239,39 @@ def test_ranks_of_mpich_listen_on_loopback_only(monkeypatch: pytest.MonkeyPatch)
         assert {host for host, _ in own} <= {"127.0.0.1", "::1"}
     finally:
         launched.kill()
+
+
+RAISES_LATE = """
+import time
+from dataclasses import replace
+from ddpcheck_implementations.numpy_sockets import adapter as right
+
+def connect(context):
+    found = right.connect(context)
+
+    class Late:
+        def __getattr__(self, name):
+            return getattr(found.collectives, name)
+
+        def all_reduce(self, array, op="sum", **options):
+            try:
+                return found.collectives.all_reduce(array, op, **options)
+            except Exception:
+                time.sleep(20)  # torchrun ends the rank before
+                raise
+
+    return replace(found, collectives=Late())
+
+adapter = replace(right, name="raises_late", connect=connect)
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torchrun is part of PyTorch")
+def test_a_rank_that_its_engine_ends_is_not_blamed(tmp_path: Path) -> None:
+    """The agent of torchrun ends the other ranks when one has died, which may be before they can raise."""
+    (tmp_path / "late.py").write_text(RAISES_LATE)
+    settings = Settings(launcher=Torchrun(), deadline=30.0)
+    checks = ["check_failed_rank_raises_on_every_other_rank"]
+    *_, verdict = run_checks(f"{tmp_path}/late.py:adapter", [2], checks, settings=settings)
+    assert verdict.status == "skipped"
+    assert "the launcher ended the other ranks" in verdict.reason

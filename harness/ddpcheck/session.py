@@ -24,7 +24,7 @@ from .contract.needs import Need
 from .job import Job
 from .launchers.failing_rank_program import Trial, run_trial
 from .launchers.fork_servers import ForkServers
-from .launchers.launcher import ForkServerLauncher, Launcher, ParentProcessLauncher, TcpLauncher
+from .launchers.launcher import EngineLauncher, ForkServerLauncher, Launcher, ParentProcessLauncher, TcpLauncher
 from .ranks.attaching import StartFailed
 from .ranks.foreign_clients import ForeignClients
 from .ranks.hang_detection import gather_reports
@@ -132,6 +132,11 @@ class Session:
     def offers_tcp(self) -> bool:
         """Whether Jobs may ask for over_tcp."""
         return isinstance(self._launcher, TcpLauncher)
+
+    @property
+    def ends_ranks_together(self) -> bool:
+        """Whether the launcher's engine ends all ranks when one has failed, so that others may not raise in time."""
+        return isinstance(self._launcher, EngineLauncher) and self._launcher.ends_ranks_together
 
     @property
     def starts_again(self) -> bool:

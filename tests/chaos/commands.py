@@ -79,7 +79,7 @@ def drawn_command(
         return ("train", name, "-n", size, *data, "--checkpoint", f"{OUT}/run.npz")
     if kind == "bench":
         sizes = ("--sizes", "4B,64KiB", "--collectives", "all_reduce", "--steps", "none")
-        return ("bench", name, "-w", size, *sizes, "--launches", "2", "--json", RESULTS)
+        return ("bench", name, "-w", size, *sizes, "--launches", "2", "--minutes", "1", "--json", RESULTS)
     if kind == "gate":
         own = "mine.py:adapter" if name == "numpy_sockets" else name if ":" in name else "mine.py:tcp"
         return ("gate", own, "--base", "HEAD", "-w", min(size, "2"), "--counts-only", "--json", f"{OUT}/gate")

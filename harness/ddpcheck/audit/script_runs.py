@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -38,7 +39,9 @@ def audited(request: Request, keep: Path | None = None) -> Iterator[Path]:
         keep.mkdir(parents=True, exist_ok=True)
         yield keep.resolve()
         return
-    with tempfile.TemporaryDirectory(prefix="ddpcheck-audit-") as name:
+    name = tempfile.mkdtemp(prefix="ddpcheck-audit-")
+    # removes the folder when its standard input ends, so also if this process is killed
+    with subprocess.Popen(["sh", "-c", 'cat; rm -rf "$0"', name], stdin=subprocess.PIPE, start_new_session=True):
         yield Path(name).resolve()
 
 

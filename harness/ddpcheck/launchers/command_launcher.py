@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from ..ranks.channel import SECRET, SECRET_FILE, Listener
 from .agent import Agent
@@ -34,6 +35,7 @@ class CommandLauncher:
     line: str
     host: str
     name: str = "line"
+    ends_ranks_together: ClassVar[bool] = True
 
     def unavailable(self) -> str | None:
         try:

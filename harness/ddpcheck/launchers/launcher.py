@@ -90,6 +90,16 @@ class ParentProcessLauncher(Protocol):
 
 
 @runtime_checkable
+class EngineLauncher(Protocol):
+    """A launcher whose engine watches the ranks."""
+
+    @property
+    def ends_ranks_together(self) -> bool:
+        """Whether the engine ends all ranks when one has failed."""
+        ...
+
+
+@runtime_checkable
 class StartsChildren(Protocol):
     """A launcher whose ranks are children of the process that calls start(), and can end when that process ends."""
 

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from .agent import Agent
 from .launcher import Launched
@@ -108,6 +108,7 @@ class Mpiexec:
     """
 
     name: str = "mpiexec"
+    ends_ranks_together: ClassVar[bool] = True
 
     def unavailable(self) -> str | None:
         if find_mpi() is not None:

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from .agent import Agent
 from .launcher import Launched
@@ -23,6 +24,7 @@ class Torchrun:
     """
 
     name: str = "torchrun"
+    ends_ranks_together: ClassVar[bool] = True
 
     def unavailable(self) -> str | None:
         if importlib.util.find_spec("torch") is not None:

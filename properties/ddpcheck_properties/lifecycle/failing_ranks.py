@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,7 +30,7 @@ from ddpcheck.job import (
     Wait,
 )
 from ddpcheck.trace import RankTrace, Record, Trace
-from ddpcheck.verdict import Diagnosis, Finding
+from ddpcheck.verdict import CannotTell, Diagnosis, Finding
 
 from ..drawing import for_each
 from ..strategies_collectives import dtypes, reductions
@@ -69,7 +70,7 @@ def check_dead_rank_raises_on_every_other_rank(session: Session) -> None:
         )
     ways = _reductions_with_the_first(session)
     jobs.append(_with_mishap(session, Kill(0), (Sleep(1, LATE), *ways[(world - 2) % len(ways)])))
-    for_each(session, jobs, _raised_everywhere)
+    for_each(session, jobs, partial(_raised_everywhere, session))
 
 
 @law("failures", needs.collectives.operations("all_reduce"), needs.world.detects_failed_peer, needs.ranks(2))
@@ -78,7 +79,7 @@ def check_failed_rank_raises_on_every_other_rank(session: Session) -> None:
     rank raises.
     """
     mishaps = (Leave(session.world_size - 1), Leave(0, close=True))
-    for_each(session, [_with_mishap(session, mishap) for mishap in mishaps], _raised_everywhere)
+    for_each(session, [_with_mishap(session, mishap) for mishap in mishaps], partial(_raised_everywhere, session))
 
 
 def _with_the_dead(session: Session, dead: int) -> list[tuple[Operation, ...]]:
@@ -144,9 +145,11 @@ def _needs_the_dead(job: Job, rank: RankTrace, record: Record) -> bool:
     return record.operation > FAILS_AT and not isinstance(operation, Sleep) and (group is None or rank.rank in group)
 
 
-def _raised_everywhere(job: Job, trace: Trace) -> None:
+def _raised_everywhere(session: Session, job: Job, trace: Trace) -> None:
     _nobody_went_on(job, trace)
     dead = _dead(job)
+    if session.ends_ranks_together and any(rank.outcome == "died" for rank in trace.ranks if rank.rank != dead):
+        raise CannotTell("the launcher ended the other ranks before they could raise an error")
     ended = "had died" if isinstance(job.operations[FAILS_AT], Kill) else "had ended by an exception"
     if trace.ranks[dead].outcome == "hung":
         raise still_there(trace.ranks[dead]) if isinstance(job.operations[FAILS_AT], Leave) else _held_open(dead)
