@@ -41,9 +41,9 @@ from .verdict_output import (
     show_not_covered,
     show_observations,
     show_reasons,
-    show_table,
     summary,
 )
+from .verdict_table import show_table
 from .written_files import RequestedFiles
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -101,7 +101,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     is_flag=True,
     help="Show the first failure of each cause in full, others in a line, and a summary; no table.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Also show the checks that were skipped at every world size.")
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Show every check in a row of its own, and the checks of each reason for a skip.",
+)
 @click.option("--json", "json_file", type=_FILE, help="Write verdicts and environment as JSON.")
 @click.option("--junit", "junit_file", type=_FILE, help="Write JUnit XML.")
 @click.option("--markdown", "markdown_file", type=_FILE, help="Write a conformance report.")
@@ -313,7 +318,7 @@ def show_all(
     verbose: bool = False,
 ) -> None:
     """Show the table, then skips, then causes, next steps and the summary: most important last. quiet: only failures and
-    the summary. verbose: also the checks that were skipped everywhere.
+    the summary. verbose: a row for every check.
     """
     if not quiet:
         out.print()

@@ -35,7 +35,8 @@ REFERENCES = ("numpy_sockets", "numpy_mpi", "torch_ddp")
     help="World sizes, such as 1,2,4 or 1-4. Default: 1,2,3.",
 )
 @click.option("--train/--no-train", default=True, show_default=True, help="Also train with each reference on 2 ranks.")
-def command(world_sizes: tuple[int, ...] | None, train: bool) -> None:
+@click.option("-v", "--verbose", is_flag=True, help="Show a row for every check, and all reasons for skips.")
+def command(world_sizes: tuple[int, ...] | None, train: bool, verbose: bool) -> None:
     """Check the reference implementations that can run here, quickly, then train each, then audit a training script."""
     out = console()
     settings = Settings(profile_named("quick"), sessions=default_sessions())
@@ -62,7 +63,7 @@ def command(world_sizes: tuple[int, ...] | None, train: bool) -> None:
     failures = Path("ddpcheck-failures")
     run_with_progress(out, items, settings, ExpectedFailures({}, every), failures, verdicts)
     seconds = time.monotonic() - began
-    show_all(out, verdicts, seconds, failures)
+    show_all(out, verdicts, seconds, failures, verbose=verbose)
     status = exit_code(out, verdicts)
     if train:
         status = max(status, *(_train(out, name) for name in ready))
