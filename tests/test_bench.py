@@ -236,7 +236,7 @@ def test_the_legend_names_every_column_that_needs_a_word(tmp_path: Path) -> None
 def test_interruption_keeps_measurements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ddpcheck_benchmarks.sweep import _Sweep
 
-    sessions = []
+    sessions: list[int] = []
     real = _Sweep._launch
 
     def interrupted(*arguments: Any) -> None:
