@@ -33,7 +33,7 @@ from .exit_status import ExitStatus, status_of
 from .failures import Failures
 from .number_options import COUNT, SECONDS, SEED
 from .number_options import world_sizes as sizes_option
-from .options import chosen_checks, console, default_sessions, reasons_by_check, usage_errors
+from .options import chosen_checks, console, default_sessions, failures_folder, reasons_by_check, usage_errors
 from .progress import Display
 from .verdict_output import (
     oversubscribed,
@@ -111,13 +111,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--junit", "junit_file", type=_FILE, help="Write JUnit XML.")
 @click.option("--markdown", "markdown_file", type=_FILE, help="Write a conformance report.")
 @click.option("--badge", "badge_file", type=_FILE, help="Write JSON for a shields.io endpoint badge.")
-@click.option(
-    "--failures",
-    default="ddpcheck-failures",
-    show_default=True,
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for the files of failing Jobs.",
-)
+@failures_folder("Folder for the files of failing Jobs.")
 @click.option(
     "--launcher",
     "launcher_name",

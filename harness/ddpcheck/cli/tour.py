@@ -17,6 +17,7 @@ from ..running.check_runner import Settings
 from ..running.expected_failures import ExpectedFailures
 from ..running.plan import RANKS_START, installed_checks, plan
 from ..running.profiles import profile_named
+from ..storage.failures_folder import FAILURES_FOLDER
 from ..verdict import Verdict
 from .check import exit_code, run_with_progress, show_all
 from .number_options import world_sizes as sizes_option
@@ -60,7 +61,7 @@ def command(world_sizes: tuple[int, ...] | None, train: bool, verbose: bool) -> 
     out.print(f"checking {', '.join(ready)}", style="bold", markup=False)
     began = time.monotonic()
     verdicts: list[Verdict] = []
-    failures = Path("ddpcheck-failures")
+    failures = Path(FAILURES_FOLDER)
     run_with_progress(out, items, settings, ExpectedFailures({}, every), failures, verdicts)
     seconds = time.monotonic() - began
     show_all(out, verdicts, seconds, failures, verbose=verbose)

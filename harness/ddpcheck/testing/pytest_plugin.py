@@ -1,6 +1,6 @@
 """The pytest plugin: options, and tests made from `parametrize_with_checks`.
 
-This module is part of every pytest run where ddpcheck is installed. It imports only pytest, and does nothing until a
+This module is part of every pytest run where ddpcheck is installed. It imports pytest and one name, and does nothing until a
 test is marked. Ranks are a fixture of module scope: they start once for an adapter and a world size, and end with its
 last check; each xdist worker has its own.
 """
@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from ..storage.failures_folder import FAILURES_FOLDER
 
 if TYPE_CHECKING:
     from ..audit.audit_in_tests import Audited
@@ -45,12 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--ddp-deadline", default="10", metavar="SECONDS", help="seconds until an operation counts as hung")
     group.addoption("--ddp-seed", metavar="N", help="draw other Jobs; else every run draws the same")
-    group.addoption(
-        "--ddp-failures",
-        default="ddpcheck-failures",
-        metavar="DIR",
-        help="folder for failing Jobs",
-    )
+    group.addoption("--ddp-failures", default=FAILURES_FOLDER, metavar="DIR", help="folder for failing Jobs")
 
 
 def pytest_configure(config: pytest.Config) -> None:
