@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from ddpcheck.audit.evidence_collection import conduct
 from ddpcheck.audit.page import markdown, page
 from ddpcheck.audit.request import Request, ScriptRun
 from ddpcheck.audit.verdicts import verdicts_of
-from ddpcheck.audit.whole_output import OUTPUT, with_whole_output
+from ddpcheck.audit.whole_output import with_whole_output
 from ddpcheck.launchers.launcher import Output
 from ddpcheck.storage import long_texts
 
@@ -30,19 +31,25 @@ import torch
 """
 
 
-def ended(folder: Path, printed: str, *, why: str = "raised", shown: int = 4000) -> ScriptRun:
-    """A run whose one process has printed this text."""
-    if printed:
-        (folder / OUTPUT).write_text(f"{printed}\n", encoding="utf-8")
-    return ScriptRun("real", (({**ENDED, "why": why},),), (), printed[-shown:], hung=False, seconds=1.0, folder=folder)
+@pytest.fixture
+def written() -> Iterator[Output]:
+    """The output of a script, which a test fills."""
+    output = Output.open()
+    yield output
+    output.file.close()
 
 
-def request(folder: Path, script: str = "train.py") -> Request:
-    return Request((script,), failures=folder / "failures")
+def ended(folder: Path, written: Output, printed: str, *, why: str = "raised", script: str = "train.py") -> ScriptRun:
+    """A run whose one process has printed this text, with its whole output if that is kept."""
+    written.file.write(printed.encode())
+    written.file.flush()
+    events: tuple[tuple[Event, ...], ...] = (({**ENDED, "why": why},),)
+    run = ScriptRun("real", events, (), written.tail(), hung=False, seconds=1.0, folder=folder)
+    return with_whole_output(Request((script,), failures=folder / "failures"), run, written)
 
 
-def test_output_that_is_shown_in_part_is_kept_whole(tmp_path: Path) -> None:
-    run = with_whole_output(request(tmp_path), ended(tmp_path, f"begin{'é' * 100_000}end"))
+def test_output_that_is_shown_in_part_is_kept_whole(tmp_path: Path, written: Output) -> None:
+    run = ended(tmp_path, written, f"begin{'é' * 100_000}end")
     path = tmp_path / "failures" / "audit-train.py-real.txt"
     assert run.whole_output == f"the whole output of run 'real': {path}"
     assert path.read_text(encoding="utf-8") == f"begin{'é' * 100_000}end\n"
@@ -56,38 +63,40 @@ def plain(seen: RunSeen) -> dict[str, object]:
     return Evidence(("train.py",), 1, 0, 0, seen).to_plain()
 
 
-def test_many_short_lines_are_kept_whole(tmp_path: Path) -> None:
-    assert with_whole_output(request(tmp_path), ended(tmp_path, "line\n" * 13)).whole_output
+def test_many_short_lines_are_kept_whole(tmp_path: Path, written: Output) -> None:
+    assert ended(tmp_path, written, "line\n" * 13).whole_output
 
 
-@pytest.mark.parametrize(("printed", "why"), [("short", "raised"), ("", "raised"), ("x" * 9000, "finished")])
+@pytest.mark.parametrize(
+    ("printed", "why"), [("short\n", "raised"), ("\n short", "raised"), ("", "raised"), ("x" * 50_000, "finished")]
+)
 def test_output_that_is_shown_whole_or_of_a_run_that_ended_well_needs_no_file(
-    tmp_path: Path, printed: str, why: str
+    tmp_path: Path, written: Output, printed: str, why: str
 ) -> None:
-    assert with_whole_output(request(tmp_path), ended(tmp_path, printed, why=why)).whole_output == ""
-    assert not (tmp_path / "failures").exists()
+    assert ended(tmp_path, written, printed, why=why).whole_output == ""
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("script", ["../a b/\x1b[31m.py", "x" * 250 + ".py", "\udcff.py"])
-def test_every_name_of_a_script_gives_a_file_of_the_folder(tmp_path: Path, script: str) -> None:
-    assert with_whole_output(request(tmp_path, script), ended(tmp_path, "x" * 9000)).whole_output
+def test_every_name_of_a_script_gives_a_file_of_the_folder(tmp_path: Path, written: Output, script: str) -> None:
+    assert ended(tmp_path, written, "x" * 50_000, script=script).whole_output
     (kept,) = (tmp_path / "failures").iterdir()
     assert kept.name.isprintable()
 
 
-def test_output_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
+def test_output_that_cannot_be_kept_is_said(tmp_path: Path, written: Output) -> None:
     (tmp_path / "failures").touch()
-    run = with_whole_output(request(tmp_path), ended(tmp_path, "x" * 9000))
+    run = ended(tmp_path, written, "x" * 50_000)
     assert run.whole_output.startswith("the whole output of run 'real' is not kept: ")
 
 
-def test_of_output_beyond_the_limit_the_ends_are_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_output_beyond_the_limit_the_ends_are_saved(
+    tmp_path: Path, written: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(long_texts, "LARGEST_TEXT", 100)
-    output = Output.open()
-    output.file.write(f"first{'é' * 1000}last".encode())
-    output.file.flush()
-    output.save(tmp_path / "saved")
-    output.file.close()
+    written.file.write(f"first{'é' * 1000}last".encode())
+    written.file.flush()
+    written.save(tmp_path / "saved")
     saved = (tmp_path / "saved").read_text(encoding="utf-8")
     assert saved.startswith("firsté")
     assert saved.endswith("élast\n")

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from ddpcheck_benchmarks.bench import command, exit_code
 from ddpcheck_benchmarks.collective_cases import COLLECTIVES, Case, bus_factor, cases
 from ddpcheck_benchmarks.consistency import judged
 from ddpcheck_benchmarks.iteration_count import Effort
-from ddpcheck_benchmarks.nccl_tests_table import tables
+from ddpcheck_benchmarks.nccl_tests_table import legend, step_tables, tables
 from ddpcheck_benchmarks.pytest_benchmark_records import Point, Results
 from ddpcheck_benchmarks.rank_times import slowest, spread
 from ddpcheck_benchmarks.sizes import ladder, named, size, sizes
@@ -217,10 +218,25 @@ def test_wrong_elements_have_an_exit_status_of_their_own(tmp_path: Path) -> None
     assert any(line.split()[-1] == "3" for line in next(iter(tables(results.sorted()))).splitlines())
 
 
+def test_the_legend_names_every_column_that_needs_a_word(tmp_path: Path) -> None:
+    results = Results({}, tmp_path / "x.json")
+    assert not legend(results.sorted())
+    case, step = Case("x", 2, "all_reduce", 4), StepCase("x", 2, "small", "weak")
+    results.add(Point(case.name, "all_reduce", {**case.info(1e-3, 2), "wrong": 0}), 1e-3)
+    assert "exposed" not in legend(results.sorted())
+    point = results.add(Point(step.name, "step", step.info(2)), 1e-3)
+    parts = {"step": 1e-3, "compute": None, "exposed": None, "hidden": None, "of_possible": None}
+    point.info.update({"parts": parts, "peak_kib": [1024]})
+    said = re.split(r", | {2,}|\n", legend(results.sorted()))
+    (collective,), (steps,) = tables(results.sorted()), step_tables(results.sorted())
+    for name in {*collective.splitlines()[2].split(), *steps.splitlines()[1].split()} - {"count", "type", "redop"}:
+        assert name in said
+
+
 def test_interruption_keeps_measurements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ddpcheck_benchmarks.sweep import _Sweep
 
-    sessions = []
+    sessions: list[int] = []
     real = _Sweep._launch
 
     def interrupted(*arguments: Any) -> None:

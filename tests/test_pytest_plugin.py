@@ -43,6 +43,25 @@ def test_ids_skips_and_passes(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["SKIPPED*facet replica is not promised*"])
 
 
+def test_checks_that_do_not_apply_can_be_deselected(pytester: pytest.Pytester) -> None:
+    chosen = "checks=['all_reduce_sums_exactly', 'all_reduce_is_reproducible', 'zero_grad_resets']"
+    write(pytester, f"['{MINIMAL}:adapter'], world_sizes=[1], {chosen}")
+    pytester.makepyfile(test_other="import pytest\n@pytest.mark.parametrize('check', [0])\ndef test_other(check): pass")
+    options = ("--ddp-profile=quick", "--ddp-level=basic")
+    pytester.runpytest(*options).assert_outcomes(passed=3, skipped=2)
+    result = pytester.runpytest(*options, "--ddp-applicable-only", "-v")
+    result.assert_outcomes(passed=3, deselected=2)
+    result.stdout.no_fnmatch_line("*zero_grad*")
+    result.stdout.no_fnmatch_line("*is_reproducible*")
+
+
+def test_checks_that_this_machine_cannot_run_are_not_deselected(pytester: pytest.Pytester) -> None:
+    write(pytester, f"['{MINIMAL}:absent'], world_sizes=[1], checks=['all_reduce_sums_exactly', 'zero_grad_resets']")
+    result = pytester.runpytest("--ddp-applicable-only", "-rs")
+    result.assert_outcomes(skipped=2, deselected=1)
+    result.stdout.fnmatch_lines(["SKIPPED*not installed: surely_not_installed*"])
+
+
 def test_a_level_leaves_checks_out(pytester: pytest.Pytester) -> None:
     write(pytester, f"['{MINIMAL}:adapter'], world_sizes=[1], checks=['check_all_reduce_is_reproducible']")
     result = pytester.runpytest("-rs", "--ddp-profile=quick", "--ddp-level=basic")

@@ -24,7 +24,7 @@ from .display import Display
 from .hosts.link import Fabric
 from .hosts.network import unavailable as no_hosts
 from .machine import command_line
-from .nccl_tests_table import step_tables, tables
+from .nccl_tests_table import legend, step_tables, tables
 from .plan import Wanted
 from .pytest_benchmark_records import Results
 from .sizes import named
@@ -146,8 +146,9 @@ def command(
 
 
 def show(out: Console, results: Results) -> None:
-    """Print the tables, then everything else."""
-    for block in (*tables(results.sorted()), *step_tables(results.sorted())):
+    """Print the tables and their legend, then everything else."""
+    points = results.sorted()
+    for block in filter(None, (*tables(points), *step_tables(points), legend(points))):
         out.print(f"\n{block}", markup=False, soft_wrap=True)
     for one in results.consistency:
         if one["verdict"] == "violated":

@@ -12,6 +12,22 @@ _LEFT = f"{'size':>12} {'count':>12} {'type':>8} {'redop':>6}"
 _RIGHT = f"{'time':>9} {'algbw':>8} {'busbw':>8} {'#wrong':>7}"
 _NAME = 60
 _EMULATED = ", computed by waiting; hidden: share of the smaller of backward and communication"
+_LEGENDS = {
+    "collective": """\
+size          bytes of the vector, or of what all_gather collects or reduce_scatter distributes in total
+time          one call on the slowest rank, half a round trip for send_recv: median over iterations, then over launches
+algbw, busbw  size / time, and x 2(n-1)/n for all_reduce, x (n-1)/n for all_gather and reduce_scatter; 1 GB: 10^9 bytes
+#wrong        wrong elements of the results, on all ranks together""",
+    "step": """\
+weak, strong  the batch of each rank, or of all ranks together, is the same at every world size
+batch         samples of each rank
+step          one optimizer step on the slowest rank: median over iterations, then over launches
+compute       the same step inside no_sync(), without communication
+exposed       step - compute: communication for which the step waits; noise of a busy machine can make it negative
+hidden        share of the communication that overlaps with backward; 100% if exposed is negative or zero
+peak          most resident memory of a rank since its start, all earlier measurements included""",
+}
+"""The meaning of the columns, by the kind of a point."""
 _UNITS = f"{'(us)':>9} {'(GB/s)':>8} {'(GB/s)':>8} {'':>7}"
 
 
@@ -40,6 +56,12 @@ def step_tables(points: Iterable[Point]) -> Iterator[str]:
             f"{'':>{_NAME}} {'(rank)':>6} {'(ms)':>9} {'(ms)':>9} {'(ms)':>9} {'':>7} {'(MiB)':>6}",
         ]
         yield "\n".join([*lines, *map(_step_line, rows)])
+
+
+def legend(points: Iterable[Point]) -> str:
+    """The meaning of the columns in the tables of these points; empty without points."""
+    kinds = {point.info["kind"] for point in points}
+    return "\n".join(text for kind, text in _LEGENDS.items() if kind in kinds)
 
 
 def _by_model(point: Point) -> tuple[int, str, int, str]:

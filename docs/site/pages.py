@@ -186,7 +186,8 @@ class _Options:
 
     def addoption(self, name: str, **how: Any) -> None:
         default = how.get("default")
-        self.rows.append((f"`{name} {how['metavar']}`", str(default) if default else "", _escaped(how["help"])))
+        words = f"{name} {how.get('metavar', '')}".strip()
+        self.rows.append((f"`{words}`", str(default) if default else "", _escaped(how["help"])))
 
 
 def pytest_plugin_page() -> str:

@@ -46,7 +46,7 @@ class JournalWriter:
 
 @dataclass(frozen=True)
 class JournalReader:
-    """Reads the journal of a process that has ended or was killed."""
+    """Reads the journal of a process that has ended, was killed, or hangs."""
 
     folder: Path
 

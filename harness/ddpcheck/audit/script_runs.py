@@ -22,7 +22,7 @@ from .event_journal import JournalReader
 from .recorded_process import RunSettings
 from .request import Request, ScriptRun
 from .script_kinds import Engine
-from .whole_output import OUTPUT, with_whole_output
+from .whole_output import with_whole_output
 
 _POLL = 0.05
 _TO_IMPORT = 120.0
@@ -128,14 +128,11 @@ def _run(
         stacks = _hang(launched, folder, processes, request.deadline)
         hung = bool(stacks)
         stacks = stacks or ("",) * processes
-        output = launched.output()
-        if request.failures is not None and isinstance(launched, Agent | Children):
-            launched.written.save(folder / OUTPUT)
+        events = tuple(tuple(JournalReader(folder / str(rank)).events()) for rank in range(processes))
+        run = ScriptRun(settings.name, events, stacks, launched.output(), hung, time.monotonic() - began, folder)
+        return with_whole_output(request, run, launched.written) if isinstance(launched, Agent | Children) else run
     finally:
         launched.kill()
-    events = tuple(tuple(JournalReader(folder / str(rank)).events()) for rank in range(processes))
-    ended = ScriptRun(settings.name, events, stacks, output, hung, time.monotonic() - began, folder)
-    return with_whole_output(request, ended)
 
 
 def _own_root() -> str:

@@ -20,7 +20,7 @@ from ..audit.verdicts import answer, verdicts_of
 from ..job import MOST_RANKS
 from ..storage.results import Results, save_junit
 from .number_options import SECONDS, FiniteNumber, WholeNumber
-from .options import at_terminal, console, usage_errors
+from .options import at_terminal, console, failures_folder, usage_errors
 from .written_files import RequestedFiles
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -74,13 +74,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--judge", "judged", type=_FILE, help="Judge the evidence in a --json file again, without running the script."
 )
-@click.option(
-    "--failures",
-    default="ddpcheck-failures",
-    show_default=True,
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for the whole output of a script that fails.",
-)
+@failures_folder("Folder for the whole output of a script that fails.")
 @click.option(
     "--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep the recorded journals in this folder."
 )

@@ -33,7 +33,7 @@ from .exit_status import ExitStatus, status_of
 from .failures import Failures
 from .number_options import COUNT, SECONDS, SEED
 from .number_options import world_sizes as sizes_option
-from .options import chosen_checks, console, default_sessions, reasons_by_check, usage_errors
+from .options import chosen_checks, console, default_sessions, failures_folder, reasons_by_check, usage_errors
 from .progress import Display
 from .verdict_output import (
     oversubscribed,
@@ -41,9 +41,9 @@ from .verdict_output import (
     show_not_covered,
     show_observations,
     show_reasons,
-    show_table,
     summary,
 )
+from .verdict_table import show_table
 from .written_files import RequestedFiles
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -101,18 +101,17 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     is_flag=True,
     help="Show the first failure of each cause in full, others in a line, and a summary; no table.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Also show the checks that were skipped at every world size.")
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Show every check in a row of its own, and the checks of each reason for a skip.",
+)
 @click.option("--json", "json_file", type=_FILE, help="Write verdicts and environment as JSON.")
 @click.option("--junit", "junit_file", type=_FILE, help="Write JUnit XML.")
 @click.option("--markdown", "markdown_file", type=_FILE, help="Write a conformance report.")
 @click.option("--badge", "badge_file", type=_FILE, help="Write JSON for a shields.io endpoint badge.")
-@click.option(
-    "--failures",
-    default="ddpcheck-failures",
-    show_default=True,
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for the files of failing Jobs.",
-)
+@failures_folder("Folder for the files of failing Jobs.")
 @click.option(
     "--launcher",
     "launcher_name",
@@ -313,7 +312,7 @@ def show_all(
     verbose: bool = False,
 ) -> None:
     """Show the table, then skips, then causes, next steps and the summary: most important last. quiet: only failures and
-    the summary. verbose: also the checks that were skipped everywhere.
+    the summary. verbose: a row for every check.
     """
     if not quiet:
         out.print()

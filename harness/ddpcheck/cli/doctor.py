@@ -20,7 +20,7 @@ from ..running.launcher_lookup import installed_launchers, launcher_named
 from ..running.plan import RANKS_START, installed_checks, plan
 from ..storage.results import Environment, installed_packages
 from .options import console, usage_errors
-from .verdict_output import symbol
+from .verdict_table import symbol
 
 _SMALL_SHM = 256 << 20
 _SIZES = (1, 2, 3, 4)

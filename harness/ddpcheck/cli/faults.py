@@ -25,7 +25,8 @@ from ..storage.results import Environment
 from .exit_status import ExitStatus, status_of
 from .number_options import SECONDS, SEED
 from .options import at_terminal, console, usage_errors
-from .verdict_output import ranks, symbol
+from .verdict_output import ranks
+from .verdict_table import symbol
 from .written_files import RequestedFiles
 
 _FILE = click.Path(path_type=Path, dir_okay=False)

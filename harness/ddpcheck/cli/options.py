@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
 
 import click
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -12,9 +13,11 @@ from rich.segment import Segment
 
 from ..printable_text import LONGEST_LINE, cut, printable
 from ..running.adapter_lookup import UnusableAdapter
+from ..storage.failures_folder import FAILURES_FOLDER
 from ..storage.files import UnreadableFile, UnwritableFile
 from ..storage.results import visible_cores
 
+F = TypeVar("F", bound=Callable[..., Any])
 ATTACHED = ("attached", "Ranks that you start yourself, on any hosts: ddpcheck check ADAPTER --attach HOST:PORT")
 _WIDTH_OF_LOGS = 140
 
@@ -26,6 +29,17 @@ chosen_checks = click.option(
     multiple=True,
     help="Run only this family, or checks with this text in their names. Repeatable.",
 )
+
+
+def failures_folder(help: str) -> Callable[[F], F]:
+    """The option --failures."""
+    return click.option(
+        "--failures",
+        default=FAILURES_FOLDER,
+        show_default=True,
+        type=click.Path(path_type=Path, file_okay=False),
+        help=help,
+    )
 
 
 def default_sessions() -> int:

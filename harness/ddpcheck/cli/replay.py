@@ -24,7 +24,8 @@ from ..storage.replay import described
 from ..storage.results import Failure
 from .number_options import SECONDS
 from .options import console, usage_errors
-from .verdict_output import ranks, show_failure, symbol
+from .verdict_output import ranks, show_failure
+from .verdict_table import symbol
 from .written_files import RequestedFiles
 
 

@@ -21,7 +21,7 @@ from .number_options import SECONDS, FiniteNumber
 from .number_options import world_sizes as sizes_option
 from .options import console, usage_errors
 from .search_progress import SearchProgress
-from .verdict_output import symbol
+from .verdict_table import symbol
 
 
 @click.command("suggest")

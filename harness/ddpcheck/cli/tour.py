@@ -17,6 +17,7 @@ from ..running.check_runner import Settings
 from ..running.expected_failures import ExpectedFailures
 from ..running.plan import RANKS_START, installed_checks, plan
 from ..running.profiles import profile_named
+from ..storage.failures_folder import FAILURES_FOLDER
 from ..verdict import Verdict
 from .check import exit_code, run_with_progress, show_all
 from .number_options import world_sizes as sizes_option
@@ -35,7 +36,8 @@ REFERENCES = ("numpy_sockets", "numpy_mpi", "torch_ddp")
     help="World sizes, such as 1,2,4 or 1-4. Default: 1,2,3.",
 )
 @click.option("--train/--no-train", default=True, show_default=True, help="Also train with each reference on 2 ranks.")
-def command(world_sizes: tuple[int, ...] | None, train: bool) -> None:
+@click.option("-v", "--verbose", is_flag=True, help="Show a row for every check, and all reasons for skips.")
+def command(world_sizes: tuple[int, ...] | None, train: bool, verbose: bool) -> None:
     """Check the reference implementations that can run here, quickly, then train each, then audit a training script."""
     out = console()
     settings = Settings(profile_named("quick"), sessions=default_sessions())
@@ -59,10 +61,10 @@ def command(world_sizes: tuple[int, ...] | None, train: bool) -> None:
     out.print(f"checking {', '.join(ready)}", style="bold", markup=False)
     began = time.monotonic()
     verdicts: list[Verdict] = []
-    failures = Path("ddpcheck-failures")
+    failures = Path(FAILURES_FOLDER)
     run_with_progress(out, items, settings, ExpectedFailures({}, every), failures, verdicts)
     seconds = time.monotonic() - began
-    show_all(out, verdicts, seconds, failures)
+    show_all(out, verdicts, seconds, failures, verbose=verbose)
     status = exit_code(out, verdicts)
     if train:
         status = max(status, *(_train(out, name) for name in ready))

@@ -1,4 +1,4 @@
-"""Verdicts on a terminal or in a log: failures when they are found, a table at the end; readable without colour."""
+"""Verdicts on a terminal or in a log: failures when they are found, reasons and causes at the end; readable without colour."""
 
 from __future__ import annotations
 
@@ -10,32 +10,14 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from ..printable_text import LONGEST_LINE, cut
 from ..running.failure_files import replay_command
 from ..running.failure_groups import group_failures
 from ..storage.results import failure_file, visible_cores
-from ..verdict import SYMBOLS, Diagnosis, Verdict
+from ..verdict import Diagnosis, Verdict
+from .verdict_table import STYLES, WORDS, count_of_checks, symbol
 
-WORDS: dict[str, str] = {
-    "passed": "passed",
-    "failed": "failed",
-    "hung": "hung",
-    "unknown": "unknown",
-    "expected_failure": "failed as expected",
-    "skipped": "skipped",
-}
-_REMARKS = {"unknown": " (the check could not judge)"}
-"""Added to the words in the legend."""
-_STYLES: dict[str, str] = {
-    "passed": "green",
-    "failed": "bold red",
-    "hung": "bold red",
-    "unknown": "bold magenta",
-    "expected_failure": "yellow",
-    "skipped": "dim",
-}
 _DETAIL_LINES = 24
 _OUTER, _INNER = 2, 6
 """Lines of a stack that are shown: so many of the outermost and of the innermost."""
@@ -50,10 +32,6 @@ _REASONS = 8
 """The number of reasons for skips that are listed; later ones are only counted."""
 _CAUSES = 6
 """The number of causes that are listed; later ones are only counted."""
-
-
-def symbol(status: str) -> str:
-    return f"[{_STYLES[status]}]{SYMBOLS[status]}[/]"
 
 
 def show_failure(
@@ -125,44 +103,6 @@ def show_briefly(console: Console, verdict: Verdict, text: str) -> None:
     console.print(f"{symbol(verdict.status)} {escape(f'{title}: {text}')}", soft_wrap=True)
 
 
-def show_table(console: Console, verdicts: Sequence[Verdict], *, every: bool = False) -> None:
-    """Checks by family as rows, adapters as columns, one symbol for each world size. Without `every`, checks that were
-    skipped in all columns have no row.
-    """
-    adapters = list(dict.fromkeys(verdict.adapter for verdict in verdicts))
-    sizes = {name: sorted({v.world_size for v in verdicts if v.adapter == name}) for name in adapters}
-    found: dict[tuple[str, int, str], str] = {(v.adapter, v.world_size, v.check): v.status for v in verdicts}
-    ran = {verdict.check for verdict in verdicts if every or verdict.status != "skipped"}
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("check \\ ranks", no_wrap=True, overflow="fold")
-    for name in adapters:
-        table.add_column(f"{escape(name)}\n{' '.join(map(str, sizes[name]))}", no_wrap=True)
-    families: dict[str, dict[str, None]] = {}
-    for verdict in verdicts:
-        if verdict.check in ran:
-            families.setdefault(verdict.family, {})[verdict.check] = None
-    for family, checks in families.items():
-        table.add_row(f"[bold]{escape(family)}[/]")
-        for check in checks:
-            cells = [_cell(found, name, sizes[name], check) for name in adapters]
-            table.add_row(f"  {escape(check)}", *cells)
-    if ran:
-        console.print(table)
-        used = [status for status in WORDS if any(v.status == status and v.check in ran for v in verdicts)]
-        legend = (f"{symbol(status)} {WORDS[status]}{_REMARKS.get(status, '')}" for status in used)
-        console.print("   ".join(legend), soft_wrap=True)
-    hidden = len({verdict.check for verdict in verdicts} - ran)
-    if hidden:
-        have = "has" if hidden == 1 else "have"
-        text = f"{_checks(hidden)} skipped at every world size {have} no row; ddpcheck check --verbose shows all"
-        console.print(text, style="dim", soft_wrap=True)
-
-
-def _cell(found: dict[tuple[str, int, str], str], adapter: str, sizes: list[int], check: str) -> str:
-    statuses = [found.get((adapter, size, check)) for size in sizes]
-    return " ".join(f"{symbol(s)}{' ' * (len(str(n)) - 1)}" if s else " " for s, n in zip(statuses, sizes, strict=True))
-
-
 def show_reasons(console: Console, verdicts: Iterable[Verdict], *, every: bool = False) -> None:
     """Each reason for an expected failure with its checks, and the reasons of most skips with their numbers of checks.
 
@@ -185,20 +125,16 @@ def show_reasons(console: Console, verdicts: Iterable[Verdict], *, every: bool =
             own = dict.fromkeys(verdict.adapter for verdict in reasons[reason])
             whose = "" if len(own) == len(adapters) else f" ({', '.join(own)})"
             checks = _checks_of(reasons[reason])
-            said = _some(list(checks)) if names else _checks(len(checks))
-            console.print(f"  {escape(reason + whose)}: {said}", style=_STYLES[status], soft_wrap=True)
+            said = _some(list(checks)) if names else count_of_checks(len(checks))
+            console.print(f"  {escape(reason + whose)}: {said}", style=STYLES[status], soft_wrap=True)
         if left := most[len(shown) :]:
-            rest = _checks(len(set[str]().union(*(_checks_of(reasons[reason]) for reason in left))))
+            rest = count_of_checks(len(set[str]().union(*(_checks_of(reasons[reason]) for reason in left))))
             count = "1 more reason" if len(left) == 1 else f"{len(left)} more reasons"
-            console.print(f"  {count}: {rest}", style=_STYLES[status], soft_wrap=True)
+            console.print(f"  {count}: {rest}", style=STYLES[status], soft_wrap=True)
 
 
 def _checks_of(verdicts: Iterable[Verdict]) -> dict[str, None]:
     return dict.fromkeys(verdict.check for verdict in verdicts)
-
-
-def _checks(count: int) -> str:
-    return "1 check" if count == 1 else f"{count} checks"
 
 
 def show_not_covered(console: Console, verdicts: Iterable[Verdict]) -> None:
@@ -242,7 +178,7 @@ def show_causes(console: Console, verdicts: Iterable[Verdict], failures: Path) -
     console.print(f"\n[bold]failures by cause[/]{in_front}", soft_wrap=True)
     for group in found[:_CAUSES]:
         whose = f"{group.first.adapter}: " * several
-        console.print(f"  {escape(whose + group.text)}", style=_STYLES["failed"], soft_wrap=True)
+        console.print(f"  {escape(whose + group.text)}", style=STYLES["failed"], soft_wrap=True)
         *less, most = group.world_sizes
         sizes = "".join(f"{size}, " for size in less) + ranks(most)
         got = group.first.diagnosis.headline if group.first.diagnosis else ""

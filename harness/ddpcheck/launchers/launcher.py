@@ -167,6 +167,9 @@ class Output:
         start = max(0, size - self.limit)
         return os.pread(self.file.fileno(), self.limit, start).decode(errors="replace").strip()
 
+    def is_whole_in_tail(self) -> bool:
+        return os.fstat(self.file.fileno()).st_size <= self.limit
+
     def save(self, path: Path) -> None:
         """Write all of the output, of much output both ends (storage/long_texts.py). Without output there is no file."""
         import mmap  # imported here for the same reason

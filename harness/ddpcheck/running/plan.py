@@ -30,13 +30,17 @@ RANKS_START = Check("check_ranks_start", "ranks", (), sentence(check_ranks_start
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One check on one adapter at one world size. `skip`: the reason if it will not run."""
+    """One check on one adapter at one world size. `skip`: the reason if it will not run.
+
+    applies: whether the adapter's promises and the level call for the check, on whichever machine.
+    """
 
     adapter: Adapter
     reference: str
     world_size: int
     check: Check
     skip: str = ""
+    applies: bool = True
 
     @property
     def name(self) -> str:
@@ -68,10 +72,10 @@ def plan(
     unusable = _unusable(made, launcher or made.launcher)
     items = []
     for world_size in world_sizes:
-        nowhere = unusable or made.capabilities.refuses(world_size) or ""
+        refused = made.capabilities.refuses(world_size) or ""
         for check in (RANKS_START, *chosen):
-            lacks = unmet_need(check, made.capabilities, world_size) or _above(check, level)
-            items.append(Item(made, reference, world_size, check, nowhere or lacks))
+            left_out = refused or unmet_need(check, made.capabilities, world_size) or _above(check, level)
+            items.append(Item(made, reference, world_size, check, unusable or left_out, applies=not left_out))
     return items
 
 

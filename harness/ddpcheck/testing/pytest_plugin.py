@@ -1,6 +1,6 @@
 """The pytest plugin: options, and tests made from `parametrize_with_checks`.
 
-This module is part of every pytest run where ddpcheck is installed. It imports only pytest, and does nothing until a
+This module is part of every pytest run where ddpcheck is installed. It imports pytest and one name, and does nothing until a
 test is marked. Ranks are a fixture of module scope: they start once for an adapter and a world size, and end with its
 last check; each xdist worker has its own.
 """
@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from ..storage.failures_folder import FAILURES_FOLDER
 
 if TYPE_CHECKING:
     from ..audit.audit_in_tests import Audited
@@ -38,14 +40,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--ddp-world-sizes", metavar="1,2,3", help="world sizes. Default: those of the profile")
     group.addoption("--ddp-profile", default="default", metavar="NAME", help="quick, default or thorough")
     group.addoption("--ddp-level", default="standard", metavar="NAME", help="basic, standard or full")
+    group.addoption(
+        "--ddp-applicable-only",
+        action="store_true",
+        help="deselect checks that the adapter's promises or the level leave out; else they are skipped, with the reason",
+    )
     group.addoption("--ddp-deadline", default="10", metavar="SECONDS", help="seconds until an operation counts as hung")
     group.addoption("--ddp-seed", metavar="N", help="draw other Jobs; else every run draws the same")
-    group.addoption(
-        "--ddp-failures",
-        default="ddpcheck-failures",
-        metavar="DIR",
-        help="folder for failing Jobs",
-    )
+    group.addoption("--ddp-failures", default=FAILURES_FOLDER, metavar="DIR", help="folder for failing Jobs")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -82,11 +84,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     unbound = config.stash.get(_UNBOUND, None)
     if unbound is not None:
         raise pytest.UsageError(unbound)
+    if config.getoption("--ddp-applicable-only"):
+        _deselect_inapplicable(config, items)
     if config.pluginmanager.hasplugin("xdist"):
         for item in items:
             ranks = _parameters(item).get(_RANKS)
             if ranks is not None:  # --dist loadgroup keeps these together
                 item.add_marker(pytest.mark.xdist_group(str(ranks)))
+
+
+def _deselect_inapplicable(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Remove the tests of checks that do not apply. pytest counts them as deselected."""
+    checks = [_parameters(item).get("check") if "ddpcheck" in item.keywords else None for item in items]
+    applies = [check is None or check.item.applies for check in checks]
+    config.hook.pytest_deselected(items=[item for item, kept in zip(items, applies, strict=True) if not kept])
+    items[:] = [item for item, kept in zip(items, applies, strict=True) if kept]
 
 
 def _parameters(item: pytest.Item) -> dict[str, Any]:

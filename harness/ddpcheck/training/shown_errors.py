@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..printable_text import LONGEST_LINE, cut, printable
+from ..storage.failures_folder import FAILURES_FOLDER
 from ..storage.files import UnwritableFile
 from ..storage.long_texts import write_long_text
 
-FOLDER = Path("ddpcheck-failures")
 _FIRST, _LAST = 5, 45
 """Lines that are shown of a longer error: the last ones of a traceback say most."""
 
@@ -25,7 +25,7 @@ def shown_error(text: str, rank: int | None) -> str:
 
 
 def _kept(text: str, rank: int | None) -> str:
-    path = FOLDER / ("train.txt" if rank is None else f"train-rank{rank}.txt")
+    path = Path(FAILURES_FOLDER) / ("train.txt" if rank is None else f"train-rank{rank}.txt")
     try:
         write_long_text(path, text.encode("utf-8", errors="replace"))
     except UnwritableFile as error:
