@@ -19,9 +19,9 @@ from ..running.plan import RANKS_START, installed_checks, plan
 from ..running.profiles import profile_named
 from ..storage.failures_folder import FAILURES_FOLDER
 from ..verdict import Verdict
-from .check import exit_code, run_with_progress, show_all
 from .number_options import world_sizes as sizes_option
 from .options import console, default_sessions, usage_errors
+from .run_of_checks import exit_code, run_with_progress, show_all
 from .verdict_output import summary
 
 REFERENCES = ("numpy_sockets", "numpy_mpi", "torch_ddp")

@@ -1,0 +1,119 @@
+"""A run of checks in the terminal: progress, failures when they are found, the table and summary at the end, the exit status."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from ..running.check_runner import Settings, run_items
+from ..running.expected_failures import ExpectedFailures
+from ..running.failure_files import FailureFiles
+from ..running.plan import Item
+from ..verdict import Verdict
+from .failures import Failures
+from .progress import Display
+from .verdict_output import (
+    oversubscribed,
+    show_causes,
+    show_not_covered,
+    show_observations,
+    show_reasons,
+    summary,
+)
+from .verdict_table import show_table
+
+
+def run_with_progress(
+    out: Console,
+    items: Iterable[Item],
+    settings: Settings,
+    expectations: ExpectedFailures,
+    failures: Path,
+    verdicts: list[Verdict],
+    known: Container[str] = (),
+    *,
+    exitfirst: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Run the items that are not `known`; show progress, and each failure when it is found.
+
+    Verdicts are appended when they are found. At the end they are sorted into the order of the items.
+    """
+    every = list(items)
+    unknown = [item for item in every if item.name not in known]
+    files = FailureFiles(failures)
+    told = Failures(out, files, quiet=quiet)
+    references = {item.adapter.name: item.reference for item in every}
+    with (
+        _in_order(verdicts, every),
+        Display(out, unknown, quiet=quiet) as display,
+        closing(run_items(unknown, settings, expectations, display.begin)) as running,
+    ):
+        for verdict in running:
+            display.add(verdict)
+            verdicts.append(verdict)
+            if verdict.ok:
+                continue
+            told.show(verdict, references[verdict.adapter], settings.launcher)
+            if exitfirst:
+                break
+    told.show_number_of_following()
+    if files.problem:
+        out.print(f"\nfailing Jobs are not kept: {files.problem}; name another folder with --failures", soft_wrap=True)
+
+
+@contextmanager
+def _in_order(verdicts: list[Verdict], items: Sequence[Item]) -> Iterator[None]:
+    """Sort the verdicts into the order of the items."""
+    places = {(item.adapter.name, item.world_size, item.check.name): place for place, item in enumerate(items)}
+    try:
+        yield
+    finally:
+        verdicts.sort(key=lambda verdict: places[verdict.adapter, verdict.world_size, verdict.check])
+
+
+def show_all(
+    out: Console,
+    verdicts: list[Verdict],
+    seconds: float,
+    failures: Path,
+    next_steps: Iterable[str] = (),
+    *,
+    quiet: bool = False,
+    verbose: bool = False,
+) -> None:
+    """Show the table, then skips, then causes, next steps and the summary: most important last. quiet: only failures and
+    the summary. verbose: a row for every check.
+    """
+    if not quiet:
+        out.print()
+        show_table(out, verdicts, every=verbose)
+        show_reasons(out, verdicts, every=verbose)
+        show_not_covered(out, verdicts)
+        show_observations(out, verdicts)
+    show_causes(out, verdicts, failures)
+    if quiet:
+        out.print(summary(verdicts, seconds), soft_wrap=True)
+        return
+    note = oversubscribed(verdict.world_size for verdict in verdicts if verdict.jobs)
+    if note:
+        out.print(f"\n{note}", style="dim", soft_wrap=True)
+    for step in next_steps:
+        out.print(step, style="dim", markup=False, soft_wrap=True)
+    out.print(f"\n[bold]{summary(verdicts, seconds)}[/]", soft_wrap=True)
+
+
+def exit_code(out: Console, verdicts: list[Verdict]) -> int:
+    """The exit status: 0; 1 on any failure; 2 if no check ran on one of the adapters."""
+    if any(not verdict.ok for verdict in verdicts):
+        return 1
+    ran = {verdict.adapter for verdict in verdicts if verdict.jobs}
+    idle = {verdict.adapter: verdict.reason for verdict in reversed(verdicts) if verdict.adapter not in ran}
+    for name, reason in idle.items():
+        out.print(
+            f"Error: nothing was checked of {name}: {reason or 'no check applies'}; see ddpcheck doctor", soft_wrap=True
+        )
+    return 2 if idle else 0
