@@ -201,15 +201,62 @@ def _children_with_ranks(running: subprocess.Popen[bytes]) -> list[int]:
     raise AssertionError("the command ended by itself")
 
 
+HANGS = """
+import threading
+from dataclasses import replace
+from ddpcheck_implementations.numpy_sockets import adapter as right
+
+class Hangs:
+    def __init__(self, right):
+        self._right = right
+
+    def __getattr__(self, name):
+        return getattr(self._right, name)
+
+    def all_reduce(self, array, op, group=None):
+        threading.Event().wait()
+
+def connect(context):
+    facets = right.connect(context)
+    return replace(facets, collectives=Hangs(facets.collectives))
+
+adapter = replace(right, name="hangs", connect=connect)
+"""
+
+
 def test_without_a_reader_the_run_stops(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "ddpcheck", "check", "numpy_sockets", "-w", "2"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
-        assert running.stdout is not None
-        assert running.stderr is not None
-        running.stdout.close()
-        said = running.stderr.read()
-    assert running.returncode == ExitStatus.PIPE_CLOSED
-    assert b"Traceback" not in said
+    """The ranks of this run hang, and nothing is written that could show the closed pipe."""
+    (tmp_path / "mine.py").write_text(HANGS)
+    words = ("-w", "2", "-c", "check_all_reduce_sums_exactly", "--deadline", "1000")
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as output:
+        ended = ddpcheck(tmp_path, "check", "mine.py:adapter", *words, stdout=output)
+    assert ended.returncode == ExitStatus.PIPE_CLOSED
+    assert ended.stderr == ""
+
+
+LOSES_ITS_READER = """
+import os, sys
+from ddpcheck.cli.exit_status import run
+from ddpcheck.cli.options import console
+
+def command():
+    reader, writer = os.pipe()
+    os.close(reader)
+    os.dup2(writer, sys.stdout.fileno())  # too late for the thread that watches the pipe
+    {write}
+
+sys.exit(run(command))
+"""
+
+
+@pytest.mark.parametrize("write", ["print('line', flush=True)", "console().print('line')"])
+def test_a_line_that_finds_no_reader_ends_the_command(write: str) -> None:
+    program = [sys.executable, "-c", LOSES_ITS_READER.format(write=write)]
+    ended = subprocess.run(program, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=100, check=False)
+    assert ended.returncode == ExitStatus.PIPE_CLOSED, ended.stderr
+    assert ended.stderr == b""
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")

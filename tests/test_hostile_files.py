@@ -7,6 +7,7 @@ import io
 import json
 import os
 import sys
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,21 +16,26 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from test_report import RUN, collective, everything, write
+from test_schemas import published
 
+from ddpcheck.causes import ranks
 from ddpcheck.cli import main
 from ddpcheck.job import AllReduce, Backward, Barrier, DataSpec, Job, Step, TensorSpec, ZeroGrad
 from ddpcheck.models.spec import mlp
 from ddpcheck.storage.archives import read_arrays
 from ddpcheck.storage.files import UnreadableFile
 from ddpcheck.storage.results import Failure, Results
-from ddpcheck.verdict import Verdict
+from ddpcheck.verdict import Diagnosis, Verdict
 from ddpcheck_benchmarks.projection.measurements import load
 from ddpcheck_reports.result_files import read
+from ddpcheck_reports.web.page import page as web_page
 
 T = TypeVar("T")
+Change = tuple[tuple[Any, ...], Any]
+"""The place of a part of JSON, and its new value."""
 TRAINED = (ZeroGrad(), Backward(((0, 1), (2, 3))), Step(), AllReduce(TensorSpec((5,))))
 JOB = Job(2, TRAINED, mlp((2, 3, 1), activation="tanh"), data=DataSpec(4, "real"))
 HOSTILE = st.one_of(
@@ -58,6 +64,37 @@ PLAIN = {
     "bench without entries": b'{"ddpcheck": {"schema": "ddpcheck.bench/1"}}',
     "bench of nulls": b'{"ddpcheck": {"schema": "ddpcheck.bench/1"}, "benchmarks": [null]}',
 }
+
+
+def _part(plain: Any, place: Sequence[Any]) -> Any:
+    for key in place:
+        plain = plain[key]
+    return plain
+
+
+def _places(plain: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    parts = plain.items() if isinstance(plain, dict) else enumerate(plain) if isinstance(plain, list) else ()
+    for key, part in parts:
+        yield (*above, key)
+        yield from _places(part, (*above, key))
+
+
+def _saved(save: Callable[[Path], None]) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        save(Path(folder, "saved"))
+        return json.loads(Path(folder, "saved").read_text())
+
+
+def replaced_part(plain: Any) -> st.SearchStrategy[Change]:
+    """The place of any part of JSON but its schema, and another value for it."""
+    return st.tuples(st.sampled_from([place for place in _places(plain) if place != ("schema",)]), HOSTILE)
+
+
+CAUSE = ranks.LEFT_COLLECTIVE_EARLY(ranks=(1,))
+FAILURE = _saved(Failure("numpy_sockets", 2, "check_a", JOB, causes=(CAUSE,)).save)
+FAILED = Verdict("mine", 2, "check_a", "sums", "failed", 0.5, 8, "", Diagnosis("3, not 4", (CAUSE,), "x", ("y",)))
+RESULTS = _saved(Results((FAILED,)).save)
+BENCHMARKS = {"ddpcheck": RUN, "benchmarks": everything(), "commit_info": {}, "datetime": ""}
 
 
 @pytest.mark.parametrize("content", PLAIN.values(), ids=PLAIN.keys())
@@ -92,16 +129,21 @@ def test_numbers_that_json_does_not_have_are_refused(number: str, tmp_path: Path
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(st.data())
-def test_a_changed_failure_is_a_job_that_fits_or_is_refused(tmp_path: Path, data: st.DataObject) -> None:
+@given(replaced_part(FAILURE))
+@example((("world_size",), 3))  # the Job has 2 ranks
+@example((("job", "operations", 3, "tensor", "shape", 0), "x"))
+@example((("job", "data", "samples"), 3.5))
+@example((("causes", 0, "certainty"), None))
+def test_a_changed_failure_is_a_job_that_fits_or_is_refused(tmp_path: Path, change: Change) -> None:
     path = tmp_path / "failure.json"
-    Failure("numpy_sockets", 2, "check_a", JOB).save(path)
-    _change(path, data)
+    written = _write_changed(path, FAILURE, change)
     found = _loaded(Failure.load, path)
     if found is None:
         return
-    assert found.job.world_size == found.world_size
+    assert found.world_size == written["world_size"]
     assert Job.from_plain(json.loads(json.dumps(found.job.to_plain()))) == found.job
+    found.save(path)
+    assert _misfits(path, "failure-1") == []
 
 
 def test_every_part_of_a_job_has_its_type_or_is_refused(tmp_path: Path) -> None:
@@ -121,21 +163,35 @@ def test_every_part_of_a_job_has_its_type_or_is_refused(tmp_path: Path) -> None:
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(st.data())
-def test_changed_results_are_results_or_are_refused(tmp_path: Path, data: st.DataObject) -> None:
+@given(replaced_part(RESULTS))
+@example((("settings",), []))
+@example((("environment", "packages"), None))
+@example((("verdicts", 0, "status"), 3))
+@example((("verdicts", 0, "seconds"), "x"))
+@example((("verdicts", 0, "diagnosis", "details", 0), 3))
+def test_changed_results_give_a_page_or_are_refused(tmp_path: Path, change: Change) -> None:
     path = tmp_path / "results.json"
-    Results((Verdict("mine", 2, "check_a", "sums", "passed", 0.5, 8),)).save(path)
-    _change(path, data)
-    _loaded(Results.load, path)
+    _write_changed(path, RESULTS, change)
+    found = _loaded(Results.load, path)
+    if found is None:
+        return
+    web_page(found)
+    found.save(path)
+    assert _misfits(path, "results-2") == []
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=6, deadline=None)
-@given(st.data())
-def test_a_changed_benchmark_gives_a_report_or_is_refused(tmp_path: Path, data: st.DataObject) -> None:
+@given(replaced_part(BENCHMARKS))
+@example((("ddpcheck", "load", "loadavg_before"), []))
+@example((("ddpcheck", "environment", "packages"), 3))
+@example((("benchmarks", 0, "name"), None))
+@example((("benchmarks", 0, "extra_info", "kind"), "nosuch"))
+@example((("benchmarks", 0, "extra_info", "world_size"), "x"))
+@example((("benchmarks", 0, "stats", "data"), []))
+def test_a_changed_benchmark_gives_a_report_or_is_refused(tmp_path: Path, change: Change) -> None:
     pytest.importorskip("matplotlib", reason="pip install ddpcheck[report]")
     path = tmp_path / "bench.json"
-    path.write_text(json.dumps({"ddpcheck": RUN, "benchmarks": everything(), "commit_info": {}, "datetime": ""}))
-    _change(path, data)
+    _write_changed(path, BENCHMARKS, change)
     shown = CliRunner().invoke(main, ["report", str(path), "-o", str(tmp_path / "report.md")])
     assert shown.exit_code == 0 or (shown.exit_code == 2 and str(path) in shown.output), (shown.output, shown.exception)
 
@@ -233,24 +289,22 @@ def _loaded(load: Callable[[Path], T], path: Path) -> T | None:
         return None
 
 
-def _change(path: Path, data: st.DataObject) -> None:
-    """Replace one part of a JSON file."""
-    plain = json.loads(path.read_text())
-    places = [place for place in _places(plain) if place != ("schema",)]
-    *above, last = data.draw(st.sampled_from(places))
+def _misfits(path: Path, name: str) -> list[str]:
+    """The differences of a file from a published schema, in which true counts as a number, as in Python."""
+    jsonschema = pytest.importorskip("jsonschema")
+    plain = jsonschema.Draft202012Validator
+    types = {
+        "integer": lambda _, value: isinstance(value, int),
+        "number": lambda _, value: isinstance(value, int | float),
+    }
+    kind = jsonschema.validators.extend(plain, type_checker=plain.TYPE_CHECKER.redefine_many(types))
+    return [error.message for error in kind(published(name)).iter_errors(json.loads(path.read_text()))]
+
+
+def _write_changed(path: Path, plain: Any, change: Change) -> Any:
+    """Write JSON with one part replaced, and return it."""
+    (*above, last), value = change
     changed = copy.deepcopy(plain)
-    _part(changed, above)[last] = data.draw(HOSTILE)
+    _part(changed, above)[last] = value
     path.write_text(json.dumps(changed))
-
-
-def _part(plain: Any, place: Sequence[Any]) -> Any:
-    for key in place:
-        plain = plain[key]
-    return plain
-
-
-def _places(plain: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    parts = plain.items() if isinstance(plain, dict) else enumerate(plain) if isinstance(plain, list) else ()
-    for key, part in parts:
-        yield (*above, key)
-        yield from _places(part, (*above, key))
+    return changed

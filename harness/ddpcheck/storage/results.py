@@ -18,7 +18,7 @@ from ..causes import Cause
 from ..job import Job
 from ..verdict import Verdict
 from .files import UnreadableFile, read_json, write_atomically
-from .validated import fits, validated_job
+from .validated import fits, fits_its_types, validated_job
 
 SCHEMA, OLDER_SCHEMAS = "ddpcheck.results/2", ("ddpcheck.results/1",)
 FAILURE_SCHEMA = "ddpcheck.failure/1"
@@ -85,7 +85,9 @@ class Results:
         data = _read(path, (SCHEMA, *OLDER_SCHEMAS), "write one with: ddpcheck check ADAPTER --json FILE")
         try:
             verdicts = tuple(Verdict.from_plain(verdict) for verdict in data["verdicts"])
-            return Results(verdicts, data["settings"], Environment(**data["environment"]))
+            found = Results(verdicts, data["settings"], Environment(**data["environment"]))
+            fits_its_types(found, "results")
+            return found
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
             raise UnreadableFile(f"{path} is damaged: {_what(error)}") from error
 
@@ -126,6 +128,7 @@ class Failure:
                 fits(data[name], declared, name)
             job, launcher = validated_job(Job.from_plain(data["job"])), str(data.get("launcher", ""))
             causes = tuple(map(Cause.from_plain, data.get("causes", ())))
+            fits_its_types(causes, "causes")
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
             raise UnreadableFile(f"{path} holds no Job that can run: {_what(error)}") from error
         if job.world_size != data["world_size"]:

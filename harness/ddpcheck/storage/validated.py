@@ -24,7 +24,8 @@ def validated_job(job: Job) -> Job:
     """The Job, if all its parts have their declared types. ValueError that names the first that has not, or is too
     large.
     """
-    _check(job, "job")
+    fits_its_types(job, "job")
+    _has_safe_names(job, "job")
     if not 1 <= job.world_size <= MOST_RANKS:
         raise ValueError(f"job.world_size is {job.world_size}, but should be 1 to {MOST_RANKS}")
     if len(job.operations) > _MOST_OPERATIONS:
@@ -40,26 +41,35 @@ def fits(value: Any, declared: Any, place: str) -> None:
         raise ValueError(f"{place}: {error}") from None
 
 
-def _check(value: Any, place: str) -> None:
+def fits_its_types(value: Any, place: str) -> None:
+    """ValueError if a field of a dataclass, or of one inside it, does not have its declared type."""
+    for number, part in enumerate(value if isinstance(value, tuple) else ()):
+        fits_its_types(part, f"{place}[{number}]")
+    for name, declared in _fields(value).items():
+        fits(getattr(value, name), declared, f"{place}.{name}")
+        fits_its_types(getattr(value, name), f"{place}.{name}")
+
+
+def _has_safe_names(value: Any, place: str) -> None:
     if isinstance(value, str) and not _is_name(value):
         raise ValueError(
             f"{place} is {value[:40]!r}, but should be a name: printable, and without quotes, braces or backslashes"
         )
-    if isinstance(value, tuple):
-        for number, part in enumerate(value):
-            _check(part, f"{place}[{number}]")
-    if not dataclasses.is_dataclass(value) or isinstance(value, type):
-        return
-    for name, declared in _hints(type(value)).items():
-        part = getattr(value, name)
-        fits(part, declared, f"{place}.{name}")
+    for number, part in enumerate(value if isinstance(value, tuple) else ()):
+        _has_safe_names(part, f"{place}[{number}]")
+    for name in _fields(value):
         if not (isinstance(value, Aggregate) and name in ("names", "no_number")):  # metrics may have any name
-            _check(part, f"{place}.{name}")
+            _has_safe_names(getattr(value, name), f"{place}.{name}")
 
 
 def _is_name(text: str) -> bool:
     """Whether a text is safe in a script and, without `..`, in a path."""
     return text.isprintable() and ".." not in text and len(text) <= _LONGEST and not _FORBIDDEN & set(text)
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """The declared types of a dataclass's fields; none of any other value."""
+    return _hints(type(value)) if dataclasses.is_dataclass(value) and not isinstance(value, type) else {}
 
 
 @cache
