@@ -205,6 +205,19 @@ def test_one_element_may_agree_with_one_of_many_pieces_by_chance() -> None:
     assert first(got, expected, Evidence(2, alternatives=pieces)) == piece.among(Elements(3, 40, 3, 5))
 
 
+@pytest.mark.parametrize(("values_of_others", "certainty"), [((1.0, 2.0, 3.0), "possible"), ((1.0, 3.0), "likely")])
+def test_array_that_agrees_with_one_of_many_is_only_possibly_that_one(
+    values_of_others: tuple[float, ...], certainty: str
+) -> None:
+    """Of hundreds of small gradients of a few integers, one is often equal to any wrong gradient."""
+    drawn = np.random.default_rng(0).choice(values_of_others, (300, 3))
+    got, expected = np.array([2.0, 2.0, 1.0]), np.array([2.0, -1.0, 1.0])
+    drawn[150] = got
+    others = tuple((gradients.OTHER_PARAMETERS_GRADIENT(parameter=str(n)), array) for n, array in enumerate(drawn))
+    cause = first(got, expected, Evidence(3, alternatives=others))
+    assert (cause.id, cause.certainty) == ("other-parameters-gradient", certainty)
+
+
 def test_low_rank_gradient_is_recognised_as_a_projection() -> None:
     expected = np.random.default_rng(0).random((4, 3))
     left, sizes, right = np.linalg.svd(expected)

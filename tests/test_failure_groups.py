@@ -14,11 +14,12 @@ from ddpcheck.causes import (
     randomness,
     ranks,
     replicas,
+    traffic,
     updates,
     values,
 )
 from ddpcheck.checks import Check
-from ddpcheck.running.failure_groups import group_failures, identity_of
+from ddpcheck.running.failure_groups import group_failures, headline_of, identity_of
 from ddpcheck.running.implied_causes import IMPLIES, implied_by
 from ddpcheck.running.repeated_causes import RepeatedCauses
 from ddpcheck.verdict import Diagnosis, Status, Verdict
@@ -113,6 +114,21 @@ def test_symptom_is_grouped_under_its_cause() -> None:
     assert {name for symptom in group.symptoms for name in symptom.checks} == {"steps", "sync", "programs", "late"}
     assert group.to_plain()["symptoms"][0]["cause"] == OWN_UPDATE.id
     assert group.explained[0] == "gradients"
+
+
+def test_side_effects_of_a_race_are_symptoms() -> None:
+    """A value that is no proof, and messages that are sent too late, are consequences of a reduction not waited for."""
+    other = gradients.OTHER_PARAMETERS_GRADIENT(parameter="scale5.scale").but("possible")
+    verdicts = [
+        failed("gradients", "gradients", gradients.ONE_RANKS_PART_ONLY(rank=0)),
+        failed("sizes", "gradients", values.PARTS_OF_RANKS_MISSING()),
+        failed("small", "buckets", other),
+        failed("silent", "wire", traffic.SENT_AFTER_BACKWARD()),
+    ]
+    (group,) = group_failures(verdicts)
+    assert group.first.check == "gradients"
+    apart = [*verdicts, failed("all silent", "wire", traffic.SENDS_INSIDE_NO_SYNC())]
+    assert [each.first.check for each in group_failures(apart)] == ["gradients", "all silent"]
 
 
 def test_two_mistakes_are_two_causes() -> None:
@@ -221,6 +237,25 @@ def test_rare_mechanism_comes_before_rare_symptom() -> None:
     verdicts = [failed("sign", "gradients", look), failed("norm", "programs", rare)]
     verdicts += [failed(f"nan_{number}", "gradients", often) for number in range(7)]
     assert [group.text for group in group_failures(verdicts)] == [often.headline, rare.headline, look.headline]
+
+
+def test_two_single_failures_in_one_parameter_may_have_two_causes() -> None:
+    added = about(failed("windows", "unused", gradients.OTHER_PARAMETER_ADDED(parameter="b")), "branch.weight")
+    alone = about(failed("steps", "buckets", NOT_REDUCED), "branch.weight")
+    assert {group.text for group in group_failures([added, alone])} == {headline_of(added), NOT_REDUCED.headline}
+    more = replace(added, check="more windows")
+    (group,) = group_failures([added, more, alone])
+    assert group.text == headline_of(added)
+
+
+def test_consequences_in_checks_of_circumstances_are_symptoms() -> None:
+    verdicts = [
+        failed("gradients", "gradients", NOT_REDUCED),
+        failed("starts", "rendezvous", programs.OWN_VALUE_IN_UPDATE()),
+        failed("sizes", "wire", GUESS),
+    ]
+    (group,) = group_failures(verdicts)
+    assert group.text == NOT_REDUCED.headline
 
 
 NAN_KEPT = replicas.NAN_KEPT_AFTER_ZERO_GRAD()

@@ -14,6 +14,7 @@ from ddpcheck.hypotheses.ordered_hypotheses.processes import (
     OF_A_GROWING_PROCESS,
     OF_A_WRONG_COUNT,
     OF_BYTES_INSIDE_NO_SYNC,
+    OF_GROWING_BYTES,
     OF_MANY_MESSAGES,
     OF_MORE_SENT,
     OF_TOO_FEW_COUNTED,
@@ -24,7 +25,7 @@ from ddpcheck.hypotheses.ordered_hypotheses.ranks import (
     OF_FAILURE_AS_SUCCESS,
     OF_UNNOTICED_MISMATCH,
 )
-from ddpcheck.hypotheses.traffic import ManyMessages, MoreSent, SentInside, WrongCount
+from ddpcheck.hypotheses.traffic import GrowingBytes, ManyMessages, MoreSent, SentInside, WrongCount
 from ddpcheck.job import AllReduce, Close, Job, Kill, Operation, Sleep, TensorSpec
 from ddpcheck.launchers.failing_rank_program import CONSEQUENCE, ROOT_CAUSE, Trial
 from ddpcheck.launchers.launcher import Ending
@@ -54,8 +55,13 @@ def trial(status: int | None = 1, ended: Ending | None = None, output: str = "")
         (OF_MORE_SENT, MoreSent([132, 132, 132], 100, 66.0), traffic.SENT_TWICE),
         (OF_MORE_SENT, MoreSent([140, 140, 116], 100, 66.0), traffic.SENT_TWICE),
         (OF_MORE_SENT, MoreSent([300, 300, 300], 100, 66.0), traffic.MORE_THAN_LEAST),
-        (OF_BYTES_INSIDE_NO_SYNC, SentInside(950, 1000), traffic.REDUCED_INSIDE_NO_SYNC),
-        (OF_BYTES_INSIDE_NO_SYNC, SentInside(500, 1000), traffic.SENDS_INSIDE_NO_SYNC),
+        (OF_BYTES_INSIDE_NO_SYNC, SentInside(950, 1000, 1900, 2000, 2000.0), traffic.REDUCED_INSIDE_NO_SYNC),
+        (OF_BYTES_INSIDE_NO_SYNC, SentInside(500, 1000, 1000, 2010, 2000.0), traffic.SENDS_INSIDE_NO_SYNC),
+        (OF_BYTES_INSIDE_NO_SYNC, SentInside(500, 1000, 1000, 1500, 2000.0), traffic.SENDS_INSIDE_NO_SYNC),
+        (OF_BYTES_INSIDE_NO_SYNC, SentInside(500, 1000, 510, 1500, 2000.0), traffic.SENT_AFTER_BACKWARD),
+        (OF_BYTES_INSIDE_NO_SYNC, SentInside(700, 0, 1000, 1000, 2000.0), traffic.SENT_AFTER_BACKWARD),
+        (OF_GROWING_BYTES, GrowingBytes([1000, 1500, 2000], 900.0), traffic.GROWS_WITH_STEPS),
+        (OF_GROWING_BYTES, GrowingBytes([500, 1500, 1000], 1000.0), traffic.SENT_AFTER_BACKWARD),
         (OF_TOO_FEW_COUNTED, [0, 10], traffic.PARTLY_COUNTED),
         (OF_TOO_FEW_COUNTED, [0, 0], traffic.NOT_COUNTED),
         (OF_A_WRONG_COUNT, WrongCount(100, 800), traffic.COUNTS_SCALED),

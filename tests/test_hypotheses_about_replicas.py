@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from ddpcheck.causes import Cause, Kind, batch_norm, programs, replicas, updates, values
+from ddpcheck.causes import Cause, Kind, batch_norm, operations, programs, replicas, updates, values
+from ddpcheck.hypotheses.causes_of_observations import causes_in_job
 from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.ordered_hypotheses.replicas import (
     OF_A_BATCH_NORM_GRADIENT,
@@ -20,6 +22,7 @@ from ddpcheck.hypotheses.ordered_hypotheses.replicas import (
     OF_NONFINITE_GRADIENT,
     OF_REMEASURING,
 )
+from ddpcheck.hypotheses.programs import WrongInJob
 from ddpcheck.hypotheses.replicas.batch_norm import (
     WrongGradient,
     WrongLoss,
@@ -167,3 +170,18 @@ def test_circumstances_of_the_job_give_further_causes() -> None:
     assert right_the_first_time(2) is None
     assert evaluation_changes_gradients(()) == programs.EVALUATION_CHANGES_GRADIENTS()
     assert evaluation_changes_gradients((programs.CHANGES_GRADIENTS(operation="predict()"),)) is None
+
+
+@pytest.mark.parametrize(
+    ("last", "idle"), [(((0,), ()), True), (((0,), (1,)), False)], ids=["a rank without samples", "all have samples"]
+)
+def test_rank_without_samples_is_a_possible_cause_of_a_gradient_not_reduced(
+    last: tuple[tuple[int, ...], ...], idle: bool
+) -> None:
+    done = (Backward(((), (0,)), sync=False), Backward(last), Observe(("gradients",)))
+    job = Job(2, done, model=ModelSpec((Linear("fc", 1, 1),), "linear"), data=DataSpec(2))
+    of = WrongInJob(job, 2, "gradients", (values.NOT_REDUCED(),), "float32")
+    told = causes_in_job(of)
+    assert told[0] == values.NOT_REDUCED()
+    assert told[1:] == (operations.IDLE_RANK_SKIPS(ranks=(1,)).but("possible"),) * idle
+    assert causes_in_job(replace(of, told=(values.WRONG_SIGN(),))) == (values.WRONG_SIGN(),)

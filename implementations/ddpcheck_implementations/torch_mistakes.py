@@ -13,6 +13,7 @@ from torch.futures import Future
 from torch.utils.checkpoint import checkpoint
 
 from .torch_steps import communication
+from .torch_steps.hooks import HookDDP
 from .torch_steps.naive import NaiveDDP
 
 
@@ -147,6 +148,24 @@ class FrozenCached(NaiveDDP):
     def forward(self, *args: object) -> Tensor:
         outputs: Tensor = torch.func.functional_call(self.module, self.kept, args)
         return outputs
+
+
+class LastBucketNotAwaited(HookDDP):
+    """The handle of the last bucket, which is seldom full, is dropped; its gradients are read while they are reduced."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(module, bucket_bytes=1 << 12)
+
+    def synchronise(self) -> None:
+        while len(self._under_way) < len(self._buckets):
+            self._start_next()
+        for bucket, (work, flat) in zip(self._buckets, self._under_way, strict=True):
+            if bucket is not self._buckets[-1]:
+                work.wait()
+            mean = flat / communication.world_size()
+            for parameter, part in zip(bucket, torch.split(mean, [p.numel() for p in bucket]), strict=True):
+                parameter.grad = part.view_as(parameter).clone()
+        self._begin()
 
 
 def summed(_: object, bucket: Any) -> Future[Any]:

@@ -19,6 +19,12 @@ SENDS_INSIDE_NO_SYNC = Kind(
     "Data of the size of the gradients are sent inside no_sync, such as sharded parameters.",
     because="An implementation that gathers parameters in every forward does not promise no_sync.",
 )
+SENT_AFTER_BACKWARD = Kind(
+    "sent-after-backward",
+    "Backward ends before its gradients are sent: it does not wait for its reductions.",
+    because="Fewer bytes were sent by the end of synchronised backwards than their gradients need; the rest came later.",
+    look="handles of asynchronous reductions, and the last bucket: each must be waited for",
+)
 NOT_COUNTED = Kind("sending-not-counted", "counts() does not count this way of sending.")
 PARTLY_COUNTED = Kind("sending-partly-counted", "counts() leaves out part of the bytes.")
 CALL_NOT_COUNTED = Kind("call-not-counted", "counts() does not count this kind of call.")

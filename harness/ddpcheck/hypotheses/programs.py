@@ -200,10 +200,21 @@ def backwards_counted(of: WrongInJob) -> Cause | None:
     return causes.COUNT_ENDS(count=of.right, operations="backwards") if of.late else None
 
 
+def idle_rank_not_reduced(of: WrongInJob) -> Cause | None:
+    """A rank had no samples in the backward that should have reduced this gradient."""
+    if of.kind != "gradients" or not values.NOT_REDUCED.explains(of.told):
+        return None
+    synchronised = [each for each in of.done if isinstance(each, Backward) and each.sync]
+    return _skipped_by_idle(synchronised[-1:])
+
+
 def idle_rank_skips(of: WrongInJob) -> Cause | None:
     """A rank had no samples: it may have skipped a reduction of the other ranks."""
     done = of.job.operations[: of.position + 1]
-    backwards = [operation for operation in done if isinstance(operation, Backward)]
+    return _skipped_by_idle([operation for operation in done if isinstance(operation, Backward)])
+
+
+def _skipped_by_idle(backwards: Sequence[Backward]) -> Cause | None:
     idle = {rank for backward in backwards for rank, samples in enumerate(backward.samples) if not samples}
     return operations.IDLE_RANK_SKIPS(ranks=tuple(sorted(idle))).but("possible") if idle else None
 

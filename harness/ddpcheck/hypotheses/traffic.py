@@ -32,10 +32,25 @@ class MoreSent:
 
 @dataclass(frozen=True)
 class SentInside:
-    """Bytes that a rank sent in backwards inside no_sync(). synchronised: in as many that are synchronised."""
+    """Bytes that a rank sent in backwards inside no_sync(). synchronised: in as many that are synchronised.
+
+    inside_all: those of all ranks. before: of all ranks, until the end of the synchronised backwards before. least: the
+    least that all ranks must have sent by then.
+    """
 
     inside: int
     synchronised: int
+    inside_all: int
+    before: int
+    least: float
+
+
+@dataclass(frozen=True)
+class GrowingBytes:
+    """The bytes that all ranks sent in equal training steps. least: the least for the gradients of one step."""
+
+    steps: Sequence[int]
+    least: float
 
 
 @dataclass(frozen=True)
@@ -79,12 +94,27 @@ def more_than_least(of: MoreSent) -> Cause:
     return causes.MORE_THAN_LEAST(times=sum(of.sent) / of.least)
 
 
+def sent_after_backward(of: SentInside) -> Cause | None:
+    """The synchronised backwards sent too little by their end, and no more than the rest was sent inside."""
+    missing, near = of.least - of.before, 2 * _NEAR * of.least
+    return causes.SENT_AFTER_BACKWARD() if missing > near and of.inside_all < missing + near else None
+
+
 def reduced_inside_no_sync(of: SentInside) -> Cause | None:
     return causes.REDUCED_INSIDE_NO_SYNC() if of.inside > of.synchronised * _MOST else None
 
 
 def sends_inside_no_sync(of: SentInside) -> Cause:
     return causes.SENDS_INSIDE_NO_SYNC()
+
+
+def sent_in_later_steps(of: GrowingBytes) -> Cause | None:
+    """The first step sent less than its gradients need, so later ones sent the rest."""
+    return causes.SENT_AFTER_BACKWARD() if of.steps[0] < (1 - _NEAR) * of.least else None
+
+
+def grows_with_steps(of: GrowingBytes) -> Cause:
+    return causes.GROWS_WITH_STEPS(first=of.steps[0], last=of.steps[-1], steps=len(of.steps))
 
 
 def partly_counted(told: Sequence[int]) -> Cause | None:

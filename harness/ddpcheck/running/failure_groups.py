@@ -250,7 +250,7 @@ def _explains(cause: FailureGroup, symptom: FailureGroup) -> bool:
     if 2 * sum(known in map(_identity, _causes(one)[1:]) for one in symptom.verdicts) > len(symptom.verdicts):
         return True
     in_one = len(cause.names) == 1 and cause.names == symptom.names != frozenset({""})
-    before = _depth(cause.first) <= _depth(symptom.first) and len(cause.checks) >= len(symptom.checks)
+    before = _depth(cause.first) <= _depth(symptom.first) and len(cause.checks) > len(symptom.checks)
     return in_one and before and told[0] in LOOKS and known[0] not in LOOKS
 
 
@@ -265,9 +265,11 @@ def implies(cause: Verdict, symptom: Verdict) -> bool:
 
 
 def _rests_on(family: str, other: str) -> bool:
-    """Whether a failure in the other family may show in this one."""
-    if family == other or family not in _FOUNDATIONS or other not in _FOUNDATIONS:
+    """Whether a failure in the other family may show in this one. Families outside _FOUNDATIONS run Jobs of all kinds."""
+    if family == other or other not in _FOUNDATIONS:
         return family == other
+    if family not in _FOUNDATIONS:
+        return True
     if family in _ON_COLLECTIVES and other not in ("ranks", "collectives"):
         return False
     return _FOUNDATIONS.index(other) < _FOUNDATIONS.index(family)

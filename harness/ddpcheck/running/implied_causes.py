@@ -17,6 +17,7 @@ from ..causes import (
     randomness,
     ranks,
     replicas,
+    traffic,
     updates,
     values,
 )
@@ -126,7 +127,7 @@ IMPLIES: dict[str, frozenset[str]] = {
     values.SUMMED_NOT_AVERAGED.id: _ids(*_FACTOR),
     values.DIVIDED_TOO_OFTEN.id: _ids(*_FACTOR),
     values.WRONG_DIVISOR.id: _ids(*_FACTOR),
-    values.NOT_REDUCED.id: _ids(*_LOCAL, gradients.PART_OF_LARGE_TENSOR_LOCAL),
+    values.NOT_REDUCED.id: _ids(*_LOCAL, gradients.PART_OF_LARGE_TENSOR_LOCAL, traffic.SENT_AFTER_BACKWARD),
     # a part may be all of a small array
     values.PART_NOT_REDUCED.id: _ids(values.NOT_REDUCED, gradients.PART_OF_LARGE_TENSOR_LOCAL),
     values.ZERO.id: _ids(gradients.PART_OF_LARGE_TENSOR_ZERO),
@@ -134,7 +135,8 @@ IMPLIES: dict[str, frozenset[str]] = {
     gradients.RANK_SENDS_OTHER_PARAMETER.id: _ids(*_MISMATCHED),
     gradients.RANK_SENDS_OTHER_PIECE.id: _ids(*_MISMATCHED),
     gradients.OTHER_RANKS_VALUE.id: _ids(*_PART_OF_SOME),
-    gradients.ONE_RANKS_PART_ONLY.id: _ids(*_PART_OF_SOME),
+    gradients.ONE_RANKS_PART_ONLY.id: _ids(*_PART_OF_SOME, values.PARTS_OF_RANKS_MISSING, traffic.SENT_AFTER_BACKWARD),
+    values.PARTS_OF_RANKS_MISSING.id: _ids(traffic.SENT_AFTER_BACKWARD),
     gradients.MEAN_OF_SOME_RANKS.id: _ids(*_PART_OF_SOME),
     gradients.UNPACKED_IN_OTHER_ORDER.id: _ids(*_PLACES),
     gradients.STATE_LEFT_BEHIND.id: _ids(

@@ -26,16 +26,16 @@ class Counted:
     note: str = ""
 
 
-def counted(trace: Trace, least: float) -> Counted:
-    """Traffic of each rank; CannotTell if the counts show less than half of the `least` bytes that all ranks together
-    must have sent.
+def counted(trace: Trace, least: float, counts: int = 1) -> Counted:
+    """Traffic of each rank; CannotTell if its first `counts` numbers show less than half of the `least` bytes that all
+    ranks together must have sent by then.
     """
     for one in (by_kernel(trace), by_itself(trace)):
-        if _at_first(one) >= least / 2:
+        if _at_first(one, counts) >= least / 2:
             return one
     raise CannotTell(
-        f"only {_at_first(by_kernel(trace)):,} of some {least:,.0f} bytes were seen on TCP connections: the data go another "
-        "way, and the implementation does not count them"
+        f"only {_at_first(by_kernel(trace), counts):,} of some {least:,.0f} bytes were seen on TCP connections: the data go "
+        "another way, and the implementation does not count them"
     )
 
 
@@ -52,8 +52,8 @@ def begun(trace: Trace) -> list[list[int]]:
     return _grown(trace, "counts", "collectives")
 
 
-def _at_first(of: Counted) -> int:
-    return sum(sent[0] for sent in of.bytes)
+def _at_first(of: Counted, counts: int) -> int:
+    return sum(sum(sent[:counts]) for sent in of.bytes)
 
 
 def _grown(trace: Trace, source: str, of: Literal[0, 1, "bytes", "messages", "collectives"]) -> list[list[int]]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from ddpcheck.causes import traffic as causes
 from ddpcheck.contract import Capabilities
+from ddpcheck.hypotheses.choose_causes import first_cause
+from ddpcheck.hypotheses.ordered_hypotheses.processes import OF_GROWING_BYTES
+from ddpcheck.hypotheses.traffic import GrowingBytes
 from ddpcheck.job import Backward, DataSpec, Job, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.operations.probes import Sent
@@ -46,8 +49,8 @@ def judged(job: Job, trace: Trace) -> str:
         headline = (
             f"step {STEPS + 1} sent {sent[-1]:,} bytes over all ranks, but should send as many as step 2, {sent[0]:,}"
         )
-        cause = causes.GROWS_WITH_STEPS(first=sent[0], last=sent[-1], steps=STEPS)
-        raise Finding(Diagnosis(headline, (cause,), details=details))
+        found = first_cause(OF_GROWING_BYTES, GrowingBytes(sent, demand.least))
+        raise Finding(Diagnosis(headline, found, details=details))
     if messages[-1] > _TIMES * messages[0] + _PACKETS:
         headline = (
             f"step {STEPS + 1} sent {messages[-1]} messages on a rank, but should send as many as step 2, {messages[0]}"

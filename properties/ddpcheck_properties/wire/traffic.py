@@ -210,11 +210,11 @@ _WINDOW = 2
 
 
 def _training(world_size: int, *, window: bool) -> Job:
-    """Sent before and after: a synchronised backward and, with `window`, two inside no_sync and the final synchronised
+    """Sent before and after: two synchronised backwards and, with `window`, two inside no_sync and the final synchronised
     one.
     """
     samples = tuple((rank,) for rank in range(world_size))
-    operations: list[Operation] = [Backward(samples), ZeroGrad(), Sent(), Backward(samples), Sent()]
+    operations: list[Operation] = [ZeroGrad(), Sent(), Backward(samples), ZeroGrad(), Sent(), Backward(samples), Sent()]
     if window:
         operations += [ZeroGrad(), *[Backward(samples, sync=False)] * _WINDOW, Sent(), Backward(samples), Sent()]
     return Job(world_size, tuple(operations), model=_MODEL, data=DataSpec(world_size))
@@ -230,23 +230,25 @@ def _gradients(job: Job, what: str, each: bool) -> Demand:
 def _once(job: Job, trace: Trace, each: bool) -> str:
     demand = _gradients(job, "a synchronised backward", each)
     seen = counted(trace, demand.least)
-    sends_no_more([sent[0] for sent in seen.bytes], demand, seen.note)
-    if len(seen.bytes[0]) > 1:
+    sends_no_more([sent[1] for sent in seen.bytes], demand, seen.note)
+    if len(seen.bytes[0]) > 2:
         last = replace(demand, what="the backward that ends a window of no_sync")
-        sends_no_more([sent[2] for sent in seen.bytes], last, seen.note)
+        sends_no_more([sent[3] for sent in seen.bytes], last, seen.note)
     return seen.note
 
 
 def _silent(job: Job, trace: Trace, each: bool) -> str:
     demand = _gradients(job, "", each)
-    seen = counted(trace, demand.least)
-    for rank, (synchronised, inside, _) in enumerate(seen.bytes):
+    seen = counted(trace, 2 * demand.least, 2)
+    before, inside_all = (sum(sum(sent[at]) for sent in seen.bytes) for at in (slice(2), slice(2, 3)))
+    for rank, (_, synchronised, inside, _) in enumerate(seen.bytes):
         if inside > demand.size // 8:
+            of = SentInside(inside, _WINDOW * synchronised, inside_all, before, 2 * demand.least)
             raise Finding(
                 Diagnosis(
                     f"rank {rank} sent {inside:,} bytes in {_WINDOW} backwards inside no_sync, but should have sent next to "
                     f"nothing; a synchronised backward sends {synchronised:,}",
-                    first_cause(OF_BYTES_INSIDE_NO_SYNC, SentInside(inside, _WINDOW * synchronised)),
+                    first_cause(OF_BYTES_INSIDE_NO_SYNC, of),
                     details=(seen.note,) if seen.note else (),
                 )
             )

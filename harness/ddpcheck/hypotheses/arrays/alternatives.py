@@ -13,6 +13,8 @@ from .wrong_elements import elements
 
 _BY_CHANCE, _MANY = 3, 8
 """Fewer matching elements than this may be a coincidence, among the many arrays searched."""
+_DOUBTFUL = 0.05
+"""A match is doubtful if at least this many are expected by chance."""
 _NEARLY_ALL = 0.99
 """A share of the elements: values rounded to few bits in between may sometimes round the other way."""
 _APART = 8
@@ -48,7 +50,9 @@ def last_bits(of: WrongArray) -> Iterator[Cause]:
 
 
 def nearest(of: WrongArray) -> Iterator[Cause]:
-    """The explanation of all elements: the first that is as close as the closest one, up to some last bits."""
+    """The explanation of all elements: the first that is as close as the closest one, up to some last bits. A match that
+    may be a coincidence is only possible.
+    """
     got = of.got
     found = [
         (cause, float(np.max(np.abs(got.astype(np.float64) - array), initial=0.0)))
@@ -59,7 +63,22 @@ def nearest(of: WrongArray) -> Iterator[Cause]:
         return
     unit = float(np.finfo(got.dtype).eps) if got.dtype.kind == "f" else 0.0
     near = 8 * unit * float(np.abs(got).max()) + min(off for _, off in found)
-    yield from (cause for cause, off in found if not off > near)
+    for cause, off in found:
+        if not off > near:
+            yield cause.but("possible") if _by_chance(of, cause.id) else cause
+
+
+def _by_chance(of: WrongArray, kind: str) -> bool:
+    """Whether one of many arrays of this kind of cause may match by coincidence: few elements, whose values are frequent
+    among the arrays of the kind.
+    """
+    got = of.got
+    arrays = [array for cause, array in of.known if cause.id == kind and array.shape == got.shape]
+    if len(arrays) < _MANY:
+        return False
+    equal = np.array([close(array, got) for array in arrays]).reshape(len(arrays), -1)
+    frequency = np.maximum(equal.sum(axis=0) - 1, 0) / (len(arrays) - 1)  # without the match itself
+    return bool(len(arrays) * frequency.prod() >= _DOUBTFUL)
 
 
 def wrong_elements(of: WrongArray) -> Iterator[Cause]:

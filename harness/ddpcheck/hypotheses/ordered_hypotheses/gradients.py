@@ -54,6 +54,7 @@ OF_A_VALUE_IN_A_JOB = (
     programs.window_counted,
     programs.window_ended_by,
     programs.loud_rank,
+    programs.idle_rank_not_reduced,
     programs.promised_dtype_meant,
     programs.lower_precision_meant,
 )

@@ -13,10 +13,17 @@ OF_MORE_SENT = (
 """Of more bytes than a collective needs."""
 
 OF_BYTES_INSIDE_NO_SYNC = (
+    traffic.sent_after_backward,
     traffic.reduced_inside_no_sync,
     traffic.sends_inside_no_sync,
 )
 """Of bytes that are sent inside no_sync()."""
+
+OF_GROWING_BYTES = (
+    traffic.sent_in_later_steps,
+    traffic.grows_with_steps,
+)
+"""Of equal training steps, the last of which sends more bytes than the first."""
 
 OF_TOO_FEW_COUNTED = (
     traffic.partly_counted,
