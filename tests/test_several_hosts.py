@@ -5,9 +5,13 @@ command.
 from __future__ import annotations
 
 import os
+import select
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -35,6 +39,18 @@ has_mpi = pytest.mark.skipif(
 has_torch = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
 
 
+DEAF_TO_SIGTERM = """
+import os, signal, time
+
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+rank = os.environ["RANK"]
+with open(f"new-{rank}", "w") as file:
+    print(os.getpid(), os.getppid(), file=file)
+os.rename(f"new-{rank}", f"rank-{rank}")
+time.sleep(600)
+"""
+
+
 @pytest.fixture(scope="module")
 def two_hosts() -> Iterator[tuple[Machine, ...]]:
     with network(2, 1.25e9) as joined, machines(joined) as made:
@@ -42,10 +58,14 @@ def two_hosts() -> Iterator[tuple[Machine, ...]]:
 
 
 def on_first(hosts: tuple[Machine, ...], folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words_on_first(hosts, folder, *words), capture_output=True, text=True, check=False)
+
+
+def words_on_first(hosts: tuple[Machine, ...], folder: Path, *words: str) -> list[str]:
+    """The command line that runs these words on the first host, in the folder."""
     words = tuple(hosts[0].command(words))
     where = words.index(f"--wd={Path.cwd()}")
-    words = (*words[:where], f"--wd={folder}", *words[where + 1 :])
-    return subprocess.run(words, capture_output=True, text=True, check=False)
+    return [*words[:where], f"--wd={folder}", *words[where + 1 :]]
 
 
 @may_emulate
@@ -65,6 +85,36 @@ def test_a_reference_holds_over_two_hosts(two_hosts: tuple[Machine, ...], tmp_pa
     done = on_first(two_hosts, tmp_path, sys.executable, "-m", "ddpcheck", *words, "--start", line, "--listen", "host0")
     assert done.returncode == 0, done.stdout + done.stderr
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".ddpcheck")] == []
+
+
+@may_emulate
+@pytest.mark.parametrize("script", ["by_ssh.sh", pytest.param("by_torchrun.sh", marks=has_torch)])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_killed_line_leaves_no_process_on_another_host(
+    two_hosts: tuple[Machine, ...], tmp_path: Path, script: str, number: signal.Signals
+) -> None:
+    (tmp_path / "hosts").write_text("host0\nhost1\n", encoding="utf-8")
+    (tmp_path / "rank.py").write_text(DEAF_TO_SIGTERM, encoding="utf-8")
+    words = words_on_first(two_hosts, tmp_path, str(CODE / script), "2", sys.executable, "rank.py")
+    meeting = {"MASTER_ADDR": "host0", "MASTER_PORT": "20000"}
+    with subprocess.Popen(words, env={**os.environ, **meeting}, start_new_session=True) as line:
+        processes: list[int] = []
+        try:
+            for path in (tmp_path / "rank-0", tmp_path / "rank-1"):
+                while not path.exists():
+                    assert line.poll() is None
+                    time.sleep(0.05)
+                processes += [os.pidfd_open(int(each)) for each in path.read_text(encoding="ascii").split()]
+            os.killpg(line.pid, number)
+            line.wait()
+            assert [bool(select.select([process], [], [], 60)[0]) for process in processes] == [True] * 4
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(line.pid, signal.SIGKILL)
+            for process in processes:
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(process, signal.SIGKILL)
+                os.close(process)
 
 
 @may_emulate

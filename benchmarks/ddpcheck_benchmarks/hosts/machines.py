@@ -1,13 +1,16 @@
 """Emulated hosts as on a cluster: each has a name, its own network and /dev/shm, and accepts ssh.
 
 Programs, files and cores are this machine's. `ssh` is a stand-in: it enters the other host's namespaces with a fresh
-environment, as ssh does. Everything ends with the process that created it, however that ends.
+environment, and leaves the command alone when the connection ends, as ssh does (connection.py). Namespaces end with the
+process that created them, however that ends, and with the last process in them.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -48,7 +51,7 @@ case $host in
 {cases}
     *) echo "ssh: Could not resolve hostname $host" >&2; exit 255 ;;
 esac
-exec env -i {kept} nsenter --target "$process" {enter} --wd="$HOME" sh -c "$*"
+exec {python} -E -S {connection} env -i {kept} nsenter --target "$process" {enter} --wd="$HOME" sh -c "$*"
 """
 
 
@@ -110,4 +113,5 @@ def _ssh(made: Sequence[Machine], network: Network) -> str:
         for number, machine in enumerate(made)
     )
     kept = " ".join(f'{name}="${name}"' for name in _KEPT if name in os.environ)
-    return _SSH.format(cases=cases, kept=kept, enter=_ENTER)
+    connection = shlex.quote(str(Path(__file__).with_name("connection.py")))
+    return _SSH.format(cases=cases, kept=kept, enter=_ENTER, python=shlex.quote(sys.executable), connection=connection)

@@ -5,6 +5,7 @@ ranks=$1
 shift
 words=$(python3 -c 'import shlex, sys; print(shlex.join(sys.argv[1:]))' "$@")  # which ssh takes apart again
 mapfile -t hosts < hosts
+connected="python3 -m ddpcheck.while_connected"  # else killing ssh leaves processes on its host
 if ((ranks < ${#hosts[@]})); then hosts=("${hosts[@]:0:ranks}"); fi
 if ((ranks % ${#hosts[@]})); then echo "$ranks ranks do not fill ${#hosts[@]} hosts" >&2; exit 2; fi
 trap 'kill $(jobs -p) 2> /dev/null' EXIT
@@ -13,7 +14,7 @@ port=$((32000 + RANDOM % 700))
 agent="torchrun --nnodes ${#hosts[@]} --nproc-per-node $((ranks / ${#hosts[@]})) --max-restarts 0"
 for host in "${hosts[@]}"; do
     rendezvous="--rdzv-backend c10d --rdzv-endpoint ${hosts[0]}:$port --rdzv-id $port --local-addr $host"
-    ssh "$host" "cd ${PWD@Q} && $agent $rendezvous --no-python $words" &
+    ssh "$host" "cd ${PWD@Q} && $connected $agent $rendezvous --no-python $words" &
 done
 for _ in "${hosts[@]}"; do
     wait -n || exit $?

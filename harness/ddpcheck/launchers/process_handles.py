@@ -11,6 +11,7 @@ from pathlib import Path
 DRIVER = "DDPCHECK_DRIVER"
 """The variable by which a command tells ranks the id of its own process."""
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def open_process(pid: int) -> int | None:
@@ -90,3 +91,13 @@ def end_with_parent(parent: int) -> bool:
     if os.getppid() != parent:  # the parent has ended already
         os._exit(1)
     return True
+
+
+def adopt_orphans() -> None:
+    """Become the parent of all processes below this one whose parent ends, so that processes_under() finds them. Linux
+    only.
+    """
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
