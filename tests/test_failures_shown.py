@@ -10,6 +10,7 @@ from rich.console import Console
 
 from ddpcheck.causes import Cause, values
 from ddpcheck.cli.failures import Failures
+from ddpcheck.cli.shortened_stacks import shortened
 from ddpcheck.running.failure_files import FailureFiles
 from ddpcheck.verdict import Diagnosis, Verdict
 
@@ -61,3 +62,35 @@ def test_a_long_stack_shows_where_it_left_the_own_code() -> None:
     places = [place for place, line in enumerate(lines) if "ring.py" in line]
     assert [lines[place] for place in places] == [line.splitlines()[0].strip() for line in own[1:]]
     assert [lines[places[0] - 1], lines[places[1] + 2]] == ["... 3 lines", "... 6 lines"]
+
+
+def test_a_crash_shows_where_it_left_the_own_code() -> None:
+    """Python tells of a crash with the innermost frame first, of all threads, and with all modules."""
+    library, own = (
+        '  File "/usr/lib/python3.12/threading.py", line 7 in run',
+        '  File "/home/me/ring.py", line 84 in finish',
+    )
+    said = [
+        "terminate called",
+        "Fatal Python error: Aborted",
+        "",
+        "Thread 0x0001 (most recent call first):",
+        *[library] * 6,
+        "",
+        "Thread 0x0002 (most recent call first):",
+        *[library] * 9,
+        own,
+        *[library] * 12,
+        "",
+        "Extension modules: numpy._core._multiarray_umath (total: 1)",
+        "rank 1 was killed by SIGABRT",
+    ]
+    assert shortened("\n".join(said)).splitlines() == [
+        *said[:2],
+        "Thread 0x0002 (most recent call first):",
+        library,
+        "    ... 8 lines",
+        own,
+        "    ... 12 lines",
+        said[-1],
+    ]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,16 +14,11 @@ from ..printable_text import LONGEST_LINE, cut
 from ..running.failure_files import replay_command
 from ..running.failure_groups import group_failures
 from ..storage.results import failure_file, visible_cores
-from ..verdict import Diagnosis, Verdict
+from ..verdict import Verdict
+from .shortened_stacks import shortened
 from .verdict_table import STYLES, WORDS, count_of_checks, symbol
 
 _DETAIL_LINES = 24
-_OUTER, _INNER = 2, 6
-"""Lines of a stack that are shown: so many of the outermost and of the innermost."""
-_FRAME = re.compile(r'\s*File "')
-_OF_A_LIBRARY = re.compile(r"[/\\](lib[/\\]python3|site-packages)")
-"""Matches the path of a frame's file in a library."""
-
 _NAMED = 4
 _SYMPTOMS = 3
 """The number of symptoms that are shown for one cause."""
@@ -48,7 +42,7 @@ def show_failure(
     title = f"{verdict.adapter}, {ranks(verdict.world_size)}: {verdict.check} ({verdict.family})"
     console.print(f"{symbol(verdict.status)} [bold]{escape(title)}[/]", soft_wrap=True)
     whole = verdict.text()
-    lines = (_short(verdict.diagnosis).text() if verdict.diagnosis else whole).rstrip().splitlines()
+    lines = _text(verdict).rstrip().splitlines()
     shown = [cut(line, LONGEST_LINE) for line in lines[:_DETAIL_LINES]]
     for line in shown:
         console.print(f"    {escape(line)}", soft_wrap=True)
@@ -63,38 +57,11 @@ def show_failure(
     console.print()
 
 
-def _short(diagnosis: Diagnosis) -> Diagnosis:
-    """The diagnosis without the middle of its stacks."""
-    return replace(diagnosis, details=tuple(map(_ends, diagnosis.details)))
-
-
-def _ends(detail: str) -> str:
-    lines = detail.splitlines()
-    left_out = len(lines) - _OUTER - _INNER
-    if left_out <= 1:
-        return detail
-    own = _last_own(lines)
-    if not _OUTER <= own.start < len(lines) - _INNER:
-        return "\n".join((*lines[:_OUTER], f"    ... {left_out} lines", *lines[-_INNER:]))
-    inner = max(own.stop, len(lines) - _INNER)
-    kept = lines[:_OUTER], lines[own.start : own.stop], lines[inner:]
-    between = _gap(lines[_OUTER : own.start]), _gap(lines[own.stop : inner])
-    return "\n".join((*kept[0], *between[0], *kept[1], *between[1], *kept[2]))
-
-
-def _gap(lines: Sequence[str]) -> Sequence[str]:
-    return [f"    ... {len(lines)} lines"] if len(lines) > 1 else lines
-
-
-def _last_own(lines: Sequence[str]) -> range:
-    """The lines of the innermost one or two frames outside libraries: they show which call waits."""
-    begins = [place for place, line in enumerate(lines) if _FRAME.match(line)]
-    own = [place for place in begins if not _OF_A_LIBRARY.search(lines[place])]
-    if not own or own[-1] == begins[-1]:
-        return range(0)
-    last = begins.index(own[-1])
-    both = len(own) > 2 and own[-2] == begins[last - 1]  # the first of them is the harness's call
-    return range(begins[last - both], begins[last + 1])
+def _text(verdict: Verdict) -> str:
+    """The verdict's text without the middle of its stacks."""
+    if verdict.diagnosis is None:
+        return verdict.text()
+    return replace(verdict.diagnosis, details=tuple(map(shortened, verdict.diagnosis.details))).text()
 
 
 def show_briefly(console: Console, verdict: Verdict, text: str) -> None:
