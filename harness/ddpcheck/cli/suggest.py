@@ -80,7 +80,8 @@ def command(adapter: str, world_sizes: tuple[int, ...] | None, deadline: float, 
             ended, stopped = status_of(interrupt), "Interrupted"
         except StartFailed as error:
             raise click.ClickException(f"the ranks did not start: {error}\n{error.details}") from error
-    _show_end(out, search, as_source(promised, search.capabilities), stopped)
+    variable = adapter.rpartition(":")[2] if ":" in adapter else "adapter"
+    _show_end(out, search, as_source(promised, search.capabilities, variable), stopped)
     for name in sorted(search.broken):
         out.print(
             f"{symbol('failed')} {name} fails with all of them together: ddpcheck check {adapter} -c {name}",
@@ -132,5 +133,5 @@ def _show_end(out: Console, search: PromiseSearch, source: str, stopped: str) ->
         out.print("\nNo further promise was found." if stopped else "\nNo further promise seems to be kept.")
         return
     promises = "1 more promise seems" if len(search.held) == 1 else f"{len(search.held)} more promises seem"
-    out.print(f"\n{promises} to be kept. Append those that you mean to keep to the adapter's capabilities:\n")
+    out.print(f"\n{promises} to be kept. Put those that you mean to keep below the adapter:\n")
     out.print(source, markup=False, soft_wrap=True)

@@ -360,16 +360,20 @@ def _said(verdict: Verdict) -> str:
     return f"{verdict.check}: {verdict.diagnosis.headline}"
 
 
-def as_source(before: Capabilities, after: Capabilities) -> str:
-    """The call of but() that turns `before` into `after`."""
-    changed = []
+def as_source(before: Capabilities, after: Capabilities, adapter: str = "adapter") -> str:
+    """Lines that turn an adapter with `before` into one with `after`. adapter: the name of its variable."""
+    made, changed = {}, []
     for group in GROUPS:
         for promise in promises_of(GROUPS[group]):
             for name in promise.metadata["members"] or (promise.name,):
                 old, new = (each.value_of(name) for each in (before, after))
                 if old != new:
-                    changed.append(f"    {name}={_source(new)},")
-    return "\n".join(("capabilities.but(", *changed, ")"))
+                    made[name] = new
+                    changed.append(f"        {name}={_source(new)},")
+    ladders = sorted({type(value).__name__ for value in made.values() if isinstance(value, IntEnum)})
+    imports = ["from dataclasses import replace", f"from ddpcheck import {', '.join(ladders)}"]
+    begin = (f"{adapter} = replace(", f"    {adapter},", f"    capabilities={adapter}.capabilities.but(")
+    return "\n".join((*imports[: 1 + bool(ladders)], "", *begin, *changed, "    ),", ")"))
 
 
 def _source(value: Any) -> str:
