@@ -108,6 +108,16 @@ def test_a_clip_of_ones_own_takes_the_wrapped_module() -> None:
     assert {float(np.abs(np.asarray(value)).max()) for value in replica.gradients().values()} == {0.125}
 
 
+def test_a_predict_of_ones_own_takes_the_wrapped_module_in_evaluation_mode() -> None:
+    def predict(module: Any, inputs: torch.Tensor) -> torch.Tensor:
+        assert not module.training
+        return module(inputs) + 7
+
+    model = spec(Linear("fc", 3, 2), loss="linear")
+    plain, own = (replica_of(model, initial_of(model), hooks=hooks) for hooks in (Hooks(), Hooks(predict=predict)))
+    np.testing.assert_array_equal(own.predict(Batch(X, T)), plain.predict(Batch(X, T)) + 7)
+
+
 def test_state_of_another_model_is_refused() -> None:
     model = spec(Linear("fc", 3, 2))
     replica = replica_of(model, initial_of(model))

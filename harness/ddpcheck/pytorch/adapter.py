@@ -66,6 +66,7 @@ def torch_adapter(
     after_backward: Callable[[Any], object] | None = None,
     optimizer: Callable[[Any, OptimizerSpec], Any] | None = None,
     clip: Callable[[Any, float], Any] | None = None,
+    predict: Callable[..., Any] | None = None,
     models: Mapping[str, Callable[[], nn.Module]] | None = None,
     collectives: Callable[[], Collectives] | None = None,
     sampler: MakeSampler | None = None,
@@ -98,6 +99,9 @@ def torch_adapter(
                     It must compute the same steps as torch.optim's for the setting `name`; default: torch.optim's own.
     clip            clips the gradients of the result of wrap to a norm, and returns the norm before; default: torch's
                     clip_grad_norm_ on the module's parameters.
+    predict         the outputs of an evaluation, from the result of wrap and the arguments of its forward; default: those of
+                    the module itself, as a wrapper's forward may communicate. `lambda wrapped, *inputs: wrapped(*inputs)`
+                    also judges the wrapper's forward; if that communicates, predicts_alone cannot be promised.
     models          models of your own by name; they take (batch, features) and return logits.
     collectives, sampler, metrics, scores, trainer
                     the other facets; torch_collectives, torch_sampler, torch_metrics and torch_scores below use torch's own.
@@ -119,7 +123,13 @@ def torch_adapter(
     offered = [facet for facet, value in given.items() if value is not None]
     promises = capabilities.of_facets(*offered)
 
-    hooks = {"no_sync": no_sync, "after_backward": after_backward, "optimizer": optimizer, "clip": clip}
+    hooks = {
+        "no_sync": no_sync,
+        "after_backward": after_backward,
+        "optimizer": optimizer,
+        "clip": clip,
+        "predict": predict,
+    }
 
     def connect(context: RankContext) -> Facets:
         # errors are raised as well, so torch's hints on the terminal, as on find_unused_parameters, are not needed

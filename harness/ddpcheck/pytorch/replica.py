@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ class Hooks:
     after_backward: Callable[[Any], object] | None = None
     optimizer: Callable[[Any, OptimizerSpec], Any] | None = None
     clip: Callable[[Any, float], Any] | None = None
+    predict: Callable[..., Any] | None = None
 
 
 class TorchReplica:
@@ -144,12 +146,14 @@ class TorchReplica:
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Array:
-        # without the wrapper's forward, which may communicate: one rank alone may call predict(). Training loops call
-        # eval() on the wrapper if it is a module
+        # by default without the wrapper's forward, which may communicate: one rank alone may call predict(). Training loops
+        # call eval() on the wrapper if it is a module
+        hook = self._hooks.predict
+        evaluated = self._module if hook is None else partial(hook, self._wrapped)
         told = self._wrapped if isinstance(self._wrapped, nn.Module) else self._module
         told.eval()
         try:
-            return array_of(self._call(self._module, self._on_device(batch.inputs), batch.branches))
+            return array_of(self._call(evaluated, self._on_device(batch.inputs), batch.branches))
         finally:
             told.train()
 
