@@ -149,6 +149,25 @@ def test_ranks_that_a_line_starts_are_right_on_this_host(tmp_path: Path, monkeyp
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".ddpcheck")] == []
 
 
+def test_ranks_that_start_after_their_driver_was_killed_remove_its_secret(tmp_path: Path) -> None:
+    script = tmp_path / "late.sh"
+    script.write_text(
+        "#!/bin/sh\nkill -KILL $PPID\nn=$1; shift\nls -d .ddpcheck-secret-* > before\n"
+        'for rank in 0 1; do env -i RANK=$rank WORLD_SIZE=$n PYTHONPATH="$PYTHONPATH" "$@" & done\n'
+        "wait\nls -a > new; mv new after\n",
+        encoding="utf-8",
+    )
+    script.chmod(0o755)
+    words = ["check", "numpy_sockets", "-w", "2", "-c", "sums_exactly", "--start", "./late.sh {ranks}"]
+    words += ["--listen", "127.0.0.1"]
+    done = subprocess.run([sys.executable, "-m", "ddpcheck", *words], cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == -signal.SIGKILL
+    while not (tmp_path / "after").exists():
+        time.sleep(0.05)
+    assert (tmp_path / "before").read_text(encoding="utf-8")
+    assert ".ddpcheck" not in (tmp_path / "after").read_text(encoding="utf-8")
+
+
 def test_the_secret_is_in_a_file_of_this_user_and_in_no_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,7 +179,8 @@ def test_the_secret_is_in_a_file_of_this_user_and_in_no_command_line(
         launched.wait()
         (folder,) = tmp_path.glob(".ddpcheck-secret-*")
         assert folder.stat().st_mode & 0o077 == 0
-        assert launched.output() == f"3 env A=b c DDPCHECK_SECRET_FILE={folder}/secret python -m x"
+        told = f"DDPCHECK_SECRET_FILE={folder}/secret DDPCHECK_SCRATCH={folder}"
+        assert launched.output() == f"3 env A=b c {told} python -m x"
     finally:
         launched.kill()
     assert not list(tmp_path.iterdir())

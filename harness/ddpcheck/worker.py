@@ -246,6 +246,9 @@ def main() -> NoReturn:
         worker.serve(os.environ[CONTROL])
     except ChannelClosed:
         worker.end_alone()
+    except ConnectionRefusedError:  # the driver has ended during the start, or the address is wrong
+        traceback.print_exc()
+        worker.end_alone()
     # threads and exit handlers of an implementation must not crash a finished rank at exit
     sys.stdout.flush()
     sys.stderr.flush()

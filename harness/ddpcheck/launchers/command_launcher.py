@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ..ranks.channel import SECRET, SECRET_FILE, Listener
-from .agent import Agent
+from .agent import SCRATCH, Agent
 from .launcher import Launched
 from .ports import reserve_port
 
@@ -72,7 +72,7 @@ class CommandLauncher:
                 scratch = tempfile.TemporaryDirectory(prefix=".ddpcheck-secret-", dir=Path.cwd())  # mode 0700
                 file = Path(scratch.name, "secret")
                 file.write_text(secret, encoding="ascii")
-                told[SECRET_FILE] = str(file)
+                told |= {SECRET_FILE: str(file), SCRATCH: scratch.name}  # ssh does not pass the environment on
         entered = [*words, "env", *(f"{name}={value}" for name, value in told.items()), *command]
         return Agent.start(words[0], entered, meeting, scratch=scratch, port=port, inherit_output=inherit_output)
 
