@@ -74,6 +74,8 @@ class Session:
         level: Level = Level.STANDARD,
         replayed: Job | None = None,
     ) -> None:
+        self.adapter: Adapter
+        self.reference: str
         if isinstance(adapter, Adapter) and reference:
             self.adapter, self.reference = adapter, reference
         else:
@@ -95,8 +97,8 @@ class Session:
         self.replayed = replayed
         self._promised = self.adapter.capabilities
         self._capabilities = watched(promises_at_level(self._promised, level), self.asked.add)
-        self.jobs_run = 0
-        self.starts = 0
+        self.jobs_run: int = 0
+        self.starts: int = 0
         self._launcher = launcher or self.adapter.launcher
         if fork_servers is not None and isinstance(self._launcher, ForkServerLauncher):
             self._launcher = self._launcher.with_fork_servers(fork_servers)

@@ -154,9 +154,12 @@ class Kind:
             raise ValueError(
                 f"cause {id!r}: its texts name {', '.join(sorted(unknown))}, but it declares no such parameter"
             )
-        self.id, self.headline, self.because, self.look = id, headline, because, look
+        self.id: str = id
+        self.headline: str = headline
+        self.because: str = because
+        self.look: str = look
         self.certainty: Certainty = certainty
-        self.parameters = parameters
+        self.parameters: dict[str, Any] = parameters
         KINDS[id] = self
 
     def __call__(self, **values: Parameter) -> Cause:

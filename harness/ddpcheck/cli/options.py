@@ -22,7 +22,7 @@ ATTACHED = ("attached", "Ranks that you start yourself, on any hosts: ddpcheck c
 _WIDTH_OF_LOGS = 140
 
 
-chosen_checks = click.option(
+chosen_checks: Callable[[F], F] = click.option(
     "-c",
     "--check",
     "patterns",

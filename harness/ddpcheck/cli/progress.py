@@ -25,7 +25,8 @@ class Display(AbstractContextManager["Display"]):
     """Receives each item when it starts, from any thread, and each verdict. quiet: shows nothing."""
 
     def __init__(self, console: Console, items: Sequence[Item], *, quiet: bool = False) -> None:
-        self.console, self._quiet = console, quiet
+        self.console: Console = console
+        self._quiet = quiet
         self._stack = ExitStack()
         self._left = Counter(_place(item) for item in items)
         self._verdicts: dict[_Place, list[Verdict]] = {place: [] for place in self._left}

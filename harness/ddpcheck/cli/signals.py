@@ -28,7 +28,8 @@ class StoppedBySignal(KeyboardInterrupt):
 
     def __init__(self, number: int, dropped: Callable[[], None]) -> None:
         super().__init__()
-        self.number, self.heeded = number, False
+        self.number: int = number
+        self.heeded: bool = False
         self._dropped = dropped
 
     def __del__(self) -> None:

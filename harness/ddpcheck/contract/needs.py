@@ -145,5 +145,12 @@ def _word(value: Any) -> str:
     return value.name.lower() if isinstance(value, IntEnum) else str(value)
 
 
-world, collectives, sampler, replica, metrics, scores, trainer, randomness = map(Facet, GROUPS)
-floats = Need("collectives.dtypes=any float", any_float, "collectives")
+world: Facet = Facet("world")
+collectives: Facet = Facet("collectives")
+sampler: Facet = Facet("sampler")
+replica: Facet = Facet("replica")
+metrics: Facet = Facet("metrics")
+scores: Facet = Facet("scores")
+trainer: Facet = Facet("trainer")
+randomness: Facet = Facet("randomness")
+floats: Need = Need("collectives.dtypes=any float", any_float, "collectives")

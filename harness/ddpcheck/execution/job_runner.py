@@ -31,7 +31,7 @@ class Execution:
         ProcessSettings.at_first()
         self._job = job
         self._rank_state = RankState(facets, job, rank, scratch, progress)
-        self.records = self._rank_state.records
+        self.records: list[Record] = self._rank_state.records
 
     def run(self) -> None:
         """Run all operations in order. Exceptions of the implementation are not caught."""

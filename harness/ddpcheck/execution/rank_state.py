@@ -29,10 +29,13 @@ class RankState:
     def __init__(
         self, facets: Facets, job: Job, rank: int, scratch: str | None, progress: Callable[[int], None]
     ) -> None:
-        self.facets, self.job, self.rank, self.scratch = facets, job, rank, scratch
+        self.facets: Facets = facets
+        self.job: Job = job
+        self.rank: int = rank
+        self.scratch: str | None = scratch
         self.progress = progress
         self.records: list[Record] = []
-        self.held = ReplicaState(facets, job, rank)
+        self.held: ReplicaState = ReplicaState(facets, job, rank)
         self._other: ReplicaState | None = None
         self.handles: dict[int, tuple[Any, Array, Array]] = {}
         """By position of an asynchronous operation: its handle, its argument, and a copy of the argument's values."""

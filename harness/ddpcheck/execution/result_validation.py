@@ -67,9 +67,9 @@ class Declared:
     def __init__(self, model: ModelSpec) -> None:
         tensors = model.tensors()
         self._forms = {tensor.name: (tensor.shape, tensor.dtype) for tensor in tensors}
-        self.learned = frozenset(tensor.name for tensor in tensors if tensor.role == "learned")
-        self.buffers = frozenset(tensor.name for tensor in tensors if tensor.role == "buffer")
-        self.parameters = self._forms.keys() - self.buffers
+        self.learned: frozenset[str] = frozenset(tensor.name for tensor in tensors if tensor.role == "learned")
+        self.buffers: frozenset[str] = frozenset(tensor.name for tensor in tensors if tensor.role == "buffer")
+        self.parameters: AbstractSet[str] = self._forms.keys() - self.buffers
 
     def copied(self, got: Any, what: str, names: AbstractSet[str]) -> dict[str, Array]:
         """Copy arrays that must have these names, and shapes and dtypes as declared. what: the method that returned them."""

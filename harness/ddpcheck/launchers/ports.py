@@ -26,7 +26,8 @@ class NoFreePort(OSError):
 
     def __init__(self, first: int, last: int) -> None:
         super().__init__(f"all ports from {first} to {last} on 127.0.0.1 are taken")
-        self.first, self.last = first, last
+        self.first: int = first
+        self.last: int = last
 
 
 def has_loopback() -> bool:

@@ -15,7 +15,11 @@ from ..seeded_values import Array
 np: Any = autograd.numpy  # as in network.py
 
 
-KINDS_OF_TERMS = {Linear: "weight penalty", Activity: "activity term", Head: "auxiliary-head term"}
+KINDS_OF_TERMS: dict[type[object], str] = {
+    Linear: "weight penalty",
+    Activity: "activity term",
+    Head: "auxiliary-head term",
+}
 """The names of auxiliary terms, by the class of their layers."""
 
 

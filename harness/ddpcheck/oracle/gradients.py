@@ -44,7 +44,7 @@ class Gradients:
         self._promised, self._dtype, self._size = case.promised, case.model.dtype, len(case.everyone)
         self._reduction_dtype = case.promised.replica.dtype_of_reduction(case.model.dtype)
         nobody = np.zeros(self._size, bool)
-        self.of = {name: Gradient(nobody, (zeros or {}).get(name)) for name in learned}
+        self.of: dict[str, Gradient] = {name: Gradient(nobody, (zeros or {}).get(name)) for name in learned}
         self._backwards, self._reduced = 0, False
         self.clipped: Clip | None = None
 

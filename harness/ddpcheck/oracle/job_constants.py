@@ -6,7 +6,7 @@ import numpy as np
 
 from ..contract import Capabilities, ReplicaSync
 from ..job import Job, PerRank
-from ..models.spec import BatchNorm, Linear
+from ..models.spec import BatchNorm, Linear, ModelSpec, Tensor
 from ..seeded_values import Array
 from .bounded_values import Value, from_rank_zero
 from .network import Shards, owner
@@ -17,15 +17,18 @@ class Case:
 
     def __init__(self, job: Job, promised: Capabilities) -> None:
         assert job.model is not None
-        self.job, self.model, self.promised = job, job.model, promised
-        self.everyone = tuple(range(job.world_size))
-        self.described = {tensor.name: tensor for tensor in job.model.tensors()}
-        self.parameters = [name for name, tensor in self.described.items() if tensor.role != "buffer"]
-        self.batch_norms = [layer for layer in job.model.layers if isinstance(layer, BatchNorm)]
+        self.job: Job = job
+        self.model: ModelSpec = job.model
+        self.promised: Capabilities = promised
+        self.everyone: tuple[int, ...] = tuple(range(job.world_size))
+        self.described: dict[str, Tensor] = {tensor.name: tensor for tensor in job.model.tensors()}
+        self.parameters: list[str] = [name for name, tensor in self.described.items() if tensor.role != "buffer"]
+        self.batch_norms: list[BatchNorm] = [layer for layer in job.model.layers if isinstance(layer, BatchNorm)]
         self._users = {name: self._using(name) for name in self.parameters}
         if job.data:
             inputs, targets = job.data.arrays(job.model)
-            self.data = (inputs.astype(np.float64) if inputs.dtype.kind == "f" else inputs), targets
+            exact: Array = inputs.astype(np.float64) if inputs.dtype.kind == "f" else inputs
+            self.data: tuple[Array, Array] = exact, targets
 
     def equal_on_ranks(self, name: str) -> bool:
         """Whether construction gives every rank the parameters and buffers of rank 0."""

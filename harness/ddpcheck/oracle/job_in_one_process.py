@@ -49,9 +49,9 @@ class Oracle:
     def __init__(
         self, job: Job, capabilities: Capabilities, *, bounds: bool = False, rates: Sequence[float] = ()
     ) -> None:
-        self.case = Case(job, capabilities)
-        self.weights = Weights(self.case, bounds=bounds, rates=rates)
-        self.learned = [name for name in self.case.parameters if self.case.described[name].role == "learned"]
+        self.case: Case = Case(job, capabilities)
+        self.weights: Weights = Weights(self.case, bounds=bounds, rates=rates)
+        self.learned: list[str] = [name for name in self.case.parameters if self.case.described[name].role == "learned"]
         self._frozen: list[str] = []  # trained before, or to be trained later
         self._bounded = bounds
         self._gradients = Gradients(self.case, self.learned)

@@ -27,12 +27,13 @@ class Weights:
 
     def __init__(self, case: Case, *, bounds: bool, rates: Sequence[float]) -> None:
         self._case, self._dtype = case, case.model.dtype
-        self.tensors = case.start(bounds=bounds)
-        self.averages = self.parameters()
-        self.zeros = {name: value.zeros() for name, value in self.averages.items()}
+        self.tensors: dict[str, Value] = case.start(bounds=bounds)
+        self.averages: dict[str, Value] = self.parameters()
+        self.zeros: dict[str, Value] = {name: value.zeros() for name, value in self.averages.items()}
         self.origins: dict[str, Origin] = {}
         self.averaged: dict[str, Origin] = {}
-        self.trained = self.apart = False
+        self.trained: bool = False
+        self.apart: bool = False
         self._steps = 0
         self._optimizer = Optimizer(case.job.optimizer, self._dtype, roundings=3 + 4 * len(rates))
         self._rates = list(rates)

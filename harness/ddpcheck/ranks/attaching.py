@@ -45,9 +45,9 @@ class StartFailed(Exception):
     ) -> None:
         super().__init__("; ".join(problems))
         self.problems = problems
-        self.words = tuple(text for text in words if text)
-        self.ranks = ranks or {}
-        self.causes = tuple(dict.fromkeys(causes))
+        self.words: tuple[str, ...] = tuple(text for text in words if text)
+        self.ranks: Mapping[int, RankTrace] = ranks or {}
+        self.causes: tuple[Cause, ...] = tuple(dict.fromkeys(causes))
         self.unreached = unreached
 
     @property

@@ -116,7 +116,8 @@ class Listener:
 
     def __init__(self, host: str | None = None, port: int = 0, secret: str | None = None) -> None:
         """Listen on a Unix socket, or on TCP if `host` is given; port 0 lets the system choose a free one."""
-        self.secret = secret or secrets.token_hex(32)
+        self.secret: str = secret or secrets.token_hex(32)
+        self.address: str
         if host is None and sys.platform == "linux":
             name = f"ddpcheck-{secrets.token_hex(16)}"
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -36,9 +36,9 @@ class ForeignClients:
     """Connect to each address once, and once more after forget(). `ran`, set by leave(): a rank loaded the pickle."""
 
     def __init__(self) -> None:
-        self.calls = 0
+        self.calls: int = 0
         self.listening: dict[int, set[str]] = {}
-        self.ran = False
+        self.ran: bool = False
         self._called: set[tuple[str, int]] = set()
         self._open = ExitStack()
         folder = self._open.enter_context(tempfile.TemporaryDirectory(prefix="ddp-"))

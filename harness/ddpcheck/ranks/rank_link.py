@@ -30,8 +30,8 @@ class RankLink:
     def __init__(self, rank: int, jobs: Channel, sentinel: Channel, hello: dict[str, Any]) -> None:
         self.rank = rank
         self.jobs = jobs
-        self.pid = int(hello["pid"])
-        self.host = str(hello["host"])
+        self.pid: int = int(hello["pid"])
+        self.host: str = str(hello["host"])
         self._sentinel = sentinel
         here = self.host == socket.gethostname()
         self._files = _open_files(self.pid, hello["files"]) if here else []

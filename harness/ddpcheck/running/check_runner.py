@@ -150,12 +150,12 @@ class CheckRunner:
         hangs: HangBudget | None = None,
         repeated: RepeatedCauses | None = None,
     ) -> None:
-        self.lost = ""
-        self.hangs = hangs or HangBudget(settings.most_hangs)
-        self.repeated = repeated or RepeatedCauses()
-        self.full = settings.level == Level.FULL
-        self.deadline = settings.deadline
-        self.session = Session(
+        self.lost: str = ""
+        self.hangs: HangBudget = hangs or HangBudget(settings.most_hangs)
+        self.repeated: RepeatedCauses = repeated or RepeatedCauses()
+        self.full: bool = settings.level == Level.FULL
+        self.deadline: float = settings.deadline
+        self.session: Session = Session(
             adapter,
             world_size,
             reference=reference,

@@ -39,7 +39,7 @@ class FailureFiles:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.problem = ""
+        self.problem: str = ""
         self._room = _TEXTS_OF_A_RUN
 
     def write(

@@ -19,7 +19,7 @@ WORLD_SIZE = 1  # a script has its own
 
 # ------------------------------ the rest starts the ranks and compares; it is the same in every script of this kind
 
-seen = {"compared": 0, "wrong": 0, "exchanges": 0}
+seen: dict[str, int] = {"compared": 0, "wrong": 0, "exchanges": 0}
 handed_out: list[tuple[str, Any, Any]] = []
 shared: dict[str, Any] = {}  # arrays that several calls use
 

@@ -27,7 +27,7 @@ def _done(value: Any) -> Any:
 _Base: Any = dist.ProcessGroup  # its stubs are overloads that a group in Python cannot match
 
 
-class MirrorGroup(_Base):  # type: ignore[misc]
+class _MirrorGroup(_Base):  # type: ignore[misc]
     """SUM multiplies by M, PRODUCT raises to the power of M, gathers give M copies; other calls change nothing."""
 
     def __init__(self, rank: int, size: int) -> None:
@@ -170,6 +170,6 @@ def start(init_process_group: Any, size: int) -> Any:
 
 def install(run: Run) -> None:
     def create(store: Any, rank: int, size: int, timeout: Any) -> Any:
-        return MirrorGroup(rank, size)
+        return _MirrorGroup(rank, size)
 
     dist.Backend.register_backend(BACKEND, create, devices=["cpu", "cuda"])

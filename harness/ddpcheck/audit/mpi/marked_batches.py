@@ -26,7 +26,7 @@ class Marks:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.number = 0
+        self.number: int = 0
         self._sent: list[dict[str, Any]] = []
         self._bytes = 0
         self._shared: set[str] = set()

@@ -33,7 +33,9 @@ class Loader:
     """The properties of one DataLoader. Its key is the line that made it, and the number made by that line before."""
 
     def __init__(self, run: Run, number: int, key: str) -> None:
-        self.run, self.number, self.key = run, number, key
+        self.run: Run = run
+        self.number: int = number
+        self.key: str = key
         self.passes = 0
         self.trained = False
         self.batches: int | None = None

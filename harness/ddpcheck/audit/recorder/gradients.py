@@ -34,7 +34,7 @@ class Gradients:
         self.parameters: list[torch.Tensor] = []
         self._hooked: set[int] = set()
         self._hooks: list[Any] = []
-        self.loss_scale = 1.0
+        self.loss_scale: float = 1.0
         """The factor by which a gradient scaler has multiplied the losses of this step."""
         self._clipped_at: dict[int, int] = {}
         self._inside = False

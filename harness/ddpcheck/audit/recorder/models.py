@@ -27,15 +27,16 @@ class Models:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.objects = script_objects.of(run)
-        self.roots = self.objects.modules
+        self.objects: script_objects.ScriptObjects = script_objects.of(run)
+        self.roots: list[torch.nn.Module] = self.objects.modules
         self.names: dict[int, str] = {}
-        self.stale = False
-        self.depth = 0
+        self.stale: bool = False
+        self.depth: int = 0
         self._states = 0
         self._trained: list[bool] = []
         self._named: list[str] = []
-        self.called = self.reached = False
+        self.called: bool = False
+        self.reached: bool = False
         self._gathered = False
 
     def enter(self, module: torch.nn.Module, args: Any) -> None:

@@ -26,7 +26,7 @@ from . import (
 )
 from .gradient_patterns import pattern
 from .patching import replace
-from .script_objects import parameters_of
+from .script_objects import ScriptObjects, parameters_of
 from .tensors import digest, is_sharded, plain, sample
 
 _NOT_A_HYPERPARAMETER = frozenset({"params", "foreach", "fused", "capturable", "differentiable", "maximize"})
@@ -37,7 +37,7 @@ class Optimizers:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.objects = script_objects.of(run)
+        self.objects: ScriptObjects = script_objects.of(run)
         self._inside = 0
 
     def add_group(self, original: Any) -> Any:

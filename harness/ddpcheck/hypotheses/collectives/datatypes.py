@@ -17,7 +17,13 @@ _TAKEN_FOR = {
     "float64": ("int64", "float32", "int32"),
     "float32": ("int32", "float64"),
 }
-FOLDS = {"sum": np.add, "mean": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply}
+FOLDS: dict[str, np.ufunc] = {
+    "sum": np.add,
+    "mean": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "prod": np.multiply,
+}
 """The function of two values for each reduction; a mean is divided afterwards."""
 
 

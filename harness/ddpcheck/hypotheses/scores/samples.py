@@ -19,15 +19,18 @@ class SamplesByRank:
     """Each rank's outputs and targets. Duplicates belong to the first rank that has them; padding is left out."""
 
     def __init__(self, made: Score, before: Sequence[Score] = (), rank: int = 0) -> None:
-        self.made, self.name, self.world = made, made.name, len(made.indices)
-        self.before, self.rank = before, rank
+        self.made: Score = made
+        self.name: str = made.name
+        self.world: int = len(made.indices)
+        self.before: Sequence[Score] = before
+        self.rank: int = rank
         seen: set[int] = set()
         firsts = []
         for indices in made.indices:
             mine = [index for index in dict.fromkeys(indices) if index >= 0 and index not in seen]
             seen.update(mine)
             firsts.append(tuple(mine))
-        self.parts = [made.rows(indices)[:2] for indices in firsts]
+        self.parts: list[tuple[Array, Array]] = [made.rows(indices)[:2] for indices in firsts]
 
     def of(self, indices: Iterable[Sequence[int]]) -> float:
         outputs, targets, _ = self.made.rows(tuple(index for rank in indices for index in rank))
