@@ -81,6 +81,22 @@ class SentInEachForward(PlainReplica):
             array[...] = self.comm.broadcast(array)
 
 
+@fault("reduced-by-the-next-backward", SILENT, cause="sent-after-backward")
+class ReducedByTheNextBackward(PlainReplica):
+    """A backward leaves its reductions to the next one, even if that is inside no_sync."""
+
+    waiting: tuple[Array, ...] = ()
+
+    def before_forward(self) -> None:
+        for gradient in self.waiting:
+            self.comm.all_reduce(gradient)
+        self.waiting = ()
+        super().before_forward()
+
+    def synchronise(self, batch_size: int) -> None:
+        self.waiting = tuple(self.mine(name).copy() for name in self.used_somewhere())
+
+
 # fmt: off
 table(
     globals(),
