@@ -12,7 +12,7 @@ REPLICAS_DIFFER = Kind("replicas-differ", "The replicas have drifted apart, or w
 NO_SYNC_LEFT_BY_EXCEPTION = Kind(
     "no-sync-left-by-exception",
     "After an exception inside no_sync(), it stays on, or an outer no_sync() ended with it.",
-    certainty="possible",
+    because="The same backwards without an exception are right.",
 )
 EXCEPTIONS_SWALLOWED = Kind("exceptions-swallowed", "no_sync() swallows exceptions: its exit returns True.")
 BATCHES_TAKEN_AS_ONE = Kind(

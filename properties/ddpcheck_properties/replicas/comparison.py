@@ -71,6 +71,12 @@ def because(judge: Callable[[Job, Trace], None], cause: Cause, *, name: str = ""
     return explained
 
 
+def ended_inside(finding: Finding) -> Finding:
+    """The same finding on a Job that passes without its operations inside no_sync(): those that end it are the cause."""
+    ended = [cause for cause in finding.diagnosis.causes if programs.WINDOW_ENDED_BY.explains((cause,))]
+    return finding.blaming(*ended, *finding.diagnosis.causes)
+
+
 def compare(moment: ExpectedOperation, job: Job, trace: Trace, *, bits: bool = True) -> None:
     """One operation of a finished Trace against its expected results; `bits`: synchronised arrays agree bit by
     bit.

@@ -18,7 +18,7 @@ from ddpcheck.verdict import Finding
 from ..drawing import Judge, fewer, for_all, within_promises
 from ..explicit_examples import fitting
 from ..strategies import ADAM, SEEDS, adam, branching, branching_models, choice, models, sgd
-from .comparison import as_one_process
+from .comparison import as_one_process, ended_inside
 from .program_grammar import WORDS, Word, program_text, training_program
 
 if TYPE_CHECKING:
@@ -60,13 +60,15 @@ def check_random_training_programs_match_one_process(session: Session) -> None:
 
 
 def telling(judge: Judge) -> Judge:
-    """A judge whose findings also show the program."""
+    """A judge whose findings also show the program. The last one is about the shortest program, which has no operation that
+    it does not need.
+    """
 
     def told(job: Job, trace: Trace) -> None:
         try:
             judge(job, trace)
         except Finding as finding:
-            raise finding.noting(f"shown by: {program_text(job.operations)}") from None
+            raise ended_inside(finding).noting(f"shown by: {program_text(job.operations)}") from None
 
     return told
 
