@@ -29,7 +29,7 @@ CODE = Path(__file__).parents[1] / "docs" / "how-to" / "code"
 EVERY = bool(os.environ.get("DDPCHECK_EVERY_FAULT"))
 MPI_LINES = {
     "mpich": "mpirun -f hosts -n {ranks}",
-    "openmpi": "mpirun --allow-run-as-root --hostfile hosts --map-by :OVERSUBSCRIBE -n {ranks}",
+    "openmpi": "mpirun --allow-run-as-root --hostfile hosts --map-by node:OVERSUBSCRIBE -n {ranks}",
 }
 FLAVOUR = getattr(find_mpi(), "flavour", "")
 may_emulate = pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
