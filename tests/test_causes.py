@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,12 +14,13 @@ from ddpcheck.hypotheses.arrays.lost_precision import as_bfloat16, as_float16
 from ddpcheck.hypotheses.causes_of_wrong_arrays import likely_causes
 from ddpcheck.hypotheses.evidence import evidence_of_gradient, of_origin
 from ddpcheck.hypotheses.gradients.contributions import Contributions
+from ddpcheck.hypotheses.norms import of_norm
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.oracle import ExpectedArray
 from ddpcheck.oracle.bounded_values import Value
-from ddpcheck.oracle.history import History
+from ddpcheck.oracle.history import Done, History
 from ddpcheck.oracle.optimizer import Optimizer
-from ddpcheck.oracle.origins import Tracked, Update
+from ddpcheck.oracle.origins import Norm, Tracked, Update
 from ddpcheck.seeded_values import Array
 from ddpcheck.verdict import Finding
 from ddpcheck_properties.replicas import comparison
@@ -162,6 +164,16 @@ def test_zero_local_gradient_does_not_imply_not_reduced() -> None:
     update = Update("w", before, gradient, Optimizer(OptimizerSpec(lr=1.0), "float64"), History())
     expected = before[0] - gradient[0]
     assert first(np.array([-1.0, 1.0]), expected, of_origin(update, expected, 0)).id == "not-updated"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_norm_that_leaves_out_all_gradients_is_a_number(seed: int) -> None:
+    """Rounding may leave less than zero of the square."""
+    drawn = np.random.default_rng(seed)
+    own = {f"{layer}.{kind}": drawn.standard_normal((2, 7)) for layer in ("fc1", "fc2") for kind in ("weight", "bias")}
+    done = Done(cast(Any, None), own, {}, {})
+    predicted = of_norm(Norm(History((done,)), tuple(own), 1.0))
+    assert all(np.isfinite(array).all() for _, array in predicted)
 
 
 def test_a_variance_of_all_samples_is_unbiased_by_their_number() -> None:

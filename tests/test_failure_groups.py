@@ -248,6 +248,33 @@ def test_two_single_failures_in_one_parameter_may_have_two_causes() -> None:
     assert group.text == headline_of(added)
 
 
+def test_possible_cause_of_all_failures_explains_those_that_only_describe_values() -> None:
+    idle = operations.IDLE_RANK_SKIPS(ranks=(1,)).but("possible")
+    verdicts = [failed("uneven", "gradients", idle), failed("windows", "accumulation", NOT_REDUCED, idle)]
+    (group,) = group_failures(verdicts)
+    assert group.text == idle.headline
+    elsewhere = failed("exact", "gradients", NOT_REDUCED)
+    assert group_failures([*verdicts, elsewhere])[0].text == NOT_REDUCED.headline
+
+
+def test_old_gradient_is_sent_again_or_kept_whichever_explains_more() -> None:
+    kept, sent = gradients.NOT_RESET(), gradients.UNUSED_RANK_SENDS_OLD(ranks=(1,), backwards=1)
+    one, many = [failed("programs", "programs", kept)], [failed(name, "unused", sent) for name in "ab"]
+    assert [group.text for group in group_failures([*one, *many])] == [sent.headline]
+    many = [failed(name, "gradients", kept) for name in "ab"]
+    assert [group.text for group in group_failures([failed("u", "unused", sent), *many])] == [kept.headline]
+
+
+def test_gradient_of_an_earlier_backward_explains_its_update_and_its_nan() -> None:
+    verdicts = [
+        failed("exact", "gradients", gradients.STALE()),
+        failed("nan", "gradients", NAN_KEPT),
+        failed("steps", "trajectories", updates.GRADIENT_OF_STEP_BEFORE()),
+    ]
+    (group,) = group_failures(verdicts)
+    assert group.first.check == "exact"
+
+
 def test_consequences_in_checks_of_circumstances_are_symptoms() -> None:
     verdicts = [
         failed("gradients", "gradients", NOT_REDUCED),

@@ -31,11 +31,14 @@ def of_norm(origin: Norm) -> Alternatives:
         (causes.NORM_IS_SUM_OF_NORMS(), norms.sum()),
         (causes.NORM_SQUARED_AGAIN(), np.sqrt((norms**4).sum())),
         *((causes.NORM_COUNTS_TWICE(parameter=name), np.sqrt(norm**2 + square)) for name, square in squares.items()),
-        *((causes.NORM_LEAVES_OUT(parameters=(name,)), np.sqrt(norm**2 - square)) for name, square in squares.items()),
     ]
     told += [
-        (causes.NORM_LEAVES_OUT(parameters=tuple(left)), np.sqrt(norm**2 - sum(squares[name] for name in left)))
-        for left in _of_layers(squares)
+        # without the largest gradients, rounding may leave less than zero
+        (
+            causes.NORM_LEAVES_OUT(parameters=tuple(left)),
+            np.sqrt(max(0.0, norm**2 - sum(squares[name] for name in left))),
+        )
+        for left in (*([name] for name in squares), *_of_layers(squares))
     ]
     if size > 1:
         told.append((causes.NORM_SUMMED_OVER_RANKS(world_size=size), np.sqrt(size) * norm))

@@ -240,14 +240,17 @@ def _larger(groups: Sequence[FailureGroup], one: int, other: int) -> bool:
 
 def _explains(cause: FailureGroup, symptom: FailureGroup) -> bool:
     """Whether `cause` implies `symptom`, is a possible cause of most of its failures, or concerns one parameter whose
-    wrong values `symptom` describes.
+    wrong values `symptom` describes. A guess must be a possible cause of all failures, which describe values only.
     """
     known, told = identity_of(cause.first), identity_of(symptom.first)
     if implies(cause.first, symptom.first):
         return True
-    if not known or not told or cause.first.adapter != symptom.first.adapter or _is_a_guess(cause.first):
+    if not known or not told or cause.first.adapter != symptom.first.adapter:
         return False
-    if 2 * sum(known in map(_identity, _causes(one)[1:]) for one in symptom.verdicts) > len(symptom.verdicts):
+    naming = sum(known in map(_identity, _causes(one)[1:]) for one in symptom.verdicts)
+    if _is_a_guess(cause.first):
+        return told[0] in LOOKS and naming == len(symptom.verdicts)
+    if 2 * naming > len(symptom.verdicts):
         return True
     in_one = len(cause.names) == 1 and cause.names == symptom.names != frozenset({""})
     before = _depth(cause.first) <= _depth(symptom.first) and len(cause.checks) > len(symptom.checks)

@@ -151,7 +151,13 @@ IMPLIES: dict[str, frozenset[str]] = {
         replicas.NAN_KEPT_AFTER_ZERO_GRAD,
         replicas.ONE_PARAMETER_NOT_RESET,
         updates.GRADIENTS_KEPT,
+        gradients.UNUSED_RANK_SENDS_OLD,
+        gradients.UNUSED_RANK_SENDS_OLD_MEAN,
     ),
+    gradients.STALE.id: _ids(updates.GRADIENT_OF_STEP_BEFORE, replicas.NAN_KEPT_AFTER_ZERO_GRAD),
+    # an old gradient that is sent again is added to the new one; the larger of the two leads
+    gradients.UNUSED_RANK_SENDS_OLD.id: _ids(gradients.NOT_RESET),
+    gradients.UNUSED_RANK_SENDS_OLD_MEAN.id: _ids(gradients.NOT_RESET),
     updates.RATE_SCALED.id: _ids(*_SCALED),
     updates.NESTEROV.id: _ids(*_SCALED),
     updates.MOMENTUM_DAMPENED.id: _ids(*_SCALED),
