@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 import subprocess
@@ -16,7 +17,9 @@ from training_data import write_idx
 
 from ddpcheck.cli import main as ddpcheck
 from ddpcheck.launchers.ports import reserve_port
+from ddpcheck.training import shown_output
 from ddpcheck.training.shown_errors import shown_error
+from ddpcheck.training.shown_output import MOST_SHOWN, limited_output
 
 digits = pytest.mark.skipif(find_spec("sklearn") is None, reason="digits come with scikit-learn")
 
@@ -125,6 +128,105 @@ def test_a_short_error_is_shown_whole_and_needs_no_file(tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     assert shown_error("rank 1 had enough\nof it", 1) == "rank 1 had enough\nof it"
     assert list(tmp_path.iterdir()) == []
+
+
+FLOOD = """
+import dataclasses, os, sys
+from ddpcheck_implementations import numpy_sockets
+
+def connect(context):
+    if context.rank == context.world_size - 1:
+        print("the first line", flush=True)
+        print("é" * 1_500_000)
+        sys.stdout.buffer.write(b"bytes\\n")
+        print("the last line", file=sys.stderr, flush=True)
+        {after}
+    return numpy_sockets.connect(context)
+
+adapter = dataclasses.replace(numpy_sockets.adapter, name="flood", connect=connect)
+"""
+
+
+@pytest.mark.parametrize("size", ["1", "2"])
+@digits
+def test_a_flood_of_output_is_cut_on_the_screen_and_whole_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("flood.py").write_text(FLOOD.format(after="sys.stdout.flush()"))
+    done = run("train", "flood.py:adapter", "-n", size, *SMALL)
+    assert done.returncode == 0, done.stderr
+    path = Path("ddpcheck-failures", "train-output-rank1.txt" if size == "2" else "train-output.txt")
+    assert done.stdout.startswith("the first line\n")
+    assert f"The first 64 MiB: {path}\n" in done.stdout
+    assert "equals the single-process run" in done.stdout
+    assert len(done.stdout.encode(errors="surrogateescape")) < MOST_SHOWN + 2_000
+    assert done.stderr == ""
+    assert sorted(path.read_text(encoding="utf-8").split("\n"), key=len) == [
+        "", "bytes", "the last line", "the first line", "é" * 1_500_000
+    ]  # fmt: skip
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@digits
+def test_a_rank_that_is_killed_leaves_its_output_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("flood.py").write_text(FLOOD.format(after="os.kill(os.getpid(), 9)"))
+    assert run("train", "flood.py:adapter", "-n", "2", *SMALL).returncode == 1
+    assert "the last line\n" in Path("ddpcheck-failures", "train-output-rank1.txt").read_text(encoding="utf-8")
+
+
+def screen_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> io.BytesIO:
+    """The bytes on the screen, in a folder of its own."""
+    monkeypatch.chdir(folder)
+    shown = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BufferedWriter(shown), encoding="utf-8"))
+    return shown
+
+
+def test_output_below_the_limit_is_live_and_needs_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = screen_in(tmp_path, monkeypatch)
+    with limited_output(1):
+        print("é", flush=True)
+        assert screen.getvalue() == "é\n".encode()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_output_is_cut_between_characters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = screen_in(tmp_path, monkeypatch)
+    monkeypatch.setattr(shown_output, "MOST_SHOWN", 10)
+    with limited_output(1):
+        print("x" + "€" * 4)
+        print("more")
+    assert screen.getvalue().decode().startswith("x€€€\nrank 1 printed")
+    screen.truncate(0)
+    with limited_output(1):
+        print("€€€€")
+        print("more")
+    assert screen.getvalue().decode().lstrip("\0").startswith("€€€\nrank 1 printed")
+
+
+def test_a_file_of_output_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = screen_in(tmp_path, monkeypatch)
+    monkeypatch.setattr(shown_output, "MOST_SHOWN", 10)
+    monkeypatch.setattr(shown_output, "LARGEST_TEXT", 25)
+    with limited_output(1):
+        for number in range(20):
+            print(f"line {number:2}", flush=True)
+    assert screen.getvalue().startswith(b"line  0\nli\nrank 1 printed more than 10 bytes;")
+    assert b"line  2" not in screen.getvalue()
+    assert Path("ddpcheck-failures/train-output-rank1.txt").read_bytes() == b"line  0\nline  1\nline  2\nl"
+
+
+def test_output_that_cannot_be_kept_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = screen_in(tmp_path, monkeypatch)
+    monkeypatch.setattr(shown_output, "MOST_SHOWN", 10)
+    Path("ddpcheck-failures").touch()
+    with limited_output(None):
+        print("x" * 20)
+        print("more")
+    assert b"this process printed more than 10 bytes; the rest is not shown, and not kept: " in screen.getvalue()
+    assert screen.getvalue().count(b"\n") == 2
 
 
 @digits

@@ -25,6 +25,9 @@ from ddpcheck.cli import COMMANDS, main
 SECONDS, SECONDS_TO_END = 20, 10
 """A command that runs this long gets SIGTERM, and must end within this many further seconds."""
 DOCUMENTED = frozenset({0, 1, 2, 3})
+_OF_SIGTERM = frozenset({128 + signal.SIGTERM, -signal.SIGTERM})
+"""A command that SIGTERM meets before it begins, or as its process ends, is ended by the system. A shell sees one status."""
+_SENTENCES = ("Error: ", "Usage: ", "nothing is judged", "NOT JUDGED: ")
 _WORDS = (
     *(
         "",
@@ -169,10 +172,10 @@ def outcome(words: tuple[str, ...], folder: Path) -> Outcome:
     if "Traceback (most recent call last)" in text and words[0] != "audit":  # the script's own traceback
         return Outcome(words, status, text[text.index("Traceback") :][-600:])
     if asked:
-        return Outcome(words, status, "" if status == 128 + signal.SIGTERM else f"status {status} after SIGTERM")
+        return Outcome(words, status, "" if status in _OF_SIGTERM else f"status {status} after SIGTERM")
     if status not in DOCUMENTED:
         return Outcome(words, status, f"status {status}: {text[-300:]}")
-    if status == 2 and not any(words in text for words in ("Error: ", "Usage: ", "nothing is judged")):
+    if status == 2 and not any(sentence in text for sentence in _SENTENCES):
         return Outcome(words, status, f"a usage error without a sentence: {text[-300:]}")
     return Outcome(words, status, "")
 

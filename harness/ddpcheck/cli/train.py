@@ -16,6 +16,7 @@ from ..training.options import arguments_of, plan_of, plan_options
 from ..training.plan import TrainingPlan, UnusablePlan
 from ..training.program import check_request, explain, train
 from ..training.shown_errors import shown_error
+from ..training.shown_output import limited_output
 from .launched_ranks import run_ranks
 from .number_options import RANKS
 from .options import usage_errors
@@ -55,7 +56,8 @@ def _alone(adapter: Adapter, plan: TrainingPlan) -> int:
     """Train in this process, without a launcher."""
     port = reserve_port()
     try:
-        return train(adapter, plan, RankContext(0, 1, 0, 1, "127.0.0.1", port.number))
+        with limited_output(None):
+            return train(adapter, plan, RankContext(0, 1, 0, 1, "127.0.0.1", port.number))
     except Exception as error:
         status, text = explain(error)
         click.echo(shown_error(text, None), err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from .loop import Epoch
+from .shown_output import unlimited
 
 
 def percent(share: float) -> str:
@@ -21,7 +23,9 @@ class Display:
     """A ProgressObserver that prints; `epochs` is the number of epochs."""
 
     epochs: int
-    console: Console = field(default_factory=lambda: Console(highlight=False, soft_wrap=True))
+    console: Console = field(
+        default_factory=lambda: Console(file=unlimited(sys.stdout), highlight=False, soft_wrap=True)
+    )
 
     @contextmanager
     def epoch(self, number: int, steps: int) -> Iterator[Callable[[], object]]:

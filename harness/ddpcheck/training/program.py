@@ -29,6 +29,7 @@ from .options import plan_of, plan_options
 from .plan import TrainingPlan, UnusablePlan
 from .rank_messages import RankExchange, TrainingFailed
 from .shown_errors import shown_error
+from .shown_output import limited_output
 
 DONE, FAILED, ASKED_WRONGLY = 0, 1, 2
 
@@ -180,13 +181,14 @@ def program(adapter: str, **values: Any) -> int:
 def main() -> NoReturn:
     if driver := os.environ.pop(DRIVER, ""):
         end_with_parent(int(driver))
+    rank = _rank()
     try:
-        status = int(program.main(prog_name="python -m ddpcheck.training", standalone_mode=False) or DONE)
+        with limited_output(rank):
+            status = int(program.main(prog_name="python -m ddpcheck.training", standalone_mode=False) or DONE)
     except click.Abort:
         status = FAILED
     except Exception as error:
         status, text = explain(error)
-        rank = _rank()
         if status != ASKED_WRONGLY or rank in (None, 0):  # a usage error is the same on all ranks
             text = shown_error(text, rank)
             print(text if rank is None else f"rank {rank}: {text}", file=sys.stderr)
