@@ -26,7 +26,7 @@ class JournalWriter:
     written: int = 0
 
     def __post_init__(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(exist_ok=True)  # not its parent, which a driver that has ended has removed
         self._lines = (self.folder / EVENTS).open("a", encoding="utf-8")
 
     def note(self, kind: str, **fields: Any) -> None:

@@ -39,9 +39,11 @@ def audited(request: Request, keep: Path | None = None) -> Iterator[Path]:
         keep.mkdir(parents=True, exist_ok=True)
         yield keep.resolve()
         return
-    name = tempfile.mkdtemp(prefix="ddpcheck-audit-")
-    # removes the folder when its standard input ends, so also if this process is killed
-    with subprocess.Popen(["sh", "-c", 'cat; rm -rf "$0"', name], stdin=subprocess.PIPE, start_new_session=True):
+    with (
+        tempfile.TemporaryDirectory(prefix="ddpcheck-audit-") as name,
+        # removes the folder when its standard input ends, so also if this process is killed
+        subprocess.Popen(["sh", "-c", 'cat; rm -rf "$0"', name], stdin=subprocess.PIPE, start_new_session=True),
+    ):
         yield Path(name).resolve()
 
 
