@@ -18,6 +18,7 @@ from ddpcheck.audit.laws import (
     randomness,
     replicas,
     results,
+    resuming,
     steps,
     world,
 )
@@ -194,6 +195,15 @@ def test_gradients_against_one_process(seen: StepSeen, found: str) -> None:
     assert (judged.causes[0].id if judged.causes else judged.status) == found
 
 
+def test_a_later_step_whose_gradients_are_not_synchronised_is_not_compared() -> None:
+    """The last window of an epoch ends inside no_sync: the law of synchronised gradients says so."""
+    ranks = [[state(0, **{"0.0": "p"}), backward(), step(), step(1, grads=[value])] for value in "ab"]
+    off = compared(step=1, factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF)
+    judged = gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(compared(), off)))
+    assert judged.status == "held"
+    assert "step 1 not judged" in judged.note
+
+
 def test_gradients_behind_a_communication_hook() -> None:
     def judged(name: str, **changes: Any) -> LawVerdict:
         hook = {"kind": "comm_hook", "name": name, "line": "train.py:4"}
@@ -336,6 +346,31 @@ def test_gradients_that_only_some_ranks_looked_at_are_not_compared() -> None:
     ]
     apart = evidence(*([*start, *clip, own] for clip, own in zip(clips, (looked, not_looked), strict=True)))
     assert gradients.clipping_comes_last(apart).status == "held"
+
+
+@pytest.mark.parametrize(
+    ("samples", "draws", "other"),
+    [
+        ("x", "r", "parameters, or other random draws that were not recorded"),
+        ("y", "r", "samples"),
+        ("x", "s", "random draws"),
+        ("y", "s", "samples and random draws"),
+    ],
+)
+def test_a_resumed_run_is_told_by_the_inputs_that_differ(samples: str, draws: str, other: str) -> None:
+    def run(number: int, gradient: str, samples: str, draws: str) -> list[Event]:
+        batch = {"kind": "batch", "step": number, "digest": samples, "grad": True}
+        draw = {"kind": "draw", "step": number, "digest": draws}
+        return [batch, draw, step(number, grads=[gradient], after=[])]
+
+    def seen(*events: Event) -> RunSeen:
+        return RunSeen(((*events, {"kind": "end", "why": "finished", "step": 1}),) * 2, ("",) * 2)
+
+    first = run(0, "a", "x", "r")
+    again = seen(*run(0, "c", samples, draws))
+    whole = evidence(*[[*first, *run(1, "b", "x", "r")]] * 2)
+    found = resuming.resumed_runs_go_on(replace(whole, mirrors={"interrupted": seen(*first), "resumed": again}))
+    assert found.causes[0].get("what") == f"gradients differ: other {other} in step 1"
 
 
 def test_drift_is_told_with_the_last_step_in_which_parameters_are_equal() -> None:

@@ -477,6 +477,6 @@ STATE_RESTORED_ON_ONE_RANK = Kind(
 STATE_NOT_RESTORED = Kind(
     "state-not-restored",
     "The resumed run differs from the uninterrupted one: {what}.",
-    look="the contents of the checkpoint, and the values that are loaded from it",
+    look="the contents of the checkpoint, the values that are loaded, and settings that depend on the shorter run's arguments",
     what=str,
 )

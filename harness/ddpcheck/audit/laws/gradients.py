@@ -137,7 +137,9 @@ def gradients_equal_those_of_one_process(evidence: Evidence) -> LawVerdict:
         if limit == 0:
             return not_judged("the ranks do not start equal")
         return not_judged(compared[0].not_comparable)
-    if _unsynchronised(evidence, usable[0].step):
+    apart = [step for step in usable if _unsynchronised(evidence, step.step)]
+    usable = [step for step in usable if step not in apart]
+    if not usable:
         return not_judged("gradients are not synchronised")
     if gradients_depend_on_the_data(evidence).status == "broken":
         return not_judged("gradients are zero, or not finite")
@@ -157,6 +159,8 @@ def gradients_equal_those_of_one_process(evidence: Evidence) -> LawVerdict:
             note += f"; gradients are sent in {sent}: differences below {_UNSEEN[sent]} are not seen"
         if left_out:
             note += f"; step {left_out[0].step} not judged: {left_out[0].not_comparable}"
+        if apart:
+            note += f"; step {apart[0].step} not judged: its gradients are not synchronised"
         return held(note)
     return _explained(evidence, usable, off)
 

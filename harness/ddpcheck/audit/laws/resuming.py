@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from ...causes import audit
-from ..evidence import Evidence
+from ..evidence import Evidence, RunSeen
 from .law import LawVerdict, broken, held, not_judged
+
+_GRADIENTS = "gradients differ"
+_INPUTS = {"batch": "samples", "draw": "random draws"}
+"""Of a step, by the kind of their events."""
 
 
 def resumed_runs_go_on(evidence: Evidence) -> LawVerdict:
@@ -29,8 +33,10 @@ def resumed_runs_go_on(evidence: Evidence) -> LawVerdict:
         again = resumed.of(rank, "step")
         for number, (a, b) in enumerate(zip(whole, again, strict=False)):
             what = _difference(a, b)
+            step = before + number
+            if what == _GRADIENTS:
+                what += f": other {_other(evidence.real, step, resumed, number, rank)}"
             if what:
-                step = before + number
                 return broken(
                     f"rank {rank}, step {step}: {what}", audit.STATE_NOT_RESTORED(what=f"{what} in step {step}")
                 )
@@ -53,7 +59,17 @@ def _difference(whole: dict[str, object], again: dict[str, object]) -> str:
                 if a[name] != b.get(name):
                     return f"{name} is {b.get(name)} instead of {a[name]}"
     if whole["grads"] != again["grads"]:
-        return "gradients differ: other parameters, samples or random draws"
+        return _GRADIENTS
     if whole["after"] != again["after"]:
         return "the update differs: the optimizer's state was not restored"
     return ""
+
+
+def _other(real: RunSeen, step: int, resumed: RunSeen, number: int, rank: int) -> str:
+    """The inputs that differ between step `step` of the whole run and step `number` of the resumed one."""
+
+    def digests(run: RunSeen, kind: str, of: int) -> list[str]:
+        return [event["digest"] for event in run.of(rank, kind) if event["step"] == of and event.get("grad", True)]
+
+    found = [noun for kind, noun in _INPUTS.items() if digests(real, kind, step) != digests(resumed, kind, number)]
+    return " and ".join(found) or "parameters, or other random draws that were not recorded"
