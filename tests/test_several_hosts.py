@@ -88,6 +88,17 @@ def test_a_reference_holds_over_two_hosts(two_hosts: tuple[Machine, ...], tmp_pa
 
 
 @may_emulate
+@has_mpi
+def test_mpi_uses_the_network_between_emulated_hosts(two_hosts: tuple[Machine, ...], tmp_path: Path) -> None:
+    """The check is skipped if the kernel has sent no bytes."""
+    (tmp_path / "hosts").write_text("host0\nhost1\n", encoding="utf-8")
+    words = ["check", "numpy_mpi", "-w", "2", "-q", "-c", "collectives_send_no_excess_bytes", "--deadline", "60"]
+    words += ["--profile", "quick", "--start", MPI_LINES[FLAVOUR], "--listen", "host0"]
+    done = on_first(two_hosts, tmp_path, sys.executable, "-m", "ddpcheck", *words)
+    assert done.stdout.startswith("2 passed;"), done.stdout + done.stderr
+
+
+@may_emulate
 @pytest.mark.parametrize("script", ["by_ssh.sh", pytest.param("by_torchrun.sh", marks=has_torch)])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_killed_line_leaves_no_process_on_another_host(

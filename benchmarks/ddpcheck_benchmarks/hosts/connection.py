@@ -7,11 +7,11 @@ below this process. It gets no signal when this process ends: only its sockets c
 from __future__ import annotations
 
 import os
-import selectors
 import socket
 import subprocess
 import sys
-from contextlib import nullcontext, suppress
+import threading
+from contextlib import suppress
 
 _LOST = 255
 """The exit status of ssh when it fails itself, or the command was ended by a signal."""
@@ -57,35 +57,24 @@ def _serve(words: list[str], lines: socket.socket, errors: socket.socket, tell: 
 
 def _carry(lines: socket.socket, errors: socket.socket) -> None:
     """Pass all bytes on, until the command and its children have closed stdout and stderr."""
-    ready = selectors.PollSelector()  # epoll refuses files
-    for source, sink in ((lines.fileno(), 1), (errors.fileno(), 2), (0, lines.fileno())):
-        ready.register(source, selectors.EVENT_READ, sink)
-    outputs = 2
-    while outputs:
-        for key, _ in ready.select():
-            if part := _read(key.fd):
-                with suppress(BrokenPipeError) if key.fd == 0 else nullcontext():  # the command has closed its stdin
-                    _write(key.data, part)
-                continue
-            ready.unregister(key.fd)
-            if key.fd:
-                outputs -= 1
-            else:
-                with suppress(OSError):  # the command has ended
-                    lines.shutdown(socket.SHUT_WR)
+    threading.Thread(target=_give, args=(lines,), daemon=True).start()
+    other = threading.Thread(target=_pump, args=(errors.fileno(), 2), daemon=True)
+    other.start()
+    _pump(lines.fileno(), 1)
+    other.join()
 
 
-def _read(file: int) -> bytes:
-    """The next bytes; none at the end, or if the command has ended with unread input."""
-    try:
-        return os.read(file, 1 << 16)
-    except ConnectionResetError:
-        return b""
+def _give(lines: socket.socket) -> None:
+    with suppress(OSError):  # the command has closed its stdin, or ended
+        _pump(0, lines.fileno())
+        lines.shutdown(socket.SHUT_WR)
 
 
-def _write(file: int, part: bytes) -> None:
-    while part:
-        part = part[os.write(file, part) :]
+def _pump(source: int, sink: int) -> None:
+    with suppress(ConnectionResetError):  # the command has ended with unread input
+        while part := os.read(source, 1 << 16):
+            while part:
+                part = part[os.write(sink, part) :]
 
 
 if __name__ == "__main__":

@@ -20,7 +20,9 @@ from .network import Network
 
 _PROGRAMS = "/dev/shm/bin"
 """In a file system that each host mounts for itself, so that no clean-up is needed."""
-_KEPT = ("PATH", "HOME", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "LANG")
+_OVER_NETWORK = {"UCX_TLS": "tcp,self"}
+"""Without it UCX, and with it MPICH, finds that these hosts share a memory, and sends nothing over their links."""
+_KEPT = ("PATH", "HOME", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "LANG", *_OVER_NETWORK)
 """Variables that a login on a host of a cluster would set."""
 _ENTER = "--net --uts --mount"
 
@@ -64,9 +66,10 @@ class Machine:
 
     def command(self, words: Sequence[str]) -> list[str]:
         """The command line that runs these words on this host, in the caller's folder and environment."""
-        path = f"PATH={_PROGRAMS}:{os.environ.get('PATH', os.defpath)}"
+        variables = {"PATH": f"{_PROGRAMS}:{os.environ.get('PATH', os.defpath)}"}
+        variables |= {name: os.environ.get(name, value) for name, value in _OVER_NETWORK.items()}
         entering = ["nsenter", "--target", str(self.process), *_ENTER.split(), f"--wd={Path.cwd()}"]
-        return [*entering, "env", path, *words]
+        return [*entering, "env", *(f"{name}={value}" for name, value in variables.items()), *words]
 
 
 @contextmanager
@@ -112,6 +115,6 @@ def _ssh(made: Sequence[Machine], network: Network) -> str:
         f"    {machine.name}|{network.address(number)}) process={machine.process} ;;"
         for number, machine in enumerate(made)
     )
-    kept = " ".join(f'{name}="${name}"' for name in _KEPT if name in os.environ)
+    kept = " ".join(f'{name}="${name}"' for name in _KEPT if name in {**_OVER_NETWORK, **os.environ})
     connection = shlex.quote(str(Path(__file__).with_name("connection.py")))
     return _SSH.format(cases=cases, kept=kept, enter=_ENTER, python=shlex.quote(sys.executable), connection=connection)
