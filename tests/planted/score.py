@@ -133,7 +133,7 @@ _SHARES = (
     "| 6174 | 12 | 10 | 10; 11 if one pair runs again |",
     "| 2718 | 12 | 7 | 8 |",
     "",
-    "Of the 24 pairs of the last two draws, 17 were told first and 18 are (75 %). In two of the others the quick profile does not",
+    "Of the 24 pairs of the last two draws, 17 were told first and 18 are (75 %). In two others the quick profile does not",
     "reach a fault; such faults are not drawn any more. Of the other 22 pairs, 18 are told first (82 %).",
     "",
     "The rules:",
