@@ -166,6 +166,17 @@ def test_zero_local_gradient_does_not_imply_not_reduced() -> None:
     assert first(np.array([-1.0, 1.0]), expected, of_origin(update, expected, 0)).id == "not-updated"
 
 
+@pytest.mark.parametrize(("own", "certainty"), [([2.0, 0.0], "possible"), ([2.0, 8.0], "likely")])
+def test_parameter_may_stay_because_its_own_gradient_is_zero(own: list[float], certainty: str) -> None:
+    before, gradients_of_ranks = np.array([[1.0, 1.0]] * 2), np.array([own, [2.0, 8.0 - own[1]]])
+    mean = np.broadcast_to(gradients_of_ranks.mean(axis=0), before.shape)
+    history = History((Done(cast(Any, None), {"w": gradients_of_ranks}, {}, {}),))
+    update = Update("w", before, mean, Optimizer(OptimizerSpec(lr=1.0), "float64"), history)
+    expected = before[0] - mean[0]
+    cause = first(np.array([-1.0, 1.0]), expected, of_origin(update, expected, 0))
+    assert (cause.id, cause.certainty) == ("not-updated", certainty)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_norm_that_leaves_out_all_gradients_is_a_number(seed: int) -> None:
     """Rounding may leave less than zero of the square."""

@@ -65,6 +65,7 @@ def drawn(number: int, together: int, seed: int) -> Iterator[list[Registered]]:
     """`number` random combinations of `together` faults that fit together."""
     source = random.Random(f"{seed} {together}")
     pool = [fault for fault in faults() if fault.cause] if together == 1 else [*alone().values()]
+    pool = [fault for fault in pool if not fault.deep]  # the quick profile does not reach them
     pool.sort(key=lambda fault: fault.name)
     for _ in range(number):
         chosen = source.sample(pool, together)

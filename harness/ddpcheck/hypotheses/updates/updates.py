@@ -22,7 +22,12 @@ WhatIf = Iterator[tuple[Cause, Array]]
 
 
 def not_updated(update: Update, expected: Array, rank: int) -> WhatIf:
-    yield causes.NOT_UPDATED(), update.before
+    """Only possible if the rank's own gradient alone gives no update either."""
+    own = update.history.own(update.name)
+    alike = (
+        own is not None and len(own) > 1 and _equals_no_update(update, stepped(update, gradient=own), expected, rank)
+    )
+    yield causes.NOT_UPDATED().but("possible") if alike else causes.NOT_UPDATED(), update.before
 
 
 def by_gradient_clipped_otherwise(update: Update, expected: Array, rank: int) -> WhatIf:
@@ -62,12 +67,17 @@ def by_gradients_of_ranks(update: Update, expected: Array, rank: int) -> WhatIf:
     if len(update.before) == 1 or own is None:
         return
     by_own = stepped(update, gradient=own)
-    off = ~np.isclose(by_own[rank], expected)
-    if not np.array_equal(by_own[rank][off], update.before[rank][off]):  # otherwise it equals no update
+    if not _equals_no_update(update, by_own, expected, rank):
         yield causes.UPDATED_BY_OWN(), by_own
     largest = np.broadcast_to(own.max(axis=0), update.before.shape)
     yield causes.UPDATED_BY_LARGEST(), stepped(update, gradient=largest)
     yield causes.PARAMETERS_AVERAGED(), np.broadcast_to(by_own.mean(axis=0), update.before.shape)
+
+
+def _equals_no_update(update: Update, by_own: Array, expected: Array, rank: int) -> bool:
+    """Whether the rank's own gradient leaves the parameter as before, where it does not give the right value."""
+    off = ~np.isclose(by_own[rank], expected)
+    return bool(off.any()) and np.array_equal(by_own[rank][off], update.before[rank][off])
 
 
 def by_another_adam(update: Update, expected: Array, rank: int) -> WhatIf:
