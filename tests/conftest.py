@@ -1,5 +1,6 @@
 """Fixtures for tests of the pytest plugin; closes resources that tests share."""
 
+import importlib.util
 import os
 import signal
 import sys
@@ -11,6 +12,13 @@ import pytest
 os.environ.pop("PYTHONHASHSEED", None)
 
 pytest_plugins = ["pytester"]
+
+if importlib.util.find_spec("hypothesis") is not None:  # tests of the wheel run without it
+    from hypothesis import HealthCheck, settings
+
+    # a busy machine may take long over an example, and over drawing it
+    settings.register_profile("tests", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("tests")
 
 
 @pytest.fixture

@@ -112,7 +112,7 @@ def test_a_wrong_answer_ends_that_connection_only(
         attach(listener).close()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.binary(max_size=200), max_size=5))
 @example([struct.pack("!32s32sI", b"", b"", 1 << 16), b"\xff" * 10])
 @example([b"\xff" * 200, unproven(b""), unproven(b"x")])
@@ -123,7 +123,7 @@ def test_messages_of_strangers_do_not_affect_a_rank(said: list[bytes]) -> None:
         attach(listener).close()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.binary(max_size=40), max_size=4), st.binary(max_size=100))
 def test_frames_survive_any_fragmentation(frames: list[bytes], rest: bytes) -> None:
     here, there = socket.socketpair()

@@ -8,7 +8,7 @@ import pytest
 from fuzz.run import KEPT
 from fuzz.seeds import seeds
 from fuzz.targets import TARGETS
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 FOUND = [(name, path) for name in TARGETS for path in sorted((KEPT / name).glob("*"))]
@@ -26,7 +26,6 @@ def test_every_target_reads_its_seeds(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(TARGETS))
-@settings(deadline=None)  # a busy machine may need long for a file
 @given(data=st.data())
 def test_damaged_seeds_are_read_or_refused(name: str, data: st.DataObject) -> None:
     seed = data.draw(st.sampled_from(seeds()[name]))

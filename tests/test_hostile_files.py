@@ -38,6 +38,7 @@ Change = tuple[tuple[Any, ...], Any]
 """The place of a part of JSON, and its new value."""
 TRAINED = (ZeroGrad(), Backward(((0, 1), (2, 3))), Step(), AllReduce(TensorSpec((5,))))
 JOB = Job(2, TRAINED, mlp((2, 3, 1), activation="tanh"), data=DataSpec(4, "real"))
+SLOW_OR_SHARED = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture)
 HOSTILE = st.one_of(
     st.none(),
     st.booleans(),
@@ -128,7 +129,7 @@ def test_numbers_that_json_does_not_have_are_refused(number: str, tmp_path: Path
         Results.load(path)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=SLOW_OR_SHARED)
 @given(replaced_part(FAILURE))
 @example((("world_size",), 3))  # the Job has 2 ranks
 @example((("job", "operations", 3, "tensor", "shape", 0), "x"))
@@ -162,7 +163,7 @@ def test_every_part_of_a_job_has_its_type_or_is_refused(tmp_path: Path) -> None:
     assert accepted == []
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=SLOW_OR_SHARED)
 @given(replaced_part(RESULTS))
 @example((("settings",), []))
 @example((("environment", "packages"), None))
@@ -180,7 +181,7 @@ def test_changed_results_give_a_page_or_are_refused(tmp_path: Path, change: Chan
     assert _misfits(path, "results-2") == []
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=6, deadline=None)
+@settings(suppress_health_check=SLOW_OR_SHARED, max_examples=6)
 @given(replaced_part(BENCHMARKS))
 @example((("ddpcheck", "load", "loadavg_before"), []))
 @example((("ddpcheck", "environment", "packages"), 3))

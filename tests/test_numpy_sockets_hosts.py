@@ -149,7 +149,7 @@ def by_hosts(comm: Communicator, odd: Callable[[Communicator], object]) -> None:
     ],
 )
 def test_mismatch_is_explained_whichever_rank_waits(odd: Callable[[Communicator], object], words: str) -> None:
-    outcomes = outcomes_of(7, lambda comm: by_hosts(comm, odd), hosts="2", timeout=10.0, **HIERARCHICAL)
+    outcomes = outcomes_of(7, lambda comm: by_hosts(comm, odd), hosts="2", **HIERARCHICAL)
     assert all(isinstance(outcome, CommunicationError) for outcome in outcomes), outcomes
     told = [str(outcome) for outcome in outcomes if isinstance(outcome, Mismatch)]
     assert any(words in message and "all_reduce(sum) of 140" in message for message in told), outcomes

@@ -1,8 +1,8 @@
 """A test program in which one rank fails first and the others follow; shows which rank a launcher reports.
 
-The program needs no package. The first rank prints an error, creates a marker file and ends with status 3. The others
-wait for the file and a moment more, print that they lost a rank, and end with status 1. Or the first is killed, and the
-others end with status 0.
+The program needs no package. The first rank prints an error, creates a marker file that it locks, and ends with status 3.
+The system releases the lock when the rank ends, however long this takes. The others wait for the lock and a moment more,
+print that they lost a rank, and end with status 1. Or the first is killed, and the others end with status 0.
 """
 
 from __future__ import annotations
@@ -20,18 +20,23 @@ ROOT_CAUSE, CONSEQUENCE = "the root of it all", "it lost another rank"
 ROOT_STATUS = 3
 
 _PROGRAM = f"""
-import os, signal, sys, time
+import fcntl, os, signal, sys, time
 failing, mark, later, killed = int(sys.argv[1]), sys.argv[2], float(sys.argv[3]), int(sys.argv[4])
 rank = next(int(os.environ[name]) for name in {RANK_VARIABLES!r} if name in os.environ)
 if rank == failing:
     print(f"rank {{rank}}: {ROOT_CAUSE}", file=sys.stderr, flush=True)
-    open(mark, "w").close()
+    locked = open(mark + ".new", "w")
+    fcntl.flock(locked, fcntl.LOCK_EX)
+    os.rename(mark + ".new", mark)
     if killed:
         os.kill(os.getpid(), signal.SIGKILL)
     os._exit({ROOT_STATUS})
 until = time.monotonic() + 60
 while not os.path.exists(mark) and time.monotonic() < until:
     time.sleep(0.01)
+if os.path.exists(mark):
+    with open(mark) as gone:
+        fcntl.flock(gone, fcntl.LOCK_SH)
 time.sleep(later)
 print(f"rank {{rank}}: {CONSEQUENCE}", file=sys.stderr, flush=True)
 os._exit(0 if killed else 1)
