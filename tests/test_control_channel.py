@@ -23,7 +23,7 @@ from ddpcheck.job import AllReduce, TensorSpec
 from ddpcheck.launchers.attached import Attached
 from ddpcheck.launchers.launcher import Launched
 from ddpcheck.launchers.processes import Processes
-from ddpcheck.ranks import authentication
+from ddpcheck.ranks import authentication, channel
 from ddpcheck.ranks.channel import Channel, ChannelClosed, Listener, connect
 from ddpcheck.storage import codec
 
@@ -90,6 +90,19 @@ def test_excess_stranger_replaces_the_oldest(listener: Listener, monkeypatch: py
         for early in strangers[:2]:
             assert len(early.recv(1000)) == authentication.NONCE
             assert early.recv(1000) == b""
+
+
+def test_a_rank_on_the_drivers_host_waits_until_all_ranks_are_launched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "_TCP_SECONDS", 0.05)
+    with closing(Listener()) as busy, closing(Listener("127.0.0.1")) as silent, ThreadPoolExecutor() as pool:
+        rank = pool.submit(connect, busy.address, busy.secret)
+        select.select([busy], [], [], WITHIN)  # the rank has connected
+        with pytest.raises(TimeoutError):
+            connect(silent.address, silent.secret)
+        while (found := busy.accept(WITHIN)) is None:
+            pass
+        rank.result(WITHIN).close()
+        found.close()
 
 
 def test_silent_connections_time_out(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:

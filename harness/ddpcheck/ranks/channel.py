@@ -111,6 +111,14 @@ class Channel:
         self._connection.close()
 
 
+_UNIX_SECONDS = 600.0
+"""Limit of a rank's connection on the driver's host. The driver answers after it has launched all ranks, and a fork server
+may need more than half a minute to import torch on a busy machine. If the driver ends, the connection ends at once.
+"""
+_TCP_SECONDS = 30.0
+"""Limit over TCP, where a wrong address may never answer."""
+
+
 class Listener:
     """The driver's listening socket. Ranks are given its `address` and `secret`."""
 
@@ -148,8 +156,13 @@ class Listener:
         self._authenticated.close()
 
 
-def connect(address: str, secret: str, greeting: bytes = b"", timeout: float = 30.0) -> Channel:
-    """Connect to a Listener. ConnectionError if it is gone or does not know the secret; ValueError on a malformed address."""
+def connect(address: str, secret: str, greeting: bytes = b"", timeout: float | None = None) -> Channel:
+    """Connect to a Listener. ConnectionError if it is gone or does not know the secret; ValueError on a malformed address.
+
+    timeout: seconds until TimeoutError; None takes the limit for this kind of address.
+    """
+    if timeout is None:
+        timeout = _UNIX_SECONDS if address.startswith("unix:") else _TCP_SECONDS
     limit, delay = time.monotonic() + timeout, 0.01
     while True:
         connection = _open(address, max(0.001, limit - time.monotonic()))
