@@ -1,4 +1,4 @@
-"""Progress of a run: a bar with the current check on a terminal, one line per world size in a log."""
+"""Progress of a run: a bar with the current check on a terminal; in a log one line per world size, and one now and then."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ..running.plan import Item
 from ..verdict import Verdict
+from .log_lines import LogLines
 from .options import at_terminal
 from .verdict_output import ranks, summary
 
@@ -32,6 +33,8 @@ class Display(AbstractContextManager["Display"]):
         self._verdicts: dict[_Place, list[Verdict]] = {place: [] for place in self._left}
         self._since: dict[_Place, float] = {}
         self._at_work: dict[_Place, str] = {}
+        self._count = len(items)
+        self._lines = LogLines(console)
         self._bar: Progress | None = None
         if at_terminal(console) and not quiet:
             columns = (BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
@@ -69,13 +72,16 @@ class Display(AbstractContextManager["Display"]):
             self._tell(place)
 
     def _describe(self) -> None:
+        several = len({adapter for adapter, _ in self._left}) > 1
+        at_work = "; ".join(
+            f"{adapter}, " * several + f"{ranks(size)}: {name.removeprefix('check_')}"
+            for (adapter, size), name in sorted(dict(self._at_work).items())
+        )
         if self._bar is not None:
-            several = len({adapter for adapter, _ in self._left}) > 1
-            at_work = (
-                f"{adapter}, " * several + f"{ranks(size)}: {name.removeprefix('check_')}"
-                for (adapter, size), name in sorted(dict(self._at_work).items())
-            )
-            self._bar.update(self._task, description=escape("; ".join(at_work)))
+            self._bar.update(self._task, description=escape(at_work))
+        elif at_work and not self._quiet:
+            done = self._count - self._left.total()
+            self._lines.tell(lambda seconds: f"  {done} of {self._count} checks, {seconds:.0f} s; now {at_work}")
 
     def _tell(self, place: _Place) -> None:
         if self._bar is None and not self._quiet:

@@ -113,7 +113,7 @@ def show_not_covered(console: Console, verdicts: Iterable[Verdict]) -> None:
     if checks:
         parts = ", ".join(f"{part} ({len(names)})" for part, names in sorted(checks.items()))
         console.print(
-            f"\nnot covered by checks that passed, because not promised (number of checks): {parts}",
+            f"\nnot covered by checks that passed, because not promised, or not at this level (number of checks): {parts}",
             style="dim",
             soft_wrap=True,
         )

@@ -12,10 +12,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, TextIO
 
+from ..storage.failures_folder import FAILURES_FOLDER
 from ..storage.long_texts import LARGEST_TEXT
-from .shown_errors import FOLDER
 
 MOST_SHOWN = 1 << 20
 """Bytes of one rank that are shown."""
@@ -112,7 +113,9 @@ class _Printed:
 
     def _cut(self) -> str:
         """Open the file; returns a sentence for the screen."""
-        path = FOLDER / ("train-output.txt" if self._rank is None else f"train-output-rank{self._rank}.txt")
+        path = Path(FAILURES_FOLDER) / (
+            "train-output.txt" if self._rank is None else f"train-output-rank{self._rank}.txt"
+        )
         name = "this process" if self._rank is None else f"rank {self._rank}"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -239,7 +239,12 @@ def _not_judged(verdicts: Sequence[Verdict]) -> list[Html]:
     parts = [tag("div", tag("table", head, tag("tbody", *rows)), class_="scroll")] if rows else []
     if left_out:
         shown = ", ".join(f"{part} ({count})" for part, count in sorted(left_out.items()))
-        parts.append(tag("p", f"Not covered by passing checks, because not promised (number of verdicts): {shown}"))
+        parts.append(
+            tag(
+                "p",
+                f"Not covered by passing checks, because not promised, or not at this level (number of verdicts): {shown}",
+            )
+        )
     return [tag("section", tag("h2", "Not judged, or failed as declared"), *parts)]
 
 
