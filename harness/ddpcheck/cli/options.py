@@ -22,13 +22,16 @@ ATTACHED = ("attached", "Ranks that you start yourself, on any hosts: ddpcheck c
 _WIDTH_OF_LOGS = 140
 
 
-chosen_checks: Callable[[F], F] = click.option(
-    "-c",
-    "--check",
-    "patterns",
-    multiple=True,
-    help="Run only this family, or checks with this text in their names. Repeatable.",
-)
+def chosen_checks(command: F) -> F:
+    """Add the option --check to a command."""
+    option: Callable[[F], F] = click.option(
+        "-c",
+        "--check",
+        "patterns",
+        multiple=True,
+        help="Run only this family, or checks with this text in their names. Repeatable.",
+    )
+    return option(command)
 
 
 def failures_folder(help: str) -> Callable[[F], F]:
