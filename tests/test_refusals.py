@@ -209,10 +209,12 @@ def test_ranks_that_die_for_want_of_shared_memory_before_they_report_are_no_faul
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts the descriptors of Linux")
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_ranks_that_cannot_start_for_want_of_descriptors_are_no_fault(tmp_path: Path, method: str) -> None:
-    """Their parent may open so few files that it cannot start all of them; those that it has started do not wait for the rest."""
-    words = ("check", "numpy_sockets", "-w", "8", "-c", CHECK, "--profile", "quick", "--json", "results.json")
+@pytest.mark.parametrize(("method", "ranks"), [("fork", 8), ("spawn", 8), ("forkserver", 8), ("forkserver", 3)])
+def test_ranks_that_cannot_start_for_want_of_descriptors_are_no_fault(tmp_path: Path, method: str, ranks: int) -> None:
+    """Their parent may open so few files that it cannot start all of them; those that it has started do not wait for the
+    rest. Of three ranks, the first cannot accept the others.
+    """
+    words = ("check", "numpy_sockets", "-w", str(ranks), "-c", CHECK, "--profile", "quick", "--json", "results.json")
     ended = subprocess.run(
         [sys.executable, "-m", "ddpcheck", *words, "--launcher", method],
         cwd=tmp_path,

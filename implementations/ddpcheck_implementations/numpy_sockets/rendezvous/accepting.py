@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import selectors
 import socket
 import time
@@ -12,6 +13,9 @@ from ..errors import RendezvousError
 
 _MAX_FOREIGN_CLIENTS = 128
 """The largest number of silent connections besides those of ranks."""
+
+_REFUSED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+"""Errors of accept() that are not the client's."""
 
 Judge = Callable[[bytes], "int | str | None"]
 """A function from a client's first bytes to its rank, to a reason to refuse it, or to None for another program."""
@@ -30,13 +34,14 @@ def accept_ranks(
     """Return connections of all `expected` ranks, by the rank that each declares in its first `size` bytes.
 
     Every client receives the `challenge` first. `judge` decides on its first bytes; a reason goes back as `refusal(reason)`.
-    RendezvousError at the `deadline` (of time.monotonic) names missing ranks and `host`, the listening program.
+    RendezvousError at the `deadline` (of time.monotonic) names missing ranks and `host`, the listening program. OSError if the
+    system refuses another connection.
     """
     reception = _Reception(listener, size, judge, refusal, len(expected), challenge)
     with reception.selector:
         while missing := expected - reception.ranks.keys():
             ready = reception.selector.select(max(0.0, deadline - time.monotonic()))
-            if not ready:
+            if not ready or time.monotonic() > deadline:
                 _close(reception.undeclared)
                 _close(reception.ranks.values())
                 raise RendezvousError(*_missing(missing, host, reception.refused))
@@ -107,7 +112,9 @@ class _Reception:
 def _accept(listener: socket.socket) -> socket.socket | None:
     try:
         connection, _ = listener.accept()
-    except OSError:
+    except OSError as error:
+        if error.errno in _REFUSED:
+            raise
         return None  # the client has closed before it was accepted
     connection.setblocking(False)
     return connection
