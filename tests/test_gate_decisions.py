@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -140,6 +141,14 @@ def test_no_launch_begins_after_the_time_limit() -> None:
     record = recorded(1.0, measured=0)
     _launch_until(record, "measurement", Clockwork(), record.benchmarks, (12,), lambda _: False, Progress(ends_at=0.0))
     assert record.launches("measurement", record.benchmarks[0].name) is None
+
+
+def test_too_little_time_is_told_after_the_first_launch() -> None:
+    told: list[str] = []
+    Progress(looked=told.append, ends_at=time.monotonic() + 3600.0).warn_of_too_little_time(60.0, 12)
+    assert not told
+    Progress(looked=told.append, ends_at=time.monotonic() + 240.0).warn_of_too_little_time(60.0, 12)
+    assert "about 12 minutes, but" in told[0]
 
 
 def test_sides_are_stored_as_pytest_benchmark_does(tmp_path: Path) -> None:

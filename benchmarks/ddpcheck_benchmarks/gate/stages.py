@@ -40,6 +40,15 @@ class Progress:
     def ended(self) -> bool:
         return time.monotonic() >= self.ends_at
 
+    def warn_of_too_little_time(self, seconds: float, needed: int) -> None:
+        """Tell if a first launch of so many seconds leaves no time for all that a verdict needs."""
+        left = self.ends_at - time.monotonic()
+        if left < seconds * (needed - 1):
+            self.looked(
+                f"a launch takes {seconds:.0f} s, and a verdict needs {needed} launches: about "
+                f"{math.ceil(seconds * needed / 60)} minutes, but {left / 60:.1f} are left (--minutes)"
+            )
+
 
 def measure(
     record: Record,
@@ -156,6 +165,8 @@ def _launch_until(
         progress.told(f"{stage}, launch {launch} of at most {ends[-1]}: {_names(open_ones)}")
         _launch(record, stage, launch, pairing, open_ones)
         progress.launched(record)
+        if launch == 1:
+            progress.warn_of_too_little_time(record.seconds[stage], ends[0])
         if launch in ends:
             state = (f"{one.name} {change(look(_values(record, stage, one), record.design))}" for one in open_ones)
             progress.looked(f"{stage}, after {launch} launches: {', '.join(state)}")
