@@ -15,6 +15,7 @@ from ddpcheck.audit.recorder import torch_random_draws  # noqa: E402
 
 @pytest.mark.parametrize(("dropout", "drawn"), [(0.0, []), (0.5, ["bernoulli_"])])
 def test_attention_draws_only_with_dropout(tmp_path: Path, dropout: float, drawn: list[str]) -> None:
+    (tmp_path / "real").mkdir()
     run = Run(RunSettings(str(tmp_path), "real", ranks=1, steps=1, far=1), 0, str(tmp_path))
     run.started = run.trains = True
     torch_random_draws.install(run)

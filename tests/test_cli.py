@@ -351,3 +351,10 @@ def test_a_fault_that_survives_is_a_failure() -> None:
     kill = run_fault(named, Settings(profile_named("quick")))
     assert not kill.caught
     assert kill.missed == named.caught_by
+
+
+def test_a_log_tells_how_far_a_run_is() -> None:
+    words = ["check", "numpy_sockets", "-w", "2", "-c", "check_barrier_waits_for_every_rank", "--profile", "quick"]
+    done = CliRunner().invoke(main, words)
+    assert done.output.startswith("  0 of 2 checks, 0 s; now 2 ranks: ranks_start\n"), done.output
+    assert "checks, 0 s" not in CliRunner().invoke(main, [*words, "-q"]).output

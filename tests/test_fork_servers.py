@@ -303,6 +303,7 @@ def test_a_process_of_an_audit_ends_with_its_fork_server(tmp_path: Path) -> None
     """Its settings name the driver as its parent."""
     pytest.importorskip("torch")
     os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "real").mkdir()
     script = tmp_path / "endless.py"
     script.write_text("open('fifo', 'w').close()\nwhile True:\n    pass\n".replace("fifo", str(tmp_path / "fifo")))
     settings = {**RunSettings(str(tmp_path), "real", 1, 0, 1).variables(), "OMP_NUM_THREADS": "1"}

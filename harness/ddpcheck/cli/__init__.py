@@ -100,9 +100,18 @@ def main() -> None:
         sys.path.append(here)
 
 
+def _command_line() -> object:
+    """Run the command that sys.argv names. main() would print an empty line after every StoppedBySignal."""
+    try:
+        with main.make_context("ddpcheck", sys.argv[1:]) as context:
+            return main.invoke(context)
+    except click.exceptions.Exit as end:  # after --help
+        return end.exit_code
+
+
 def program() -> NoReturn:
     """Run the command line as a program and exit with a status of exit_status.py."""
-    status = run(lambda: main(prog_name="ddpcheck", standalone_mode=False))
+    status = run(_command_line)
     if status >= ExitStatus.HUNG_UP:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # a second signal would change the exit status
             signal.signal(number, signal.SIG_IGN)

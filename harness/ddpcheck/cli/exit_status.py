@@ -76,7 +76,7 @@ def run(command: Callable[[], object]) -> int:
         if status == ExitStatus.PIPE_CLOSED:  # as with `| head`: no error
             _leave_output()
         else:
-            _say(f"ended by {signal.Signals(status - 128).name}")
+            _say(f"\nended by {signal.Signals(status - 128).name}")
         return status
     except OSError as error:
         if is_pipe() and reader_is_gone():

@@ -86,7 +86,8 @@ class Display(AbstractContextManager["Display"]):
     def _tell(self, place: _Place) -> None:
         if self._bar is None and not self._quiet:
             adapter, size = place
-            seconds = time.monotonic() - self._since.get(place, time.monotonic())
+            now = time.monotonic()
+            seconds = now - self._since.get(place, now)
             told = f"{escape(adapter)}, {ranks(size)}: {summary(self._verdicts[place], seconds)}"
             self.console.print(told, soft_wrap=True)
 

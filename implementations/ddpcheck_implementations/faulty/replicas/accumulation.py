@@ -128,7 +128,7 @@ def synchronising_after_an_exception(replica: PlainReplica) -> Iterator[None]:
         replica.syncing = before
 
 
-@fault("no-window-after-an-exception", INTERRUPTED, cause="synchronised-inside-no-sync")
+@fault("no-window-after-an-exception", INTERRUPTED, cause="no-sync-left-by-exception")
 class NoWindowAfterException(PlainReplica):
     """After an exception inside no_sync, later no_sync blocks have no effect."""
 
