@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import pytest
+from fuzz.campaign import REACHED
 from fuzz.run import KEPT
 from fuzz.seeds import seeds
 from fuzz.targets import TARGETS
@@ -17,6 +19,13 @@ FOUND = [(name, path) for name in TARGETS for path in sorted((KEPT / name).glob(
 @pytest.mark.parametrize(("name", "path"), FOUND, ids=[f"{name}-{path.name}" for name, path in FOUND])
 def test_inputs_that_broke_a_reader_are_handled(name: str, path: Path) -> None:
     TARGETS[name](path.read_bytes())
+
+
+@pytest.mark.parametrize("path", sorted(REACHED.glob("*.zip")), ids=lambda path: path.stem)
+def test_inputs_that_reached_new_code_are_read_or_refused(path: Path) -> None:
+    with zipfile.ZipFile(path) as packed:
+        for name in packed.namelist():
+            TARGETS[path.stem](packed.read(name))
 
 
 @pytest.mark.parametrize("name", sorted(TARGETS))

@@ -86,7 +86,7 @@ def causes(ids: tuple[str, ...]) -> None:
     out = console()
     for kind in sorted(found, key=lambda kind: kind.id):
         _show_cause(out, kind)
-    out.print(f"\n{len(found)} causes")
+    out.print("\n1 cause" if len(found) == 1 else f"\n{len(found)} causes")
 
 
 def _show_cause(out: Console, kind: Kind) -> None:
