@@ -13,7 +13,7 @@ NO_SYNC_LEFT_BY_EXCEPTION = Kind(
     "no-sync-left-by-exception",
     "After an exception inside no_sync(), it stays on, or an outer no_sync() ended with it.",
     because="The same backwards without an exception are right.",
-    look="the end of no_sync(): a finally block that restores what was set when it began",
+    look="the end of no_sync(), which must restore the earlier setting in a finally block",
 )
 EXCEPTIONS_SWALLOWED = Kind("exceptions-swallowed", "no_sync() swallows exceptions: its exit returns True.")
 BATCHES_TAKEN_AS_ONE = Kind(
