@@ -40,7 +40,7 @@ TEMPLATE = """\
     python tests/false_alarms/under_load.py tests/false_alarms/under-load.jsonl
     python tests/false_alarms/under_load.py tests/false_alarms/under-load.jsonl --markdown PAGE
 
-{adapters} adapters, {passed:,} checks passed, {jobs:,} Jobs. Load average at the end of each: {least:.0f} to {most:.0f}.
+{adapters} of {all} adapters so far: {passed:,} checks passed, {jobs:,} Jobs. Load average at the end of each: {least:.0f} to {most:.0f}.
 Commits: {commits}. **Alarms: {alarms}.**
 
 | adapter | ranks | passed | skipped | unknown | alarms | Jobs | seconds | load |
@@ -88,8 +88,8 @@ def checked(subject: Subject, commit: str, loops: int, at_once: int) -> dict[str
     }
 
 
-def markdown(lines: Sequence[dict[str, Any]]) -> str:
-    """The page of all results."""
+def markdown(lines: Sequence[dict[str, Any]], count: int) -> str:
+    """The page of the results so far. count: the number of all adapters."""
     rows = []
     for line in lines:
         counts = Counter(line["counts"])
@@ -104,6 +104,7 @@ def markdown(lines: Sequence[dict[str, Any]]) -> str:
         at_once=lines[0]["at_once"],
         cores=len(os.sched_getaffinity(0)),
         adapters=len(lines),
+        all=count,
         passed=sum(line["counts"].get("passed", 0) for line in lines),
         jobs=sum(line["jobs"] for line in lines),
         least=min(line["load"] for line in lines),
@@ -124,7 +125,7 @@ def main() -> None:
     options = parser.parse_args()
     done = read_results(options.results)
     if options.markdown:
-        options.markdown.write_text(markdown(done), encoding="utf-8")
+        options.markdown.write_text(markdown(done, len(list(subjects("")))), encoding="utf-8")
         return
     git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty=+", "--abbrev=8"]
     commit = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
