@@ -40,8 +40,8 @@ TEMPLATE = """\
     python tests/false_alarms/under_load.py tests/false_alarms/under-load.jsonl
     python tests/false_alarms/under_load.py tests/false_alarms/under-load.jsonl --markdown PAGE
 
-{adapters} of {all} adapters so far: {passed:,} checks passed, {jobs:,} Jobs. Load average at the end of each: {least:.0f} to {most:.0f}.
-Commits: {commits}. **Alarms: {alarms}.**
+{adapters} of {all} adapters so far: {passed:,} checks passed, {jobs:,} Jobs.
+Load average at the end of each: {least:.0f} to {most:.0f}. Commits: {commits}. **Alarms: {alarms}.**
 
 | adapter | ranks | passed | skipped | unknown | alarms | Jobs | seconds | load |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
