@@ -145,9 +145,11 @@ def test_no_launch_begins_after_the_time_limit() -> None:
 
 def test_too_little_time_is_told_after_the_first_launch() -> None:
     told: list[str] = []
-    Progress(looked=told.append, ends_at=time.monotonic() + 3600.0).warn_of_too_little_time(60.0, 12)
+    record = recorded(1.0, measured=1)
+    record.seconds["measurement"] = 60.0
+    Progress(looked=told.append, ends_at=time.monotonic() + 3600.0).warn_of_too_little_time(record, "measurement", 12)
     assert not told
-    Progress(looked=told.append, ends_at=time.monotonic() + 240.0).warn_of_too_little_time(60.0, 12)
+    Progress(looked=told.append, ends_at=time.monotonic() + 240.0).warn_of_too_little_time(record, "measurement", 12)
     assert "about 12 minutes, but" in told[0]
 
 

@@ -80,5 +80,7 @@ def false_verdicts(folder: Path, *, may_fail: bool) -> Iterator[str]:
             continue
         found = verdict.get("diagnosis", {})
         causes = [cause["id"] for cause in found.get("causes", ())]
-        if not may_fail or (causes and _OF_ENDS.isdisjoint(causes)):
+        # a rank that raises in a collective which others complete looks as if it took another path, too
+        explained = _OF_ENDS.issuperset(causes[:1]) or ranks.RANK_RAISED.id in causes
+        if not may_fail or not explained:
             yield f"false verdict: {verdict['check']}: {found.get('headline', '')[:150]} {causes}"

@@ -29,6 +29,8 @@ import click
 if __package__ in (None, ""):  # run as a file
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from result_lines import commit_of_tests
+
 from chaos import forked_driver
 from chaos.aftermath import false_verdicts, left_files, left_processes, shared_memory, torn_files
 from chaos.commands import drawn_command, prepare
@@ -45,14 +47,7 @@ FORKED = 0.8
 """The share of commands that are forks of this process. The others start an interpreter, and can be hit while they do."""
 
 
-def _commit() -> str:
-    """The commit of this tree, with + if files differ from it; empty outside a repository."""
-    git = ["git", "-C", str(Path(__file__).parent)]
-    found = subprocess.run([*git, "describe", "--always", "--dirty=+", "--abbrev=12"], capture_output=True, check=False)
-    return found.stdout.decode().strip()
-
-
-COMMIT = _commit()
+COMMIT = commit_of_tests()
 
 
 def trial(injection: Injection, drawn: random.Random, fork_servers: ForkServers | None = None) -> Trial:

@@ -25,7 +25,7 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from result_lines import read_results
+from result_lines import commit_of_tests, read_results
 from run import Subject, subjects
 
 PROFILE = "quick"
@@ -127,8 +127,7 @@ def main() -> None:
     if options.markdown:
         options.markdown.write_text(markdown(done, len(list(subjects("")))), encoding="utf-8")
         return
-    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty=+", "--abbrev=8"]
-    commit = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    commit = commit_of_tests()
     before = {line["adapter"] for line in done}
     chosen = [one for one in subjects(options.only) if one.name not in before]
     with busy(options.loops), ThreadPoolExecutor(options.at_once) as pool:

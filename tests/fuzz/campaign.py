@@ -27,7 +27,7 @@ import click
 if __package__ in (None, ""):  # run as a file
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from result_lines import read_results
+from result_lines import commit_of_tests, read_results
 
 from fuzz.targets import TARGETS
 
@@ -128,8 +128,7 @@ def page(turns: Sequence[dict[str, Any]]) -> str:
 @click.option("--page", "target", type=click.Path(path_type=Path), help="Write the page of all turns to this file.")
 def command(minutes: float, seconds: int, target: Path | None) -> None:
     """Fuzz the targets in turns."""
-    git = ["git", "-C", str(HERE), "describe", "--always", "--abbrev=8"]
-    commit = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    commit = commit_of_tests()
     until = time.monotonic() + 60 * minutes
     while time.monotonic() + seconds < until:
         used = dict.fromkeys(TARGETS, 0.0)

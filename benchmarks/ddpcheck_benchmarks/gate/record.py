@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -63,6 +64,10 @@ class Record:
     def number_of_launches(self, stage: Stage) -> int:
         """The launches of a stage, of the benchmark that had most."""
         return max(map(len, self.raw[stage].values()), default=0)
+
+    def minutes_of(self, stage: Stage, launches: int) -> int:
+        """About how long so many launches of a stage take, by those that were made. ZeroDivisionError without any."""
+        return math.ceil(self.seconds.get(stage, 0.0) / self.number_of_launches(stage) * launches / 60)
 
     def add(self, stage: Stage, launch: Mapping[str, Array]) -> None:
         for name, raw in launch.items():

@@ -40,13 +40,13 @@ class Progress:
     def ended(self) -> bool:
         return time.monotonic() >= self.ends_at
 
-    def warn_of_too_little_time(self, seconds: float, needed: int) -> None:
-        """Tell if a first launch of so many seconds leaves no time for all that a verdict needs."""
-        left = self.ends_at - time.monotonic()
+    def warn_of_too_little_time(self, record: Record, stage: Stage, needed: int) -> None:
+        """Tell after the first launch of a stage if no time is left for all that a verdict needs."""
+        left, seconds = self.ends_at - time.monotonic(), record.seconds[stage]
         if left < seconds * (needed - 1):
             self.looked(
                 f"a launch takes {seconds:.0f} s, and a verdict needs {needed} launches: about "
-                f"{math.ceil(seconds * needed / 60)} minutes, but {left / 60:.1f} are left (--minutes)"
+                f"{record.minutes_of(stage, needed)} minutes, but {left / 60:.1f} are left (--minutes)"
             )
 
 
@@ -166,7 +166,7 @@ def _launch_until(
         _launch(record, stage, launch, pairing, open_ones)
         progress.launched(record)
         if launch == 1:
-            progress.warn_of_too_little_time(record.seconds[stage], ends[0])
+            progress.warn_of_too_little_time(record, stage, ends[0])
         if launch in ends:
             state = (f"{one.name} {change(look(_values(record, stage, one), record.design))}" for one in open_ones)
             progress.looked(f"{stage}, after {launch} launches: {', '.join(state)}")

@@ -65,7 +65,7 @@ def _advice(record: Record) -> str:
     launches, needed = record.number_of_launches("measurement"), record.design.looks[0]
     if not launches or launches >= needed:
         return ""
-    minutes = math.ceil(record.seconds.get("measurement", 0.0) / launches * needed / 60)
+    minutes = record.minutes_of("measurement", needed)
     time = f", here about {minutes} minutes (--minutes)" if minutes else ""
     return f"; {launches} launches were made, and a verdict takes {needed} or more{time}"
 

@@ -72,6 +72,8 @@ class Display(AbstractContextManager["Display"]):
             self._tell(place)
 
     def _describe(self) -> None:
+        if self._quiet:
+            return
         several = len({adapter for adapter, _ in self._left}) > 1
         at_work = "; ".join(
             f"{adapter}, " * several + f"{ranks(size)}: {name.removeprefix('check_')}"
@@ -79,7 +81,7 @@ class Display(AbstractContextManager["Display"]):
         )
         if self._bar is not None:
             self._bar.update(self._task, description=escape(at_work))
-        elif at_work and not self._quiet:
+        elif at_work:
             done = self._count - self._left.total()
             self._lines.tell(lambda seconds: f"  {done} of {self._count} checks, {seconds:.0f} s; now {at_work}")
 

@@ -362,14 +362,14 @@ def _said(verdict: Verdict) -> str:
 
 def as_source(before: Capabilities, after: Capabilities, adapter: str = "adapter") -> str:
     """Lines that turn an adapter with `before` into one with `after`. adapter: the name of its variable."""
-    made, changed = {}, []
+    made = {}
     for group in GROUPS:
         for promise in promises_of(GROUPS[group]):
             for name in promise.metadata["members"] or (promise.name,):
                 old, new = (each.value_of(name) for each in (before, after))
                 if old != new:
                     made[name] = new
-                    changed.append(f"        {name}={_source(new)},")
+    changed = (f"        {name}={_source(value)}," for name, value in made.items())
     ladders = sorted({type(value).__name__ for value in made.values() if isinstance(value, IntEnum)})
     imports = ["from dataclasses import replace", f"from ddpcheck import {', '.join(ladders)}"]
     begin = (f"{adapter} = replace(", f"    {adapter},", f"    capabilities={adapter}.capabilities.but(")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from ..printable_text import LONGEST_LINE, cut, printable
-from ..storage.failures_folder import FAILURES_FOLDER
+from ..storage.failures_folder import file_of_rank
 from ..storage.files import UnwritableFile
 from ..storage.long_texts import write_long_text
 
@@ -25,7 +23,7 @@ def shown_error(text: str, rank: int | None) -> str:
 
 
 def _kept(text: str, rank: int | None) -> str:
-    path = Path(FAILURES_FOLDER) / ("train.txt" if rank is None else f"train-rank{rank}.txt")
+    path = file_of_rank("train", rank)
     try:
         write_long_text(path, text.encode("utf-8", errors="replace"))
     except UnwritableFile as error:

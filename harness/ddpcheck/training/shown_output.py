@@ -12,10 +12,9 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, TextIO
 
-from ..storage.failures_folder import FAILURES_FOLDER
+from ..storage.failures_folder import file_of_rank
 from ..storage.long_texts import LARGEST_TEXT
 
 MOST_SHOWN = 1 << 20
@@ -113,9 +112,7 @@ class _Printed:
 
     def _cut(self) -> str:
         """Open the file; returns a sentence for the screen."""
-        path = Path(FAILURES_FOLDER) / (
-            "train-output.txt" if self._rank is None else f"train-output-rank{self._rank}.txt"
-        )
+        path = file_of_rank("train-output", self._rank)
         name = "this process" if self._rank is None else f"rank {self._rank}"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from ...causes import audit
 from ..evidence import Evidence, RunSeen
 from .law import LawVerdict, broken, held, not_judged
 
-_GRADIENTS = "gradients differ"
 _INPUTS = {"batch": "samples", "draw": "random draws"}
 """Of a step, by the kind of their events."""
 
@@ -32,10 +34,8 @@ def resumed_runs_go_on(evidence: Evidence) -> LawVerdict:
         whole = evidence.real.of(rank, "step")[before:]
         again = resumed.of(rank, "step")
         for number, (a, b) in enumerate(zip(whole, again, strict=False)):
-            what = _difference(a, b)
             step = before + number
-            if what == _GRADIENTS:
-                what += f": other {_other(evidence.real, step, resumed, number, rank)}"
+            what = _difference(a, b, partial(_other, evidence.real, step, resumed, number, rank))
             if what:
                 return broken(
                     f"rank {rank}, step {step}: {what}", audit.STATE_NOT_RESTORED(what=f"{what} in step {step}")
@@ -51,15 +51,15 @@ def resumed_runs_go_on(evidence: Evidence) -> LawVerdict:
     )
 
 
-def _difference(whole: dict[str, object], again: dict[str, object]) -> str:
-    """The first difference between two steps; empty if there is none."""
+def _difference(whole: dict[str, object], again: dict[str, object], other: Callable[[], str]) -> str:
+    """The first difference between two steps; empty if there is none. other: the inputs that differ."""
     if whole["groups"] != again["groups"]:
         for a, b in zip(whole["groups"], again["groups"], strict=False):  # type: ignore[call-overload]
             for name in a:
                 if a[name] != b.get(name):
                     return f"{name} is {b.get(name)} instead of {a[name]}"
     if whole["grads"] != again["grads"]:
-        return _GRADIENTS
+        return f"gradients differ: other {other()}"
     if whole["after"] != again["after"]:
         return "the update differs: the optimizer's state was not restored"
     return ""
