@@ -2,13 +2,16 @@
 
 Python raises a signal handler's exception at the point that the main thread has reached. Python prints but does not
 raise exceptions in destructors and in callbacks of weak references, such as those of the import system; and other code
-catches every exception. So the exception notices when it is dropped.
+catches every exception. So the exception notices when it is dropped. And subprocess.Popen holds a lock while it asks for a
+process's exit status: an exception at the wrong line would leave it locked, and wait() would wait for ever. There the
+exception is raised a moment later.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -18,6 +21,8 @@ from types import FrameType
 
 _AGAIN = 0.01
 """Seconds until a dropped exception is raised again. By then the destructor that dropped it has usually ended."""
+_ASKING = {getattr(subprocess.Popen, name).__code__ for name in ("_internal_poll", "_wait")}
+"""The code of subprocess that holds a lock outside a `with` block."""
 
 
 class StoppedBySignal(KeyboardInterrupt):
@@ -49,32 +54,42 @@ def raise_on_signals() -> Iterator[Callable[[int], None]]:
     process, main = os.getpid(), threading.main_thread().ident
     assert main is not None
     first: list[int] = []  # the signal that counts
-    raised = over = False
+    raised = over = postponing = False
 
     def end(number: int, frame: FrameType | None) -> None:
-        nonlocal raised
+        nonlocal raised, postponing
         if os.getpid() != process:  # a forked child ends as any process does
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        elif not raised and not over:
-            raised = True
+        elif not raised and not over and not postponing:
             first.append(number)
-            raise StoppedBySignal(first[0], dropped)
+            if not _would_leave_a_lock(frame):
+                raised = True
+                raise StoppedBySignal(first[0], dropped)
+            if len(first) == 1:  # else a thread sends signals already
+                postponing = True
+                raise_later()
+                postponing = False
 
     def dropped() -> None:
         nonlocal raised
         if os.getpid() == process and not over:
             raised = False
-            with suppress(RuntimeError):  # no thread can be started: the next signal counts instead
-                threading.Thread(target=again, name="signal again", daemon=True).start()
+            raise_later()
+
+    def raise_later() -> None:
+        with suppress(RuntimeError):  # no thread can be started: the next signal counts instead
+            threading.Thread(target=again, name="signal again", daemon=True).start()
 
     def again() -> None:
         time.sleep(_AGAIN)
-        signal.pthread_kill(main, signal.SIGTERM)
+        while not raised and not over:
+            signal.pthread_kill(main, signal.SIGTERM)
+            time.sleep(_AGAIN)
 
     def from_thread(number: int) -> None:
         first.append(number)
-        signal.pthread_kill(main, signal.SIGTERM)
+        again()
 
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores SIGHUP
@@ -93,6 +108,16 @@ def raise_on_signals() -> Iterator[Callable[[int], None]]:
             over = True
             for number, handler in before.items() if not first else ():  # after one signal no other counts
                 signal.signal(number, handler)
+
+
+def _would_leave_a_lock(frame: FrameType | None) -> bool:
+    """Whether the main thread holds the lock of a subprocess.Popen at a line that an exception leaves without releasing
+    it.
+    """
+    if frame is None or frame.f_code not in _ASKING:
+        return False
+    lock: threading.Lock = frame.f_locals["self"]._waitpid_lock
+    return lock.locked()
 
 
 @contextmanager
