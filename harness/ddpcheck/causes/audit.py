@@ -477,6 +477,7 @@ STATE_RESTORED_ON_ONE_RANK = Kind(
 STATE_NOT_RESTORED = Kind(
     "state-not-restored",
     "The resumed run differs from the uninterrupted one: {what}.",
-    look="the contents of the checkpoint, the values that are loaded, and settings that depend on the shorter run's arguments",
+    look="the contents of the checkpoint (optimizer, schedule and random generators too), the values that are loaded, and "
+    "settings that depend on the shorter run's arguments",
     what=str,
 )

@@ -9,8 +9,8 @@ from ...causes import audit
 from ..evidence import Evidence, RunSeen
 from .law import LawVerdict, broken, held, not_judged
 
-_INPUTS = {"batch": "samples", "draw": "random draws"}
-"""Of a step, by the kind of their events."""
+_INPUTS = {"samples": ("batch",), "random draws": ("draw", "later_draw")}
+"""What a step reads, and the kinds of events that record it."""
 
 
 def resumed_runs_go_on(evidence: Evidence) -> LawVerdict:
@@ -68,8 +68,9 @@ def _difference(whole: dict[str, object], again: dict[str, object], other: Calla
 def _other(real: RunSeen, step: int, resumed: RunSeen, number: int, rank: int) -> str:
     """The inputs that differ between step `step` of the whole run and step `number` of the resumed one."""
 
-    def digests(run: RunSeen, kind: str, of: int) -> list[str]:
-        return [event["digest"] for event in run.of(rank, kind) if event["step"] == of and event.get("grad", True)]
+    def digests(run: RunSeen, kinds: tuple[str, ...], of: int) -> list[str]:
+        events = [event for kind in kinds for event in run.of(rank, kind)]
+        return [event["digest"] for event in events if event["step"] == of and event.get("grad", True)]
 
-    found = [noun for kind, noun in _INPUTS.items() if digests(real, kind, step) != digests(resumed, kind, number)]
+    found = [noun for noun, kinds in _INPUTS.items() if digests(real, kinds, step) != digests(resumed, kinds, number)]
     return " and ".join(found) or "parameters, or other random draws that were not recorded"

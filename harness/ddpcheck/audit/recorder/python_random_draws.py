@@ -15,7 +15,6 @@ import torch
 from ..recorded_process import Run
 from . import torch_random_draws
 from .patching import OWN, is_library, replace
-from .tensors import digest
 
 _PYTHON = ("random", "uniform", "randint", "randrange", "gauss", "normalvariate", "betavariate", "expovariate")
 _NUMPY = (
@@ -35,8 +34,8 @@ def _watching(run: Run, name: str) -> Any:
     def make(original: Any) -> Any:
         def draw(*args: Any, **kwargs: Any) -> Any:
             result = original(*args, **kwargs)
-            file = sys._getframe(1).f_code.co_filename
-            if run.loading or not run.started or not run.full or is_library(file) or file.startswith(OWN):
+            file, recorded = sys._getframe(1).f_code.co_filename, torch_random_draws.of(run).recorded
+            if run.loading or not run.started or not recorded or is_library(file) or file.startswith(OWN):
                 return result
             return _seen(run, name, result)
 
@@ -47,18 +46,14 @@ def _watching(run: Run, name: str) -> Any:
 
 def _seen(run: Run, name: str, result: Any) -> Any:
     line = run.line()
-    key = torch_random_draws.of(run).key(name, line)
+    draws = torch_random_draws.of(run)
     value = torch.as_tensor(np.asarray(result))
     if not run.mirrors:
-        torch_random_draws.of(run).kept[key] = value.clone()
-        run.note(
-            "draw", op=name, key=key, step=run.step, digest=digest(value), shape=list(value.shape), line=line,
-            integer=not value.is_floating_point(), training=run.trains, backwards=run.backwards,
-        )  # fmt: skip
+        draws.add(name, line, value)
         return result
     from ..mirror.replayed_random_draws import replayed
 
-    there = replayed(run, key, value, integer=not value.is_floating_point(), name=name)
+    there = replayed(run, draws.key(name, line), value, integer=not value.is_floating_point(), name=name)
     if there is None:
         return result
     array = there.numpy()

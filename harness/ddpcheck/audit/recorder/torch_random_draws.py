@@ -43,6 +43,11 @@ class Draws:
         count = self._counts[name] = self._counts.get(name, 0) + 1
         return f"{name} {count - 1}"
 
+    @property
+    def recorded(self) -> bool:
+        """Whether random results of this step are recorded: a mirror run or a resumed run is compared with them."""
+        return self.run.full or self.run.settings.resumes
+
     def add(self, operation: str, line: str, value: torch.Tensor) -> None:
         run = self.run
         key = self.key(operation, line)
@@ -50,9 +55,10 @@ class Draws:
             copy = plain(value).clone()
             self._bytes += copy.numel() * copy.element_size()
             self.kept[key] = copy
-        if run.full:
+        if self.recorded:
             run.note(
-                "draw", op=operation, key=key, step=run.step, digest=digest(value), shape=list(value.shape), line=line,
+                "draw" if run.full else "later_draw",
+                op=operation, key=key, step=run.step, digest=digest(value), shape=list(value.shape), line=line,
                 integer=not value.is_floating_point(), training=run.trains, backwards=run.backwards,
             )  # fmt: skip
 
@@ -61,7 +67,8 @@ class Draws:
         if self.kept and not run.mirrors:
             run.journal.keep(f"draws-{run.step}", self.kept)
         self.kept, self._counts = {}, {}
-        if not run.mirrors and run.step + 1 >= run.settings.steps and self._leave():
+        last = not run.settings.resumes and run.step + 1 >= run.settings.steps
+        if not run.mirrors and last and self._leave():
             self.mode = None  # later draws are not recorded, and operations are faster without it
 
     def _leave(self) -> bool:
