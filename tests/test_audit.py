@@ -276,6 +276,9 @@ def test_the_command(tmp_path: Path) -> None:
     again = CliRunner().invoke(main, ["audit", "--judge", str(files["json"])])
     assert again.exit_code == 1
     assert again.output == result.output
+    assert "laws; ddpcheck audit -v names them" in result.output
+    whole = CliRunner().invoke(main, ["audit", "-v", "--judge", str(files["json"])])
+    assert "✓ held       All ranks get as many batches." in whole.output
 
 
 def test_evidence_round_trips_through_json(tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     show_default=True,
     help="Seconds without progress until ranks count as hung.",
 )
+@click.option("-v", "--verbose", is_flag=True, help="Show every law that held in a line of its own.")
 @click.option("--json", "json_file", type=_FILE, help="Write verdicts and evidence, which --judge reads.")
 @click.option("--junit", "junit_file", type=_FILE, help="Write JUnit XML.")
 @click.option("--markdown", "markdown_file", type=_FILE, help="Write the page as markdown.")
@@ -89,6 +90,7 @@ def command(
     random_streams: RandomStreams,
     resume_check: tuple[str, str] | None,
     deadline: float,
+    verbose: bool,
     json_file: Path | None,
     junit_file: Path | None,
     markdown_file: Path | None,
@@ -127,7 +129,7 @@ def command(
             )
             evidence = _run(out, request, keep)
     verdicts = verdicts_of(evidence)
-    out.print(escape(page(evidence, verdicts)), soft_wrap=True)
+    out.print(escape(page(evidence, verdicts, every=verbose)), soft_wrap=True)
     settings = {"audit": True, "ranks": evidence.ranks, "steps": evidence.steps, "no_gpu": no_gpu}
     files = RequestedFiles()
     if json_file is not None:
