@@ -152,7 +152,7 @@ def right_when_repeated(sure: tuple[Cause, ...]) -> Cause | None:
 
 def last_words(culprit: RankTrace) -> str:
     """The last line of an error; of a traceback, the line with the exception."""
-    lines = [line for line in culprit.error.strip().splitlines() if line.strip()]
+    lines = [line for line in culprit.error.rstrip().splitlines() if line.strip()]
     if culprit.outcome == "raised":
         stack = max((number for number, line in enumerate(lines) if line.startswith('  File "')), default=0)
         lines += [line for line in lines[stack:] if not line.startswith(" ")][:1]
