@@ -272,7 +272,9 @@ def test_the_command(tmp_path: Path) -> None:
     found = [v for v in Results.load(files["json"]).verdicts if v.diagnosis is not None]
     assert [v.diagnosis.cause.id for v in found if v.diagnosis and v.diagnosis.cause] == ["set-epoch-not-called"]
     assert "failure" in files["xml"].read_text(encoding="utf-8")
-    assert "| broken |" in files["md"].read_text(encoding="utf-8")
+    page = files["md"].read_text(encoding="utf-8")
+    assert "| broken |" in page
+    assert f"Run again:\n\n```sh\nddpcheck audit --steps 0 {TRAIN} --fault set_epoch\n```" in page
     again = CliRunner().invoke(main, ["audit", "--judge", str(files["json"])])
     assert again.exit_code == 1
     assert again.output == result.output

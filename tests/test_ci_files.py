@@ -64,10 +64,11 @@ def test_the_check_action_writes_a_summary_and_keeps_the_status(tmp_path: Path, 
     program.write_text(stand_in)
     program.chmod(0o755)
     given = {"ADAPTER": "$(touch pwned)", "WORLD_SIZES": "1,2", "PROFILE": "quick", "SEED": "", "CHECKS": "a b"}
+    given |= {"ARTIFACT": "$(touch pwned)", "GITHUB_RUN_ID": "12", "GITHUB_REPOSITORY": "me/mine"}
     environment = {
         **os.environ,
         **given,
-        "FOLDER": str(tmp_path / "kept"),
+        "FOLDER": "kept",
         "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"),
     }
     environment["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
@@ -83,7 +84,10 @@ def test_the_check_action_writes_a_summary_and_keeps_the_status(tmp_path: Path, 
     assert done.returncode == status, done.stderr
     assert "check|$(touch pwned)|--world-size|1,2|" in done.stdout
     assert "|--check|a|--check|b" in done.stdout
-    assert (tmp_path / "summary").read_text() == "# all"
+    fetched = "gh run download 12 --repo me/mine --name \\$\\(touch\\ pwned\\) --dir kept\n"
+    told, _, page = (tmp_path / "summary").read_text().rpartition("```\n\n")
+    assert page == "# all"
+    assert told.endswith(fetched) if status else not told
     assert not (tmp_path / "pwned").exists()
 
 

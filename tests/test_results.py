@@ -127,6 +127,14 @@ def test_report_shows_every_verdict_once() -> None:
     assert page.index("## Failures by cause") < page.index("## Failures\n") < page.index("## sums")
 
 
+def test_report_has_the_command_that_runs_each_failure_again() -> None:
+    page = markdown(Results(VERDICTS), lambda verdict: f"again {Path.cwd()}/{verdict.check}")
+    for check in ("check_a", "check_b", "check_e"):
+        assert f"Run again:\n\n```sh\nagain {check}\n```" in page
+    assert page.count("Run again:") == 3
+    assert "Run again:" not in markdown(Results(VERDICTS))
+
+
 def test_replay_describes_results_of_each_rank() -> None:
     same = Record(0, "all_reduce", 0.0, 1.0, {"result": np.array([1.5, 2.0, -3.0], np.float32), "argument": None})
     stuck = Record(1, "backward", 1.0, None, {})

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..printable_text import fenced, in_markdown
+from ..relative_paths import with_relative_paths
 from ..storage.files import write_atomically
 from ..verdict import SYMBOLS, Verdict
 from .evidence import Evidence
@@ -133,23 +134,22 @@ def _source(evidence: Evidence) -> str:
     return "no recognised source; mark batches in the script: batch = ddpcheck.audit.batch(batch)"
 
 
-def markdown(evidence: Evidence, verdicts: list[Verdict]) -> str:
-    """The page as markdown."""
+def markdown(evidence: Evidence, verdicts: list[Verdict], run_again: str = "") -> str:
+    """The page as markdown. run_again: the command that repeats the audit; empty if it is not known."""
+    status, first = answer(evidence, verdicts)
     sentences = {law.name: law.sentence for law in LAWS}
     rows = [f"| {sentences[v.check]} | {_WORDS[v.status]} | {_cell(v)} |" for v in verdicts]
     findings = [fenced(verdict.diagnosis.text()) for verdict in verdicts if verdict.diagnosis]
-    return (
-        "\n\n".join(
-            [
-                f"# Audit of {in_markdown(evidence.title)}",
-                f"**{answer(evidence, verdicts)[1]}**",
-                *findings,
-                "\n".join(["| law | result | |", "|---|---|---|", *rows]),
-                "\n".join(f"- {in_markdown(line)}" for line in scope(evidence)),
-            ]
-        )
-        + "\n"
-    )
+    again = ["Run again:", fenced(run_again, "sh")] if run_again and status else []
+    parts = [
+        f"# Audit of {in_markdown(evidence.title)}",
+        f"**{first}**",
+        *findings,
+        *again,
+        "\n".join(["| law | result | |", "|---|---|---|", *rows]),
+        "\n".join(f"- {in_markdown(line)}" for line in scope(evidence)),
+    ]
+    return with_relative_paths("\n\n".join(parts)) + "\n"
 
 
 def _cell(verdict: Verdict) -> str:
@@ -157,6 +157,6 @@ def _cell(verdict: Verdict) -> str:
     return in_markdown(text).replace("|", "\\|")
 
 
-def write_markdown(evidence: Evidence, verdicts: list[Verdict], path: Path) -> None:
+def write_markdown(evidence: Evidence, verdicts: list[Verdict], path: Path, run_again: str = "") -> None:
     """Write the page. UnwritableFile if that fails."""
-    write_atomically(path, markdown(evidence, verdicts))
+    write_atomically(path, markdown(evidence, verdicts, run_again))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -18,11 +19,15 @@ from ..audit.request import Request
 from ..audit.script_kinds import engine_of
 from ..audit.verdicts import answer, verdicts_of
 from ..job import MOST_RANKS
+from ..relative_paths import relative
 from ..storage.results import Results, save_junit
+from .commands_again import given_options
 from .number_options import SECONDS, FiniteNumber, WholeNumber
 from .options import at_terminal, console, failures_folder, usage_errors
 from .written_files import RequestedFiles
 
+_SETTINGS = frozenset({"ranks", "steps", "seconds", "module", "no_gpu", "random_streams", "resume_check", "deadline"})
+"""Parameters on which the answer depends."""
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -138,8 +143,15 @@ def command(
     if junit_file is not None:
         files.write(lambda: save_junit(verdicts, junit_file))
     if markdown_file is not None:
-        files.write(lambda: write_markdown(evidence, verdicts, markdown_file))
+        run_again = _again(script, arguments) if judged is None else ""
+        files.write(lambda: write_markdown(evidence, verdicts, markdown_file, run_again))
     sys.exit(files.status(answer(evidence, verdicts)[0]))
+
+
+def _again(script: str | None, arguments: Sequence[str]) -> str:
+    """The command that repeats this audit, without its files."""
+    options = given_options(click.get_current_context(), _SETTINGS)
+    return shlex.join(["ddpcheck", "audit", *options, relative(script or ""), *arguments])
 
 
 def _words(script: str | None, arguments: tuple[str, ...], *, module: bool) -> tuple[str, ...]:
