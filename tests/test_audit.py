@@ -357,6 +357,16 @@ def test_resuming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str, st
     assert found["resumed_runs_go_on"] == ("failed" if status else "passed")
 
 
+def test_a_run_that_resumes_without_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ddpcheck.cli.audit.Request", partial(Request, fork_servers=FORK_SERVERS))
+    whole = '"--whole", dest="resume", action="store_false"'
+    script = write(tmp_path, RESUMED.replace('"--resume", action="store_true"', whole))
+    words = ["-v", "--steps", "0", "--resume-check", "--whole --epochs 1", "", script, "--whole"]
+    result = CliRunner().invoke(main, ["audit", *words])
+    assert result.exit_code == 0, result.output
+    assert "✓ held       A resumed run goes on as the uninterrupted one does." in result.output
+
+
 def test_the_fixture(ddp_audit: object) -> None:
     assert callable(ddp_audit)
     audited = ddp_audit(TRAIN, "--fault", "set_epoch", steps=0, fork_servers=FORK_SERVERS)

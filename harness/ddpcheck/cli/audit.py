@@ -119,7 +119,7 @@ def command(
             evidence = Evidence.load(judged)
         else:
             words = _words(script, arguments, module=module)
-            interrupted, resumed = map(tuple, map(shlex.split, resume_check or ("", "")))
+            interrupted, resumed = (tuple(shlex.split(given)) for given in resume_check or ("", ""))
             request = Request(
                 words,
                 ranks,
@@ -129,7 +129,7 @@ def command(
                 deadline=deadline,
                 random_streams=random_streams,
                 interrupted=interrupted,
-                resumed=resumed,
+                resumed=resumed if resume_check else None,
                 failures=failures,
             )
             evidence = _run(out, request, keep)
