@@ -82,7 +82,7 @@ def _train(out: Console, name: str) -> int:
     return int(subprocess.run([sys.executable, "-m", "ddpcheck", *line], check=False).returncode != 0)
 
 
-def _audit(out: Console, *, verbose: bool) -> int:
+def _audit(out: Console, *, verbose: bool = False) -> int:
     """1 if the audit fails a correct training script. The script is copied into a temporary folder, as a user's own
     script.
     """
