@@ -52,6 +52,11 @@ class Hang:
         return tuple(rank.rank for rank in self.stuck if frame in rank.stack)
 
 
+def method_missing(culprit: RankTrace) -> Cause | None:
+    """The Job needs a method that the implementation does not have."""
+    return causes.METHOD_MISSING(method=culprit.missing) if culprit.missing else None
+
+
 def result_violates_contract(culprit: RankTrace) -> Cause | None:
     """A method returned something that the contract does not allow."""
     if culprit.outcome != "invalid":
