@@ -41,6 +41,8 @@ BY_TESTS = {
     "undefined-gradient-in-torch": ("test_assertions.py", "operations.UNDEFINED_IN_TORCH("),
     "imports-modules": ("test_assertions.py", "ranks.IMPORTS_MODULES("),
     "dtype-not-handled": ("test_assertions.py", "operations.NEW_DTYPE("),
+    "gradient-at-own-initial-values": ("test_oracle.py", "gradients_causes.AT_OWN_INITIAL"),
+    "gradient-summed-at-own-initial-values": ("test_oracle.py", "gradients_causes.SUMMED_AT_OWN_INITIAL"),
     "method-missing": ("test_assertions.py", "ranks.METHOD_MISSING("),
     "message-too-large": ("test_assertions.py", "ranks.MESSAGE_TOO_LARGE("),
 }
