@@ -136,6 +136,7 @@ def normalised(output: str) -> str:
     text = re.sub(r"\b\d+(\.\d+)? (s|minutes|seconds|MiB|ms)\b", r"N \2", text)
     text = re.sub(r"(\d|N) +(float\d+ .*)$", lambda found: "row of a benchmark", text, flags=re.MULTILINE)
     text = re.sub(r'File "[^"]*/(ddpcheck\w*/[^"]*|python3[^"]*)", line \d+', r'File "\1", line N', text)
+    text = re.sub(r"\d+ times what rounding allows", "N times what rounding allows", text)
     text = re.sub(r"sent \d+ messages", "sent N messages", re.sub(r"\b\d+ Jobs", "N Jobs", text))
     return re.sub(r"^.*row of a benchmark$", "row of a benchmark", text, flags=re.MULTILINE).strip("\n")
 

@@ -122,7 +122,7 @@ class ThreadedSession:
 
         def one(rank: int) -> None:
             outcome: Outcome = "done"
-            error, form = "", None
+            error, form, missing = "", None, ""
             execution = None
             try:
                 facets = self.wire(ThreadCollectives(table, rank), rank, self.world_size)
@@ -132,14 +132,16 @@ class ThreadedSession:
             except LostError:
                 outcome = "hung"
             except ContractViolation as broken:
-                outcome, error, form = "invalid", str(broken), broken.form
+                outcome, error, form, missing = "invalid", str(broken), broken.form, broken.missing
             except Exception:
                 outcome, error = "raised", traceback.format_exc()
             finally:
                 table.leave()
             records = tuple(execution.records) if execution else ()
             failed_at = None if outcome == "done" else 1.0
-            ranks[rank] = RankTrace(rank, outcome, records, error, failed_at=failed_at, wrong_form=form)
+            ranks[rank] = RankTrace(
+                rank, outcome, records, error, failed_at=failed_at, wrong_form=form, missing=missing
+            )
 
         threads = [threading.Thread(target=one, args=(rank,)) for rank in range(self.world_size)]
         with tempfile.TemporaryDirectory() as folder:

@@ -129,6 +129,15 @@ def test_wrong_form_names_the_source_of_a_result(dtype: str, shape: tuple[int, .
     assert found_in(job, Trace.from_plain(Trace((invalid,)).to_plain())).cause == cause
 
 
+def test_a_missing_method_remains_the_only_cause() -> None:
+    """Rank 1 has no samples, which explains other failures of its backward."""
+    job = Job(2, (Backward(((0,), ())),), ModelSpec((Linear("fc", 2, 1),)), data=DataSpec(1))
+    lacking = RankTrace(0, "invalid", (Record(0, "backward", 0.0, None, {}),), "no", missing="no_sync")
+    told = found_in(job, Trace.from_plain(Trace((lacking, RankTrace(1, "done", ()))).to_plain()))
+    assert told.headline == "rank 0 lacks a method for operation 0 (backward): no"
+    assert told.causes == (ranks.METHOD_MISSING(method="no_sync"),)
+
+
 def test_block_cut_at_rank_is_recognised_by_its_shape() -> None:
     job = Job(3, (ReduceScatter(TensorSpec((4,)), "sum", (1, 2)),))
     form = WrongForm("float32", (0,), "float32", (2,))

@@ -272,10 +272,15 @@ def test_the_command(tmp_path: Path) -> None:
     found = [v for v in Results.load(files["json"]).verdicts if v.diagnosis is not None]
     assert [v.diagnosis.cause.id for v in found if v.diagnosis and v.diagnosis.cause] == ["set-epoch-not-called"]
     assert "failure" in files["xml"].read_text(encoding="utf-8")
-    assert "| broken |" in files["md"].read_text(encoding="utf-8")
+    page = files["md"].read_text(encoding="utf-8")
+    assert "| broken |" in page
+    assert f"Run again:\n\n```sh\nddpcheck audit --steps 0 {TRAIN} --fault set_epoch\n```" in page
     again = CliRunner().invoke(main, ["audit", "--judge", str(files["json"])])
     assert again.exit_code == 1
     assert again.output == result.output
+    assert "laws; ddpcheck audit -v names them" in result.output
+    whole = CliRunner().invoke(main, ["audit", "-v", "--judge", str(files["json"])])
+    assert "✓ held       All ranks get as many batches." in whole.output
 
 
 def test_evidence_round_trips_through_json(tmp_path: Path) -> None:
@@ -363,6 +368,16 @@ def test_resuming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str, wh
     found = {v["check"]: v for v in json.loads(file.read_text(encoding="utf-8"))["verdicts"]}["resumed_runs_go_on"]
     assert found["status"] == ("passed" if what is None else "failed")
     assert what is None or what in str(found["diagnosis"]["causes"])
+
+
+def test_a_run_that_resumes_without_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ddpcheck.cli.audit.Request", partial(Request, fork_servers=FORK_SERVERS))
+    whole = '"--whole", dest="resume", action="store_false"'
+    script = write(tmp_path, RESUMED.replace('"--resume", action="store_true"', whole))
+    words = ["-v", "--steps", "0", "--resume-check", "--whole --epochs 1", "", script, "--whole"]
+    result = CliRunner().invoke(main, ["audit", *words])
+    assert result.exit_code == 0, result.output
+    assert "✓ held       A resumed run goes on as the uninterrupted one does." in result.output
 
 
 def test_the_fixture(ddp_audit: object) -> None:

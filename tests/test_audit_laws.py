@@ -201,7 +201,7 @@ def test_a_later_step_whose_gradients_are_not_synchronised_is_not_compared() -> 
     off = compared(step=1, factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF)
     judged = gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(compared(), off)))
     assert judged.status == "held"
-    assert "step 1 not judged" in judged.note
+    assert "step 1 not judged" in judged.observation
 
 
 def test_gradients_behind_a_communication_hook() -> None:
@@ -210,7 +210,7 @@ def test_gradients_behind_a_communication_hook() -> None:
         ranks = [[hook, state(0, **{"0.0": "p"}), backward(), step()] for _ in range(2)]
         return gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(compared(**changes),)))
 
-    assert "float16" in judged("fp16_compress_hook").note
+    assert "float16" in judged("fp16_compress_hook").observation
     changed: dict[str, Any] = {"factor_one_off": 50.0, "v_off": OFF, "off_one": OFF}
     assert judged("powerSGD_hook", **changed).status == "not judged"
     assert judged("powerSGD_hook", **changed, w_off=9.0, w=((0.3, 0.7),)).status == "not judged"

@@ -41,10 +41,13 @@ BY_TESTS = {
     "undefined-gradient-in-torch": ("test_assertions.py", "operations.UNDEFINED_IN_TORCH("),
     "imports-modules": ("test_assertions.py", "ranks.IMPORTS_MODULES("),
     "dtype-not-handled": ("test_assertions.py", "operations.NEW_DTYPE("),
+    "gradient-at-own-initial-values": ("test_oracle.py", "gradients_causes.AT_OWN_INITIAL"),
+    "gradient-summed-at-own-initial-values": ("test_oracle.py", "gradients_causes.SUMMED_AT_OWN_INITIAL"),
+    "method-missing": ("test_assertions.py", "ranks.METHOD_MISSING("),
     "message-too-large": ("test_assertions.py", "ranks.MESSAGE_TOO_LARGE("),
 }
-"""Causes that a fault shows only after more than a minute, or only in some drawn Jobs, with the test that shows each
-with a Trace.
+"""Causes that no fault shows, or only after more than a minute or in some drawn Jobs, with the test that shows each with a
+Trace.
 """
 
 

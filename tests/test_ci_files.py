@@ -50,30 +50,35 @@ def test_actions_use_options_that_are_there(action: Path) -> None:
     assert set(re.findall(r"inputs\.([\w-]+)", action.read_text(encoding="utf-8"))) == set(inputs_of(action))
 
 
-@pytest.mark.parametrize("status", [0, 1])
-def test_the_check_action_writes_a_summary_and_keeps_the_status(tmp_path: Path, status: int) -> None:
-    """With a `ddpcheck` that prints its arguments, and writes the file that --markdown names."""
-    action = ROOT / ".github" / "actions" / "ddpcheck-check" / "action.yml"
+def ran(command: str, folder: Path, given: dict[str, str], status: int = 0) -> str:
+    """The output of an action's script, with a `ddpcheck` that prints its arguments, writes the file that --markdown
+    names, and ends with this status.
+    """
     stand_in = (
         f"#!{sys.executable}\nimport sys, pathlib\nwords = sys.argv[1:]\n"
         "print(*words, sep='|')\n"
         "if '--markdown' in words: pathlib.Path(words[words.index('--markdown') + 1]).write_text('# all')\n"
-        f"sys.exit({status} if words[0] == 'check' else 0)\n"
+        f"sys.exit({status} if words[0] == {command!r} else 0)\n"
     )
-    program = tmp_path / "ddpcheck"
+    program = folder / "ddpcheck"
     program.write_text(stand_in)
     program.chmod(0o755)
-    given = {"ADAPTER": "$(touch pwned)", "WORLD_SIZES": "1,2", "PROFILE": "quick", "SEED": "", "CHECKS": "a b"}
     environment = {
         **os.environ,
         **given,
-        "FOLDER": str(tmp_path / "kept"),
-        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"),
+        "FOLDER": "kept",
+        "GITHUB_STEP_SUMMARY": str(folder / "summary"),
+        "PATH": f"{folder}:{os.environ['PATH']}",
     }
-    environment["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-eo", "pipefail", "-c", script_of(action)],
-        cwd=tmp_path,
+        [
+            "bash",
+            "-eo",
+            "pipefail",
+            "-c",
+            script_of(ROOT / ".github" / "actions" / f"ddpcheck-{command}" / "action.yml"),
+        ],
+        cwd=folder,
         env=environment,
         capture_output=True,
         text=True,
@@ -81,10 +86,42 @@ def test_the_check_action_writes_a_summary_and_keeps_the_status(tmp_path: Path, 
         timeout=60,
     )
     assert done.returncode == status, done.stderr
-    assert "check|$(touch pwned)|--world-size|1,2|" in done.stdout
-    assert "|--check|a|--check|b" in done.stdout
+    assert not (folder / "pwned").exists()
+    return done.stdout
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_the_check_action_writes_a_summary_and_keeps_the_status(tmp_path: Path, status: int) -> None:
+    given = {"ADAPTER": "$(touch pwned)", "WORLD_SIZES": "1,2", "PROFILE": "quick", "SEED": "", "CHECKS": "a b"}
+    given |= {"ARTIFACT": "$(touch pwned)", "GITHUB_RUN_ID": "12", "GITHUB_REPOSITORY": "me/mine"}
+    output = ran("check", tmp_path, given, status)
+    assert "check|$(touch pwned)|--world-size|1,2|" in output
+    assert "|--check|a|--check|b" in output
+    fetched = "gh run download 12 --repo me/mine --name \\$\\(touch\\ pwned\\) --dir kept\n"
+    told, _, page = (tmp_path / "summary").read_text().rpartition("```\n\n")
+    assert page == "# all"
+    assert told.endswith(fetched) if status else not told
+
+
+AUDITED = {"SCRIPT": "train.py", "ARGUMENTS": "--epochs 2", "RANKS": "2", "STEPS": "6", "NO_GPU": "true"}
+
+
+@pytest.mark.parametrize("status", [0, 1, 2])
+def test_the_audit_action_writes_a_summary_and_keeps_the_status(tmp_path: Path, status: int) -> None:
+    output = ran("audit", tmp_path, {**AUDITED, "INTERRUPTED": "", "RESUMED": ""}, status)
+    assert output.startswith("audit|--ranks|2|--steps|6|--failures|kept/failures|")
+    assert "|--no-gpu|--|train.py|--epochs|2\n" in output
     assert (tmp_path / "summary").read_text() == "# all"
-    assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize(
+    ("interrupted", "resumed"), [("--epochs 1", "--epochs 2 --resume"), ("$(touch pwned)", ""), ("", "--resume")]
+)
+def test_the_audit_action_checks_that_resuming_does_not_change_the_run(
+    tmp_path: Path, interrupted: str, resumed: str
+) -> None:
+    output = ran("audit", tmp_path, {**AUDITED, "INTERRUPTED": interrupted, "RESUMED": resumed})
+    assert f"|--no-gpu|--resume-check|{interrupted}|{resumed}|--|train.py|--epochs|2\n" in output
 
 
 def test_hooks_run_commands_that_are_there() -> None:

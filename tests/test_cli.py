@@ -87,6 +87,14 @@ def test_passing_run_exits_with_0() -> None:
     assert re.search(r"\d+ passed, .*; \d+ Jobs in ", result.output.splitlines()[-1])
 
 
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(("attribute", "status"), [("adapter", 0), ("absent", 2)])
+def test_the_start_of_ranks_can_be_checked_alone(attribute: str, status: int) -> None:
+    result = ddpcheck("check", f"{MINIMAL}:{attribute}", "-w", "1", "-c", "check_ranks_start", "-q")
+    assert result.exit_code == status, result.output
+    assert result.output.startswith("1 passed;" if attribute == "adapter" else "1 skipped;")
+
+
 def test_failure_is_shown_written_and_replayed(here: Path) -> None:
     result = check(
         f"{MINIMAL}:forgetful", "-w", "2", "--json", "r.json", "--junit", "r.xml", "--markdown", "r.md", "--failures", "bad"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -92,6 +93,9 @@ def test_more_traffic_fails(repository: Path, planted: str, says: str) -> None:
     assert "REGRESSION (more traffic: step)" in shown.output
     found = next(line for line in page.read_text().splitlines() if says in line)
     assert "MORE" in found
+    *_, base, head, _, _, _ = map(str.strip, found.split("|"))
+    line = next(line for line in shown.output.splitlines() if says in line)
+    assert re.search(f"{base} +{head} +MORE", line), line
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")

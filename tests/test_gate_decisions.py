@@ -26,7 +26,7 @@ from ddpcheck_benchmarks.gate.record import MeasuredSide, Record
 from ddpcheck_benchmarks.gate.result import result_of
 from ddpcheck_benchmarks.gate.stages import Progress, _launch_until
 from ddpcheck_benchmarks.gate.summary import LONGEST, markdown
-from ddpcheck_benchmarks.gate.traffic import tallies
+from ddpcheck_benchmarks.gate.traffic import Tally, tallies
 
 PROMISED = TYPICAL.of_facets("replica", "collectives")
 
@@ -190,6 +190,12 @@ def test_one_more_on_any_rank_is_more() -> None:
     assert judged([5, 5], [4, 5]) == "less"
     assert judged([5, 5], [4, 6]) == "more"  # the busiest rank sends more
     assert judged([9, 5], [8, 6]) == "moved"
+
+
+def test_a_change_of_a_rank_that_is_not_the_busiest_is_shown() -> None:
+    assert Tally("bytes", (5, 9), (6, 7), "moved").compared == ("busiest rank", 9, 7)
+    assert Tally("bytes", (5, 9), (7, 9), "more").compared == ("rank 0", 5, 7)
+    assert Tally("bytes", (5, 9), (5, 9), "equal").compared == ("busiest rank", 9, 9)
 
 
 def test_a_promise_is_kept_or_not() -> None:

@@ -170,6 +170,7 @@ def test_every_part_of_a_job_has_its_type_or_is_refused(tmp_path: Path) -> None:
 @example((("verdicts", 0, "status"), 3))
 @example((("verdicts", 0, "seconds"), "x"))
 @example((("verdicts", 0, "diagnosis", "details", 0), 3))
+@example((("verdicts", 0, "diagnosis", "causes", 0, "parameters"), {}))
 def test_changed_results_give_a_page_or_are_refused(tmp_path: Path, change: Change) -> None:
     path = tmp_path / "results.json"
     _write_changed(path, RESULTS, change)

@@ -7,7 +7,7 @@ import pytest
 from ddpcheck.causes import Cause, Kind, operations, ranks, rendezvous, values
 from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.errors.evidence import FailedRank, group_in_which_it_hangs
-from ddpcheck.hypotheses.failed_ranks import Hang
+from ddpcheck.hypotheses.failed_ranks import Hang, last_words, rank_raised
 from ddpcheck.hypotheses.ordered_hypotheses.ranks import OF_A_DISTURBED_START, OF_A_HANG, OF_AN_ERROR
 from ddpcheck.hypotheses.rendezvous import DisturbedStart
 from ddpcheck.job import AllReduce, Broadcast, Job, Operation, Sample, Sleep, Start, TensorSpec
@@ -71,6 +71,15 @@ def failed(
 )  # fmt: skip
 def test_error_is_explained_by_its_operation(of: FailedRank, kinds: list[Kind]) -> None:
     assert [cause.id for cause in first_cause(OF_AN_ERROR, of)] == [kind.id for kind in kinds]
+
+
+@pytest.mark.parametrize("frames", [1, 2])
+def test_the_exception_is_read_below_the_frames(frames: int) -> None:
+    """An error in the adapter's own method has one frame."""
+    frame = '  File "/here/mine.py", line 4, in all_reduce\n    raise RuntimeError(words)\n'
+    culprit = rank(0, "raised", error=f"{frame * frames}RuntimeError: no route\nsecond line")
+    assert last_words(culprit) == "RuntimeError: no route"
+    assert rank_raised(culprit) == ranks.RANK_RAISED(error="RuntimeError", at="mine.py:4 in all_reduce")
 
 
 def test_group_of_a_hang_is_known_if_all_others_do_not_hang() -> None:

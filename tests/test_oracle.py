@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +12,9 @@ from autograd.test_util import check_grads
 from oracle_jobs import PROMISED, job_model, moments, one_backward
 
 from ddpcheck.causes import gradients as gradients_causes
-from ddpcheck.contract import TYPICAL, Capabilities
+from ddpcheck.contract import TYPICAL, Capabilities, ReplicaSync
 from ddpcheck.hypotheses.causes_of_wrong_arrays import likely_causes
-from ddpcheck.hypotheses.evidence import evidence_of_gradient
+from ddpcheck.hypotheses.evidence import evidence_of, evidence_of_gradient
 from ddpcheck.hypotheses.gradients.accumulated import contributions_of
 from ddpcheck.hypotheses.gradients.contributions import Contributions
 from ddpcheck.hypotheses.gradients.passes import layers_gone_wrong
@@ -94,6 +95,23 @@ def test_relu_passes_no_gradient_at_zero_and_one_that_does_is_told() -> None:
     )
     causes = likely_causes(np.array([0.5, 1.0], np.float32), own[0], evidence_of_gradient(made_of, own[0], 0))
     assert causes == (gradients_causes.RELU_AT_ZERO(slope=0.5),)
+
+
+@pytest.mark.parametrize("uneven", ["equal_weight", "weighted"])
+def test_gradients_at_the_ranks_own_initial_values_are_told(uneven: Any) -> None:
+    """Losses do not show the missing broadcast if they agree by chance. After a step no rank has its initial values."""
+    job, name = one_backward(mlp((2, 3, 2)), [4, 1]), "fc1.weight"
+    without_broadcast = PROMISED.but(replica_sync=ReplicaSync.NOTHING, uneven_batches=uneven)
+    entry = moments(job, PROMISED.but(uneven_batches=uneven))[-1].arrays["gradients"][name]
+    other = moments(job, without_broadcast)[-1].arrays["gradients"][name]
+    assert isinstance(other.made_of, Accumulated)
+    expected, mean, parts = entry.value.exact[0], other.value.exact[0], contributions_of(other.made_of).own
+    known = gradients_causes.AT_OWN_INITIAL, gradients_causes.SUMMED_AT_OWN_INITIAL
+    for kind, got in zip(known, (mean, parts.sum(axis=0)), strict=True):
+        assert likely_causes(got, expected, evidence_of(entry, 0)) == (kind(values="parameters"),)
+    stepped = replace(job, operations=(*job.operations[:2], Step(), *job.operations))
+    later = moments(stepped)[-1].arrays["gradients"][name]
+    assert not {kind.id for kind in known} & {cause.id for cause, _ in evidence_of(later, 0).alternatives}
 
 
 def test_rows_of_an_embedding_that_are_lost_are_told() -> None:

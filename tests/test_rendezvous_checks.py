@@ -40,7 +40,9 @@ def test_a_start_goes_through_json_and_is_shown_by_replay() -> None:
     assert Job.from_plain(job.to_plain()) == job
     with sessions.session(sockets, 3) as session:
         lines = list(described(job, session.run(job)))
-    assert lines[0] == "started afresh: order=[2, 0, 1] short_reads=True"
+    assert lines[0] == (
+        "started afresh: rank 2, 0, 1 enter connect() in this order, one after the other; reads and sends are cut short"
+    )
 
 
 def test_an_order_that_is_none_of_the_ranks_is_refused() -> None:

@@ -133,6 +133,7 @@ def test_three_targets_are_written_and_every_figure_is_there(made: Path) -> None
         assert ET.parse(made / figure).getroot().tag.endswith("svg")
     short = (made / "scaling-summary.md").read_text()
     assert "![" not in short
+    assert f"{len(everything()) - 1} points and 1 start-up of a" in short
     assert len(short.encode()) <= SUMMARY_BYTES
     assert "Weak-scaling efficiency" in short  # the figure's sentence, and its content as text
     assert "█" in (made / "scaling.txt").read_text()

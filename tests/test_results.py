@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import fields
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from ddpcheck import Diagnosis, Job, RankTrace, Trace, Verdict
 from ddpcheck.causes import ranks
-from ddpcheck.job import AllReduce, Backward, DataSpec, TensorSpec
+from ddpcheck.job import (
+    AllReduce,
+    Attempt,
+    Backward,
+    DataSpec,
+    Join,
+    OnRanks,
+    Operation,
+    Score,
+    Sleep,
+    Start,
+    TensorSpec,
+)
 from ddpcheck.models.spec import mlp
+from ddpcheck.storage.dataclass_json import to_plain
 from ddpcheck.storage.files import UnreadableFile
+from ddpcheck.storage.operation_words import PHRASES, in_words
 from ddpcheck.storage.replay import described, summarised
 from ddpcheck.storage.results import Environment, Failure, Results, save_junit, write_failure
 from ddpcheck.trace import Record
@@ -127,6 +143,14 @@ def test_report_shows_every_verdict_once() -> None:
     assert page.index("## Failures by cause") < page.index("## Failures\n") < page.index("## sums")
 
 
+def test_report_has_the_command_that_runs_each_failure_again() -> None:
+    page = markdown(Results(VERDICTS), lambda verdict: f"again {Path.cwd()}/{verdict.check}")
+    for check in ("check_a", "check_b", "check_e"):
+        assert f"Run again:\n\n```sh\nagain {check}\n```" in page
+    assert page.count("Run again:") == 3
+    assert "Run again:" not in markdown(Results(VERDICTS))
+
+
 def test_replay_describes_results_of_each_rank() -> None:
     same = Record(0, "all_reduce", 0.0, 1.0, {"result": np.array([1.5, 2.0, -3.0], np.float32), "argument": None})
     stuck = Record(1, "backward", 1.0, None, {})
@@ -140,6 +164,62 @@ def test_replay_describes_results_of_each_rank() -> None:
     assert "rank 0: loss = 0.5\n      rank 1: hung here" in text
     assert text.endswith("rank 0: done\nrank 1: hung\n      in recv")
     assert summarised(np.arange(20)) == "int64[20] 0 1 2 3 4 5 6 7 ..."
+
+
+@pytest.mark.parametrize(
+    ("operation", "words"),
+    [
+        (
+            Backward(((0, 1, 2, 3), (4,), ()), sync=False, interrupted=(0, 1)),
+            "backward: samples 0-3 on rank 0, 4 on rank 1, none on rank 2; inside no_sync(); "
+            "then an exception of the training program leaves no_sync() on rank 0, 1",
+        ),
+        (
+            Backward(((0, 2), (3,)), branches=(("left",), ()), weights=((0.5, 1.0), (2.0,))),
+            "backward: samples 0 2 on rank 0, 3 on rank 1; branches left on rank 0, none on rank 1; "
+            "sample weights 0.5 1.0 on rank 0, 2.0 on rank 1",
+        ),
+        (
+            Attempt(AllReduce(TensorSpec((3,)), wait=False, group=(0, 2))),
+            "attempt: an exception is caught; all_reduce tensor=tensor(shape=[3]): in the group of rank 0, 2; asynchronous",
+        ),
+        (OnRanks((0, 2), Sleep(2, 0.5)), "on_ranks: only rank 0, 2; sleep: rank 2 is late by 0.5 s"),
+        (Join((((0, 1), (2, 3)), ())), "join: batches 0 1 then 2 3 on rank 0, no batch on rank 1"),
+        (
+            Score("rmse", ((0, 1, -1), (2,))),
+            "score name=rmse: samples 0 1 and 1 of padding on rank 0, 2 on rank 1",
+        ),
+    ],
+)
+def test_replay_says_which_ranks_do_what(operation: Operation, words: str) -> None:
+    assert in_words(to_plain(operation)) == words
+
+
+def test_every_field_of_ranks_and_every_switch_has_words() -> None:
+    """They say little as name=value. Types are strings in these modules."""
+    kinds = (*get_args(Operation), Start)
+    of_ranks = {
+        "ranks",
+        "rank",
+        "interrupted",
+        "broken",
+        "peeks",
+        "extra",
+        "pairs",
+        "order",
+        "hosts",
+        "group",
+        "disturbed",
+    }
+    needed = {
+        (kind.kind, field.name)
+        for kind in kinds
+        for field in fields(kind)
+        if field.type in ("bool", "PerRank") or field.name in of_ranks
+    }
+    assert {each for each in needed if each not in PHRASES and ("", each[1]) not in PHRASES} == set()
+    known = {(kind.kind, field.name) for kind in (*kinds, DataSpec) for field in fields(kind)}
+    assert {each for each in PHRASES if each not in known and each[0]} == set()
 
 
 def test_an_observation_is_kept_and_shown_and_costs_no_verdict() -> None:

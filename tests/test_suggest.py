@@ -58,6 +58,21 @@ def withdraw(context):
 
 withdrawn = Adapter("withdrawn", withdraw, Capabilities(replica=ReplicaPromises()))
 nothing = Adapter("nothing", sockets.connect, Capabilities())
+
+class Bare:
+    """A replica without optional methods, and without no_sync()."""
+
+    def __init__(self, made):
+        for name in ("backward", "zero_grad", "gradients", "parameters", "buffers", "predict"):
+            setattr(self, name, getattr(made, name))
+
+def connect_bare(context):
+    facets = sockets.connect(context)
+    made = facets.make_replica
+    object.__setattr__(facets, "make_replica", lambda *given: Bare(made(*given)))
+    return facets
+
+bare = Adapter("bare", connect_bare, Capabilities(replica=ReplicaPromises()))
 '''
 
 
@@ -210,6 +225,36 @@ def test_promise_that_ranks_withdraw_is_not_judged(own: Path) -> None:
     suggesting, _ = suggested(f"{own}:withdrawn", "timeline")
     assert "timeline=True" in {each.text for each in suggesting.unjudged}
     assert all(each.failed for each in suggesting.failed.values())
+
+
+JOINS = ("join='divide_by_initial_world'", "join='divide_by_live_ranks'")
+BARE = (
+    "check_gradients_are_the_mean_of_local_gradients",
+    "check_failed_backward_leaves_no_trace",
+    "check_join_handles_ranks_out_of_batches",
+    "check_gradients_equal_the_large_batch_exactly",
+)
+
+
+def test_promise_whose_method_is_missing_is_no_failed_promise(own: Path) -> None:
+    """Promises that no check judges without that method are not tried, and one that was tried with it may still hold."""
+    suggesting, found = suggested(f"{own}:bare", *BARE)
+    missing = {name: each.missing for name, each in found.items() if each.missing}
+    assert missing == {"no_sync=True": "no_sync"} | dict.fromkeys(JOINS, "join")
+    assert {"timeline=True", "broken_backward='recovers'", "optimizers='sgd'"} <= {
+        each.text for each in suggesting.unjudged
+    }
+    assert found["replica_sync=ReplicaSync.PARAMETERS"].holds
+
+
+def test_missing_methods_are_named_apart_from_failures(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = select(installed_checks(), (BARE[0], BARE[2]))
+    monkeypatch.setattr("ddpcheck.cli.suggest.installed_checks", lambda: checks)
+    done = CliRunner().invoke(main, ["suggest", f"{own}:bare", "-w", "2"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    promises = ", ".join(f"{join} (join)" for join in JOINS) + ", no_sync=True (no_sync)"
+    assert f"3 promises need methods that the implementation does not have: {promises}\n" in done.output
+    assert "promises that fail" not in done.output
 
 
 def test_adapter_without_facets_gets_advice(own: Path) -> None:

@@ -46,9 +46,11 @@ def sweep(wanted: Wanted, results: Results, progress: Progress) -> None:
     chosen = places(wanted, results)
     points = sum(len(place.items) for place in chosen)
     launches = wanted.effort.launches
+    starts = f"{len(chosen)} start-up{'s' * (len(chosen) != 1)}"
     progress.expect(
         points,
-        f"{_points(points)} in {launches} launches, in at most {wanted.minutes:g} minutes; some points may get fewer launches",
+        f"{_points(points)} and {starts} in {launches} launches, in at most {wanted.minutes:g} minutes; "
+        "some points may get fewer launches",
     )
     fabric = wanted.fabric
     with ExitStack() as opened:

@@ -45,10 +45,12 @@ def completed(trace: Trace) -> None:
         "raised": "raised an error in",
         "invalid": "returned a value that the contract does not allow in",
         "died": "died in",
-    }
+    }[culprit.outcome]
+    if culprit.missing:
+        verb = "lacks a method for"
     raise Finding(
         Diagnosis(
-            f"rank {culprit.rank} {verb[culprit.outcome]} {_operation(culprit)}: {last_words(culprit)}",
+            f"rank {culprit.rank} {verb} {_operation(culprit)}: {last_words(culprit)}",
             first_cause(OF_A_FAILED_RANK, culprit),
             "the error below",
             (culprit.error,),

@@ -29,7 +29,7 @@ def in_markdown(text: str) -> str:
     )
 
 
-def fenced(text: str) -> str:
+def fenced(text: str, language: str = "text") -> str:
     """A text as a markdown code block, even if the text contains fences."""
     longest = max((len(found) for found in re.findall(r"`{3,}", text)), default=2)
-    return f"{'`' * (longest + 1)}text\n{printable(text)}\n{'`' * (longest + 1)}"
+    return f"{'`' * (longest + 1)}{language}\n{printable(text)}\n{'`' * (longest + 1)}"

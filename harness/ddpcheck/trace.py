@@ -4,7 +4,8 @@ A rank's `outcome`:
 
     done     it ran all operations
     raised   the implementation (or a Raise operation) raised an exception; `error` says which and where
-    invalid  the implementation returned a value that the contract does not allow; `error` lists all problems
+    invalid  the implementation returned a value that the contract does not allow, or lacks a method; `error` lists all
+             problems
     hung     it had not ended by the deadline, or by the grace time after another rank failed; `stack` says where it waits
     died     its process ended; `error` has the exit status and the last lines of its output
 
@@ -72,7 +73,7 @@ class RankTrace:
 
     wrong_form: of an array that made the outcome invalid. unread: of a hung rank, if known. refused: the resource that
     the system refused (refused_resources.py). elsewhere: the process died on another host, where the driver cannot see
-    its operation.
+    its operation. missing: the method or facet that the Job needs and the implementation does not offer.
     """
 
     rank: int
@@ -85,6 +86,7 @@ class RankTrace:
     unread: Unread | None = None
     refused: str = ""
     elsewhere: bool = False
+    missing: str = ""
 
     @property
     def last(self) -> Record | None:
@@ -176,15 +178,16 @@ def _began(rank: RankTrace) -> float:
 
 def rank_to_plain(rank: RankTrace) -> list[Any]:
     fields = [rank.rank, rank.outcome, rank.records, rank.error, rank.stack, rank.failed_at, rank.wrong_form]
-    return [*fields, rank.unread, rank.refused, rank.elsewhere]
+    return [*fields, rank.unread, rank.refused, rank.elsewhere, rank.missing]
 
 
 def rank_from_plain(data: list[Any]) -> RankTrace:
-    number, outcome, records, error, stack, failed_at, *later = data  # older files lack some of the last four
+    number, outcome, records, error, stack, failed_at, *later = data  # older files lack some of the last five
     form = later[0] if later else None
     unread = later[1] if len(later) > 1 else None
     refused = later[2] if len(later) > 2 else ""
     elsewhere = later[3] if len(later) > 3 else False
+    missing = later[4] if len(later) > 4 else ""
     return RankTrace(
         number,
         outcome,
@@ -196,6 +199,7 @@ def rank_from_plain(data: list[Any]) -> RankTrace:
         None if unread is None else Unread(*unread),
         refused,
         elsewhere,
+        missing,
     )
 
 

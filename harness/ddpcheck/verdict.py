@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from .causes import Cause
 from .causes.cause import Given, as_causes
+from .causes.ranks import METHOD_MISSING
 from .job import Job
 
 Status = Literal["passed", "failed", "skipped", "expected_failure", "hung", "unknown"]
@@ -73,7 +74,11 @@ class Finding(AssertionError):
         self.job: Job | None = None
 
     def blaming(self, *causes: Given) -> Finding:
-        """The same finding with these causes in place of its own, the likeliest first."""
+        """The same finding with these causes in place of its own, the likeliest first; a missing method remains the only
+        cause.
+        """
+        if METHOD_MISSING.explains(self.diagnosis.causes):
+            return self
         return self._with(causes=tuple(dict.fromkeys(as_causes(causes))))
 
     def noting(self, note: str) -> Finding:

@@ -150,7 +150,15 @@ class Worker:
             execution.run()
         except ContractViolation as error:
             records, failed_at = tuple(execution.records), time.monotonic()
-            return RankTrace(rank, "invalid", records, str(error), failed_at=failed_at, wrong_form=error.form)
+            return RankTrace(
+                rank,
+                "invalid",
+                records,
+                str(error),
+                failed_at=failed_at,
+                wrong_form=error.form,
+                missing=error.missing,
+            )
         except SystemExit as error:  # SystemExit would end the program; report it with its place instead
             return RankTrace(rank, "died", tuple(execution.records), _readable(error), failed_at=time.monotonic())
         except Exception as error:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from ddpcheck.printable_text import fenced, in_markdown
+from ddpcheck.relative_paths import with_relative_paths
 from ddpcheck.running.failure_groups import FailureGroup, group_failures
 from ddpcheck.storage.results import Results
 from ddpcheck.verdict import SYMBOLS, Status, Verdict
@@ -27,11 +28,16 @@ _MEANING: dict[Status, str] = {
 }
 
 
-def markdown(results: Results) -> str:
-    """The whole page."""
+def _no_command(verdict: Verdict) -> str:
+    return ""
+
+
+def markdown(results: Results, run_again: Callable[[Verdict], str] = _no_command) -> str:
+    """The whole page. run_again: the command that runs a failure again; empty if it is not known."""
     verdicts = results.verdicts
     adapters = list(dict.fromkeys(verdict.adapter for verdict in verdicts))
-    parts = ["# Conformance", _summary(adapters, verdicts), *_causes(verdicts), *_failures(verdicts), _legend(verdicts)]
+    parts = ["# Conformance", _summary(adapters, verdicts), *_causes(verdicts)]
+    parts += [*_failures(verdicts, run_again), _legend(verdicts)]
     for family in dict.fromkeys(verdict.family for verdict in verdicts):
         parts += [
             f"## {family}",
@@ -40,7 +46,7 @@ def markdown(results: Results) -> str:
     parts += _observations(verdicts)
     parts += _reasons(verdicts)
     parts += ["## How this was run", _environment(results)]
-    return "\n\n".join(parts) + "\n"
+    return with_relative_paths("\n\n".join(parts)) + "\n"
 
 
 def _summary(adapters: Sequence[str], verdicts: Sequence[Verdict]) -> str:
@@ -96,15 +102,18 @@ def _named(checks: Iterable[str]) -> str:
     return ", ".join(f"`{check}`" for check in checks)
 
 
-def _failures(verdicts: Iterable[Verdict]) -> list[str]:
+def _failures(verdicts: Iterable[Verdict], run_again: Callable[[Verdict], str]) -> list[str]:
     found = []
     for verdict in verdicts:
         if verdict.ok:
             continue
         text = verdict.diagnosis.text() if verdict.diagnosis else verdict.reason
-        found.append(
-            f"**{in_markdown(verdict.adapter)}, world size {verdict.world_size}: `{verdict.check}`**\n\n{fenced(text)}"
-        )
+        found += [
+            f"**{in_markdown(verdict.adapter)}, world size {verdict.world_size}: `{verdict.check}`**",
+            fenced(text),
+        ]
+        if command := run_again(verdict):
+            found += ["Run again:", fenced(command, "sh")]
     return ["## Failures", *found] if found else []
 
 

@@ -51,8 +51,11 @@ def _verdict(measured: Measured) -> Iterator[Block]:
     violated = sum(rule["verdict"] == "violated" for rule in rules)
     minutes = sum(run["load"]["seconds"] for run in measured.runs) / 60
     implementations = ", ".join(distinct(measured.entries, lambda e: e.info["adapter"]))
+    starts = len(measured.of("startup")) + len(measured.of("startup", linked=True))
+    points = len(measured.entries) - starts
+    counted = f"{points} point{'s' * (points != 1)} and {starts} start-up{'s' * (starts != 1)}"
     told = (
-        f"{len(measured.entries)} points of {implementations}, measured in {minutes:.0f} minutes. "
+        f"{counted} of {implementations}, measured in {minutes:.0f} minutes. "
         f"{len(rules)} self-consistency rules judged, {violated} violated."
     )
     if wrong:

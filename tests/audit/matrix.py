@@ -102,7 +102,7 @@ def audited(entry: Entry, folder: Path, fork_servers: ForkServers | None = None)
         data.get("ranks", 2),
         no_gpu="--no-gpu" in needs,
         interrupted=tuple(data.get("interrupted", ())),
-        resumed=tuple(data.get("resumed", ())),
+        resumed=tuple(data["resumed"]) if "resumed" in data else None,
         random_streams=data.get("random_streams", "different"),
         fork_servers=fork_servers,
     )

@@ -28,7 +28,7 @@ from .record import Record
 from .result import Result, result_of
 from .run import Wanted, gate
 from .stages import Progress
-from .summary import change, headline, markdown, milliseconds, said
+from .summary import change, headline, markdown, milliseconds, said, tally_cells
 from .trees import GitFailed
 
 RAW = "gate.npz"
@@ -143,6 +143,15 @@ def _kept(record: Record, path: Path) -> None:
 
 
 def _show(shown: Console, record: Record, result: Result, strict: bool, accept_more: bool) -> None:
+    if any(row.times is not None for row in result.rows):
+        shown.print(_times(result))
+    if counts := _counts(result):
+        shown.print(counts)
+    shown.print(escape(headline(record, result, strict=strict, more_accepted=accept_more)))
+
+
+def _times(result: Result) -> Table:
+    """A row for each benchmark."""
     table = Table(box=None, pad_edge=False)
     for name in ("benchmark", "base, ms", "head, ms", "change", "launches", "traffic", "verdict"):
         table.add_column(name, justify="right" if "ms" in name or name in ("change", "launches") else "left")
@@ -159,5 +168,19 @@ def _show(shown: Console, record: Record, result: Result, strict: bool, accept_m
             ]
             cells[5] = said(row.decision)
         table.add_row(row.benchmark.name, *map(escape, cells))
-    shown.print(table)
-    shown.print(escape(headline(record, result, strict=strict, more_accepted=accept_more)))
+    return table
+
+
+def _counts(result: Result) -> Table | None:
+    """A row for each count: of all benchmarks if no times were measured, else of those that differ. None without rows."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("benchmark", "counted", "base", "head", "traffic"):
+        table.add_column(name, justify="right" if name in ("base", "head") else "left")
+    for row in result.rows:
+        for tally in row.tallies:
+            if tally.base and (row.times is None or tally.judged != "equal" or tally.wasteful):
+                *cells, _least, verdict = tally_cells(row.benchmark.name, row.benchmark.unit, tally)
+                table.add_row(*map(escape, (*cells, verdict)))
+            elif row.times is None:
+                table.add_row(row.benchmark.name, "", "", "", tally.judged)
+    return table if table.rows else None

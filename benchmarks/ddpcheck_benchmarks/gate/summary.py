@@ -138,7 +138,7 @@ def _traffic(result: Result) -> Iterator[str]:
     counted = [entry for entry in rows if entry[2].base]
     if counted:
         names = ("benchmark", "counted", "base", "head", "least", "verdict")
-        yield _table(names, [_tally_cells(*entry) for entry in counted], right=range(2, 5))
+        yield _table(names, [tally_cells(*entry) for entry in counted], right=range(2, 5))
     silent = dict.fromkeys(name for name, _, tally in rows if not tally.base and tally.judged == "not counted")
     varying = dict.fromkeys(name for name, _, tally in rows if tally.judged == "varies")
     if silent:
@@ -147,13 +147,15 @@ def _traffic(result: Result) -> Iterator[str]:
         yield f"Traffic is not compared, since it differs from burst to burst: {', '.join(varying)}."
 
 
-def _tally_cells(benchmark: str, unit: str, tally: Tally) -> Sequence[str]:
+def tally_cells(benchmark: str, unit: str, tally: Tally) -> Sequence[str]:
+    """Benchmark, what is counted, base, head, the least possible, and the verdict."""
+    where, base, head = tally.compared
     said = tally.judged.upper() if tally.judged == "more" else tally.judged
     return (
         benchmark,
-        f"{tally.name} per {unit}, busiest rank",
-        f"{max(tally.base):,}",
-        f"{max(tally.head):,}",
+        f"{tally.name} per {unit}, {where}",
+        f"{base:,}",
+        f"{head:,}",
         "-" if tally.least is None else f"{tally.least:,.0f}",
         said + ", MORE than is promised" * tally.wasteful,
     )

@@ -34,6 +34,18 @@ class Tally:
     least: float | None = None
     wasteful: bool = False
 
+    @property
+    def compared(self) -> tuple[str, float, float]:
+        """The ranks to show, and their counts in base and head: the busiest of each, or the rank that changes most if these
+        are equal.
+        """
+        base, head = max(self.base), max(self.head)
+        changes = [abs(now - was) for was, now in zip(self.base, self.head, strict=True)]
+        if base != head or not any(changes):
+            return "busiest rank", base, head
+        rank = changes.index(max(changes))
+        return f"rank {rank}", self.base[rank], self.head[rank]
+
 
 def tallies(seen: Seen, least: float | None, *, promised: bool) -> tuple[Tally, ...]:
     """Compare both sides. least: Benchmark.least_bytes; promised: Traffic.LEAST."""

@@ -42,7 +42,7 @@ def _conducted(request: Request, keep: Path | None, told: Callable[[str], None])
 
 def _again(request: Request, engine: Engine, folder: Path, told: Callable[[str], None]) -> tuple[ScriptRun, ...]:
     """The interrupted and the resumed run, if they were requested."""
-    if not request.resumed:
+    if request.resumed is None:
         return ()
     told(f"{request.name} interrupted and resumed")
     return resumed_runs(request, engine, folder)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..printable_text import fenced, in_markdown
+from ..relative_paths import with_relative_paths
 from ..storage.files import write_atomically
 from ..verdict import SYMBOLS, Verdict
 from .evidence import Evidence
@@ -16,12 +17,12 @@ from .whole_output import SHOWN_LINES
 _WORDS = {"passed": "held", "failed": "broken", "skipped": "not judged", "unknown": "crashed"}
 
 
-def page(evidence: Evidence, verdicts: list[Verdict]) -> str:
-    """Plain text, at most 120 characters wide unless a word is longer."""
-    return "\n".join(_lines(evidence, verdicts))
+def page(evidence: Evidence, verdicts: list[Verdict], *, every: bool = False) -> str:
+    """Plain text. Without `every`, laws that held are only counted, unless there is an observation about them."""
+    return "\n".join(_lines(evidence, verdicts, every=every))
 
 
-def _lines(evidence: Evidence, verdicts: list[Verdict]) -> Iterator[str]:
+def _lines(evidence: Evidence, verdicts: list[Verdict], *, every: bool) -> Iterator[str]:
     status, first = answer(evidence, verdicts)
     yield first
     if status == NOTHING_JUDGED and evidence.real.output.strip():
@@ -29,7 +30,7 @@ def _lines(evidence: Evidence, verdicts: list[Verdict]) -> Iterator[str]:
         yield from (f"   {line}" for line in evidence.real.output.rstrip().splitlines()[-SHOWN_LINES:])
     yield from _findings(verdicts)
     yield ""
-    yield from _table(verdicts)
+    yield from _table(verdicts, every=every)
     yield ""
     yield from scope(evidence)
 
@@ -66,14 +67,22 @@ def _findings(verdicts: list[Verdict]) -> Iterator[str]:
         yield "\nBegin with 1: the later findings may follow from it."
 
 
-def _table(verdicts: list[Verdict]) -> Iterator[str]:
+def _table(verdicts: list[Verdict], *, every: bool) -> Iterator[str]:
     sentences = {law.name: law.sentence for law in LAWS}
     width = max(map(len, sentences.values()))
+    counted = [v for v in verdicts if v.status == "passed" and not v.observation and not every]
     for status, word in _WORDS.items():
         for verdict in verdicts:
-            if verdict.status == status:
-                note = f"  {verdict.reason}" if verdict.reason and status != "unknown" else ""
-                yield f"{SYMBOLS[status]} {word:<10} {sentences[verdict.check]:<{width}}{note}".rstrip()
+            if verdict.status == status and verdict not in counted:
+                note = "" if status == "unknown" else _note(verdict)
+                yield f"{SYMBOLS[status]} {word:<10} {sentences[verdict.check]:<{width}}  {note}".rstrip()
+        if status == "passed" and counted:
+            laws = "1 law" if len(counted) == 1 else f"{len(counted)} laws"
+            yield f"{SYMBOLS[status]} {word:<10} {laws}; ddpcheck audit -v names them"
+
+
+def _note(verdict: Verdict) -> str:
+    return "; ".join(filter(None, (verdict.reason, verdict.observation)))
 
 
 def scope(evidence: Evidence) -> Iterator[str]:
@@ -83,7 +92,7 @@ def scope(evidence: Evidence) -> Iterator[str]:
     usable = sum(not step.not_comparable for step in evidence.compared)
     yield (
         f"looked at: {evidence.steps_seen} optimizer steps on {evidence.ranks} ranks, {usable} of them against one process; "
-        f"{passes} passes over loaders"
+        f"{'1 pass' if passes == 1 else f'{passes} passes'} over loaders"
     )
     if evidence.real.of(0, "cut"):
         yield f"the run was stopped after {evidence.steps_seen} steps; the epoch in progress was ended early at that point"
@@ -125,30 +134,29 @@ def _source(evidence: Evidence) -> str:
     return "no recognised source; mark batches in the script: batch = ddpcheck.audit.batch(batch)"
 
 
-def markdown(evidence: Evidence, verdicts: list[Verdict]) -> str:
-    """The page as markdown."""
+def markdown(evidence: Evidence, verdicts: list[Verdict], run_again: str = "") -> str:
+    """The page as markdown. run_again: the command that repeats the audit; empty if it is not known."""
+    status, first = answer(evidence, verdicts)
     sentences = {law.name: law.sentence for law in LAWS}
     rows = [f"| {sentences[v.check]} | {_WORDS[v.status]} | {_cell(v)} |" for v in verdicts]
     findings = [fenced(verdict.diagnosis.text()) for verdict in verdicts if verdict.diagnosis]
-    return (
-        "\n\n".join(
-            [
-                f"# Audit of {in_markdown(evidence.title)}",
-                f"**{answer(evidence, verdicts)[1]}**",
-                *findings,
-                "\n".join(["| law | result | |", "|---|---|---|", *rows]),
-                "\n".join(f"- {in_markdown(line)}" for line in scope(evidence)),
-            ]
-        )
-        + "\n"
-    )
+    again = ["Run again:", fenced(run_again, "sh")] if run_again and status else []
+    parts = [
+        f"# Audit of {in_markdown(evidence.title)}",
+        f"**{first}**",
+        *findings,
+        *again,
+        "\n".join(["| law | result | |", "|---|---|---|", *rows]),
+        "\n".join(f"- {in_markdown(line)}" for line in scope(evidence)),
+    ]
+    return with_relative_paths("\n\n".join(parts)) + "\n"
 
 
 def _cell(verdict: Verdict) -> str:
-    text = verdict.diagnosis.headline if verdict.diagnosis else verdict.reason.splitlines()[0] if verdict.reason else ""
+    text = verdict.diagnosis.headline if verdict.diagnosis else _note(verdict).partition("\n")[0]
     return in_markdown(text).replace("|", "\\|")
 
 
-def write_markdown(evidence: Evidence, verdicts: list[Verdict], path: Path) -> None:
+def write_markdown(evidence: Evidence, verdicts: list[Verdict], path: Path, run_again: str = "") -> None:
     """Write the page. UnwritableFile if that fails."""
-    write_atomically(path, markdown(evidence, verdicts))
+    write_atomically(path, markdown(evidence, verdicts, run_again))

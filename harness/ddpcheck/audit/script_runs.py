@@ -51,7 +51,7 @@ def real_run(request: Request, engine: Engine, folder: Path) -> ScriptRun:
     """The script on its ranks, as torchrun would start them."""
     settings = RunSettings(
         str(folder), "real", request.ranks, request.steps, request.far, no_gpu=request.no_gpu, seconds=request.seconds,
-        resumes=bool(request.resumed),
+        resumes=request.resumed is not None,
     )  # fmt: skip
     return _run(request, engine, settings, request.ranks, {})
 
@@ -59,7 +59,7 @@ def real_run(request: Request, engine: Engine, folder: Path) -> ScriptRun:
 def resumed_runs(request: Request, engine: Engine, folder: Path) -> tuple[ScriptRun, ...]:
     """The run that stops early, and the run that resumes from its checkpoint, with the requested arguments."""
     made = []
-    for name, arguments in (("interrupted", request.interrupted), ("resumed", request.resumed)):
+    for name, arguments in (("interrupted", request.interrupted), ("resumed", request.resumed or ())):
         head = 2 if request.script[0] == "-m" else 1
         again = replace(request, script=(*request.script[:head], *arguments))
         settings = RunSettings(

@@ -7,6 +7,7 @@ import traceback
 from ..verdict import Diagnosis, Status, Verdict
 from .evidence import Evidence
 from .laws import LAWS, Law, LawVerdict
+from .laws.law import not_judged
 
 NOTHING_JUDGED = 2
 """The exit status of an audit that saw no optimizer step on all ranks."""
@@ -23,8 +24,8 @@ def _verdict(evidence: Evidence, law: Law) -> Verdict:
     try:
         judged = law.judge(evidence)
     except Exception:
-        return _made(evidence, law, "unknown", traceback.format_exc(), None)
-    return _made(evidence, law, _STATUS[judged.status], judged.note, _diagnosis(judged))
+        return _made(evidence, law, not_judged(traceback.format_exc()), "unknown")
+    return _made(evidence, law, judged, _STATUS[judged.status])
 
 
 def _diagnosis(judged: LawVerdict) -> Diagnosis | None:
@@ -33,15 +34,16 @@ def _diagnosis(judged: LawVerdict) -> Diagnosis | None:
     return Diagnosis(judged.headline, judged.causes, details=judged.details)
 
 
-def _made(evidence: Evidence, law: Law, status: Status, reason: str, diagnosis: Diagnosis | None) -> Verdict:
+def _made(evidence: Evidence, law: Law, judged: LawVerdict, status: Status) -> Verdict:
     return Verdict(
         adapter=evidence.title,
         world_size=evidence.ranks,
         check=law.name,
         family=law.family,
         status=status,
-        reason=reason,
-        diagnosis=diagnosis,
+        reason=judged.note,
+        diagnosis=_diagnosis(judged),
+        observation=judged.observation,
     )
 
 

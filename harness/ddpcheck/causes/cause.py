@@ -66,14 +66,15 @@ class Cause:
     @property
     def headline(self) -> str:
         """The cause in one sentence of at most 20 words; a cause of an unknown kind shows its id and its parameters."""
-        if self.id not in KINDS:
+        kind = self._kind
+        if kind is None:
             return " ".join((self.id, *(f"{name}={_shown(value)}" for name, value in self.parameters)))
-        return self._rendered(KINDS[self.id].headline)
+        return self._rendered(kind.headline)
 
     @property
     def because(self) -> str:
         """What supports it, with its numbers; empty if the headline says all."""
-        kind = KINDS.get(self.id)
+        kind = self._kind
         values = dict(self.parameters)
         lines = [self._rendered(kind.because)] if kind is not None and kind.because else []
         if kind is not None and "elements" in values and "elements" not in kind.parameters:
@@ -83,8 +84,14 @@ class Cause:
     @property
     def look(self) -> str:
         """What to look at next; empty if there is no better advice than the failure itself."""
-        kind = KINDS.get(self.id)
+        kind = self._kind
         return self._rendered(kind.look) if kind is not None else ""
+
+    @property
+    def _kind(self) -> Kind | None:
+        """The kind; None if it is unknown, or if a file gives the cause too few of the kind's parameters."""
+        kind = KINDS.get(self.id)
+        return kind if kind is not None and kind.parameters.keys() <= dict(self.parameters).keys() else None
 
     def get(self, name: str) -> Parameter | None:
         """The parameter of this name; None if the cause has none."""

@@ -320,6 +320,19 @@ LOSS_SUMMED = Kind("loss-summed", "The loss is the sum over all ranks; backward 
 LOSS_SUMMED_OVER_SAMPLES = Kind(
     "loss-summed-over-samples", "The loss is the sum over the rank's samples, not their mean."
 )
+AT_OWN_INITIAL = Kind(
+    "gradient-at-own-initial-values",
+    "The gradient is that at each rank's own initial {values}: construction does not broadcast rank 0's.",
+    look="the broadcast in the construction",
+    values=str,
+)
+SUMMED_AT_OWN_INITIAL = Kind(
+    "gradient-summed-at-own-initial-values",
+    "Gradients at each rank's own initial {values} are summed, not averaged: construction does not broadcast rank 0's.",
+    look="the broadcast in the construction, and the division by the world size after the all-reduce",
+    values=str,
+)
+
 LOSS_OF_OWN_INITIAL = Kind(
     "loss-of-own-initial-values",
     "The loss is that of this rank's own initial {values}: construction does not broadcast rank 0's.",

@@ -17,6 +17,13 @@ RESULT_VIOLATES_CONTRACT = Kind(
     certainty="certain",
     operation=str,
 )
+METHOD_MISSING = Kind(
+    "method-missing",
+    "The implementation has no {method}(), which a promise needs.",
+    look="the promise: take it back, or add the method",
+    certainty="certain",
+    method=str,
+)
 RANK_DIED = Kind("rank-died", "The process of a rank ended before its last operation.", certainty="certain")
 UNCAUGHT_COMPILED_ERROR = Kind(
     "uncaught-compiled-error",

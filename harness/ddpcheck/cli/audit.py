@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -18,11 +19,15 @@ from ..audit.request import Request
 from ..audit.script_kinds import engine_of
 from ..audit.verdicts import answer, verdicts_of
 from ..job import MOST_RANKS
+from ..relative_paths import relative
 from ..storage.results import Results, save_junit
+from .commands_again import given_options
 from .number_options import SECONDS, FiniteNumber, WholeNumber
 from .options import at_terminal, console, failures_folder, usage_errors
 from .written_files import RequestedFiles
 
+_SETTINGS = frozenset({"ranks", "steps", "seconds", "module", "no_gpu", "random_streams", "resume_check", "deadline"})
+"""Parameters on which the answer depends."""
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -68,6 +73,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     show_default=True,
     help="Seconds without progress until ranks count as hung.",
 )
+@click.option("-v", "--verbose", is_flag=True, help="Show every law that held in a line of its own.")
 @click.option("--json", "json_file", type=_FILE, help="Write verdicts and evidence, which --judge reads.")
 @click.option("--junit", "junit_file", type=_FILE, help="Write JUnit XML.")
 @click.option("--markdown", "markdown_file", type=_FILE, help="Write the page as markdown.")
@@ -89,6 +95,7 @@ def command(
     random_streams: RandomStreams,
     resume_check: tuple[str, str] | None,
     deadline: float,
+    verbose: bool,
     json_file: Path | None,
     junit_file: Path | None,
     markdown_file: Path | None,
@@ -112,7 +119,7 @@ def command(
             evidence = Evidence.load(judged)
         else:
             words = _words(script, arguments, module=module)
-            interrupted, resumed = map(tuple, map(shlex.split, resume_check or ("", "")))
+            interrupted, resumed = (tuple(shlex.split(given)) for given in resume_check or ("", ""))
             request = Request(
                 words,
                 ranks,
@@ -122,12 +129,12 @@ def command(
                 deadline=deadline,
                 random_streams=random_streams,
                 interrupted=interrupted,
-                resumed=resumed,
+                resumed=resumed if resume_check else None,
                 failures=failures,
             )
             evidence = _run(out, request, keep)
     verdicts = verdicts_of(evidence)
-    out.print(escape(page(evidence, verdicts)), soft_wrap=True)
+    out.print(escape(page(evidence, verdicts, every=verbose)), soft_wrap=True)
     settings = {"audit": True, "ranks": evidence.ranks, "steps": evidence.steps, "no_gpu": no_gpu}
     files = RequestedFiles()
     if json_file is not None:
@@ -136,8 +143,15 @@ def command(
     if junit_file is not None:
         files.write(lambda: save_junit(verdicts, junit_file))
     if markdown_file is not None:
-        files.write(lambda: write_markdown(evidence, verdicts, markdown_file))
+        run_again = _again(script, arguments) if judged is None else ""
+        files.write(lambda: write_markdown(evidence, verdicts, markdown_file, run_again))
     sys.exit(files.status(answer(evidence, verdicts)[0]))
+
+
+def _again(script: str | None, arguments: Sequence[str]) -> str:
+    """The command that repeats this audit, without its files."""
+    options = given_options(click.get_current_context(), _SETTINGS)
+    return shlex.join(["ddpcheck", "audit", *options, relative(script or ""), *arguments])
 
 
 def _words(script: str | None, arguments: tuple[str, ...], *, module: bool) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from ..running.plan import Item, installed_checks, plan
 from ..running.profiles import PROFILES, profile_named
 from ..running.verdict_cache import VerdictCache
 from ..verdict import Verdict
+from .commands_again import check_again, given_options
 from .exit_status import ExitStatus, status_of
 from .launcher_options import chosen_launcher
 from .number_options import COUNT, SECONDS, SEED
@@ -29,6 +30,8 @@ from .run_of_checks import exit_code, run_with_progress, show_all
 from .written_files import RequestedFiles
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
+_SETTINGS = frozenset({"profile", "level_name", "seed", "deadline", "launcher_name", "attach", "start", "listen"})
+"""Parameters that a run of one of the checks needs, too."""
 
 
 @click.command("check")
@@ -185,7 +188,9 @@ def command(
     files = RequestedFiles()
     if cache is not None:
         files.write(lambda: _keep(cache, items, verdicts, known))
-    write_results(files, verdicts, settings, json_file, junit_file, markdown_file, badge_file)
+    references = {item.adapter.name: item.reference for item in items}
+    run_again = check_again(references, failures, given_options(click.get_current_context(), _SETTINGS))
+    write_results(files, verdicts, settings, json_file, junit_file, markdown_file, badge_file, run_again)
     not_run = f"{len(items) - len(verdicts)} of {len(items)} did not run"
     if exitfirst and len(verdicts) < len(items):
         out.print(f"\nstopped at the first failure: {not_run}")

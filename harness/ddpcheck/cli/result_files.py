@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,9 @@ def write_results(
     junit_file: Path | None,
     markdown_file: Path | None,
     badge_file: Path | None,
+    run_again: Callable[[Verdict], str],
 ) -> None:
-    """Write the verdicts in each form for which a file is named."""
+    """Write the verdicts in each form for which a file is named. run_again: the command for a failure."""
     results = Results(tuple(verdicts), _described(settings))
     if json_file is not None:
         causes = [group.to_plain() for group in group_failures(verdicts)]
@@ -34,7 +35,7 @@ def write_results(
     if junit_file is not None:
         files.write(lambda: save_junit(verdicts, junit_file))
     if markdown_file is not None:
-        files.write(lambda: write_atomically(markdown_file, _conformance(results)))
+        files.write(lambda: write_atomically(markdown_file, _conformance(results, run_again)))
     if badge_file is not None:
         files.write(lambda: save_badge(verdicts, badge_file))
 
@@ -51,10 +52,10 @@ def _described(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _conformance(results: Results) -> str:
+def _conformance(results: Results, run_again: Callable[[Verdict], str]) -> str:
     from importlib.metadata import entry_points
 
     found = entry_points(group="ddpcheck.reports", name="conformance")
     if not found:
         raise click.ClickException("the report is not installed; install ddpcheck again")
-    return str(next(iter(found)).load()(results))
+    return str(next(iter(found)).load()(results, run_again))

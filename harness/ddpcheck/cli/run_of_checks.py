@@ -11,7 +11,7 @@ from rich.console import Console
 from ..running.check_runner import Settings, run_items
 from ..running.expected_failures import ExpectedFailures
 from ..running.failure_files import FailureFiles
-from ..running.plan import Item
+from ..running.plan import RANKS_START, Item
 from ..verdict import Verdict
 from .failures import Failures
 from .progress import Display
@@ -111,7 +111,9 @@ def exit_code(out: Console, verdicts: list[Verdict]) -> int:
     if any(not verdict.ok for verdict in verdicts):
         return 1
     ran = {verdict.adapter for verdict in verdicts if verdict.jobs}
-    idle = {verdict.adapter: verdict.reason for verdict in reversed(verdicts) if verdict.adapter not in ran}
+    # check_ranks_start runs no Job; of an adapter for which it is all that was chosen, it is enough
+    more = {verdict.adapter for verdict in verdicts if verdict.check != RANKS_START.name or verdict.status != "passed"}
+    idle = {verdict.adapter: verdict.reason for verdict in reversed(verdicts) if verdict.adapter in more - ran}
     for name, reason in idle.items():
         out.print(
             f"Error: nothing was checked of {name}: {reason or 'no check applies'}; see ddpcheck doctor", soft_wrap=True

@@ -112,13 +112,18 @@ def _show(out: Console, suggestion: SuggestedPromise, *, again: bool) -> None:
 
 
 def _show_end(out: Console, search: PromiseSearch, source: str, stopped: str) -> None:
-    """Show promises that fail, those without a judge, and last the promises to paste. stopped: the reason of an early
-    end.
+    """Show promises that fail, those that need a missing method, those without a judge, and last the promises to paste.
+    stopped: the reason of an early end.
     """
-    if search.failed:
+    failed = [each for each in search.failed.values() if not each.missing]
+    if failed:
         out.print("\n[bold]promises that fail[/]")
-    for name, why in sorted((each.candidate.text, each.failed) for each in search.failed.values()):
+    for name, why in sorted((each.candidate.text, each.failed) for each in failed):
         out.print(f"  {symbol('failed')} {escape(f'{name}: {why}')}", soft_wrap=True)
+    if impossible := [each for each in search.failed.values() if each.missing]:
+        promises = "1 promise needs a method" if len(impossible) == 1 else f"{len(impossible)} promises need methods"
+        names = ", ".join(sorted(f"{each.candidate.text} ({each.missing})" for each in impossible))
+        out.print(f"\n{promises} that the implementation does not have: {names}", markup=False, soft_wrap=True)
     if stopped:
         untried = ", ".join(each.text for each in search.untried)
         out.print(

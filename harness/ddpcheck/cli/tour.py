@@ -68,7 +68,7 @@ def command(world_sizes: tuple[int, ...] | None, train: bool, verbose: bool) -> 
     status = exit_code(out, verdicts)
     if train:
         status = max(status, *(_train(out, name) for name in ready))
-    status = max(status, _audit(out))
+    status = max(status, _audit(out, verbose=verbose))
     out.print(f"\nchecked {', '.join(ready)}: {summary(verdicts, seconds)}", markup=False, soft_wrap=True)
     out.print("Your own implementation: ddpcheck check my_module:adapter (the README shows one in five lines)")
     out.print("Your own training script:  ddpcheck audit train.py")
@@ -82,7 +82,7 @@ def _train(out: Console, name: str) -> int:
     return int(subprocess.run([sys.executable, "-m", "ddpcheck", *line], check=False).returncode != 0)
 
 
-def _audit(out: Console) -> int:
+def _audit(out: Console, *, verbose: bool = False) -> int:
     """1 if the audit fails a correct training script. The script is copied into a temporary folder, as a user's own
     script.
     """
@@ -93,5 +93,6 @@ def _audit(out: Console) -> int:
     text = Path(__file__).with_name("tour_script.py").read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory(prefix="ddpcheck-tour-") as folder:
         Path(folder, "train.py").write_text(text, encoding="utf-8")
-        line = [sys.executable, "-m", "ddpcheck", "audit", "--steps", "4", "--seconds", "0", "train.py"]
+        options = ["--steps", "4", "--seconds", "0", *["--verbose"] * verbose]
+        line = [sys.executable, "-m", "ddpcheck", "audit", *options, "train.py"]
         return int(subprocess.run(line, cwd=folder, check=False).returncode != 0)

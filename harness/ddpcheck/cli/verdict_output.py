@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from ..printable_text import LONGEST_LINE, cut
+from ..relative_paths import relative
 from ..running.failure_files import replay_command
 from ..running.failure_groups import group_failures
 from ..storage.results import failure_file, visible_cores
@@ -53,7 +54,7 @@ def show_failure(
     if file is not None:
         console.print(f"    run again: {escape(replay_command(file))}", style="cyan", soft_wrap=True)
     if script is not None:
-        console.print(f"    stand-alone: python {escape(str(script))}", style="cyan", soft_wrap=True)
+        console.print(f"    stand-alone: python {escape(relative(script))}", style="cyan", soft_wrap=True)
     console.print()
 
 

@@ -141,3 +141,22 @@ class ResumableSampler(Protocol):
         those of other epochs are whole. Called on a sampler made with equal arguments, on the rank that saved it.
         """
         ...
+
+
+METHODS: Mapping[str, frozenset[str]] = {
+    "asynchronous": frozenset({"all_reduce_async"}),
+    "averaged_weights": frozenset({"averaged"}),
+    "broken_backward": frozenset({"break_backward"}),
+    "checkpoint": frozenset({"state", "load_state"}),
+    "clipping": frozenset({"clip"}),
+    "in_place": frozenset({"all_reduce_in_place", "empty"}),
+    "join": frozenset({"join"}),
+    "no_sync": frozenset({"no_sync"}),
+    "optimizers": frozenset({"step"}),
+    "remeasures_statistics": frozenset({"remeasure"}),
+    "sampler_state": frozenset({"state", "load_state"}),
+    "two_forwards": frozenset({"backward_of_both"}),
+    "unfreezing": frozenset({"set_trainable"}),
+    "zeroes_gradients": frozenset({"zero_gradients"}),
+}
+"""The methods of each promise that has its own, by its name."""

@@ -17,16 +17,20 @@ from .timing import measured_collective
 def all_reduce(rank_state: RankState, op: ops.AllReduce) -> Values:
     if not rank_state.is_member(op.group):
         return {}
-    tensor, comm = op.tensor.on(rank_state.rank), rank_state.collectives
+    tensor = op.tensor.on(rank_state.rank)
     if op.in_place:
         return _reduced_in_place(rank_state, op, tensor)
     argument = _argument(rank_state, op.tensor, tensor)
     if not op.wait:
-        handle = comm.all_reduce_async(argument, op.reduction, group=op.group)
+        handle = rank_state.collective("all_reduce_async")(argument, op.reduction, group=op.group)
         rank_state.handles[rank_state.position] = handle, argument, tensor
         return {}
     return _result(
-        rank_state, comm.all_reduce(argument, op.reduction, group=op.group), argument, tensor, "all_reduce()"
+        rank_state,
+        rank_state.collective("all_reduce")(argument, op.reduction, group=op.group),
+        argument,
+        tensor,
+        "all_reduce()",
     )
 
 
@@ -41,7 +45,7 @@ def _reduced_in_place(rank_state: RankState, op: ops.AllReduce, tensor: Array) -
     array, beside = _room(rank_state, op, tensor)
     array[...] = tensor
     before = [lies.tobytes() for lies in beside]
-    rank_state.collectives.all_reduce_in_place(array, op.reduction, group=op.group)
+    rank_state.collective("all_reduce_in_place")(array, op.reduction, group=op.group)
     values: Values = {
         "result": array.copy(),
         "argument_changed": False,
@@ -65,7 +69,7 @@ def _room(rank_state: RankState, op: ops.AllReduce, tensor: Array) -> tuple[Arra
     if op.tensor.layout == "mixed" and layout == "C":
         return np.empty_like(tensor), ()
     shape = (tensor.size + 2,) if layout == "offset" else tensor.shape
-    array = checked_array(rank_state.collectives.empty(shape, tensor.dtype.name), shape, tensor.dtype, "empty()")
+    array = checked_array(rank_state.collective("empty")(shape, tensor.dtype.name), shape, tensor.dtype, "empty()")
     if layout != "offset":
         return array, ()
     poison(array)
@@ -85,7 +89,7 @@ def broadcast(rank_state: RankState, op: ops.Broadcast) -> Values:
     tensor = op.tensor.on(rank_state.rank)
     given = tensor if rank_state.rank == op.root or op.tensor.layout == "shared" else poison_like(tensor)
     argument = _argument(rank_state, op.tensor, given)
-    result = rank_state.collectives.broadcast(argument, op.root, group=op.group)
+    result = rank_state.collective("broadcast")(argument, op.root, group=op.group)
     return _result(rank_state, result, argument, given, "broadcast()")
 
 
@@ -95,7 +99,7 @@ def all_gather(rank_state: RankState, op: ops.AllGather) -> Values:
     tensor = op.tensor.on(rank_state.rank)
     argument = _argument(rank_state, op.tensor, tensor)
     shape = (len(op.group or range(rank_state.job.world_size)), *tensor.shape)
-    result = rank_state.collectives.all_gather(argument, group=op.group)
+    result = rank_state.collective("all_gather")(argument, group=op.group)
     return _result(rank_state, result, argument, tensor, "all_gather()", shape)
 
 
@@ -106,7 +110,7 @@ def reduce_scatter(rank_state: RankState, op: ops.ReduceScatter) -> Values:
     argument = _argument(rank_state, op.tensor, tensor)
     size = len(op.group or range(rank_state.job.world_size))
     shape = (tensor.shape[0] // size, *tensor.shape[1:])
-    result = rank_state.collectives.reduce_scatter(argument, op.reduction, group=op.group)
+    result = rank_state.collective("reduce_scatter")(argument, op.reduction, group=op.group)
     return _result(rank_state, result, argument, tensor, "reduce_scatter()", shape)
 
 
@@ -139,7 +143,7 @@ def _result(
 
 def barrier(rank_state: RankState, op: ops.Barrier) -> Values:
     if rank_state.is_member(op.group):
-        rank_state.collectives.barrier(group=op.group)
+        rank_state.collective("barrier")(group=op.group)
     return {}
 
 
@@ -150,12 +154,12 @@ def send_recv(rank_state: RankState, op: ops.SendRecv) -> Values:
     for source, dest in op.pairs:
         if rank_state.rank == source:
             argument = _argument(rank_state, op.tensor, tensor)
-            rank_state.collectives.send(argument, dest)
+            rank_state.collective("send")(argument, dest)
             if not rank_state.is_shared(argument):
                 poison(restore_layout(argument))  # the sender may reuse its array, whether it was received or not
         elif rank_state.rank == dest:
             room = restore_layout(with_layout(unreceived(tensor), op.tensor.layout_on(rank_state.rank)))
-            got = rank_state.collectives.recv(room, source)
+            got = rank_state.collective("recv")(room, source)
             made = np.array(checked_array(got, tensor.shape, tensor.dtype, "recv()"))
             received[f"{source}>{dest}"] = made
             values["read_only"] |= not got.flags.writeable

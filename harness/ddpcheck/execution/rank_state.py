@@ -13,7 +13,7 @@ from ..launchers.mpi_segments import Segment
 from ..seeded_values import Array, poison
 from ..trace import Record
 from .replica_state import ReplicaState
-from .result_validation import offered
+from .result_validation import offered, offered_method
 
 Values: TypeAlias = dict[str, Any]
 """The named results of an operation."""
@@ -56,6 +56,10 @@ class RankState:
     @property
     def collectives(self) -> Any:
         return offered(self.facets.collectives, "collectives")
+
+    def collective(self, method: str) -> Any:
+        """A method of the collectives, which may lack those that are not promised."""
+        return offered_method(self.collectives, method)
 
     def switch(self) -> None:
         """Switch to the other replica, and keep this one."""

@@ -38,7 +38,7 @@ def backward(rank_state: RankState, op: ops.Backward) -> Values:
     else:
         interrupted = rank_state.rank in op.interrupted
         try:
-            with replica.no_sync():
+            with rank_state.held.extra("no_sync")():
                 loss = replica.backward(batch)
                 if interrupted:
                     raise _Interruption
@@ -62,7 +62,7 @@ def _changed(batch: Batch, before: Mapping[str, bytes]) -> Values:
 def _broken(rank_state: RankState, op: ops.Backward, batch: Batch) -> Values:
     replica, breaks = rank_state.held.replica(), rank_state.rank in op.broken
     try:
-        with nullcontext() if op.sync else replica.no_sync():
+        with nullcontext() if op.sync else rank_state.held.extra("no_sync")():
             (rank_state.held.extra("break_backward") if breaks else replica.backward)(batch)
     except BackwardBroken:
         return {}
@@ -77,7 +77,7 @@ def zero_grad(rank_state: RankState, op: ops.ZeroGrad) -> Values:
 
 
 def open_window(rank_state: RankState, op: ops.OpenWindow) -> Values:
-    window = rank_state.held.replica().no_sync()
+    window = rank_state.held.extra("no_sync")()
     window.__enter__()
     rank_state.held.windows.append(window)
     return {}
@@ -89,11 +89,11 @@ def close_window(rank_state: RankState, op: ops.CloseWindow) -> Values:
 
 
 def clip(rank_state: RankState, op: ops.Clip) -> Values:
-    return {"norm": checked_number(rank_state.held.replica().clip(op.max_norm), "clip()")}
+    return {"norm": checked_number(rank_state.held.extra("clip")(op.max_norm), "clip()")}
 
 
 def step(rank_state: RankState, op: ops.Step) -> Values:
-    rank_state.held.replica().step()
+    rank_state.held.extra("step")()
     return {}
 
 
@@ -155,7 +155,7 @@ def predict(rank_state: RankState, op: ops.Predict) -> Values:
 
 
 def save(rank_state: RankState, op: ops.Save) -> Values:
-    state = rank_state.held.replica().state()
+    state = rank_state.held.extra("state")()
     if not isinstance(state, Mapping):
         raise ContractViolation(
             f"state() must return a mapping of names to NumPy arrays, and returned {type(state).__name__}"

@@ -14,7 +14,7 @@ from ..job import Job
 from ..models.spec import ModelSpec
 from ..seeded_values import Array, poison
 from ..trace import MAKING
-from .result_validation import Declared, offered
+from .result_validation import Declared, offered, offered_method
 
 _FEW_BYTES = 1 << 16
 Options = tuple[tuple[str, float | str], ...]
@@ -74,7 +74,7 @@ class ReplicaState:
         self._built_with = (), None
         state = {key: array.copy() for key, array in self.saved[name].items()}
         self._lend("load_state", state)
-        self._replica.load_state(state)
+        self.extra("load_state")(state)
 
     def _built(self, model: ModelSpec | str, initial: dict[str, Array], options: Options) -> Replica:
         make = offered(self._facets.make_replica, "make_replica")
@@ -98,8 +98,8 @@ class ReplicaState:
         return names + [[call, name] for call, name, before, now in self.lent if before.tobytes() != now.tobytes()]
 
     def extra(self, method: str) -> Any:
-        """A method that replicas may lack (ddpcheck.contract.optional_methods)."""
-        return offered(getattr(self.replica(), method, None), f"make_replica().{method}")
+        """A method that replicas may lack: one of ddpcheck.contract.optional_methods, or of a promise."""
+        return offered_method(self.replica(), method)
 
     def batch(
         self, samples: Sequence[int], branches: tuple[str, ...] = (), weights: Sequence[float] | None = None

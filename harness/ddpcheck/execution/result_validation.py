@@ -16,20 +16,32 @@ T = TypeVar("T")
 
 
 class ContractViolation(Exception):
-    """The implementation returned a result that the contract does not allow. `form`: set if an array's form is
-    wrong.
+    """The implementation returned a result that the contract does not allow, or does not offer what the Job needs. `form`:
+    set if an array's form is wrong. `missing`: the name of the method or facet that is not offered.
     """
 
-    def __init__(self, problem: str, form: WrongForm | None = None) -> None:
+    def __init__(self, problem: str, form: WrongForm | None = None, missing: str = "") -> None:
         super().__init__(problem)
         self.form = form
+        self.missing = missing
 
 
 def offered(facet: T | None, name: str) -> T:
     """Return the facet. ContractViolation if the implementation does not offer it."""
     if facet is None:
-        raise ContractViolation(f"the Job needs Facets.{name}, which this implementation does not offer")
+        raise ContractViolation(
+            f"the Job needs Facets.{name}, which this implementation does not offer", missing=name.rpartition(".")[2]
+        )
     return facet
+
+
+def offered_method(owner: Any, method: str) -> Any:
+    """Return the owner's method. ContractViolation if it has none."""
+    found = getattr(owner, method, None)
+    if not callable(found):
+        kind = type(owner).__name__
+        raise ContractViolation(f"the Job needs {method}(), and {kind} has no such method", missing=method)
+    return found
 
 
 def checked_array(got: Any, shape: tuple[int, ...], dtype: Any, what: str) -> Array:

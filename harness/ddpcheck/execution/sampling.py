@@ -10,7 +10,7 @@ from typing import Any
 from .. import job as ops
 from .randomness import disturb_generators
 from .rank_state import RankState, Values
-from .result_validation import ContractViolation, checked_indices, checked_number, offered
+from .result_validation import ContractViolation, checked_indices, checked_number, offered, offered_method
 
 _SAMPLER = "the sampler"
 
@@ -60,13 +60,13 @@ def resume_sampling(rank_state: RankState, op: ops.ResumeSampling) -> Values:
     for count in (0,) * op.used + op.pieces:
         pieces.append(_next(reading, count))
         for _ in range(1 + op.at_once):
-            state = sampler.state()
+            state = offered_method(sampler, "state")()
             if not isinstance(state, Mapping):
                 raise ContractViolation(f"the sampler's state() must return a mapping, got {type(state).__name__}")
             kept = copy.deepcopy(dict(state))
             saved += [(state, repr(kept)), (kept, repr(kept))]
             sampler = new()
-            sampler.load_state(kept)
+            offered_method(sampler, "load_state")(kept)
             if op.told:
                 sampler.set_epoch(op.epoch)
         reading = iter(sampler)

@@ -52,6 +52,11 @@ class Hang:
         return tuple(rank.rank for rank in self.stuck if frame in rank.stack)
 
 
+def method_missing(culprit: RankTrace) -> Cause | None:
+    """The Job needs a method that the implementation does not have."""
+    return causes.METHOD_MISSING(method=culprit.missing) if culprit.missing else None
+
+
 def result_violates_contract(culprit: RankTrace) -> Cause | None:
     """A method returned something that the contract does not allow."""
     if culprit.outcome != "invalid":
@@ -152,7 +157,7 @@ def right_when_repeated(sure: tuple[Cause, ...]) -> Cause | None:
 
 def last_words(culprit: RankTrace) -> str:
     """The last line of an error; of a traceback, the line with the exception."""
-    lines = [line for line in culprit.error.strip().splitlines() if line.strip()]
+    lines = [line for line in culprit.error.rstrip().splitlines() if line.strip()]
     if culprit.outcome == "raised":
         stack = max((number for number, line in enumerate(lines) if line.startswith('  File "')), default=0)
         lines += [line for line in lines[stack:] if not line.startswith(" ")][:1]

@@ -9,12 +9,12 @@ import numpy as np
 from ..causes import Cause
 from ..causes import gradients as causes
 from ..models.spec import Tensor
-from ..oracle.network import evaluate
 from ..oracle.origins import Losses
 from ..oracle.passes import Pass
 from ..seeded_values import Array
 from .arrays.evidence import WhatIf
 from .gradients.auxiliary_terms import losses_lacking_terms
+from .gradients.passes import at_values, kinds_of_values
 from .gradients.sample_weights import losses_weighed_wrong
 
 
@@ -52,10 +52,10 @@ def losses_of_initial_values(
     forward: Pass, initial: Mapping[str, Array], described: Iterable[Tensor]
 ) -> Iterator[tuple[Cause, Array]]:
     """Losses of ranks that construction left with other values than rank 0's. initial: each rank's own."""
-    for what, given in _kinds(initial, described):
+    for what, given in kinds_of_values(initial, described):
         mean = {name: np.broadcast_to(array.mean(axis=0), array.shape) for name, array in given.items()}
-        yield causes.LOSS_OF_OWN_INITIAL(values=what), _with(forward, given)
-        yield causes.LOSS_OF_MEAN_INITIAL(values=what), _with(forward, mean)
+        yield causes.LOSS_OF_OWN_INITIAL(values=what), at_values(forward, given).losses
+        yield causes.LOSS_OF_MEAN_INITIAL(values=what), at_values(forward, mean).losses
 
 
 def losses_of_unloaded_values(
@@ -63,28 +63,9 @@ def losses_of_unloaded_values(
 ) -> Iterator[tuple[Cause, Array]]:
     """Losses of a forward pass that still uses the values from the new replica's construction. initial: rank 0's."""
     everywhere = {name: array[None] for name, array in initial.items() if array.dtype.kind == "f"}
-    for what, given in _kinds(everywhere, described):
+    for what, given in kinds_of_values(everywhere, described):
         values = {
             name: np.repeat(array.astype(np.float64), len(forward.shards.counts), axis=0)
             for name, array in given.items()
         }
-        yield causes.LOSS_OF_UNLOADED(values=what), _with(forward, values)
-
-
-def _kinds(initial: Mapping[str, Array], described: Iterable[Tensor]) -> Iterator[tuple[str, Mapping[str, Array]]]:
-    roles = {tensor.name: tensor.role for tensor in described}
-    kinds = (
-        ("frozen parameters", ("frozen",)),
-        ("buffers", ("buffer",)),
-        ("parameters", ("learned", "frozen")),
-        ("parameters and buffers", ("learned", "frozen", "buffer")),
-    )
-    for what, chosen in kinds:
-        yield what, {name: array for name, array in initial.items() if roles[name] in chosen}
-
-
-def _with(forward: Pass, values: Mapping[str, Array]) -> Array:
-    """The losses with some tensors replaced."""
-    learned = {name: values.get(name, array) for name, array in forward.learned.items()}
-    fixed = {name: values.get(name, array) for name, array in forward.fixed.items()}
-    return evaluate(forward.model, learned, fixed, forward.shards).losses
+        yield causes.LOSS_OF_UNLOADED(values=what), at_values(forward, values).losses

@@ -107,7 +107,9 @@ class Oracle:
     def _observed(self, what: str) -> dict[str, ExpectedArray]:
         case, weights = self.case, self.weights
         if what == "gradients":
-            return gradients_shown(case, self._gradients, weights.zeros, self._frozen, self._history)
+            return gradients_shown(
+                case, self._gradients, weights.zeros, self._frozen, self._history, trained=weights.trained
+            )
         if what == "averaged":
             return tensors_shown(case, weights.averages, weights.averaged, apart=weights.apart)
         values = weights.buffers() if what == "buffers" else weights.parameters()

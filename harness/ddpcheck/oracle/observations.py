@@ -13,10 +13,16 @@ from .origins import Accumulated, Origin
 
 
 def gradients_shown(
-    case: Case, gradients: Gradients, zeros: Mapping[str, Value], frozen: Iterable[str], history: History
+    case: Case,
+    gradients: Gradients,
+    zeros: Mapping[str, Value],
+    frozen: Iterable[str],
+    history: History,
+    *,
+    trained: bool,
 ) -> dict[str, ExpectedArray]:
     """zeros: of the shape of every parameter. frozen: parameters of layers that are not trained now, but were or will
-    be.
+    be. trained: whether a step or a loaded state came before.
     """
     none: Presence = "none"
     weighted = case.promised.replica.uneven_batches == "weighted"
@@ -29,8 +35,9 @@ def gradients_shown(
         if history.knows(name):
             shared = case.shared(name)
             origin = Accumulated(
-                name, history, exact, case.described[name].dtype, shared, inside, weighted, gradients.clipped, by_weight
-            )
+                name, history, exact, case.described[name].dtype, shared, inside, weighted, gradients.clipped, by_weight,
+                None if trained else case,
+            )  # fmt: skip
         value = gradients.sum(name) or zeros[name]
         presence = gradients.presence(name)
         shown[name] = ExpectedArray(value, case.described[name].dtype, presence, case.everyone, not inside, origin)

@@ -25,7 +25,8 @@ class Accumulated:
 
     zeros: by name, of the shape of every gradient. shared: whether several layers use the parameter. inside: whether
     the last backward was inside no_sync. weighted: whether batch sizes are promised to count. clipped: the clip since
-    then, or None. by_weight: whether ranks are promised to count by their samples' weights.
+    then, or None. by_weight: whether ranks are promised to count by their samples' weights. untrained: the Case, if
+    parameters still have their initial values.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Accumulated:
     weighted: bool
     clipped: Clip | None = None
     by_weight: bool = False
+    untrained: Case | None = None
 
 
 @dataclass(frozen=True, slots=True)

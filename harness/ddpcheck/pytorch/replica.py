@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ..contract.adapter import Batch
 from ..contract.optional_methods import BackwardBroken
+from ..execution.result_validation import offered_method
 from ..job import OptimizerSpec
 from ..seeded_values import Array
 from .gpu_streams import keep_busy, settled
@@ -102,10 +103,10 @@ class TorchReplica:
     def _engines_no_sync(self) -> AbstractContextManager[Any]:
         if self._hooks.no_sync is not None:
             return self._hooks.no_sync(self._wrapped)
-        return self._wrapped.no_sync()  # type: ignore[no-any-return]  # the wrapper's own, if it has one
+        return offered_method(self._wrapped, "no_sync")()  # type: ignore[no-any-return]  # the wrapper's own
 
     def join(self) -> AbstractContextManager[Any]:
-        return self._wrapped.join()  # type: ignore[no-any-return]  # the wrapper's own, if it promises one
+        return offered_method(self._wrapped, "join")()  # type: ignore[no-any-return]  # the wrapper's own
 
     def zero_grad(self) -> None:
         self._optimizer.zero_grad(set_to_none=True)

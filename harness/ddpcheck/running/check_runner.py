@@ -224,7 +224,8 @@ def run_items(
     expected: ExpectedFailures,
     begin: Callable[[Item], None] = lambda item: None,
 ) -> Generator[Verdict, None, None]:
-    """Yield a Verdict for each item; `begin` is called with each item before it runs. Ranks start only if a check will run.
+    """Yield a Verdict for each item; `begin` is called with each item before it runs. Ranks start only if a check will
+    run, which may be check_ranks_start alone.
 
     Verdicts come in the order of the items, unless several sessions may run at once.
     """
@@ -237,7 +238,8 @@ def run_items(
 
     def judged(lane: Iterable[list[Item]]) -> Iterator[Verdict]:
         for group in lane:
-            if not any(item.check is not RANKS_START and not item.skip for item in group):
+            others = [item for item in group if item.check is not RANKS_START]
+            if others and all(item.skip for item in others):
                 why = next((item.skip for item in group if item.skip), "")
                 yield from (skipped(item, item.skip or why) for item in group)
                 continue

@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 
 from ..launchers.launcher import Launcher
+from ..relative_paths import relative
 from ..standalone import write_beside
 from ..storage import long_texts
 from ..storage.files import UnreadableFile, UnwritableFile
@@ -21,15 +22,15 @@ _TEXTS_OF_A_RUN = 8 * long_texts.LARGEST_TEXT
 
 
 def replay_command(file: Path) -> str:
-    """The command that runs a Job again. It names the adapter if that is a file, because replay trusts no path from a
-    Job's file.
+    """The command that runs a Job again, from the working folder. It names the adapter if that is a file, because replay
+    trusts no path from a Job's file.
     """
     try:
         reference = Failure.load(file).adapter
     except UnreadableFile:  # changed since it was written
         reference = ""
-    words = ["ddpcheck", "replay", str(file)]
-    return shlex.join([*words, "--adapter", reference] if names_file(reference) else words)
+    words = ["ddpcheck", "replay", relative(file)]
+    return shlex.join([*words, "--adapter", relative(reference)] if names_file(reference) else words)
 
 
 class FailureFiles:

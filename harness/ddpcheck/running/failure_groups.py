@@ -114,7 +114,12 @@ def _identity(cause: Cause) -> Identity:
     return (cause.id, *(str(value) for _, value in cause.parameters)) if cause.id in _BY_PARAMETERS else (cause.id,)
 
 
-_BY_PARAMETERS = {ranks.RANK_RAISED.id, ranks.RESULT_VIOLATES_CONTRACT.id, ranks.UNCAUGHT_COMPILED_ERROR.id}
+_BY_PARAMETERS = {
+    ranks.METHOD_MISSING.id,
+    ranks.RANK_RAISED.id,
+    ranks.RESULT_VIOLATES_CONTRACT.id,
+    ranks.UNCAUGHT_COMPILED_ERROR.id,
+}
 """Causes that are the same mistake only if their parameters agree."""
 
 

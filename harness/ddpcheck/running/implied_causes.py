@@ -70,6 +70,7 @@ _FACTOR = (
 )
 _SCALED = (updates.GRADIENT_OR_RATE_SCALED, updates.GRADIENT_SCALED, values.WRONG_FACTOR, values.TINY_UPDATE)
 _INITIAL = (
+    gradients.AT_OWN_INITIAL,
     gradients.LOSS_OF_OWN_INITIAL,
     programs.WRONG_FORWARD_VALUES,
     programs.WRONG_PREDICTION_VALUES,
@@ -170,7 +171,7 @@ IMPLIES: dict[str, frozenset[str]] = {
     randomness.GLOBAL_GENERATOR_DECIDES.id: _ids(process_state.GENERATOR_CHANGED, process_state.MAKING_SEEDS),
     replicas.OWN_INITIAL_VALUE.id: _ids(programs.CONSTRUCTION_VALUE, *_INITIAL),
     programs.CONSTRUCTION_VALUE.id: _ids(*_INITIAL),
-    gradients.LOSS_OF_OWN_INITIAL.id: _ids(values.PERMUTED, values.ZERO),
+    gradients.LOSS_OF_OWN_INITIAL.id: _ids(gradients.AT_OWN_INITIAL, values.PERMUTED, values.ZERO),
     gradients.LOSS_OF_MEAN_INITIAL.id: _ids(replicas.INITIAL_VALUES_AVERAGED, *_INITIAL),
     replicas.INITIAL_VALUES_AVERAGED.id: _ids(gradients.LOSS_OF_MEAN_INITIAL, *_INITIAL),
     replicas.GRADIENT_GATHERED_ELSEWHERE.id: _ids(programs.NO_GRADIENTS_ANYWHERE, gradients.STALE),

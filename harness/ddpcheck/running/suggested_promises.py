@@ -17,9 +17,11 @@ from enum import IntEnum
 from types import TracebackType
 from typing import Any, Self, get_args
 
+from ..causes.ranks import METHOD_MISSING
 from ..checks import Check, unmet_need
 from ..contract import RendezvousRule
 from ..contract.capabilities import FACETS, GROUP_OF, GROUPS, SENTENCES, Capabilities
+from ..contract.optional_methods import METHODS
 from ..contract.promises import promises_of
 from ..launchers.fork_servers import ForkServers
 from ..ranks.attaching import StartFailed
@@ -65,13 +67,14 @@ class CandidatePromise:
 @dataclass(frozen=True, slots=True)
 class SuggestedPromise:
     """A candidate, with the checks that passed, and the message of the failed check, its judge. Neither: no check judges
-    it.
+    it. missing: the method that its judge needs and the implementation does not have.
     """
 
     candidate: CandidatePromise
     passed: tuple[str, ...] = ()
     failed: str = ""
     judge: str = ""
+    missing: str = ""
 
     @property
     def holds(self) -> bool:
@@ -142,6 +145,7 @@ class PromiseSearch:
     held: list[SuggestedPromise] = field(init=False, default_factory=list)
     failed: dict[CandidatePromise, SuggestedPromise] = field(init=False, default_factory=dict)
     _unjudged: set[CandidatePromise] = field(init=False, default_factory=set)
+    _methodless: set[CandidatePromise] = field(init=False, default_factory=set)
     _sessions: dict[int, Session] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -211,12 +215,18 @@ class PromiseSearch:
                 yield from suggestions
                 for bundle in changed:
                     changed[bundle] |= {each.name for each in together}
+                continue
+            tried[together] = outcome.judge
+            if outcome.missing:
+                blamed = _needing(outcome.missing, together)
+                self._methodless |= blamed
             else:
-                tried[together], changed[together] = outcome.judge, set()
-                if outcome.failed:
-                    self.failed |= {each.candidate: each for each in suggestions if each.candidate not in self.failed}
-                else:  # the checks could not tell
-                    self._unjudged |= together - self.failed.keys()
+                blamed = together if outcome.failed else frozenset()
+                changed[together] = set()
+            self.failed |= {
+                each.candidate: each for each in suggestions if each.candidate in blamed - self.failed.keys()
+            }
+            self._unjudged |= together - self.failed.keys()  # the checks could not tell
         self._unjudged |= {each for each in self._candidates() if each not in self.failed}
 
     def _again(
@@ -245,7 +255,7 @@ class PromiseSearch:
         """The fewest promises that make a check apply, and of these the ones that make most checks apply, with all such
         checks; finally those that no check needs.
         """
-        left = self._candidates()
+        left = [each for each in self._candidates() if each not in self._methodless]
         bundles = Counter(self._bundle(check, left) for check in self.checks)
         open_ones = [bundle for bundle in bundles if bundle and bundle not in tried]
         if open_ones:
@@ -279,7 +289,7 @@ class PromiseSearch:
                 if verdict.status == "passed":
                     passed[verdict.check] = None
                 elif _bad(verdict):
-                    return SuggestedPromise(first, tuple(passed), _said(verdict), verdict.check)
+                    return SuggestedPromise(first, tuple(passed), _said(verdict), verdict.check, _missing(verdict))
         except StartFailed as error:
             return SuggestedPromise(first, tuple(passed), f"the ranks did not start: {error.problems[0]}")
         return SuggestedPromise(first, tuple(passed))
@@ -346,6 +356,17 @@ class PromiseSearch:
 
 def _bad(verdict: Verdict) -> bool:
     return verdict.status not in ("passed", "skipped")
+
+
+def _missing(verdict: Verdict) -> str:
+    """The method whose absence is the failure; empty if it has another cause."""
+    cause = None if verdict.diagnosis is None else verdict.diagnosis.cause
+    return str(cause.get("method")) if cause is not None and METHOD_MISSING.explains((cause,)) else ""
+
+
+def _needing(method: str, together: frozenset[CandidatePromise]) -> frozenset[CandidatePromise]:
+    """Those of these promises that need a method; all of them if none has it as its own."""
+    return frozenset(each for each in together if method in METHODS.get(each.name, ())) or together
 
 
 def _made(capabilities: Capabilities, together: Iterable[CandidatePromise]) -> Capabilities:

@@ -11,6 +11,7 @@ from ..job import Job
 from ..seeded_values import Array
 from ..trace import RankTrace, Trace
 from .dataclass_json import to_plain
+from .operation_words import fields, in_words
 
 _SHOWN = 8
 
@@ -18,13 +19,15 @@ _SHOWN = 8
 def described(job: Job, trace: Trace) -> Iterator[str]:
     """The results of each rank, by operation; ranks with equal results share a line."""
     if job.model is not None:
-        yield f"model: {_fields(to_plain(job.model))}"
+        yield f"model: {fields(to_plain(job.model))}"
+    if job.data is not None and (job.data.poisoned or job.data.loud):
+        yield in_words(to_plain(job.data))
     if job.start is not None:
-        yield f"started afresh: {_fields(to_plain(job.start))}".rstrip()
+        yield f"started afresh{in_words(to_plain(job.start)).removeprefix(job.start.kind)}"
     if job.over_tcp:
         yield "its ranks send over TCP"
     for position, operation in enumerate(job.operations):
-        yield f"{position:3} {operation.kind} {_fields(to_plain(operation))}".rstrip()
+        yield f"{position:3} {in_words(to_plain(operation))}"
         for line in _outcomes(position, trace):
             yield f"      {line}"
     for rank in trace.ranks:
@@ -75,20 +78,6 @@ def _array(array: Array) -> str:
     flat = array.reshape(-1)
     numbers = " ".join(f"{number:.9g}" if array.dtype.kind == "f" else str(number) for number in flat[:_SHOWN])
     return f"{array.dtype}{list(array.shape)} {numbers}" + " ..." * (flat.size > _SHOWN)
-
-
-def _fields(data: Any) -> str:
-    """The fields of plain data that are not at their default; nested fields as JSON."""
-    return " ".join(f"{name}={_compact(value)}" for name, value in data.items() if name != "kind")
-
-
-def _compact(value: Any) -> str:
-    if isinstance(value, dict):
-        inside = _fields(value)
-        return f"{value['kind']}({inside})" if "kind" in value else f"({inside})"
-    if isinstance(value, list):
-        return f"[{', '.join(_compact(item) for item in value)}]"
-    return str(value)
 
 
 def _done(rank: RankTrace) -> bool:

@@ -13,6 +13,7 @@ from ..checks import select
 from ..contract.adapter import Adapter
 from ..launchers.fork_servers import ForkServers
 from ..printable_text import LONGEST_LINE, cut
+from ..relative_paths import relative
 from ..running.adapter_lookup import UnusableAdapter
 from ..running.check_runner import CheckRunner, Settings
 from ..running.expected_failures import ExpectedFailures
@@ -83,7 +84,9 @@ class BoundCheck:
         file, script = self.files.write(self.item.reference, verdict)
         if file is None:
             return f"{text}\n  {self.files.problem}" if self.files.problem else text
-        return f"{text}\n  run again: {replay_command(file)}" + (f"\n  stand-alone: python {script}" if script else "")
+        return f"{text}\n  run again: {replay_command(file)}" + (
+            f"\n  stand-alone: python {relative(script)}" if script else ""
+        )
 
 
 def bound_checks(

@@ -198,7 +198,8 @@ def _cell(verdict: Verdict | None) -> Html:
     if verdict is None:
         return tag("td")
     symbol, said = _SYMBOLS[verdict.status], WORDS[verdict.status]
-    title = f"{said}: {verdict.reason}" if verdict.reason and verdict.ok else said
+    told = (verdict.reason, verdict.observation) if verdict.ok else ()
+    title = ": ".join(filter(None, (said, "; ".join(filter(None, told)))))
     inside = text(symbol) if verdict.ok else tag("a", symbol, href=f"#{anchor(verdict)}")
     return tag("td", inside, class_=f"cell {verdict.status}", title=title)
 

@@ -55,7 +55,7 @@ def windows_divide_by_their_size(evidence: Evidence) -> LawVerdict:
                     audit.LAST_WINDOW_FULL_COUNT(count=own, full=count, line=line),
                 )
         return held()
-    return held("the loss is not scaled by 1/k; only the sum over the window was compared")
+    return held(observation="the loss is not scaled by 1/k; only the sum over the window was compared")
 
 
 def windows_are_stepped(evidence: Evidence) -> LawVerdict:
@@ -112,5 +112,5 @@ def only_the_last_micro_batch_communicates(evidence: Evidence) -> LawVerdict:
                 f"all {len(own)} micro-batches of step {events[0]['step']} communicate",
                 audit.COMMUNICATION_EVERY_MICRO_BATCH(count=len(own), line=own[0]["line"]),
             )
-        return held(f"all {count} micro-batches communicate; no_sync would save that")
+        return held(observation=f"all {count} micro-batches communicate; no_sync would save that")
     return held()

@@ -150,18 +150,19 @@ def gradients_equal_those_of_one_process(evidence: Evidence) -> LawVerdict:
     if not off:
         worst, noise = max(step.relative_off for step in usable), max(step.noise for step in usable)
         note = f"{len(usable)} steps, at most {worst:.1e} off; noise {noise:.1e}"
+        limits = []
         low = {e["precision"] for e in evidence.real.of(0, "step") if e.get("precision")}
         if low:
             lowest = "bfloat16" if "bfloat16" in low else "float16"
-            note += f"; products are in {lowest}: differences below {_UNSEEN[lowest]} are not seen"
+            limits.append(f"products are in {lowest}: differences below {_UNSEEN[lowest]} are not seen")
         if evidence.sent_precision:
             sent = evidence.sent_precision
-            note += f"; gradients are sent in {sent}: differences below {_UNSEEN[sent]} are not seen"
+            limits.append(f"gradients are sent in {sent}: differences below {_UNSEEN[sent]} are not seen")
         if left_out:
-            note += f"; step {left_out[0].step} not judged: {left_out[0].not_comparable}"
+            limits.append(f"step {left_out[0].step} not judged: {left_out[0].not_comparable}")
         if apart:
-            note += f"; step {apart[0].step} not judged: its gradients are not synchronised"
-        return held(note)
+            limits.append(f"step {apart[0].step} not judged: its gradients are not synchronised")
+        return held(note, observation="; ".join(limits))
     return _explained(evidence, usable, off)
 
 
@@ -189,8 +190,8 @@ def _explained(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) 
     )
     if all(step.rate for step in off):
         return held(
-            f"every update is {ranks} times that of one process: {first.rate} grows with the world size. This is right if it is "
-            "meant so"
+            observation=f"every update is {ranks} times that of one process: {first.rate} grows with the world size. This is "
+            "right if it is meant so"
         )
     hooks = evidence.real.of(0, "comm_hook")
     scaled = list(takewhile(_is_scaled, usable)) if hooks else usable  # a hook may compress from some step on
@@ -202,8 +203,8 @@ def _explained(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) 
             or (_sees_updates(evidence) and _near(first.factor_all, 1 / ranks) and first.factor_all_off <= 1)
         ):
             return held(
-                f"every gradient is 1/{ranks} of one process's: the loss is a sum over samples and the ranks' gradients are "
-                "averaged. This is right if the learning rate is meant so"
+                observation=f"every gradient is 1/{ranks} of one process's: the loss is a sum over samples and the ranks' "
+                "gradients are averaged. This is right if the learning rate is meant so"
             )
         if _near(factor, ranks) and all(_near(v, 1.0) for v in first.v):
             if _sees_updates(evidence):

@@ -16,7 +16,8 @@ Status = Literal["held", "broken", "not judged"]
 class LawVerdict:
     """causes: of a broken law, the likeliest first. headline: got and expected.
 
-    note: how far to trust the verdict, or why there is none.
+    note: what was compared, or why there is no verdict. observation: of a law that held: what the user should know all the
+    same, such as a limit of the comparison.
     """
 
     status: Status
@@ -24,10 +25,11 @@ class LawVerdict:
     causes: tuple[Cause, ...] = ()
     details: tuple[str, ...] = ()
     note: str = ""
+    observation: str = ""
 
 
-def held(note: str = "") -> LawVerdict:
-    return LawVerdict("held", note=note)
+def held(note: str = "", *, observation: str = "") -> LawVerdict:
+    return LawVerdict("held", note=note, observation=observation)
 
 
 def not_judged(reason: str) -> LawVerdict:

@@ -146,7 +146,9 @@ def optimizers_hold_what_is_trained(evidence: Evidence) -> LawVerdict:
             return broken(f"{len(missing)} trained parameters are in no optimizer, first {missing[0]}", cause)
     last = found[-1]["unoptimized"]
     if last:
-        return held(f"{len(last)} parameters that need a gradient are in no optimizer, first {last[0]}: is that meant?")
+        return held(
+            observation=f"{len(last)} parameters that need a gradient are in no optimizer, first {last[0]}: is that meant?"
+        )
     return held()
 
 
@@ -161,6 +163,6 @@ def batch_norm_is_converted(evidence: Evidence) -> LawVerdict:
         cause = audit.BATCH_NORM_NOT_CONVERTED(count=len(norms), module=norms[0][1])
         return broken(f"{len(norms)} batch norms take statistics over one rank's samples, first {norms[0][1]}", cause)
     return held(
-        f"{len(norms)} batch norms, such as {norms[0][1]}, normalise each rank's samples alone: SyncBatchNorm would take the "
-        "whole batch, as one process does"
+        observation=f"{len(norms)} batch norms, such as {norms[0][1]}, normalise each rank's samples alone: SyncBatchNorm would "
+        "take the whole batch, as one process does"
     )

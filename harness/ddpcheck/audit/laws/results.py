@@ -135,5 +135,5 @@ def checkpoints_fit_the_bare_model(evidence: Evidence) -> LawVerdict:
                     audit.CHECKPOINT_PREFIX(line=line),
                 )
     if prefixed is not None:
-        return held("names in it begin with `module.`: it fits the wrapped model only")
+        return held(observation="names in it begin with `module.`: it fits the wrapped model only")
     return held()

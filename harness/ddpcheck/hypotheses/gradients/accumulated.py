@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -10,11 +10,12 @@ import numpy as np
 from ...oracle.auxiliary_terms import terms_of
 from ...oracle.bounded_values import by_rank
 from ...oracle.history import Done
+from ...oracle.job_constants import Case
 from ...oracle.origins import Accumulated
 from ...seeded_values import Array
 from .auxiliary_terms import Terms
 from .contributions import Contributions
-from .passes import layers_gone_wrong, shares, weighted
+from .passes import at_values, kinds_of_values, layers_gone_wrong, shares, weighted
 from .sample_weights import SampleWeights
 
 _IN_TURN = 4
@@ -38,7 +39,24 @@ def contributions_of(origin: Accumulated) -> Contributions:
     return Contributions(
         others[name], parts[0], parts[-1], _shown(origin, 2), len(done), origin.history.counts, origin.inside, origin.weighted,
         others, of_layers, _before_the_last(origin), passed, _weighing(origin, done), _terms(origin, done), _long_before(origin),
+        _at_initial_values(origin.untrained, done, name),
     )  # fmt: skip
+
+
+def _at_initial_values(
+    case: Case | None, done: Sequence[Done], name: str
+) -> Callable[[], Iterator[tuple[str, Array]]] | None:
+    """Each rank's own gradient at its own initial values, by the kind of these values; None if sums are promised."""
+    if case is None or case.promised.replica.gradient == "sum":
+        return None
+
+    def found() -> Iterator[tuple[str, Array]]:
+        for what, given in kinds_of_values(case.given(), case.described.values()):
+            if given:
+                parts = [at_values(one.forward, given).gradients[name] for one in done if name in one.own]
+                yield what, np.sum(parts, axis=0)
+
+    return found
 
 
 def _terms(origin: Accumulated, done: Sequence[Done]) -> Terms | None:

@@ -23,7 +23,8 @@ class Contributions:
     own, of every gradient. shares: the parts of the layers that share the parameter, if some do. earlier: each rank's
     own when it last had one, before the last backward. long_before: each rank's own of the backwards before the last
     but one, the latest first. passed: own, if a layer had computed something else. weighing: the samples' weights, if
-    any. terms: the loss's auxiliary terms, if any.
+    any. terms: the loss's auxiliary terms, if any. initial: own, if each rank had kept its own initial values, by kind
+    of values; None after a step.
     """
 
     own: Array
@@ -41,6 +42,7 @@ class Contributions:
     weighing: SampleWeights | None = None
     terms: Terms | None = None
     long_before: Sequence[Array] = ()
+    initial: Callable[[], Iterator[tuple[str, Array]]] | None = None
 
     @property
     def unused(self) -> Array:

@@ -1,17 +1,17 @@
 """Forward and backward passes under a hypothesis, for a diagnosis: one layer's part, another derivative of relu at 0,
-lost rows of an embedding, other weights.
+lost rows of an embedding, other weights, other values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from ...causes import Cause
 from ...causes import gradients as causes
-from ...models.spec import Activation, Embedding, Linear, ModelSpec
+from ...models.spec import Activation, Embedding, Linear, ModelSpec, Tensor
 from ...oracle.network import Evaluation, evaluate
 from ...oracle.passes import Pass
 from ...seeded_values import Array
@@ -83,3 +83,25 @@ def _rows(forward: Pass, name: str, own: Array) -> Iterator[tuple[Cause, Array]]
 def weighted(forward: Pass, weights: Array | None) -> Evaluation:
     """The losses and gradients of every rank with these sample weights; None: equal weights."""
     return evaluate(forward.model, forward.learned, forward.fixed, replace(forward.shards, weights=weights))
+
+
+def kinds_of_values(
+    initial: Mapping[str, Array], described: Iterable[Tensor]
+) -> Iterator[tuple[str, Mapping[str, Array]]]:
+    """The values that ranks may have kept at construction: their kind in words, and those of this kind."""
+    roles = {tensor.name: tensor.role for tensor in described}
+    kinds = (
+        ("frozen parameters", ("frozen",)),
+        ("buffers", ("buffer",)),
+        ("parameters", ("learned", "frozen")),
+        ("parameters and buffers", ("learned", "frozen", "buffer")),
+    )
+    for what, chosen in kinds:
+        yield what, {name: array for name, array in initial.items() if roles[name] in chosen}
+
+
+def at_values(forward: Pass, values: Mapping[str, Array]) -> Evaluation:
+    """The losses and gradients of every rank with some tensors replaced."""
+    learned = {name: values.get(name, array) for name, array in forward.learned.items()}
+    fixed = {name: values.get(name, array) for name, array in forward.fixed.items()}
+    return evaluate(forward.model, learned, fixed, forward.shards)

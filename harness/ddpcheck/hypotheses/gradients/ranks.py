@@ -57,6 +57,17 @@ def added_to_own(made: Contributions, expected: Array, rank: int) -> WhatIf:
         yield causes.ADDED_TO_OWN(), expected + made.own[rank]
 
 
+def at_own_initial_values(made: Contributions, expected: Array, rank: int) -> WhatIf:
+    """Construction left ranks with other values than rank 0's; and perhaps the gradients are summed."""
+    if made.inside or made.initial is None:
+        return
+    size = len(made.own)
+    weights = made.counts / max(made.counts.sum(), 1) if made.weighted else np.full(size, 1 / size)
+    for what, own in made.initial():
+        yield causes.AT_OWN_INITIAL(values=what), np.tensordot(weights, own, 1)
+        yield causes.SUMMED_AT_OWN_INITIAL(values=what), own.sum(axis=0)
+
+
 def loss_scaled_by_world_size(made: Contributions, expected: Array, rank: int) -> WhatIf:
     """Local gradients inside no_sync of a loss that is multiplied or divided by the world size."""
     size = len(made.own)

@@ -45,6 +45,7 @@ OF_A_GRADIENT = (
     ranks_of_gradients.ranks_left_out,
     ranks_of_gradients.added_to_own,
     ranks_of_gradients.loss_scaled_by_world_size,
+    ranks_of_gradients.at_own_initial_values,
 )
 """Of a gradient that no clip has changed."""
 

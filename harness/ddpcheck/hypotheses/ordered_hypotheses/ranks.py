@@ -7,6 +7,7 @@ from ..errors import backwards, invalid_results, other_errors
 from ..errors import collectives as errors_of_collectives
 
 OF_A_FAILED_RANK = (
+    failed_ranks.method_missing,
     failed_ranks.result_violates_contract,
     failed_ranks.message_too_large,
     failed_ranks.uncaught_compiled_error,

@@ -1,0 +1,69 @@
+"""The page of an audit counts the laws that held, and names those that a reader acts on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ddpcheck.audit.evidence import Evidence, RunSeen
+from ddpcheck.audit.laws import LAWS
+from ddpcheck.audit.page import markdown, page
+from ddpcheck.audit.verdicts import verdicts_of
+from ddpcheck.verdict import Diagnosis, Status, Verdict
+
+EMPTY = Evidence(("train.py",), 2, 0, 0, RunSeen(((), ())))
+
+
+def judged(**changes: tuple[Status, str, str]) -> list[Verdict]:
+    """Every law held after a comparison, but for these: status, reason and observation."""
+    found = []
+    for verdict in verdicts_of(EMPTY):
+        status, reason, observation = changes.get(verdict.check, ("passed", "3 steps compared", ""))
+        diagnosis = Diagnosis("got 1, but should be 2") if status == "failed" else None
+        made = replace(verdict, status=status, reason=reason, observation=observation, diagnosis=diagnosis)
+        found.append(made)
+    return found
+
+
+SOME = judged(
+    ranks_form_one_world=("failed", "", ""),
+    every_sample_is_used=("skipped", "no pass ended", ""),
+    buffers_are_equal=("unknown", "Traceback", ""),
+    batch_norm_is_converted=("passed", "", "2 batch norms normalise one rank's samples"),
+)
+
+
+def table(shown: str) -> list[str]:
+    return [line for line in shown.splitlines() if line.startswith(("✓", "✗ broken", "- not", "? crashed"))]
+
+
+def test_laws_that_held_are_counted_and_the_others_are_named() -> None:
+    observed, counted, broken, skipped, crashed = table(page(EMPTY, SOME))
+    assert observed.startswith("✓ held       Batch norm sees")
+    assert observed.endswith("  2 batch norms normalise one rank's samples")
+    assert counted == f"✓ held       {len(LAWS) - 4} laws; ddpcheck audit -v names them"
+    assert broken == "✗ broken     The processes form one world."
+    assert skipped.startswith("- not judged Each sample is used.")
+    assert skipped.endswith("  no pass ended")
+    assert crashed == "? crashed    Buffers that the forward pass uses are equal."
+
+
+def test_every_law_has_a_line_if_asked() -> None:
+    shown = page(EMPTY, SOME, every=True)
+    assert len(table(shown)) == len(LAWS)
+    assert "names them" not in shown
+    assert shown.count("3 steps compared") == len(LAWS) - 4
+
+
+@pytest.mark.parametrize(("held", "counted"), [(0, []), (1, ["1 law"])])
+def test_no_law_and_one_law_are_counted(held: int, counted: list[str]) -> None:
+    skipped: dict[str, tuple[Status, str, str]] = {law.name: ("skipped", "no step", "") for law in LAWS[held:]}
+    lines = [line for line in table(page(EMPTY, judged(**skipped))) if line.startswith("✓")]
+    assert [line.removeprefix("✓ held       ").partition(";")[0] for line in lines] == counted
+
+
+def test_markdown_has_each_law_with_its_observation() -> None:
+    shown = markdown(EMPTY, SOME)
+    assert shown.count(" | held | ") == len(LAWS) - 3
+    assert "2 batch norms normalise one rank's samples" in shown
