@@ -265,6 +265,32 @@ def test_old_gradient_is_sent_again_or_kept_whichever_explains_more() -> None:
     assert [group.text for group in group_failures([failed("u", "unused", sent), *many])] == [kept.headline]
 
 
+def test_other_layout_of_a_rank_is_one_cause_whether_its_pieces_are_parameters_or_not() -> None:
+    piece, whole = gradients.RANK_SENDS_OTHER_PIECE(rank=1), gradients.RANK_SENDS_OTHER_PARAMETER(rank=1, parameter="b")
+    pieces, parameters = ([failed(f"{cause.id}_{n}", "unused", cause) for n in range(2)] for cause in (piece, whole))
+    assert [group.text for group in group_failures([*pieces, *parameters[:1]])] == [piece.headline]
+    assert [group.text for group in group_failures([*pieces[:1], *parameters])] == [whole.headline]
+
+
+def test_own_gradient_that_stays_is_counted_again() -> None:
+    kept = gradients.SOME_RANKS_NOT_RESET(count=1, world_size=2)
+    verdicts = [failed("windows", "unused", NOT_REDUCED), failed("programs", "programs", kept)]
+    assert [group.text for group in group_failures(verdicts)] == [NOT_REDUCED.headline]
+
+
+def test_guess_that_is_known_from_another_failure_is_kept() -> None:
+    """A loss of zero may be the mean of all ranks' losses, or not written."""
+    mean, zero = gradients.LOSS_AVERAGED(), values.ZERO()
+    large = gradients.PART_OF_LARGE_TENSOR_ZERO(first=8, last=9, elements=10)
+    verdicts = [
+        failed("zero", "gradients", mean.but("possible"), zero.but("possible")),
+        failed("large", "buckets", large),
+    ]
+    assert [group.text for group in group_failures(verdicts)] == [zero.headline]
+    known = failed("mean", "gradients", mean)
+    assert [group.text for group in group_failures([*verdicts, known])] == [mean.headline, large.headline]
+
+
 def test_gradient_of_an_earlier_backward_explains_its_update_and_its_nan() -> None:
     verdicts = [
         failed("exact", "gradients", gradients.STALE()),

@@ -158,13 +158,20 @@ def _sharing_a_cause(verdict: Verdict, failed: Sequence[Verdict]) -> Verdict:
     if slip := next((cause for cause in verdict.diagnosis.causes if _is_a_slip(cause)), None):
         first = {identity_of(other) for other in failed if other.adapter == verdict.adapter and slip in _causes(other)}
         return _told_by(verdict, slip) if len(first) > 1 else verdict
-    if not _tells_little(verdict):
+    if not _tells_little(verdict) or _leads_elsewhere(verdict, failed):
         return verdict
     others = {identity_of(other)[0] for other in failed if other.adapter == verdict.adapter and identity_of(other)}
     for cause in verdict.diagnosis.causes[1:]:
         if implied_by(cause.id) & others:
             return _told_by(verdict, cause, "likely")
     return verdict
+
+
+def _leads_elsewhere(verdict: Verdict, failed: Sequence[Verdict]) -> bool:
+    """Whether the guess about this failure is the known cause of another one."""
+    known = identity_of(verdict)
+    same = (other for other in failed if other.adapter == verdict.adapter and identity_of(other) == known)
+    return bool(known) and any(not _is_a_guess(other) for other in same) and _is_a_guess(verdict)
 
 
 def _is_a_slip(cause: Cause) -> bool:

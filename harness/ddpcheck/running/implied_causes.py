@@ -127,13 +127,19 @@ IMPLIES: dict[str, frozenset[str]] = {
     values.SUMMED_NOT_AVERAGED.id: _ids(*_FACTOR),
     values.DIVIDED_TOO_OFTEN.id: _ids(*_FACTOR),
     values.WRONG_DIVISOR.id: _ids(*_FACTOR),
-    values.NOT_REDUCED.id: _ids(*_LOCAL, gradients.PART_OF_LARGE_TENSOR_LOCAL, traffic.SENT_AFTER_BACKWARD),
+    values.NOT_REDUCED.id: _ids(
+        *_LOCAL,
+        gradients.PART_OF_LARGE_TENSOR_LOCAL,
+        gradients.SOME_RANKS_NOT_RESET,  # the own value stays, and is counted again
+        traffic.SENT_AFTER_BACKWARD,
+    ),
     # a part may be all of a small array
     values.PART_NOT_REDUCED.id: _ids(values.NOT_REDUCED, gradients.PART_OF_LARGE_TENSOR_LOCAL),
     values.ZERO.id: _ids(gradients.PART_OF_LARGE_TENSOR_ZERO),
     values.NONFINITE.id: _ids(replicas.NONFINITE_HIDDEN_FROM_RANKS),
-    gradients.RANK_SENDS_OTHER_PARAMETER.id: _ids(*_MISMATCHED),
-    gradients.RANK_SENDS_OTHER_PIECE.id: _ids(*_MISMATCHED),
+    # where pieces are as large as parameters, a layout of one rank shows as other parameters; the larger leads
+    gradients.RANK_SENDS_OTHER_PARAMETER.id: _ids(gradients.RANK_SENDS_OTHER_PIECE, *_MISMATCHED),
+    gradients.RANK_SENDS_OTHER_PIECE.id: _ids(gradients.RANK_SENDS_OTHER_PARAMETER, *_MISMATCHED),
     gradients.OTHER_RANKS_VALUE.id: _ids(*_PART_OF_SOME),
     gradients.ONE_RANKS_PART_ONLY.id: _ids(*_PART_OF_SOME, values.PARTS_OF_RANKS_MISSING, traffic.SENT_AFTER_BACKWARD),
     values.PARTS_OF_RANKS_MISSING.id: _ids(traffic.SENT_AFTER_BACKWARD),
