@@ -278,6 +278,12 @@ def test_own_gradient_that_stays_is_counted_again() -> None:
     assert [group.text for group in group_failures(verdicts)] == [NOT_REDUCED.headline]
 
 
+def test_parameter_without_gradient_does_not_move_if_weight_decay_is_missing() -> None:
+    missing = updates.DECAY_MISSING()
+    verdicts = [failed("steps", "accumulation", updates.NOT_UPDATED()), failed("large", "buckets", missing)]
+    assert [group.text for group in group_failures(verdicts)] == [missing.headline]
+
+
 def test_guess_that_is_known_from_another_failure_is_kept() -> None:
     """A loss of zero may be the mean of all ranks' losses, or not written."""
     mean, zero = gradients.LOSS_AVERAGED(), values.ZERO()

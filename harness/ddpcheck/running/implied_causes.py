@@ -167,6 +167,7 @@ IMPLIES: dict[str, frozenset[str]] = {
     updates.RATE_SCALED.id: _ids(*_SCALED),
     updates.NESTEROV.id: _ids(*_SCALED),
     updates.MOMENTUM_DAMPENED.id: _ids(*_SCALED),
+    updates.DECAY_MISSING.id: _ids(updates.NOT_UPDATED),  # where the gradient is zero
     updates.MOMENTUM_MISSING.id: _ids(updates.OPTIMIZER_STATE_LOST, *_SCALED),
     updates.STEP_AHEAD_FROM_START.id: _ids(updates.ZERO_STEP_BEFORE),
     collectives.REDUCTION_IGNORED.id: _ids(values.SUMMED_NOT_AVERAGED),
