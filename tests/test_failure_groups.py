@@ -215,6 +215,14 @@ def test_an_error_elsewhere_does_not_explain_failures_that_name_another_error() 
     ]
 
 
+def test_error_does_not_explain_the_mechanism_that_leads_to_it() -> None:
+    """Even if more failures show the error alone, and those by the mechanism name it, too."""
+    error = ranks.RANK_RAISED(error="Mismatch", at="peer.py:113 in receive")
+    mechanism = failed("predict", "replica_sync", operations.EVALUATION_COMMUNICATES(operation=4, ranks=(0,)), error)
+    verdicts = [failed("programs", "programs", error), failed("long programs", "programs", error), mechanism]
+    assert [group.text for group in group_failures(verdicts)] == [headline_of(mechanism)]
+
+
 def test_the_cause_that_also_explains_longer_windows_is_told() -> None:
     two, three = gradients.LAST_MICRO_BATCH_ONLY(), gradients.FIRST_MICRO_BATCH_MISSING()
     verdicts = [failed(f"windows_{number}", "accumulation", two) for number in range(5)]

@@ -247,12 +247,13 @@ def _larger(groups: Sequence[FailureGroup], one: int, other: int) -> bool:
 
 def _explains(cause: FailureGroup, symptom: FailureGroup) -> bool:
     """Whether `cause` implies `symptom`, is a possible cause of most of its failures, or concerns one parameter whose
-    wrong values `symptom` describes. A guess must be a possible cause of all failures, which describe values only.
+    wrong values `symptom` describes. A guess must be a possible cause of all failures, which describe values only. A
+    cause that `symptom` implies explains it in no other way.
     """
     known, told = identity_of(cause.first), identity_of(symptom.first)
     if implies(cause.first, symptom.first):
         return True
-    if not known or not told or cause.first.adapter != symptom.first.adapter:
+    if not known or not told or cause.first.adapter != symptom.first.adapter or known[0] in implied_by(told[0]):
         return False
     naming = sum(known in map(_identity, _causes(one)[1:]) for one in symptom.verdicts)
     if _is_a_guess(cause.first):
