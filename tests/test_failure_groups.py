@@ -292,6 +292,16 @@ def test_parameter_without_gradient_does_not_move_if_weight_decay_is_missing() -
     assert [group.text for group in group_failures(verdicts)] == [missing.headline]
 
 
+def test_local_gradients_of_a_divided_loss_make_the_reduced_ones_look_summed() -> None:
+    divided = gradients.LOSS_DIVIDED_BY_WORLD_SIZE(world_size=2)
+    verdicts = [
+        failed("mean of own", "gradients", SUMMED),
+        failed("local", "accumulation", divided),
+        failed("programs", "programs", gradients.DIVIDED_BY_MICRO_BATCHES(count=2)),
+    ]
+    assert [group.text for group in group_failures(verdicts)] == [divided.headline]
+
+
 def test_guess_that_is_known_from_another_failure_is_kept() -> None:
     """A loss of zero may be the mean of all ranks' losses, or not written."""
     mean, zero = gradients.LOSS_AVERAGED(), values.ZERO()

@@ -150,7 +150,12 @@ IMPLIES: dict[str, frozenset[str]] = {
     ),  # where it is told more often than they are
     gradients.FIRST_MICRO_BATCH_MISSING.id: _ids(gradients.LAST_MICRO_BATCH_ONLY),  # the same for windows of two
     gradients.LOSS_MULTIPLIED_BY_WORLD_SIZE.id: _ids(values.SUMMED_NOT_AVERAGED, *_FACTOR),
-    gradients.LOSS_DIVIDED_BY_WORLD_SIZE.id: _ids(values.DIVIDED_TOO_OFTEN, *_FACTOR),
+    gradients.LOSS_DIVIDED_BY_WORLD_SIZE.id: _ids(
+        values.DIVIDED_TOO_OFTEN,
+        values.SUMMED_NOT_AVERAGED,  # compared with local gradients
+        gradients.DIVIDED_BY_MICRO_BATCHES,  # in windows of as many as ranks
+        *_FACTOR,
+    ),
     gradients.DIVIDED_BY_MICRO_BATCHES.id: _ids(values.DIVIDED_TOO_OFTEN, *_FACTOR),
     gradients.NOT_RESET.id: _ids(
         gradients.SOME_RANKS_NOT_RESET,
