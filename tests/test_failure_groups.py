@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from ddpcheck.causes import (
     KINDS,
     Cause,
@@ -15,6 +17,7 @@ from ddpcheck.causes import (
     ranks,
     replicas,
     traffic,
+    training,
     updates,
     values,
 )
@@ -300,6 +303,20 @@ def test_local_gradients_of_a_divided_loss_make_the_reduced_ones_look_summed() -
         failed("programs", "programs", gradients.DIVIDED_BY_MICRO_BATCHES(count=2)),
     ]
     assert [group.text for group in group_failures(verdicts)] == [divided.headline]
+
+
+@pytest.mark.parametrize(
+    ("cause", "symptom"),
+    [
+        (gradients.TERM_MISSING(term="weight penalty", where="loss"), programs.WRONG_FORWARD_VALUES().but("likely")),
+        (training.BEST_NOT_COPIED(epoch=0), training.BEST_FORGOTTEN_ON_RESUME()),
+        (randomness.COMMON_TAKEN_BY_RANK(rank=0, count=1), randomness.COMMON_FROM_OWN()),
+    ],
+    ids=["terms", "best", "common"],
+)
+def test_one_mistake_shows_otherwise_in_a_longer_run(cause: Cause, symptom: Cause) -> None:
+    verdicts = [failed("short", "programs", cause), failed("long", "programs", symptom)]
+    assert [group.text for group in group_failures(verdicts)] == [cause.headline]
 
 
 def test_guess_that_is_known_from_another_failure_is_kept() -> None:

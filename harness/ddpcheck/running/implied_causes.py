@@ -18,6 +18,7 @@ from ..causes import (
     ranks,
     replicas,
     traffic,
+    training,
     updates,
     values,
 )
@@ -156,6 +157,9 @@ IMPLIES: dict[str, frozenset[str]] = {
         gradients.DIVIDED_BY_MICRO_BATCHES,  # in windows of as many as ranks
         *_FACTOR,
     ),
+    gradients.TERM_MISSING.id: _ids(programs.WRONG_FORWARD_VALUES),  # a loss that lacks several terms
+    training.BEST_NOT_COPIED.id: _ids(training.BEST_FORGOTTEN_ON_RESUME),
+    randomness.COMMON_TAKEN_BY_RANK.id: _ids(randomness.COMMON_FROM_OWN),  # the rank is ahead in later calls
     gradients.DIVIDED_BY_MICRO_BATCHES.id: _ids(values.DIVIDED_TOO_OFTEN, *_FACTOR),
     gradients.NOT_RESET.id: _ids(
         gradients.SOME_RANKS_NOT_RESET,
