@@ -319,6 +319,17 @@ def test_one_mistake_shows_otherwise_in_a_longer_run(cause: Cause, symptom: Caus
     assert [group.text for group in group_failures(verdicts)] == [cause.headline]
 
 
+def test_cause_in_special_circumstances_explains_no_guess_elsewhere() -> None:
+    count = programs.COUNT_CUT_BY_LOADING(count=9)
+    special, elsewhere = failed("nan", "gradients", NAN_KEPT), failed("many", "buckets", count.but("possible"))
+    assert [group.text for group in group_failures([special, elsewhere])] == [NAN_KEPT.headline, count.headline]
+    more = failed("exact", "gradients", NAN_KEPT)
+    assert [group.text for group in group_failures([special, more, elsewhere])] == [NAN_KEPT.headline]
+    moves = programs.EVALUATION_MOVES_STATISTICS()
+    predicts = failed("programs", "programs", programs.WRONG_PREDICTION_VALUES().but("possible"))
+    assert [group.text for group in group_failures([failed("look", "gradients", moves), predicts])] == [moves.headline]
+
+
 def test_guess_that_is_known_from_another_failure_is_kept() -> None:
     """A loss of zero may be the mean of all ranks' losses, or not written."""
     mean, zero = gradients.LOSS_AVERAGED(), values.ZERO()
