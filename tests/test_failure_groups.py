@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from ddpcheck.causes import (
     KINDS,
     Cause,
@@ -15,6 +17,7 @@ from ddpcheck.causes import (
     ranks,
     replicas,
     traffic,
+    training,
     updates,
     values,
 )
@@ -215,6 +218,14 @@ def test_an_error_elsewhere_does_not_explain_failures_that_name_another_error() 
     ]
 
 
+def test_error_does_not_explain_the_mechanism_that_leads_to_it() -> None:
+    """Even if more failures show the error alone, and those by the mechanism name it, too."""
+    error = ranks.RANK_RAISED(error="Mismatch", at="peer.py:113 in receive")
+    mechanism = failed("predict", "replica_sync", operations.EVALUATION_COMMUNICATES(operation=4, ranks=(0,)), error)
+    verdicts = [failed("programs", "programs", error), failed("long programs", "programs", error), mechanism]
+    assert [group.text for group in group_failures(verdicts)] == [headline_of(mechanism)]
+
+
 def test_the_cause_that_also_explains_longer_windows_is_told() -> None:
     two, three = gradients.LAST_MICRO_BATCH_ONLY(), gradients.FIRST_MICRO_BATCH_MISSING()
     verdicts = [failed(f"windows_{number}", "accumulation", two) for number in range(5)]
@@ -263,6 +274,73 @@ def test_old_gradient_is_sent_again_or_kept_whichever_explains_more() -> None:
     assert [group.text for group in group_failures([*one, *many])] == [sent.headline]
     many = [failed(name, "gradients", kept) for name in "ab"]
     assert [group.text for group in group_failures([failed("u", "unused", sent), *many])] == [kept.headline]
+
+
+def test_other_layout_of_a_rank_is_one_cause_whether_its_pieces_are_parameters_or_not() -> None:
+    piece, whole = gradients.RANK_SENDS_OTHER_PIECE(rank=1), gradients.RANK_SENDS_OTHER_PARAMETER(rank=1, parameter="b")
+    pieces, parameters = ([failed(f"{cause.id}_{n}", "unused", cause) for n in range(2)] for cause in (piece, whole))
+    assert [group.text for group in group_failures([*pieces, *parameters[:1]])] == [piece.headline]
+    assert [group.text for group in group_failures([*pieces[:1], *parameters])] == [whole.headline]
+
+
+def test_own_gradient_that_stays_is_counted_again() -> None:
+    kept = gradients.SOME_RANKS_NOT_RESET(count=1, world_size=2)
+    verdicts = [failed("windows", "unused", NOT_REDUCED), failed("programs", "programs", kept)]
+    assert [group.text for group in group_failures(verdicts)] == [NOT_REDUCED.headline]
+
+
+def test_parameter_without_gradient_does_not_move_if_weight_decay_is_missing() -> None:
+    missing = updates.DECAY_MISSING()
+    verdicts = [failed("steps", "accumulation", updates.NOT_UPDATED()), failed("large", "buckets", missing)]
+    assert [group.text for group in group_failures(verdicts)] == [missing.headline]
+
+
+def test_local_gradients_of_a_divided_loss_make_the_reduced_ones_look_summed() -> None:
+    divided = gradients.LOSS_DIVIDED_BY_WORLD_SIZE(world_size=2)
+    verdicts = [
+        failed("mean of own", "gradients", SUMMED),
+        failed("local", "accumulation", divided),
+        failed("programs", "programs", gradients.DIVIDED_BY_MICRO_BATCHES(count=2)),
+    ]
+    assert [group.text for group in group_failures(verdicts)] == [divided.headline]
+
+
+@pytest.mark.parametrize(
+    ("cause", "symptom"),
+    [
+        (gradients.TERM_MISSING(term="weight penalty", where="loss"), programs.WRONG_FORWARD_VALUES().but("likely")),
+        (training.BEST_NOT_COPIED(epoch=0), training.BEST_FORGOTTEN_ON_RESUME()),
+        (randomness.COMMON_TAKEN_BY_RANK(rank=0, count=1), randomness.COMMON_FROM_OWN()),
+    ],
+    ids=["terms", "best", "common"],
+)
+def test_one_mistake_shows_otherwise_in_a_longer_run(cause: Cause, symptom: Cause) -> None:
+    verdicts = [failed("short", "programs", cause), failed("long", "programs", symptom)]
+    assert [group.text for group in group_failures(verdicts)] == [cause.headline]
+
+
+def test_cause_in_special_circumstances_explains_no_guess_elsewhere() -> None:
+    count = programs.COUNT_CUT_BY_LOADING(count=9)
+    special, elsewhere = failed("nan", "gradients", NAN_KEPT), failed("many", "buckets", count.but("possible"))
+    assert [group.text for group in group_failures([special, elsewhere])] == [NAN_KEPT.headline, count.headline]
+    more = failed("exact", "gradients", NAN_KEPT)
+    assert [group.text for group in group_failures([special, more, elsewhere])] == [NAN_KEPT.headline]
+    moves = programs.EVALUATION_MOVES_STATISTICS()
+    predicts = failed("programs", "programs", programs.WRONG_PREDICTION_VALUES().but("possible"))
+    assert [group.text for group in group_failures([failed("look", "gradients", moves), predicts])] == [moves.headline]
+
+
+def test_guess_that_is_known_from_another_failure_is_kept() -> None:
+    """A loss of zero may be the mean of all ranks' losses, or not written."""
+    mean, zero = gradients.LOSS_AVERAGED(), values.ZERO()
+    large = gradients.PART_OF_LARGE_TENSOR_ZERO(first=8, last=9, elements=10)
+    verdicts = [
+        failed("zero", "gradients", mean.but("possible"), zero.but("possible")),
+        failed("large", "buckets", large),
+    ]
+    assert [group.text for group in group_failures(verdicts)] == [zero.headline]
+    known = failed("mean", "gradients", mean)
+    assert [group.text for group in group_failures([*verdicts, known])] == [mean.headline, large.headline]
 
 
 def test_gradient_of_an_earlier_backward_explains_its_update_and_its_nan() -> None:

@@ -146,6 +146,8 @@ def test_one_parameter_that_is_not_reset_comes_before_a_sum() -> None:
     told = (replicas.ONE_PARAMETER_NOT_RESET(), summed)
     assert parameter_not_reset((summed, values.ZERO()), {"other": ONE}, sums) == told
     assert parameter_not_reset((summed,), {"other": 2 * ONE}, sums) == ()
+    rounding = 1e-17 * ONE
+    assert parameter_not_reset((summed,), {"other": 2 * rounding}, {"other": 2 * rounding}) == ()
     assert parameter_not_reset((values.ZERO(),), {"other": ONE}, sums) == ()
 
 

@@ -14,6 +14,7 @@ from chosen_faults import chosen, some
 from expected_parameters import tells_parameters
 from in_threads import ThreadCollectives, ThreadedSession
 
+from ddpcheck.causes import gradients, programs, replicas
 from ddpcheck.checks import Check, unmet_need
 from ddpcheck.contract import Capabilities, ReplicaMethod, ReplicaSync
 from ddpcheck.job import OptimizerSpec
@@ -70,6 +71,38 @@ def test_each_fault_is_caught_by_every_check_that_it_names(fault: Registered, mo
             if position == 0:
                 assert names_cause(caught.value.diagnosis, fault.cause), caught.value.diagnosis.text()
                 assert tells_parameters(caught.value.diagnosis, fault), caught.value.diagnosis.text()
+
+
+def test_gradients_are_judged_although_a_loss_is_reported_wrong() -> None:
+    made = {fault.name: fault.made for fault in FAULTS}
+    both = type("Both", (made["loss-of-all-ranks-told"], made["unused-grad-zero-not-none"]), {})
+    with pytest.raises(Finding) as caught:
+        MINE["check_globally_unused_parameters_have_promised_gradient"].function(
+            session_of(both, 2, PROMISED, effort=8)
+        )
+    assert programs.ZERO_FOR_NONE.explains(caught.value.diagnosis.causes)
+    with pytest.raises(Finding) as caught:
+        MINE["check_gradients_equal_the_large_batch_exactly"].function(session_of(both, 2, PROMISED, effort=8))
+    assert gradients.LOSS_AVERAGED.explains(caught.value.diagnosis.causes)
+
+
+def test_loss_shows_in_how_many_bits_ids_are_stored() -> None:
+    made = {fault.name: fault.made for fault in FAULTS}
+    for name, bits in (("ids-in-two-bytes", 15), ("labels-in-a-signed-byte", 7)):
+        with pytest.raises(Finding) as caught:
+            MINE["check_ids_and_labels_may_exceed_16_bits"].function(session_of(made[name], 2, PROMISED, effort=8))
+        cause = caught.value.diagnosis.cause
+        assert cause is not None
+        assert (cause.id, cause.get("bits"), cause.certainty) == (replicas.IDS_NARROWED.id, (bits,), "likely")
+
+
+def test_mean_loss_of_all_ranks_is_nan_if_one_loss_is() -> None:
+    made = {fault.name: fault.made for fault in FAULTS}
+    with pytest.raises(Finding) as caught:
+        MINE["check_zero_grad_clears_nan_gradients"].function(
+            session_of(made["loss-of-all-ranks-told"], 2, PROMISED, effort=8)
+        )
+    assert gradients.LOSS_AVERAGED.explains(caught.value.diagnosis.causes)
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4])

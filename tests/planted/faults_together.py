@@ -5,6 +5,7 @@ names.
 from __future__ import annotations
 
 from functools import cache
+from types import CodeType, FunctionType
 from typing import Any
 
 from ddpcheck.contract.adapter import Adapter, Facets
@@ -37,10 +38,34 @@ def methods(fault: Registered) -> frozenset[str]:
 
 
 def fit_together(chosen: list[Registered]) -> bool:
-    """Whether no fault overrides another's methods, and each has its own module and cause."""
+    """Whether no fault overrides another's methods or leaves out their calls, and each has its own module and cause."""
     every = [name for fault in chosen for name in methods(fault)]
     apart = (len({fault.cause for fault in chosen}), len({fault.module for fault in chosen}))
-    return len(set(every)) == len(every) and apart == (len(chosen), len(chosen))
+    uncalled = {name for fault in chosen for name in calls_left_out(fault)}
+    return len(set(every)) == len(every) and apart == (len(chosen), len(chosen)) and not uncalled & set(every)
+
+
+def calls_left_out(fault: Registered) -> frozenset[str]:
+    """The names that methods of the correct replica use, and that the fault's own in their place do not. A fault that
+    overrides one of them would not show beside this fault.
+    """
+    kinds = [kind for kind in fault.made.__mro__ if issubclass(kind, PlainReplica) and kind is not PlainReplica]
+    own = [each for kind in kinds for each in vars(kind).values() if isinstance(each, FunctionType)]
+    left_out: set[str] = set()
+    for method in own:
+        right = vars(PlainReplica).get(method.__name__)
+        # a fault of the engine is a closure around the right method
+        if isinstance(right, FunctionType) and "<locals>" not in method.__qualname__ and "super" not in _names(method):
+            left_out |= _names(right)
+    return frozenset(left_out.difference(*map(_names, own)))
+
+
+def _names(function: FunctionType) -> frozenset[str]:
+    """All names that the function uses, also inside comprehensions."""
+    codes = [function.__code__]
+    for code in codes:
+        codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return frozenset(name for code in codes for name in code.co_names)
 
 
 def reference(chosen: list[Registered]) -> str:

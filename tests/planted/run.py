@@ -1,7 +1,7 @@
 """Measures whether the first headlines of a run are the planted faults.
 
     python tests/planted/run.py planted.jsonl --seed 1 --singles 25 --pairs 25 --triples 15
-    python tests/planted/run.py planted.jsonl --seed 1 --page reports/planted-faults.md
+    python tests/planted/run.py planted.jsonl --seed 1 --seed 2 --page reports/planted-faults.md
     python tests/planted/run.py planted.jsonl --seed 3 --singles 0 --pairs 20 --triples 10 --keep
 
 Singles are drawn from all registered faults with a cause. Pairs and triples are replicas with several faults of
@@ -96,31 +96,34 @@ def _told(verdict: Verdict) -> Verdict:
 @click.option("--singles", default=25)
 @click.option("--pairs", default=25)
 @click.option("--triples", default=15)
-@click.option("--seed", default=1)
+@click.option("--seed", "seeds", multiple=True, type=int, default=(1,), help="May be repeated.")
 @click.option(
     "--page", "place", type=click.Path(path_type=Path), help="Write the page of the results so far, and run nothing."
 )
 @click.option("--keep", "keeps", is_flag=True, help="Write the draw of the seed to a file, and run nothing.")
-def main(results: Path, singles: int, pairs: int, triples: int, seed: int, place: Path | None, keeps: bool) -> None:
+def main(
+    results: Path, singles: int, pairs: int, triples: int, seeds: tuple[int, ...], place: Path | None, keeps: bool
+) -> None:
     """Judge combinations that are not in the results yet, and print a line for each."""
     numbers = {1: singles, 2: pairs, 3: triples}
-    if keeps:
-        print(keep(numbers, seed))
-        return
     lines = results.read_text().splitlines() if results.exists() else []
-    known = [each for each in map(Combination.from_plain, map(json.loads, lines)) if each.seed == seed]
+    known = [each for each in map(Combination.from_plain, map(json.loads, lines)) if each.seed in seeds]
     if place is not None:
-        place.write_text(page(known, seed), encoding="utf-8")
+        place.write_text(page(known, seeds), encoding="utf-8")
         return
-    for together, number in numbers.items():
-        for chosen in chosen_together(number, together, seed):
-            names = tuple(each.name for each in chosen)
-            one = next((each for each in known if each.names == names), None)
-            if one is None:
-                one = judged(chosen, seed)
-                with results.open("a") as file:
-                    file.write(json.dumps(one.to_plain()) + "\n")
-            print(one.line(), flush=True)
+    for seed in seeds:
+        if keeps:
+            print(keep(numbers, seed))
+            continue
+        for together, number in numbers.items():
+            for chosen in chosen_together(number, together, seed):
+                names = tuple(each.name for each in chosen)
+                one = next((each for each in known if (each.seed, each.names) == (seed, names)), None)
+                if one is None:
+                    one = judged(chosen, seed)
+                    with results.open("a") as file:
+                        file.write(json.dumps(one.to_plain()) + "\n")
+                print(one.line(), flush=True)
 
 
 if __name__ == "__main__":

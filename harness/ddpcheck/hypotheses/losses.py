@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
-from ..causes import Cause
+from ..causes import Cause, replicas
 from ..causes import gradients as causes
-from ..models.spec import Tensor
+from ..models.spec import Linear, ModelSpec, Tensor
+from ..oracle.network import evaluate
 from ..oracle.origins import Losses
 from ..oracle.passes import Pass
 from ..seeded_values import Array
@@ -16,6 +18,11 @@ from .arrays.evidence import WhatIf
 from .gradients.auxiliary_terms import losses_lacking_terms
 from .gradients.passes import at_values, kinds_of_values
 from .gradients.sample_weights import losses_weighed_wrong
+
+REPORTED_ONLY = frozenset(
+    kind.id for kind in (causes.LOSS_AVERAGED, causes.LOSS_SUMMED, causes.LOSS_SUMMED_OVER_SAMPLES)
+)
+"""Causes that follow from right losses of all ranks: the forward pass was right, and later values can be judged."""
 
 
 def without_terms(origin: Losses) -> WhatIf:
@@ -33,6 +40,32 @@ def combined_over_ranks(origin: Losses) -> WhatIf:
 
 def by_other_sample_weights(origin: Losses) -> WhatIf:
     yield from losses_weighed_wrong(origin.forward, origin.losses)
+
+
+def by_narrowed_ids(origin: Losses) -> WhatIf:
+    """Ids or labels are stored in fewer bits. Negative ones count from the end."""
+    shards, model = origin.forward.shards, origin.forward.model
+    for what, given, size in (("Ids", shards.inputs, 0), ("Labels", shards.targets, _classes(model))):
+        for dtype, bits in _FEWER_BITS if given.dtype.kind == "i" else ():
+            with np.errstate(over="ignore", invalid="ignore"):
+                stored = given.astype(dtype)
+            narrow = np.where(np.isfinite(stored), stored, given).astype(given.dtype)
+            if np.array_equal(narrow, given):
+                continue
+            if what == "Ids":
+                changed = replace(shards, inputs=narrow)
+            else:
+                changed = replace(shards, targets=np.where(narrow < 0, narrow + size, narrow))
+            losses = evaluate(model, origin.forward.learned, origin.forward.fixed, changed).losses
+            yield replicas.IDS_NARROWED(what=what, bits=(bits,)).but("likely"), losses
+
+
+_FEWER_BITS = (("int8", 7), ("uint8", 8), ("float16", 11), ("int16", 15), ("uint16", 16))
+"""Types, and the bits of the smallest whole number that each changes."""
+
+
+def _classes(model: ModelSpec) -> int:
+    return next((layer.outputs for layer in reversed(model.layers) if isinstance(layer, Linear)), 0)
 
 
 def by_initial_values(origin: Losses) -> WhatIf:

@@ -53,9 +53,10 @@ def evidence_of_number(
     alternatives = tuple(
         (cause, np.asarray(got))
         for cause, numbers in known
-        if all(math.isclose(a, b, rel_tol=1e-5) for a, b in zip(all_got, numbers, strict=True))
+        if np.isclose(all_got, numbers, rtol=1e-5, atol=0.0, equal_nan=True).all()
         and not math.isclose(expected[rank], numbers[rank], rel_tol=1e-5)
     )
+    zero = tuple(cause.but("possible") for cause, _ in alternatives) if got == 0 else ()
     operation, sure = moment.operation, tuple[Cause, ...]()
     if isinstance(operation, Backward):
         weights = operation.weights_on(rank)
@@ -65,7 +66,7 @@ def evidence_of_number(
         sure = _sure_of_loss(operation, got, float(expected[rank]), job, moment.position)
     elif operation.kind == "clip" and math.isfinite(got):
         sure = _sure_of_norm(float(expected[rank]), rank, all_got, job, moment.position)
-    return Evidence(alternatives=alternatives, precision=False, otherwise=sure)
+    return Evidence(alternatives=alternatives, precision=False, zero=zero, otherwise=sure)
 
 
 def _sure_of_loss(operation: Backward, got: float, expected: float, job: Job, position: int) -> tuple[Cause, ...]:

@@ -163,13 +163,20 @@ def _sharing_a_cause(verdict: Verdict, failed: Sequence[Verdict]) -> Verdict:
     if slip := next((cause for cause in verdict.diagnosis.causes if _is_a_slip(cause)), None):
         first = {identity_of(other) for other in failed if other.adapter == verdict.adapter and slip in _causes(other)}
         return _told_by(verdict, slip) if len(first) > 1 else verdict
-    if not _tells_little(verdict):
+    if not _tells_little(verdict) or _leads_elsewhere(verdict, failed):
         return verdict
     others = {identity_of(other)[0] for other in failed if other.adapter == verdict.adapter and identity_of(other)}
     for cause in verdict.diagnosis.causes[1:]:
         if implied_by(cause.id) & others:
             return _told_by(verdict, cause, "likely")
     return verdict
+
+
+def _leads_elsewhere(verdict: Verdict, failed: Sequence[Verdict]) -> bool:
+    """Whether the guess about this failure is the known cause of another one."""
+    known = identity_of(verdict)
+    same = (other for other in failed if other.adapter == verdict.adapter and identity_of(other) == known)
+    return bool(known) and any(not _is_a_guess(other) for other in same) and _is_a_guess(verdict)
 
 
 def _is_a_slip(cause: Cause) -> bool:
@@ -231,8 +238,8 @@ def _explaining(groups: Sequence[FailureGroup], place: int) -> list[int]:
         other
         for other in range(len(groups))
         if other != place
-        and _explains(groups[other], groups[place])
-        and (_larger(groups, other, place) or not _explains(groups[place], groups[other]))
+        and _explains(groups, other, place)
+        and (_larger(groups, other, place) or not _explains(groups, place, other))
     ]
     return sorted(found, key=lambda other: (_depth(groups[other].first), -len(groups[other].checks)))
 
@@ -243,16 +250,21 @@ def _larger(groups: Sequence[FailureGroup], one: int, other: int) -> bool:
     return sizes[0] > sizes[1] or (sizes[0] == sizes[1] and one < other)
 
 
-def _explains(cause: FailureGroup, symptom: FailureGroup) -> bool:
-    """Whether `cause` implies `symptom`, is a possible cause of most of its failures, or concerns one parameter whose
-    wrong values `symptom` describes. A guess must be a possible cause of all failures, which describe values only.
+def _explains(groups: Sequence[FailureGroup], one: int, other: int) -> bool:
+    """Whether the cause of a group implies another group, is a possible cause of most of its failures, or concerns one
+    parameter whose wrong values the other group describes. A guess must be a possible cause of all failures, which
+    describe values only. A cause that the other implies explains it in no other way.
     """
+    cause, symptom = groups[one], groups[other]
     known, told = identity_of(cause.first), identity_of(symptom.first)
-    if implies(cause.first, symptom.first):
+    if _is_known_to_imply(cause.first, symptom.first):
         return True
-    if not known or not told or cause.first.adapter != symptom.first.adapter:
+    guess = bool(told) and _is_a_guess(symptom.first)
+    if _may_show_as(cause.first, symptom.first) and not (guess and _is_special(groups, cause)):
+        return True
+    if not known or not told or cause.first.adapter != symptom.first.adapter or known[0] in implied_by(told[0]):
         return False
-    naming = sum(known in map(_identity, _causes(one)[1:]) for one in symptom.verdicts)
+    naming = sum(known in map(_identity, _causes(each)[1:]) for each in symptom.verdicts)
     if _is_a_guess(cause.first):
         return told[0] in LOOKS and naming == len(symptom.verdicts)
     if 2 * naming > len(symptom.verdicts):
@@ -262,13 +274,35 @@ def _explains(cause: FailureGroup, symptom: FailureGroup) -> bool:
     return in_one and before and told[0] in LOOKS and known[0] not in LOOKS
 
 
+def _is_special(groups: Sequence[FailureGroup], cause: FailureGroup) -> bool:
+    """Whether one check alone shows the cause, guesses aside: it holds in special circumstances, and other checks'
+    failures need not come from it.
+    """
+    shown = {name for each in groups if each is cause or _surely_explains(cause, each) for name in each.checks}
+    return len(shown) == 1
+
+
+def _surely_explains(cause: FailureGroup, symptom: FailureGroup) -> bool:
+    guess = _is_a_guess(symptom.first)
+    return _is_known_to_imply(cause.first, symptom.first) or (not guess and _may_show_as(cause.first, symptom.first))
+
+
 def implies(cause: Verdict, symptom: Verdict) -> bool:
     """Whether the cause of one failure explains another failure."""
+    return _is_known_to_imply(cause, symptom) or _may_show_as(cause, symptom)
+
+
+def _is_known_to_imply(cause: Verdict, symptom: Verdict) -> bool:
     identity, told = identity_of(cause), identity_of(symptom)
-    if not identity or cause.adapter != symptom.adapter or identity == told:
+    known = bool(identity) and bool(told) and identity != told and cause.adapter == symptom.adapter
+    return known and told[0] in implied_by(identity[0])
+
+
+def _may_show_as(cause: Verdict, symptom: Verdict) -> bool:
+    """Whether a failure that tells little rests on the family of a known cause."""
+    identity = identity_of(cause)
+    if not identity or cause.adapter != symptom.adapter or identity == identity_of(symptom):
         return False
-    if told and told[0] in implied_by(identity[0]):
-        return True
     return not _tells_little(cause) and _tells_little(symptom) and _rests_on(symptom.family, cause.family)
 
 

@@ -18,6 +18,7 @@ from ..causes import (
     ranks,
     replicas,
     traffic,
+    training,
     updates,
     values,
 )
@@ -128,13 +129,19 @@ IMPLIES: dict[str, frozenset[str]] = {
     values.SUMMED_NOT_AVERAGED.id: _ids(*_FACTOR),
     values.DIVIDED_TOO_OFTEN.id: _ids(*_FACTOR),
     values.WRONG_DIVISOR.id: _ids(*_FACTOR),
-    values.NOT_REDUCED.id: _ids(*_LOCAL, gradients.PART_OF_LARGE_TENSOR_LOCAL, traffic.SENT_AFTER_BACKWARD),
+    values.NOT_REDUCED.id: _ids(
+        *_LOCAL,
+        gradients.PART_OF_LARGE_TENSOR_LOCAL,
+        gradients.SOME_RANKS_NOT_RESET,  # the own value stays, and is counted again
+        traffic.SENT_AFTER_BACKWARD,
+    ),
     # a part may be all of a small array
     values.PART_NOT_REDUCED.id: _ids(values.NOT_REDUCED, gradients.PART_OF_LARGE_TENSOR_LOCAL),
     values.ZERO.id: _ids(gradients.PART_OF_LARGE_TENSOR_ZERO),
     values.NONFINITE.id: _ids(replicas.NONFINITE_HIDDEN_FROM_RANKS),
-    gradients.RANK_SENDS_OTHER_PARAMETER.id: _ids(*_MISMATCHED),
-    gradients.RANK_SENDS_OTHER_PIECE.id: _ids(*_MISMATCHED),
+    # where pieces are as large as parameters, a layout of one rank shows as other parameters; the larger leads
+    gradients.RANK_SENDS_OTHER_PARAMETER.id: _ids(gradients.RANK_SENDS_OTHER_PIECE, *_MISMATCHED),
+    gradients.RANK_SENDS_OTHER_PIECE.id: _ids(gradients.RANK_SENDS_OTHER_PARAMETER, *_MISMATCHED),
     gradients.OTHER_RANKS_VALUE.id: _ids(*_PART_OF_SOME),
     gradients.ONE_RANKS_PART_ONLY.id: _ids(*_PART_OF_SOME, values.PARTS_OF_RANKS_MISSING, traffic.SENT_AFTER_BACKWARD),
     values.PARTS_OF_RANKS_MISSING.id: _ids(traffic.SENT_AFTER_BACKWARD),
@@ -145,7 +152,16 @@ IMPLIES: dict[str, frozenset[str]] = {
     ),  # where it is told more often than they are
     gradients.FIRST_MICRO_BATCH_MISSING.id: _ids(gradients.LAST_MICRO_BATCH_ONLY),  # the same for windows of two
     gradients.LOSS_MULTIPLIED_BY_WORLD_SIZE.id: _ids(values.SUMMED_NOT_AVERAGED, *_FACTOR),
-    gradients.LOSS_DIVIDED_BY_WORLD_SIZE.id: _ids(values.DIVIDED_TOO_OFTEN, *_FACTOR),
+    gradients.LOSS_DIVIDED_BY_WORLD_SIZE.id: _ids(
+        values.DIVIDED_TOO_OFTEN,
+        values.SUMMED_NOT_AVERAGED,  # compared with local gradients
+        gradients.DIVIDED_BY_MICRO_BATCHES,  # in windows of as many as ranks
+        *_FACTOR,
+    ),
+    gradients.TERM_MISSING.id: _ids(programs.WRONG_FORWARD_VALUES),  # a loss that lacks several terms
+    programs.EVALUATION_MOVES_STATISTICS.id: _ids(programs.WRONG_PREDICTION_VALUES),
+    training.BEST_NOT_COPIED.id: _ids(training.BEST_FORGOTTEN_ON_RESUME),
+    randomness.COMMON_TAKEN_BY_RANK.id: _ids(randomness.COMMON_FROM_OWN),  # the rank is ahead in later calls
     gradients.DIVIDED_BY_MICRO_BATCHES.id: _ids(values.DIVIDED_TOO_OFTEN, *_FACTOR),
     gradients.NOT_RESET.id: _ids(
         gradients.SOME_RANKS_NOT_RESET,
@@ -162,6 +178,7 @@ IMPLIES: dict[str, frozenset[str]] = {
     updates.RATE_SCALED.id: _ids(*_SCALED),
     updates.NESTEROV.id: _ids(*_SCALED),
     updates.MOMENTUM_DAMPENED.id: _ids(*_SCALED),
+    updates.DECAY_MISSING.id: _ids(updates.NOT_UPDATED),  # where the gradient is zero
     updates.MOMENTUM_MISSING.id: _ids(updates.OPTIMIZER_STATE_LOST, *_SCALED),
     updates.STEP_AHEAD_FROM_START.id: _ids(updates.ZERO_STEP_BEFORE),
     collectives.REDUCTION_IGNORED.id: _ids(values.SUMMED_NOT_AVERAGED),

@@ -17,6 +17,7 @@ from ddpcheck.hypotheses.arrays import Evidence
 from ddpcheck.hypotheses.causes_of_observations import causes_in_job, causes_of_arrays
 from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.evidence import evidence_of
+from ddpcheck.hypotheses.losses import REPORTED_ONLY
 from ddpcheck.hypotheses.numbers import evidence_of_number, sure_after
 from ddpcheck.hypotheses.observed_arrays import MissingGradient, WrongArrays, construction_value
 from ddpcheck.hypotheses.ordered_hypotheses.arrays import OF_A_MISSING_GRADIENT
@@ -36,25 +37,38 @@ def as_one_process(
 ) -> Callable[[Job, Trace], None]:
     """The judge of most replica checks: every rank has the values that one process would have computed.
 
-    until: numbers above this size are not compared. tolerance: relative to the largest value of an observation, in
-    place of bounds, for float64 models without bounds.
+    A loss that is wrong only in the report is told if all else is right. until: numbers above this size are not
+    compared. tolerance: relative to the largest value of an observation, in place of bounds, for float64 models without
+    bounds.
     """
 
     def judge(job: Job, trace: Trace) -> None:
         assertions.completed(trace)
         bounds = tolerance is None and not is_exact(job, capabilities)
+        misreported: Finding | None = None
         for known in Oracle(job, capabilities, bounds=bounds).walk():
             if not known.within(until):
-                return
+                break
             moment = known if tolerance is None else known.tolerating(tolerance)
             try:
                 compare(moment, job, trace, bits=(capabilities.world.determinism >= Determinism.BETWEEN_RANKS))
             except Finding as finding:
                 position, told = moment.position, finding.diagnosis
                 of = WrongInJob(job, position, told.subject[0], told.causes, capabilities.replica.reduction_dtype)
-                raise finding.blaming(causes_in_job(of)).at(position) from None
+                placed = finding.blaming(causes_in_job(of)).at(position)
+                if not _is_misreported(placed):
+                    raise placed from None
+                misreported = misreported or placed
+        if misreported is not None:
+            raise misreported
 
     return judge
+
+
+def _is_misreported(finding: Finding) -> bool:
+    """Whether a loss is wrong only in the report, so that gradients may be right."""
+    cause = finding.diagnosis.cause
+    return cause is not None and cause.id in REPORTED_ONLY
 
 
 def because(judge: Callable[[Job, Trace], None], cause: Cause, *, name: str = "") -> Callable[[Job, Trace], None]:

@@ -26,9 +26,10 @@ class Evidence:
     that each cause would give. before: the array before the update. idle: the array after an update by a gradient of
     zero; the update adds a multiple of its gradient to it. precision: whether a difference of 1e-2 or 1e-3 may come
     from fewer bits. doubt: other causes of a factor of the world size. less: other causes of a division by the world
-    size. parts: the contributions of all ranks, with the ranks as first axis. otherwise: causes that are certain even
-    if nothing else fits. bound: the largest effect of rounding on each element, if more than a few last bits. moved:
-    the array was only copied, so each element is right or wrong by itself, even if others are much larger.
+    size. zero: other causes of zeros. parts: the contributions of all ranks, with the ranks as first axis. otherwise:
+    causes that are certain even if nothing else fits. bound: the largest effect of rounding on each element, if more
+    than a few last bits. moved: the array was only copied, so each element is right or wrong by itself, even if others
+    are much larger.
     """
 
     world_size: int = 1
@@ -39,6 +40,7 @@ class Evidence:
     precision: bool = True
     doubt: Given = ()
     less: Given = ()
+    zero: Given = ()
     otherwise: Given = ()
     parts: Array | None = None
     bound: Array | None = None

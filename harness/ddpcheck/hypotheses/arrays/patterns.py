@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...causes import Cause, values
+from ...causes.cause import Given
 from ...numerics import LARGEST, different_bits, ulp_distance
 from ...seeded_values import Array
 from .evidence import WrongArray
@@ -76,9 +77,10 @@ _NOT_BY_CHANCE = 20
 """Zeros prove that the smallest elements are lost only if they could lie in this many ways."""
 
 
-def zeros(of: WrongArray) -> Iterator[Cause]:
+def zeros(of: WrongArray) -> Iterator[Given]:
     """All wrong elements are zero."""
-    yield from zeros_among(of.got, of.expected, of.wrong)
+    for cause in zeros_among(of.got, of.expected, of.wrong):
+        yield (of.evidence.zero, cause.but("possible")) if of.evidence.zero else cause
 
 
 def zeros_among(got: Array, expected: Array, wrong: Array) -> Iterator[Cause]:

@@ -76,6 +76,7 @@ OF_LOSSES = (
     losses.without_terms,
     losses.combined_over_ranks,
     losses.by_other_sample_weights,
+    losses.by_narrowed_ids,
     losses.by_initial_values,
     losses.by_unloaded_values,
 )

@@ -163,7 +163,7 @@ table(
           caught_by=SOME, cause="not-reduced", seen_in=("pytorch/pytorch#128949",)),
     Fault("unused-rank-left-out-of-mean", "The sum is divided by the number of ranks that use the parameter.",
           where=always, effect=divided_by_the_ranks_that_use_it,
-          caught_by=SOME, cause="summed-not-averaged"),
+          caught_by=SOME, cause="unused-ranks-left-out"),
     Fault("per-param-reduce-skips-none",
           "Each rank reduces only the parameters that it used, so messages pair different parameters.",
           where=always, effect=what_this_rank_uses,
