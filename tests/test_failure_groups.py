@@ -319,6 +319,29 @@ def test_one_mistake_shows_otherwise_in_a_longer_run(cause: Cause, symptom: Caus
     assert [group.text for group in group_failures(verdicts)] == [cause.headline]
 
 
+def test_a_step_inside_backward_explains_wrong_updates() -> None:
+    moves = replicas.BACKWARD_MOVES_PARAMETERS()
+    verdicts = [
+        failed("backward", "gradients", moves),
+        failed("trajectory", "trajectories", updates.UPDATED_TWICE()),
+        failed("rate", "trajectories", updates.RATE_SCALED(factor=2.0, world_size=2)),
+        failed("other", "trajectories", updates.RATE_SCALED(factor=2.0, world_size=2)),
+        failed("nan", "gradients", NAN_KEPT),
+    ]
+    assert [group.text for group in group_failures(verdicts)] == [moves.headline]
+
+
+def test_of_groups_that_explain_each_other_in_a_circle_the_largest_leads() -> None:
+    forward, moves = programs.WRONG_FORWARD_VALUES().but("likely"), replicas.BACKWARD_MOVES_PARAMETERS()
+    verdicts = [
+        *(failed(f"loss {number}", "gradients", forward) for number in range(3)),
+        failed("start", "programs", programs.CONSTRUCTION_VALUE()),
+        failed("resume", "programs", programs.CONSTRUCTION_VALUE()),
+        failed("backward", "gradients", moves.but("possible")),
+    ]
+    assert [group.text for group in group_failures(verdicts)] == [forward.headline]
+
+
 def test_cause_in_special_circumstances_explains_no_guess_elsewhere() -> None:
     count = programs.COUNT_CUT_BY_LOADING(count=9)
     special, elsewhere = failed("nan", "gradients", NAN_KEPT), failed("many", "buckets", count.but("possible"))

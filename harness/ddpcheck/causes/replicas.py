@@ -82,7 +82,6 @@ NONFINITE_FROM_NOWHERE = Kind(
 BACKWARD_MOVES_PARAMETERS = Kind(
     "backward-moves-parameters",
     "backward() changes the parameter: it takes a step, or works in the parameter's memory.",
-    certainty="possible",
 )
 BROADCAST_IN_FORWARD = Kind(
     "broadcast-in-forward", "Rank 0's value arrives in the first forward pass, not at construction."

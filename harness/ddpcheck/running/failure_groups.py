@@ -217,19 +217,28 @@ def _told_by(verdict: Verdict, cause: Cause, certainty: Certainty | None = None)
 
 def _with_symptoms(groups: Sequence[FailureGroup]) -> list[FailureGroup]:
     """The groups that no other group explains, each with the groups that it explains."""
-    parents = {place: _explaining(groups, place) for place in range(len(groups))}
-    roots = [place for place, found in parents.items() if not found]
-    under: dict[int, list[FailureGroup]] = {place: [] for place in roots}
-    for place, found in parents.items():
-        if found:
-            under[_root(parents, found)].append(groups[place])
+    parents = _parents(groups)
+    under: dict[int, list[FailureGroup]] = {place: [] for place in range(len(groups)) if place not in parents}
+    for place in parents:
+        root = place
+        while root in parents:
+            root = parents[root]
+        under[root].append(groups[place])
     return [replace(groups[place], symptoms=tuple(symptoms)) for place, symptoms in under.items()]
 
 
-def _root(parents: dict[int, list[int]], found: list[int]) -> int:
-    while parents[found[0]]:
-        found = parents[found[0]]
-    return found[0]
+def _parents(groups: Sequence[FailureGroup]) -> dict[int, int]:
+    """The group that explains each group, for those that one explains. Of groups that explain each other in a circle, the
+    largest is explained by none.
+    """
+    parents = {place: found[0] for place in range(len(groups)) if (found := _explaining(groups, place))}
+    for place in tuple(parents):
+        way = [place]
+        while (parent := parents.get(way[-1])) is not None and parent not in way:
+            way.append(parent)
+        if parent is not None:
+            del parents[min(way[way.index(parent) :], key=lambda each: (-len(groups[each].checks), each))]
+    return parents
 
 
 def _explaining(groups: Sequence[FailureGroup], place: int) -> list[int]:

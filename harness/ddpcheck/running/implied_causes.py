@@ -184,7 +184,15 @@ IMPLIES: dict[str, frozenset[str]] = {
     collectives.REDUCTION_IGNORED.id: _ids(values.SUMMED_NOT_AVERAGED),
     collectives.DIVIDED_BY_SIZE_OF_ARRAY.id: _ids(values.DIVIDED_BY_ELEMENTS),
     replicas.LAST_BITS_DIFFER.id: _ids(values.LAST_BITS_WRONG),
-    replicas.BACKWARD_MOVES_PARAMETERS.id: _ids(programs.WRONG_FORWARD_VALUES, programs.WRONG_PREDICTION_VALUES),
+    replicas.BACKWARD_MOVES_PARAMETERS.id: _ids(
+        programs.CONSTRUCTION_VALUE,  # or something changed it later
+        programs.WRONG_FORWARD_VALUES,
+        programs.WRONG_PREDICTION_VALUES,
+        replicas.NAN_KEPT_AFTER_ZERO_GRAD,  # in the parameters
+        updates.UPDATED_TWICE,
+        updates.RATE_SCALED,
+        *_SCALED,
+    ),
     randomness.GLOBAL_GENERATOR_DECIDES.id: _ids(process_state.GENERATOR_CHANGED, process_state.MAKING_SEEDS),
     replicas.OWN_INITIAL_VALUE.id: _ids(programs.CONSTRUCTION_VALUE, *_INITIAL),
     programs.CONSTRUCTION_VALUE.id: _ids(*_INITIAL),
