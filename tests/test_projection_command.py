@@ -169,7 +169,7 @@ def test_projection_from_results(tmp_path: Path, write: Callable[..., Path]) -> 
     assert row["median_error"] < 0.3
     assert {each["name"]: each["median"] for each in found["scenarios"]}["fewer ranks → more ranks"] < 0.05
     assert row["efficiency"] == pytest.approx(0.1 / row["step"]["total"])
-    assert [each["source"] for each in ideal] == ["link alone, ring", "link alone, best algorithm for each size"]
+    assert [each["source"] for each in ideal] == ["link alone, ring", "link alone, best algorithm by size"]
     text = page.read_text()
     assert "| made, software as measured + link" in text
     assert "held-out error" in text

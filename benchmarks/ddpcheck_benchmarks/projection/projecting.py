@@ -174,7 +174,7 @@ def on_link_alone(question: Question, link: Link) -> tuple[Projection, ...]:
         Projection(source, tuple(_ideal(question, link, names, p) for p in question.ranks))
         for source, names in (
             ("link alone, ring", ("ring",)),
-            ("link alone, best algorithm for each size", CHOSEN_BY_LIBRARIES),
+            ("link alone, best algorithm by size", CHOSEN_BY_LIBRARIES),
         )
     )
 
