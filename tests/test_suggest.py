@@ -214,6 +214,19 @@ def test_promises_that_most_checks_need_are_tried_first(own: Path) -> None:
     assert begun == ["no_sync=True"]
 
 
+def test_progress_counts_the_checks_of_a_promise(own: Path) -> None:
+    """A promise of a replica has up to 70 checks, which take over a minute."""
+    begun: list[str] = []
+    checks = select(installed_checks(), ("sampler",))
+    with ForkServers() as fork_servers:
+        search = PromiseSearch(
+            f"{own}:sampler", (2,), checks, fork_servers, effort=1, begin=lambda done, total, text: begun.append(text)
+        )
+        with search:
+            next(search.suggestions())
+    assert begun[1] == f"{begun[0]}, judged by 1 check so far"
+
+
 def test_failed_promise_is_tried_again_after_one_that_its_check_asks_for(own: Path) -> None:
     """Each failed bundle is tried again at most once for each promise that holds."""
     suggesting, found = suggested(f"{own}:unshuffled", "sampler")

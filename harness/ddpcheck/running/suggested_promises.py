@@ -283,9 +283,11 @@ class PromiseSearch:
         """The verdict of the judging checks on promises that are tried together; named by the first promise."""
         first, passed = next(iter(together)), dict[str, None]()
         done = len(self.held) + len(self.failed)
-        self.begin(done, done + len(self.untried), " and ".join(each.text for each in together))
+        total, text = done + len(self.untried), " and ".join(each.text for each in together)
+        self.begin(done, total, text)
         try:
-            for verdict in self._verdicts(_made(self.capabilities, together), judges):
+            for count, verdict in enumerate(self._verdicts(_made(self.capabilities, together), judges), 1):
+                self.begin(done, total, f"{text}, judged by {count} check{'s' * (count > 1)} so far")
                 if verdict.status == "passed":
                     passed[verdict.check] = None
                 elif _bad(verdict):
