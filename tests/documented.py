@@ -123,7 +123,7 @@ def run(words: str, place: Path) -> str:
             raise
     for path in (f"{place}/", *(f"{root}/" for root in ROOTS)):
         output = output.replace(path, "")
-    output = re.sub(r"^  \d+ of \d+ checks, \d+ s; now .*\n", "", output, flags=re.MULTILINE)
+    output = re.sub(r"^  (\d+ of \d+ checks, )?\d+ s; now .*\n", "", output, flags=re.MULTILINE)
     return output.replace(str(place), ".").strip("\n")
 
 

@@ -376,8 +376,44 @@ def test_a_sweep_ends_in_time_and_says_what_it_left_out(tmp_path: Path) -> None:
     done = CliRunner().invoke(command, [*words, "--launches", "3", "--minutes", "1e-12", "--json", str(file)])
     assert "1 point and 1 start-up in 3 launches, in at most 1e-12 minutes" in done.output
     assert left_out in " ".join(done.output.split())
-    assert "about 0.0 minutes more for 0 points" in done.output
+    assert "more for" not in done.output
+    assert "further launches" not in done.output
     assert not json.loads(file.read_text())["benchmarks"]
+
+
+@pytest.mark.parametrize(
+    ("kept", "further", "skipped"),
+    [
+        (
+            0,
+            "no time for further launches: 2 points measured in one launch (--minutes 9)",
+            "some of 3 launches, for 2 points: there was no time left (--minutes 9): "
+            "numpy_sockets on 1 rank: barrier (1), broadcast (1)",
+        ),
+        (
+            1,
+            "about 7 s more for further launches of 1 point; no time for the other 1",
+            "some of 3 launches, for 1 point: there was no time left (--minutes 9): "
+            "numpy_sockets on 1 rank: broadcast (1)",
+        ),
+        (2, "about 7 s more for further launches of 2 points\n", None),
+    ],
+)
+def test_a_sweep_says_which_launches_it_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int, further: str, skipped: str | None
+) -> None:
+    def decide(allowance: Allowance, fixed: float) -> float:
+        allowance._repeated = set(sorted(allowance._costs)[:kept])
+        return 7.0
+
+    monkeypatch.setattr(Allowance, "decide", decide)
+    words = ["ddpcheck_implementations.numpy_sockets:adapter", "-w", "1", "--sizes", "4B", "--steps", "none"]
+    words += ["--collectives", "broadcast,barrier", "--launches", "3", "--minutes", "9"]
+    file = tmp_path / "fewer.json"
+    done = CliRunner().invoke(command, [*words, "--json", str(file)])
+    assert done.exit_code == 0, done.output
+    assert further in done.output
+    assert json.loads(file.read_text())["ddpcheck"]["skipped"] == [skipped] * (skipped is not None)
 
 
 def test_resnet_18_is_built_by_name() -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from click.testing import CliRunner, Result
 import ddpcheck_properties
 from ddpcheck import Job, mlp
 from ddpcheck.cli import COMMANDS, faults, main
+from ddpcheck.cli.log_lines import LogLines
 from ddpcheck.job import Backward, DataSpec
 from ddpcheck.running.check_runner import Settings
 from ddpcheck.running.fault_runs import run_fault
@@ -58,12 +60,21 @@ def test_every_command_has_help(name: str) -> None:
 def test_quiet_shows_failures_and_a_line() -> None:
     result = check(f"{MINIMAL}:adapter", "-w", "1-2", "-q")
     assert result.exit_code == 0, result.output
-    assert re.fullmatch(r"\d+ passed, \d+ skipped; \d+ Jobs in [\d.]+ s\n", result.output)
+    assert re.fullmatch(r"\d+ passed, \d+ skipped; \d+ Jobs in [\d.]+ s\n", result.stdout)
     result = check(f"{MINIMAL}:forgetful", "-w", "2", "-q")
     assert result.exit_code == 1
-    assert result.output.startswith("✗ forgetful, 2 ranks: check_all_reduce_sums_exactly (collectives)\n")
+    assert result.stdout.startswith("✗ forgetful, 2 ranks: check_all_reduce_sums_exactly (collectives)\n")
     assert result.output.count("[not-reduced]") == 1
     assert "check \\ ranks" not in result.output
+
+
+def test_quiet_run_tells_progress_on_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ddpcheck.cli.progress._SECONDS_BETWEEN_QUIET_LINES", 0.0)
+    result = check(f"{MINIMAL}:adapter", "-w", "1", "-q")
+    assert re.search(r"^  \d+ of \d+ checks, \d+ s; now 1 rank: all_reduce_\w+$", result.stderr, re.MULTILINE), (
+        result.stderr
+    )
+    assert "; now " not in result.stdout
 
 
 def test_badge_counts_laws(here: Path) -> None:
@@ -95,7 +106,7 @@ def test_the_start_of_ranks_can_be_checked_alone(attribute: str, status: int) ->
     assert result.output.startswith("1 passed;" if attribute == "adapter" else "1 skipped;")
 
 
-def test_failure_is_shown_written_and_replayed(here: Path) -> None:
+def test_failure_is_shown_written_and_replayed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = check(
         f"{MINIMAL}:forgetful", "-w", "2", "--json", "r.json", "--junit", "r.xml", "--markdown", "r.md", "--failures", "bad"
     )  # fmt: skip
@@ -116,7 +127,10 @@ def test_failure_is_shown_written_and_replayed(here: Path) -> None:
     assert "rank 0: done" in again.output
     assert f"stand-alone: python {command[1].removesuffix('.json')}.py\n" in result.output
     assert "collectives.all_reduce(argument" in (here / command[1]).with_suffix(".py").read_text()
+    monkeypatch.setattr("ddpcheck.cli.replay.LogLines", partial(LogLines, seconds_between=0.0))
     right = ddpcheck("replay", command[1], "--adapter", f"{MINIMAL}:adapter", "--script", "made.py")
+    assert "  0 s; now the Job runs (an operation counts as hung after 10 s)\n" in right.stderr
+    assert "; now the Job runs again, for check_" in right.stderr
     assert right.exit_code == 0, right.output
     assert "now passes with this Job" in right.output
     assert "stand-alone: python made.py\n" in right.output

@@ -62,6 +62,15 @@ def test_checks_that_this_machine_cannot_run_are_not_deselected(pytester: pytest
     result.stdout.fnmatch_lines(["SKIPPED*not installed: surely_not_installed*"])
 
 
+@pytest.mark.parametrize("sizes", ["", ", world_sizes=[1, 3]"])
+def test_world_sizes_of_the_command_line_win(pytester: pytest.Pytester, sizes: str) -> None:
+    write(pytester, f"['{MINIMAL}:adapter']{sizes}, checks=['all_reduce_sums_exactly']")
+    result = pytester.runpytest("--collect-only", "-q", "--ddp-world-sizes=2")
+    assert {line.split("[")[1].split("-check")[0] for line in result.outlines if "test_my_ddp[" in line} == {
+        "minimal-w2"
+    }
+
+
 def test_a_level_leaves_checks_out(pytester: pytest.Pytester) -> None:
     write(pytester, f"['{MINIMAL}:adapter'], world_sizes=[1], checks=['check_all_reduce_is_reproducible']")
     result = pytester.runpytest("-rs", "--ddp-profile=quick", "--ddp-level=basic")

@@ -29,6 +29,8 @@ from ddpcheck.running.suggested_promises import (
 from ddpcheck_implementations.numpy_sockets import adapter as right
 
 OWN = '''
+import threading
+
 from ddpcheck import Adapter
 from ddpcheck.contract import Capabilities
 from ddpcheck.contract.promises import ReplicaPromises, SamplerPromises
@@ -72,6 +74,23 @@ def connect_bare(context):
     object.__setattr__(facets, "make_replica", lambda *given: Bare(made(*given)))
     return facets
 
+class Stuck:
+    """A sampler that never ends if it is to shuffle, as on a machine that is too slow."""
+
+    def __init__(self, made):
+        self.made = made
+
+    def __call__(self, length, *, shuffle, seed, drop_last):
+        if shuffle:
+            threading.Event().wait()
+        return self.made(length, shuffle=shuffle, seed=seed, drop_last=drop_last)
+
+def connect_stuck(context):
+    facets = sockets.connect(context)
+    object.__setattr__(facets, "make_sampler", Stuck(facets.make_sampler))
+    return facets
+
+stuck = Adapter("stuck", connect_stuck, Capabilities(sampler=SamplerPromises()))
 bare = Adapter("bare", connect_bare, Capabilities(replica=ReplicaPromises()))
 '''
 
@@ -214,6 +233,19 @@ def test_promises_that_most_checks_need_are_tried_first(own: Path) -> None:
     assert begun == ["no_sync=True"]
 
 
+def test_progress_counts_the_checks_of_a_promise(own: Path) -> None:
+    """A promise of a replica has up to 70 checks, which take over a minute."""
+    begun: list[str] = []
+    checks = select(installed_checks(), ("sampler",))
+    with ForkServers() as fork_servers:
+        search = PromiseSearch(
+            f"{own}:sampler", (2,), checks, fork_servers, effort=1, begin=lambda done, total, text: begun.append(text)
+        )
+        with search:
+            next(search.suggestions())
+    assert begun[1] == f"{begun[0]}, judged by 1 check so far"
+
+
 def test_failed_promise_is_tried_again_after_one_that_its_check_asks_for(own: Path) -> None:
     """Each failed bundle is tried again at most once for each promise that holds."""
     suggesting, found = suggested(f"{own}:unshuffled", "sampler")
@@ -254,6 +286,21 @@ def test_missing_methods_are_named_apart_from_failures(own: Path, monkeypatch: p
     assert done.exit_code == 0, done.output
     promises = ", ".join(f"{join} (join)" for join in JOINS) + ", no_sync=True (no_sync)"
     assert f"3 promises need methods that the implementation does not have: {promises}\n" in done.output
+    assert "promises that fail" not in done.output
+
+
+def test_promise_whose_check_does_not_end_is_not_judged(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The short deadline cannot tell a hang from a slow machine."""
+    shuffled = next(each for each in installed_checks() if each.name == "check_shuffled_order_is_random")
+    monkeypatch.setattr("ddpcheck.cli.suggest.installed_checks", lambda: (shuffled,))
+    words = ["suggest", f"{own}:stuck", "-w", "2", "--deadline", "0.5"]
+    done = CliRunner().invoke(main, words, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert (
+        "1 promise was not judged, because a check did not end in 0.5 s: it hangs, or this machine is too slow."
+        in done.output
+    )
+    assert f"Try --deadline 2.5: shuffles=True ({shuffled.name})\n" in done.output
     assert "promises that fail" not in done.output
 
 

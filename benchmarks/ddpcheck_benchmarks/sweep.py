@@ -66,6 +66,8 @@ class _Sweep:
         self._allowance = Allowance(60 * wanted.minutes)
         self._measured = 0.0  # seconds, without the start of ranks
         self._left_out: list[StepCase | Case] = []
+        self._due_again: dict[str, StepCase | Case] = {}  # measured once, and planned for further launches
+        self._shortened: dict[str, StepCase | Case] = {}  # of these, those that got fewer launches than planned
 
     def run(self, chosen: list[PlannedMeasurement], points: int) -> None:
         launches = self._wanted.effort.launches
@@ -78,12 +80,23 @@ class _Sweep:
             fixed = (time.monotonic() - began - self._measured) * (launches - 1)
             seconds = self._allowance.decide(fixed)
             again = [self._again(place, item) for place in chosen for item in self._granted(place)]
-            self._progress.expect(
-                points + sum(again), f"about {seconds / 60:.1f} minutes more for {_points(len(again))}"
-            )
+            self._shortened = {name: item for name, item in self._due_again.items() if not self._allowance.grants(name)}
+            if self._due_again:
+                self._progress.expect(points + sum(again), self._further(seconds))
+        why = f"there was no time left (--minutes {self._wanted.minutes:g})"
         if self._left_out:
-            why = f"there was no time left (--minutes {self._wanted.minutes:g})"
             self._results.skip(f"{_points(len(self._left_out))}: {why}: {_named(self._left_out)}")
+        if self._shortened:
+            fewer = list(self._shortened.values())
+            self._results.skip(f"some of {launches} launches, for {_points(len(fewer))}: {why}: {_named(fewer)}")
+
+    def _further(self, seconds: float) -> str:
+        """How long the further launches should take, and for how many of the points there is no time."""
+        due, without = len(self._due_again), len(self._shortened)
+        if due == without:
+            return f"no time for further launches: {_points(due)} measured in one launch (--minutes {self._wanted.minutes:g})"
+        fewer = f"; no time for the other {without}" * bool(without)
+        return f"about {_lasting(seconds)} more for further launches of {_points(due - without)}{fewer}"
 
     def _granted(self, place: PlannedMeasurement) -> list[StepCase | Case]:
         return [item for item in place.items if self._allowance.grants(item.name)]
@@ -96,10 +109,11 @@ class _Sweep:
 
     def _launch(self, place: PlannedMeasurement, launch: int) -> None:
         """Run one Session; none if it has nothing to measure."""
-        wanted = (item for item in self._granted(place) if not launch or launch <= self._again(place, item))
-        due = {item.name for item in wanted if self._allowance.fits(item.name)}
+        wanted = (
+            [item for item in self._granted(place) if launch <= self._again(place, item)] if launch else place.items
+        )
+        due = {item.name for item in wanted if self._fits(item, launch)}
         if not due:
-            self._left_out += () if launch else place.items
             return
         began = time.monotonic()
         try:
@@ -148,7 +162,9 @@ class _Sweep:
     def _fits(self, item: StepCase | Case, launch: int) -> bool:
         """Whether there is time for the point. If not after the first launch, the point gets fewer launches."""
         fits = self._allowance.fits(item.name)
-        if not (fits or launch):
+        if not fits and launch:
+            self._shortened[item.name] = item
+        elif not fits and item not in self._left_out:
             self._left_out.append(item)
         return fits
 
@@ -162,7 +178,13 @@ class _Sweep:
         if not launch:
             self._measured += seconds
             self._allowance.took(item.name, seconds, self._again(place, item))
+            if self._again(place, item):
+                self._due_again[item.name] = item
         self._progress.done(1)
+
+
+def _lasting(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 60 else f"{seconds / 60:.1f} minutes"
 
 
 def _points(count: int) -> str:

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 from .projecting import Fit, Question
 from .quantities import factor_text, percent, size_text, time_text
-
-FAR = 2.0
-"""Beyond this multiple of the measured range, a projection is labelled as far from it."""
+from .wording import FAR
 
 
 def assumptions(question: Question, fits: Sequence[Fit]) -> list[str]:

@@ -110,31 +110,32 @@ def command(
         if algorithm is not None:
             require_known(algorithm, FORMULAS["all_reduce"], "algorithm")
         benchmarks = load(files) if files else Benchmarks((), {})
-    fits = _fits(out, benchmarks, algorithm)
+    fits, left_out = _fits(out, benchmarks, algorithm)
     questions = {
         name: Question(ranks, link, size, buckets, _compute(seconds, samples), slowed_communication, slowed_compute)
         for name, samples in {"": (), **benchmarks.one_rank_steps}.items()
     }
     plain = questions[""]
     reducing = [found for found in fits if found.series.collective == "all_reduce"]
+    asked = next((questions[each.series.adapter] for each in reducing if each.series.adapter in questions), plain)
     projections = [
         projection for found in reducing for projection in projected(found, questions.get(found.series.adapter, plain))
     ]
     if link is not None:
-        projections += on_link_alone(plain, link)
+        projections += on_link_alone(asked, link)
     tables = [table for found in fits for table in wording.fit_tables(found)]
     if projections:
         told = shortened(projections)
         tables += [wording.all_reduce_table(told, plain), wording.step_table(told, plain)]
+        tables.insert(0, wording.answer_table(told, plain))
     simulated: list[Comparison] = []
     if simulate:
         simulated_tables, simulated = _simulated(out, link, size, reducing)
         tables += simulated_tables
-    asked = next((questions[each.series.adapter] for each in reducing if each.series.adapter in questions), plain)
     lists = (
         [("Assumptions", assumptions(asked, reducing)), ("Caveats", caveats(asked, reducing))] if projections else []
     )
-    _print(out, tables, lists)
+    _print(out, tables, [*lists, *([("Left out", left_out)] if left_out else [])])
     if json_file is not None:
         text = json.dumps(_record(asked, fits, projections, simulated, lists), indent=1, allow_nan=False)
         write_atomically(json_file, text + "\n")
@@ -142,19 +143,19 @@ def command(
         write_atomically(markdown_file, markdown(TITLE, tables, lists))
 
 
-def _fits(out: Console, benchmarks: Benchmarks, algorithm: str | None) -> list[Fit]:
-    """A fit of each series that has enough points. algorithm: of all-reduce, if known."""
-    fits = []
+def _fits(out: Console, benchmarks: Benchmarks, algorithm: str | None) -> tuple[list[Fit], list[str]]:
+    """A fit of each series that has enough points, and the series left out. algorithm: of all-reduce, if known."""
+    fits, left_out = [], []
     with out.status("") as status:
         for series in benchmarks.series:
             if series.collective not in FORMULAS:
-                out.print(f"{series.title}: there is no formula for it; left out", style="dim", markup=False)
+                left_out.append(f"{series.title}: there is no formula for it")
             elif len(series.points()) < 2:
-                out.print(f"{series.title}: measured at one size and world size; left out", style="dim", markup=False)
+                left_out.append(f"{series.title}: measured at one size and world size")
             else:
                 status.update(f"fitting {series.title}")
                 fits.append(fitted(series, algorithm if series.collective == "all_reduce" else None))
-    return fits
+    return fits, left_out
 
 
 def _print(out: Console, tables: Sequence[Table], lists: Sequence[tuple[str, Sequence[str]]]) -> None:

@@ -15,6 +15,8 @@ from .steps import Bucket, Compute, Step, step
 from .validation import Scenario, relevant, validate
 
 DRAWS = 100
+FEWEST_ERRORS = 9
+"""Held-out errors that an interval needs: a further error exceeds the largest of n with probability 1 / (n + 1)."""
 CHOSEN_BY_LIBRARIES = ("ring", "recursive doubling", "Rabenseifner")
 """The algorithms among which a library chooses by size, for an all-reduce on a switch."""
 
@@ -64,7 +66,9 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One world size: seconds, with 90 % intervals if times were measured, and the errors behind them."""
+    """One world size: seconds, with 90 % intervals if enough errors are known. held_out: the number of errors; None if
+    nothing was measured.
+    """
 
     ranks: int
     times_ranks: float | None
@@ -77,6 +81,12 @@ class Row:
     efficiency: float
     median_error: float | None
     worst_error: float | None
+    held_out: int | None
+
+    @property
+    def compute(self) -> float:
+        """Seconds of a rank's own work, which adapters with measured steps have of their own."""
+        return self.efficiency * self.step.total
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +147,8 @@ def _rows(found: Fit, model: Model, draws: Sequence[Model], question: Question) 
         scenarios = relevant(found.scenarios, beyond_ranks=times_ranks > 1, beyond_bytes=times_bytes > 1)
         all_reduce = _with_link(model, p, link)
         here = question.step(p, all_reduce)
-        one, whole = _intervals(draws or [model], question, p, [ratio for each in scenarios for ratio in each.ratios])
+        ratios = [ratio for each in scenarios for ratio in each.ratios]
+        one, whole = _intervals([model, *draws], question, p, ratios)
         rows.append(
             Row(
                 p,
@@ -151,6 +162,7 @@ def _rows(found: Fit, model: Model, draws: Sequence[Model], question: Question) 
                 question.compute.total / here.total,
                 max((each.median for each in scenarios), default=None),
                 max((each.worst for each in scenarios), default=None),
+                len(ratios),
             )
         )
     return tuple(rows)
@@ -162,7 +174,7 @@ def on_link_alone(question: Question, link: Link) -> tuple[Projection, ...]:
         Projection(source, tuple(_ideal(question, link, names, p) for p in question.ranks))
         for source, names in (
             ("link alone, ring", ("ring",)),
-            ("link alone, best algorithm for each size", CHOSEN_BY_LIBRARIES),
+            ("link alone, best algorithm by size", CHOSEN_BY_LIBRARIES),
         )
     )
 
@@ -175,7 +187,7 @@ def _ideal(question: Question, link: Link, names: Sequence[str], p: int) -> Row:
     bound = lower_bound(p, question.model_bytes, link)
     whole = all_reduce(question.model_bytes)
     efficiency = question.compute.total / here.total
-    return Row(p, None, None, whole, None, bound, here, None, efficiency, None, None)
+    return Row(p, None, None, whole, None, bound, here, None, efficiency, None, None, None)
 
 
 def _with_link(model: Model, p: int, link: Link | None) -> Callable[[float], float]:
@@ -185,22 +197,25 @@ def _with_link(model: Model, p: int, link: Link | None) -> Callable[[float], flo
 def _intervals(
     models: Sequence[Model], question: Question, p: int, ratios: Sequence[float]
 ) -> tuple[Interval, Interval]:
-    """5 % to 95 % of the fits of other launches, each with the error of a held-out prediction.
+    """5 % to 95 % of the fits of other launches, each with the error of a held-out prediction, widened to the estimate:
+    the estimate is not corrected by the errors, which may all lie on one side of it. models: that of the estimate first.
 
-    None if nothing could be held out: the spread of launches alone would be too narrow.
+    None if too few errors are known: the spread of launches alone would be too narrow.
     """
-    if not ratios:
+    if len(ratios) < FEWEST_ERRORS:
         return None, None
     random = np.random.default_rng(0)
     ones, steps = [], []
+    others = models[1:] or models
     for draw in range(DRAWS):
-        all_reduce = _with_link(models[draw % len(models)], p, question.link)
+        all_reduce = _with_link(others[draw % len(others)], p, question.link)
         ratio = float(random.choice(np.asarray(ratios)))
         ones.append(all_reduce(question.model_bytes) / ratio)
         steps.append(question.step(p, lambda size, by=all_reduce, off=ratio: by(size) / off).total)  # type: ignore[misc]
-    return _range(ones), _range(steps)
+    estimate = _with_link(models[0], p, question.link)
+    return _range(ones, estimate(question.model_bytes)), _range(steps, question.step(p, estimate).total)
 
 
-def _range(values: Sequence[float]) -> tuple[float, float]:
+def _range(values: Sequence[float], estimate: float) -> tuple[float, float]:
     low, high = np.quantile(values, (0.05, 0.95))
-    return float(low), float(high)
+    return min(float(low), estimate), max(float(high), estimate)

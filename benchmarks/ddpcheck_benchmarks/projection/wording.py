@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from .fitting import look_alikes
 from .measurements import Point
-from .projecting import Fit, Interval, Projection, Question, Row
+from .projecting import FEWEST_ERRORS, Fit, Projection, Question, Row
 from .quantities import factor_text, percent, size_text, time_text
 from .simulation.comparison import Comparison
 from .tables import Table
 
 NOT_MEASURED = "-"
+FAR = 2.0
+"""Beyond this multiple of the measured range, a projection is labelled as far from it."""
+LOW_EFFICIENCY = 0.8
+"""Below this weak-scaling efficiency, the answer names the number of ranks."""
 AGREES = 0.1
 """The largest difference between simulation and formulas under the same assumptions."""
 
@@ -33,8 +37,8 @@ def fit_tables(found: Fit) -> list[Table]:
     cores = "/".join(map(str, sorted({each.cores for each in series.measurements})))
     notes.append(
         f"Measured: {', '.join(map(str, series.world_sizes))} ranks on {cores} cores, {size_text(series.sizes[0])} to "
-        f"{size_text(series.sizes[-1])}, {series.launches} times each; fitted to their low quartiles. "
-        "In brackets, 90 % of what other launches would give."
+        f"{size_text(series.sizes[-1])}, {series.launches} time{'s' * (series.launches != 1)} each; fitted to their "
+        "low quartiles. In brackets, 90 % of what other launches would give."
     )
     header = ("sizes", "behaves like", "a call", "a message", "a byte", "held-out error")
     tables = [Table(f"Fit: {series.title}", header, tuple(rows), tuple(notes), words=2)]
@@ -72,26 +76,30 @@ def all_reduce_table(projections: Sequence[Projection], question: Question) -> T
             str(row.ranks),
             *_factors(row),
             time_text(row.all_reduce),
-            _interval(row.all_reduce_interval),
+            _interval(row, row.all_reduce_interval),
             _error(row),
             time_text(row.bound) if row.bound is not None else NOT_MEASURED,
         )
         for projection in projections
         for row in projection.rows
     )
-    return Table(f"Projected: all-reduce of {size_text(question.model_bytes)}", header, rows)
+    return Table(
+        f"Projected: all-reduce of {size_text(question.model_bytes)}", header, rows, _interval_notes(projections)
+    )
 
 
 def step_table(projections: Sequence[Projection], question: Question) -> Table:
     header = (
-        "all-reduce by", "ranks", "step", "90 % interval", "efficiency", "communication", "exposed", "hidden", "held-out error",
+        "all-reduce by", "ranks", "compute", "step", "90 % interval", "efficiency", "communication", "exposed", "hidden",
+        "held-out error",
     )  # fmt: skip
     rows = tuple(
         (
             projection.source,
             str(row.ranks),
+            time_text(row.compute),
             time_text(row.step.total),
-            _interval(row.step_interval),
+            _interval(row, row.step_interval),
             percent(row.efficiency),
             time_text(row.step.communication),
             time_text(row.step.exposed),
@@ -101,11 +109,44 @@ def step_table(projections: Sequence[Projection], question: Question) -> Table:
         for projection in projections
         for row in projection.rows
     )
-    title = (
-        f"Projected: step of {time_text(question.compute.total)} compute and {size_text(question.model_bytes)} of gradients "
-        f"in {len(question.buckets)} buckets; weak scaling"
+    return Table(
+        f"Projected: step with {size_text(question.model_bytes)} of gradients in {len(question.buckets)} buckets; weak scaling",
+        header,
+        rows,
+        _interval_notes(projections),
     )
-    return Table(title, header, rows)
+
+
+def answer_table(projections: Sequence[Projection], question: Question) -> Table:
+    """The step at the most ranks, and the fewest ranks with a low efficiency: what a reader asks first."""
+    most = question.ranks[-1]
+    header = ("all-reduce by", "compute", "step", "90 % interval", "efficiency", f"below {percent(LOW_EFFICIENCY)}")
+    rows = tuple(
+        (
+            projection.source,
+            time_text(projection.rows[-1].compute),
+            time_text(projection.rows[-1].step.total),
+            _interval(projection.rows[-1], projection.rows[-1].step_interval),
+            percent(projection.rows[-1].efficiency),
+            next((f"at {row.ranks} ranks" for row in projection.rows if row.efficiency < LOW_EFFICIENCY), "at none"),
+        )
+        for projection in projections
+    )
+    measured = [row.times_ranks for each in projections for row in each.rows[-1:] if row.times_ranks is not None]
+    notes = _interval_notes(projections)
+    if measured and max(measured) > FAR:
+        notes = (
+            *notes,
+            f"{most} ranks are {factor_text(max(measured))} the measured number: a scenario, not a prediction.",
+        )
+    return Table(f"At {most} ranks: step with {size_text(question.model_bytes)} of gradients", header, rows, notes)
+
+
+def _interval_notes(projections: Iterable[Projection]) -> tuple[str, ...]:
+    """The reason of missing intervals."""
+    if all(row.held_out is None or row.held_out >= FEWEST_ERRORS for each in projections for row in each.rows):
+        return ()
+    return (f"An interval needs {FEWEST_ERRORS} errors on held-out points: measure more sizes and world sizes.",)
 
 
 def agreement_table(compared: Sequence[Comparison]) -> Table:
@@ -179,8 +220,10 @@ def _factors(row: Row) -> tuple[str, str]:
     )
 
 
-def _interval(interval: Interval) -> str:
-    if interval is None or not all(map(math.isfinite, interval)):
+def _interval(row: Row, interval: tuple[float, float] | None) -> str:
+    if interval is None:
+        return NOT_MEASURED if row.held_out is None else f"none: {row.held_out} error{'s' * (row.held_out != 1)}"
+    if not all(map(math.isfinite, interval)):
         return NOT_MEASURED
     return f"{time_text(interval[0])} – {time_text(interval[1])}"
 

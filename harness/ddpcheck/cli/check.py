@@ -84,7 +84,8 @@ _SETTINGS = frozenset({"profile", "level_name", "seed", "deadline", "launcher_na
     "-q",
     "--quiet",
     is_flag=True,
-    help="Show the first failure of each cause in full, others in a line, and a summary; no table.",
+    help="Show the first failure of each cause in full, others in a line, and a summary; no table. A progress line "
+    "goes to standard error every 30 seconds.",
 )
 @click.option(
     "-v",

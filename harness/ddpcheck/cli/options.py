@@ -82,6 +82,11 @@ def console() -> Console:
     return made if at_terminal(made) else SafeConsole(highlight=False, width=max(made.width, _WIDTH_OF_LOGS))
 
 
+def error_console() -> Console:
+    """A console for standard error: progress beside an output that others read."""
+    return SafeConsole(highlight=False, stderr=True)
+
+
 def at_terminal(console: Console) -> bool:
     """Whether the output is an interactive terminal. A CI log may have colours (FORCE_COLOR), but no progress bars."""
     return console.is_terminal and console.file.isatty()

@@ -1,4 +1,7 @@
-"""Progress of a run: a bar with the current check on a terminal; in a log one line per world size, and one now and then."""
+"""Progress of a run: a bar with the current check on a terminal; in a log one line per world size, and one now and then.
+
+A quiet run has only the latter, more seldom and on standard error.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ..running.plan import Item
 from ..verdict import Verdict
 from .log_lines import LogLines
-from .options import at_terminal
+from .options import at_terminal, error_console
 from .verdict_output import ranks, summary
 
 _Place = tuple[str, int]  # an adapter's name and a world size
+_SECONDS_BETWEEN_QUIET_LINES = 30.0
 
 
 class Display(AbstractContextManager["Display"]):
-    """Receives each item when it starts, from any thread, and each verdict. quiet: shows nothing."""
+    """Receives each item when it starts, from any thread, and each verdict. quiet: shows a line now and then, and that on
+    standard error only.
+    """
 
     def __init__(self, console: Console, items: Sequence[Item], *, quiet: bool = False) -> None:
         self.console: Console = console
@@ -34,7 +40,11 @@ class Display(AbstractContextManager["Display"]):
         self._since: dict[_Place, float] = {}
         self._at_work: dict[_Place, str] = {}
         self._count = len(items)
-        self._lines = LogLines(console)
+        self._lines = (
+            LogLines(error_console(), seconds_between=_SECONDS_BETWEEN_QUIET_LINES, at_once=False)
+            if quiet
+            else LogLines(console)
+        )
         self._bar: Progress | None = None
         if at_terminal(console) and not quiet:
             columns = (BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
@@ -42,8 +52,7 @@ class Display(AbstractContextManager["Display"]):
             self._task = self._bar.add_task("", total=len(items))
 
     def __enter__(self) -> Self:
-        if self._bar is not None:
-            self._stack.enter_context(self._bar)
+        self._stack.enter_context(self._lines if self._bar is None else self._bar)
         return self
 
     def __exit__(
@@ -72,8 +81,6 @@ class Display(AbstractContextManager["Display"]):
             self._tell(place)
 
     def _describe(self) -> None:
-        if self._quiet:
-            return
         several = len({adapter for adapter, _ in self._left}) > 1
         at_work = "; ".join(
             f"{adapter}, " * several + f"{ranks(size)}: {name.removeprefix('check_')}"

@@ -22,8 +22,9 @@ from ..session import Session
 from ..standalone import FailedCheck, NoScript, write_script
 from ..storage.replay import described
 from ..storage.results import Failure
+from .log_lines import LogLines
 from .number_options import SECONDS
-from .options import console, usage_errors
+from .options import console, error_console, usage_errors
 from .verdict_output import ranks, show_failure
 from .verdict_table import symbol
 from .written_files import RequestedFiles
@@ -71,10 +72,13 @@ def command(
         job = failure.job
         session = Session(found, job.world_size, reference=full, deadline=deadline, launcher=launcher, replayed=job)
     out.print(f"{found.name}, {ranks(failure.world_size)}: the Job of {failure.check}", style="bold", markup=False)
-    with session:
+    hung = f"(an operation counts as hung after {deadline:g} s)"
+    with LogLines(error_console(), at_once=False) as lines, session:
         try:
+            lines.tell(lambda seconds: f"  {seconds:.0f} s; now the Job runs {hung}")
             for line in described(failure.job, session.run(failure.job)):
                 out.print(line, markup=False, soft_wrap=True)
+            lines.tell(lambda seconds: f"  {seconds:.0f} s; now the Job runs again, for {check.name} {hung}")
             verdict = run_check(session, check)
         except StartFailed as error:
             raise click.ClickException(f"the ranks did not start: {error}\n{error.details}") from error

@@ -31,6 +31,8 @@ class SearchProgress(AbstractContextManager["SearchProgress"]):
     def __enter__(self) -> Self:
         if self._bar is not None:
             self._bar.start()
+        else:
+            self._lines.__enter__()
         return self
 
     def __exit__(
@@ -38,6 +40,8 @@ class SearchProgress(AbstractContextManager["SearchProgress"]):
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+        else:
+            self._lines.__exit__(kind, error, where)
 
     def stage(self, what: str) -> None:
         """what: the things that are counted from now on, such as "promises tried"."""

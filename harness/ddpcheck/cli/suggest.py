@@ -112,14 +112,23 @@ def _show(out: Console, suggestion: SuggestedPromise, *, again: bool) -> None:
 
 
 def _show_end(out: Console, search: PromiseSearch, source: str, stopped: str) -> None:
-    """Show promises that fail, those that need a missing method, those without a judge, and last the promises to paste.
-    stopped: the reason of an early end.
+    """Show promises that fail, those whose check did not end, those that need a missing method, those without a judge,
+    and last the promises to paste. stopped: the reason of an early end.
     """
-    failed = [each for each in search.failed.values() if not each.missing]
+    failed = [each for each in search.failed.values() if not each.missing and not each.hung]
     if failed:
         out.print("\n[bold]promises that fail[/]")
     for name, why in sorted((each.candidate.text, each.failed) for each in failed):
         out.print(f"  {symbol('failed')} {escape(f'{name}: {why}')}", soft_wrap=True)
+    if slow := [each for each in search.failed.values() if each.hung and not each.missing]:
+        promises = "1 promise was" if len(slow) == 1 else f"{len(slow)} promises were"
+        names = ", ".join(sorted(f"{each.candidate.text} ({each.judge})" for each in slow))
+        out.print(
+            f"\n{promises} not judged, because a check did not end in {search.deadline:g} s: it hangs, or this machine is "
+            f"too slow. Try --deadline {5 * search.deadline:g}: {names}",
+            markup=False,
+            soft_wrap=True,
+        )
     if impossible := [each for each in search.failed.values() if each.missing]:
         promises = "1 promise needs a method" if len(impossible) == 1 else f"{len(impossible)} promises need methods"
         names = ", ".join(sorted(f"{each.candidate.text} ({each.missing})" for each in impossible))

@@ -67,7 +67,8 @@ class CandidatePromise:
 @dataclass(frozen=True, slots=True)
 class SuggestedPromise:
     """A candidate, with the checks that passed, and the message of the failed check, its judge. Neither: no check judges
-    it. missing: the method that its judge needs and the implementation does not have.
+    it. missing: the method that its judge needs and the implementation does not have. hung: its judge did not end within
+    the deadline, which is short here, so that a slow machine looks the same.
     """
 
     candidate: CandidatePromise
@@ -75,6 +76,7 @@ class SuggestedPromise:
     failed: str = ""
     judge: str = ""
     missing: str = ""
+    hung: bool = False
 
     @property
     def holds(self) -> bool:
@@ -283,13 +285,18 @@ class PromiseSearch:
         """The verdict of the judging checks on promises that are tried together; named by the first promise."""
         first, passed = next(iter(together)), dict[str, None]()
         done = len(self.held) + len(self.failed)
-        self.begin(done, done + len(self.untried), " and ".join(each.text for each in together))
+        total, text = done + len(self.untried), " and ".join(each.text for each in together)
+        self.begin(done, total, text)
         try:
-            for verdict in self._verdicts(_made(self.capabilities, together), judges):
+            for count, verdict in enumerate(self._verdicts(_made(self.capabilities, together), judges), 1):
+                self.begin(done, total, f"{text}, judged by {count} check{'s' * (count > 1)} so far")
                 if verdict.status == "passed":
                     passed[verdict.check] = None
                 elif _bad(verdict):
-                    return SuggestedPromise(first, tuple(passed), _said(verdict), verdict.check, _missing(verdict))
+                    hung = verdict.status == "hung"
+                    return SuggestedPromise(
+                        first, tuple(passed), _said(verdict), verdict.check, _missing(verdict), hung
+                    )
         except StartFailed as error:
             return SuggestedPromise(first, tuple(passed), f"the ranks did not start: {error.problems[0]}")
         return SuggestedPromise(first, tuple(passed))

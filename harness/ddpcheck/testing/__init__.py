@@ -35,7 +35,7 @@ def parametrize_with_checks(
     """Make a test of each check; the test function has one argument, `check`, and calls it.
 
     adapters: adapters or references; None takes those of --ddp-adapter, or a usage error if that is missing.
-    world_sizes: None takes --ddp-world-sizes, or those of the profile. checks: names, families or parts of names.
+    world_sizes: None takes those of the profile; --ddp-world-sizes replaces both. checks: names, families or parts of names.
     expected_failures: reason by check name (or name@2,3 for world sizes); strict, as pytest's xfail.
     """
     mark = pytest.mark.ddpcheck(

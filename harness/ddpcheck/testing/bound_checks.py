@@ -96,10 +96,12 @@ def bound_checks(
     checks: Iterable[str],
     expected_failures: Mapping[str, str],
 ) -> list[Any]:
-    """The parameter sets (place, bound check) of a test. ValueError for an unknown name."""
+    """The parameter sets (place, bound check) of a test. ValueError for an unknown name. world_sizes: those of the code,
+    which --ddp-world-sizes replaces.
+    """
     profile = profile_named(str(config.getoption("--ddp-profile")))
     level = LEVELS[require_known(str(config.getoption("--ddp-level")), LEVELS, "level")]
-    sizes = list(world_sizes or _sizes(config.getoption("--ddp-world-sizes")) or profile.world_sizes)
+    sizes = list(_sizes(config.getoption("--ddp-world-sizes")) or world_sizes or profile.world_sizes)
     deadline, seed = _seconds(str(config.getoption("--ddp-deadline"))), _seed(config.getoption("--ddp-seed"))
     settings = Settings(profile, deadline, seed, level=level)
     every = installed_checks()

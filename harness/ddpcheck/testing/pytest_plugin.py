@@ -35,9 +35,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="REF",
-        help="implementation to check: a known name, module:attribute, or file.py:attribute; repeatable",
+        help="implementation for tests that name none: a known name, module:attribute, or file.py:attribute; repeatable",
     )
-    group.addoption("--ddp-world-sizes", metavar="1,2,3", help="world sizes. Default: those of the profile")
+    group.addoption(
+        "--ddp-world-sizes",
+        metavar="1,2,3",
+        help="world sizes, instead of those that a test names. Default: those of the test, else of the profile",
+    )
     group.addoption("--ddp-profile", default="default", metavar="NAME", help="quick, default or thorough")
     group.addoption("--ddp-level", default="standard", metavar="NAME", help="basic, standard or full")
     group.addoption(
