@@ -12,6 +12,7 @@ from typing import Self
 from rich.console import Console
 
 _SECONDS_BETWEEN = 20.0
+_LOOK_EVERY = 1.0
 
 
 class LogLines(AbstractContextManager["LogLines"]):
@@ -51,7 +52,7 @@ class LogLines(AbstractContextManager["LogLines"]):
             self._print_if_due()
 
     def _repeat(self) -> None:
-        while not self._ended.wait(max(0.01, self._told + self._between - self._seconds())):
+        while not self._ended.wait(max(_LOOK_EVERY, self._told + self._between - self._seconds())):
             with self._lock:
                 if self._ended.is_set():
                     return
