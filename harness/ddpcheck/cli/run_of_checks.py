@@ -60,7 +60,7 @@ def run_with_progress(
             told.show(verdict, references[verdict.adapter], settings.launcher)
             if exitfirst:
                 break
-    told.show_number_of_following()
+    told.show_numbers_of_omitted()
     if files.problem:
         out.print(f"\nfailing Jobs are not kept: {files.problem}; name another folder with --failures", soft_wrap=True)
 
