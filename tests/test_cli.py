@@ -180,6 +180,33 @@ def test_failures_of_one_cause_are_shown_once_at_the_end() -> None:
     assert "skipped, because" not in end
 
 
+REPAIRED = """
+from dataclasses import replace
+from pathlib import Path
+from minimal_adapter import adapter as right, forgetful as wrong
+
+def connect(context):
+    return (right if Path("repaired").exists() else wrong).connect(context)
+
+adapter = replace(right, name="mine", connect=connect)
+"""
+
+
+def test_files_of_earlier_failures_are_named_and_kept_once_their_checks_pass(here: Path) -> None:
+    (here / "mine.py").write_text(REPAIRED, encoding="utf-8")
+    words = f"{here / 'mine.py'}:adapter", "-w", "2", "--failures", "bad", "-q"
+    assert "earlier failure" not in check(*words).output
+    files = sorted(path.name for path in (here / "bad").iterdir())
+    assert len(files) > 1
+    (here / "bad" / "notes.txt").touch()
+    (here / "repaired").touch()
+    result = check(*words)
+    assert result.exit_code == 0, result.output
+    assert f"{len(files)} files in bad are of earlier failures, and their checks passed in this run" in result.output
+    assert sorted(path.name for path in (here / "bad").iterdir()) == sorted([*files, "notes.txt"])
+    assert "earlier failure" not in check(f"{MINIMAL}:adapter", *words[1:]).output
+
+
 @pytest.mark.usefixtures("here")
 def test_failure_of_forked_ranks_is_replayed_with_forked_ranks() -> None:
     result = check(f"{MINIMAL}:forgetful", "-w", "2", "--launcher", "fork", "--failures", "bad")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ddpcheck.causes import Cause, values
+from ddpcheck.causes import Cause, traffic, values
 from ddpcheck.cli.failures import Failures
 from ddpcheck.cli.shortened_stacks import shortened
 from ddpcheck.running.failure_files import FailureFiles
@@ -17,12 +17,13 @@ from ddpcheck.verdict import Diagnosis, Verdict
 SUMMED = values.SUMMED_NOT_AVERAGED(world_size=2)
 
 
-def shown(*verdicts: Verdict) -> list[str]:
+def shown(*verdicts: Verdict, quiet: bool = False) -> list[str]:
     console = Console(file=io.StringIO(), width=200)
     with tempfile.TemporaryDirectory() as folder:
-        failures = Failures(console, FailureFiles(Path(folder)))
+        failures = Failures(console, FailureFiles(Path(folder)), quiet=quiet)
         for verdict in verdicts:
             failures.show(verdict, "mine.py:adapter", None)
+        failures.show_numbers_of_omitted()
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
 
@@ -47,6 +48,17 @@ def test_failures_without_cause_are_shown_then_shortened() -> None:
 def test_adapters_do_not_hide_each_other() -> None:
     lines = shown(failed("check_1", SUMMED), failed("check_1", SUMMED, adapter="theirs"))
     assert sum(f"likely cause: {SUMMED.headline}" in line for line in lines) == 2
+
+
+def test_quiet_numbers_of_failures_add_up() -> None:
+    """Each failure is shown, has a cause that is shown, or follows from one."""
+    same = [failed(f"check_{number}", values.NOT_REDUCED()) for number in range(5)]
+    later = [failed(f"check_later_{number}", traffic.SENT_AFTER_BACKWARD()) for number in range(3)]
+    lines = shown(*same, *later, quiet=True)
+    assert sum(line.startswith("✗") for line in lines) == 1
+    assert lines[-2:] == ["4 more failures have causes shown above", "3 more failures follow from causes shown above"]
+    assert shown(*same[:2], quiet=True)[-1] == "1 more failure has a cause shown above"
+    assert "more" not in "".join(shown(same[0], quiet=True))
 
 
 def test_a_long_stack_shows_where_it_left_the_own_code() -> None:

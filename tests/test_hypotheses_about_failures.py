@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ddpcheck.causes import Cause, Kind, operations, ranks, rendezvous, values
@@ -21,6 +23,11 @@ def rank(number: int, outcome: Outcome, kind: str = "all_reduce", at: int = 0, *
     return RankTrace(number, outcome, (Record(at, kind, 0.0, None, {}),), **more)
 
 
+def moving(number: int, kind: str = "all_reduce", at: int = 0) -> RankTrace:
+    """A hung rank that still sends or receives."""
+    return replace(rank(number, "hung", kind, at), transferred=7)
+
+
 def hang(*members: RankTrace, group: tuple[int, ...] | None = None) -> Hang:
     return Hang(Trace(members), group)
 
@@ -31,6 +38,9 @@ def hang(*members: RankTrace, group: tuple[int, ...] | None = None) -> Hang:
         (hang(rank(0, "hung"), rank(1, "done"), group=(0,)), ranks.GROUP_WAITS_WITHOUT_PEERS),
         (hang(rank(0, "hung", stack='File "/lib/subprocess.py", line 1'), rank(1, "done")), ranks.WAITS_FOR_A_PROGRAM),
         (hang(rank(0, "hung", stack=IMPORTING), rank(1, "done")), ranks.IMPORTS_MODULES),
+        (hang(moving(0), moving(1)), ranks.STILL_EXCHANGES_MESSAGES),
+        (hang(moving(0), moving(1, at=1), rank(2, "done")), ranks.STILL_EXCHANGES_MESSAGES),
+        (hang(moving(0), rank(1, "hung")), ranks.ALL_WAIT_IN_ONE_OPERATION),
         (hang(rank(0, "hung", "close"), rank(1, "done")), ranks.CLOSE_WAITS),
         (hang(rank(0, "hung", "sample"), rank(1, "done")), ranks.LOCAL_OPERATION_DOES_NOT_END),
         (hang(rank(0, "hung")), ranks.WAITS_WITHOUT_PEERS),

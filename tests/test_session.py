@@ -20,6 +20,7 @@ import pytest
 import sessions
 
 from ddpcheck import Job, Session, StartFailed, Trace, assertions
+from ddpcheck.causes import Cause, ranks
 from ddpcheck.job import AllReduce, Barrier, Kill, Operation, Raise, Rounds, Sleep, TensorSpec
 from ddpcheck.launchers.attached import Attached
 from ddpcheck.launchers.fork_servers import ForkServers
@@ -87,6 +88,18 @@ def test_a_hung_rank_is_named_with_its_stack(session: Session) -> None:
     first, *_ = trace.ranks[1].stack.splitlines()
     assert re.search(r"ddpcheck/execution/collectives.py., line \d+, in all_reduce$", first)  # nothing above it
     assert "Rank 0 left a collective early" in text
+
+
+@pytest.mark.parametrize(
+    ("op", "cause"), [("sum", ranks.STILL_EXCHANGES_MESSAGES(ranks=(0, 1))), ("max", ranks.ALL_WAIT_IN_ONE_OPERATION())]
+)
+def test_ranks_that_still_exchange_messages_after_the_deadline_are_in_no_deadlock(op: str, cause: Cause) -> None:
+    with (
+        Session(MISBEHAVING.replace(":adapter", ":exchanging"), 2, **QUICK) as running,
+        pytest.raises(Finding) as found,
+    ):
+        assertions.completed(running.run(reduce_by(op)))
+    assert found.value.diagnosis.causes == (cause,)
 
 
 def test_slow_rank_with_progress_is_not_hung(session: Session) -> None:

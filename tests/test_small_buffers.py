@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
+from dataclasses import replace
 
 from ddpcheck.execution.small_buffers import SMALL, restore_buffers, shrink_buffers, waiting_bytes
 from ddpcheck.hypotheses.choose_causes import first_cause
@@ -54,6 +55,9 @@ def test_the_count_survives_a_file_and_older_files_have_none() -> None:
     rank = _hung(0, Unread(3, 4))
     assert rank_from_plain(decode(encode(rank_to_plain(rank)))) == rank
     assert rank_from_plain(rank_to_plain(rank)[:7]).unread is None
+    slow = replace(rank, transferred=5)
+    assert rank_from_plain(rank_to_plain(slow)) == slow
+    assert rank_from_plain(rank_to_plain(slow)[:11]).transferred == 0
 
 
 def _hung(rank: int, unread: Unread) -> RankTrace:

@@ -71,9 +71,10 @@ class Unread(NamedTuple):
 class RankTrace:
     """The record of one rank.
 
-    wrong_form: of an array that made the outcome invalid. unread: of a hung rank, if known. refused: the resource that
-    the system refused (refused_resources.py). elsewhere: the process died on another host, where the driver cannot see
-    its operation. missing: the method or facet that the Job needs and the implementation does not offer.
+    wrong_form: of an array that made the outcome invalid. unread: of a hung rank, if known. transferred: bytes that a hung
+    rank sent or received over TCP in the moment after its stack was taken. refused: the resource that the system refused
+    (refused_resources.py). elsewhere: the process died on another host, where the driver cannot see its operation. missing:
+    the method or facet that the Job needs and the implementation does not offer.
     """
 
     rank: int
@@ -87,6 +88,7 @@ class RankTrace:
     refused: str = ""
     elsewhere: bool = False
     missing: str = ""
+    transferred: int = 0
 
     @property
     def last(self) -> Record | None:
@@ -178,16 +180,17 @@ def _began(rank: RankTrace) -> float:
 
 def rank_to_plain(rank: RankTrace) -> list[Any]:
     fields = [rank.rank, rank.outcome, rank.records, rank.error, rank.stack, rank.failed_at, rank.wrong_form]
-    return [*fields, rank.unread, rank.refused, rank.elsewhere, rank.missing]
+    return [*fields, rank.unread, rank.refused, rank.elsewhere, rank.missing, rank.transferred]
 
 
 def rank_from_plain(data: list[Any]) -> RankTrace:
-    number, outcome, records, error, stack, failed_at, *later = data  # older files lack some of the last five
+    number, outcome, records, error, stack, failed_at, *later = data  # older files lack some of the last six
     form = later[0] if later else None
     unread = later[1] if len(later) > 1 else None
     refused = later[2] if len(later) > 2 else ""
     elsewhere = later[3] if len(later) > 3 else False
     missing = later[4] if len(later) > 4 else ""
+    transferred = later[5] if len(later) > 5 else 0
     return RankTrace(
         number,
         outcome,
@@ -200,6 +203,7 @@ def rank_from_plain(data: list[Any]) -> RankTrace:
         refused,
         elsewhere,
         missing,
+        transferred,
     )
 
 

@@ -32,6 +32,7 @@ from .execution import ContractViolation, Execution
 from .execution.broken_connections import sockets_at_start
 from .execution.job_files import own_temporary_folder, scratch_of
 from .execution.process_resources import count_resources_at_start
+from .execution.sent_bytes import transferred_within
 from .execution.short_reads import shorten_reads
 from .execution.small_buffers import waiting_bytes
 from .execution.taken_ports import take_released_ports
@@ -51,6 +52,8 @@ from .trace import MAKING, RankTrace, Unread, rank_to_plain
 
 DRIVER_GONE = 75
 _PROGRESS = struct.Struct("qq")
+_MOMENT = 0.5
+"""Seconds in which bytes that move show that a rank is in no deadlock."""
 
 
 class _Scratch:
@@ -179,7 +182,8 @@ class Worker:
                 stack = "".join(traceback.format_stack(frame)) if frame else ""
                 records = tuple(execution.records) if execution else ()
                 rank, unread = self._context.rank, Unread(*waiting_bytes())
-                trace = RankTrace(rank, "hung", records, stack=_trimmed(stack), unread=unread)
+                moved = transferred_within(_MOMENT)
+                trace = RankTrace(rank, "hung", records, stack=_trimmed(stack), unread=unread, transferred=moved)
                 sentinel.send(codec.encode(rank_to_plain(trace)))
             except ChannelClosed:
                 self.end_alone()

@@ -27,6 +27,8 @@ from ddpcheck.operations import Observe, Operation, Predict, Step, ZeroGrad
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
+from .wire.sent_in_backward import with_bytes_sent
+
 if TYPE_CHECKING:
     from ddpcheck.session import Session
 
@@ -101,7 +103,7 @@ def for_all(
         return
     # a hang costs a deadline, a dead rank a restart: one is enough
     if not search.lost_a_rank and _makes_smaller(session):
-        finding = search.confirmed(search.smallest(draw))
+        finding = with_bytes_sent(session, search.confirmed(search.smallest(draw)))
     raise finding
 
 
@@ -124,9 +126,11 @@ def for_each(
         return
     if not _makes_smaller(session):
         raise finding
-    if shorter is None or replayed is not None:
-        raise finding if finding.diagnosis.cause or replayed is not None else search.confirmed(finding)
-    raise search.shortened(search.made_clear(finding, clearer) if clearer else finding, shorter)
+    if replayed is None and shorter is not None:
+        finding = search.shortened(search.made_clear(finding, clearer) if clearer else finding, shorter)
+    elif replayed is None and not finding.diagnosis.cause:
+        finding = search.confirmed(finding)
+    raise with_bytes_sent(session, finding)
 
 
 def _makes_smaller(session: Session) -> bool:

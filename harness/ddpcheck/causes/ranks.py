@@ -59,6 +59,13 @@ IMPORTS_MODULES = Kind(
     look="--deadline, if the import is only slow",
     ranks=tuple[int, ...],
 )
+STILL_EXCHANGES_MESSAGES = Kind(
+    "still-exchanges-messages",
+    "Rank {ranks} still exchanges messages after the deadline: slow, or in a loop that does not end.",
+    because="Bytes moved over TCP on every rank that has not ended, so this is no deadlock.",
+    look="--deadline: raise it, and a slow operation ends; otherwise look for a loop that repeats messages until ranks agree",
+    ranks=tuple[int, ...],
+)
 CLOSE_WAITS = Kind(
     "close-waits",
     "close() waits for something that never comes.",

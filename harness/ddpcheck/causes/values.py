@@ -66,7 +66,8 @@ NOT_REDUCED = Kind(
     "not-reduced",
     "The value is this rank's own: it is not reduced.",
     because="All elements equal this rank's local value exactly.",
-    look="whether the collective is called for this value, and waited for",
+    look="whether the collective is called, waited for, and given the memory that holds this value now; "
+    "zero_grad(set_to_none=True) drops gradients that are views of a flat buffer",
 )
 PART_NOT_REDUCED = Kind(
     "part-not-reduced",

@@ -22,15 +22,16 @@ _SAME = 5
 
 
 class Failures:
-    """Receives each failure, and writes its files. quiet: each cause is shown once, and causes that follow from another are
-    only counted.
+    """Receives each failure, and writes its files. quiet: each cause is shown once; more failures with this cause, and those
+    that follow from it, are only counted.
     """
 
     def __init__(self, console: Console, files: FailureFiles, *, quiet: bool = False) -> None:
         self._console, self._files, self._quiet = console, files, quiet
         self._seen = Counter[tuple[str, tuple[str, ...]]]()
         self._in_full: list[Verdict] = []
-        self._following = 0
+        self._same = 0
+        self._following = Counter[tuple[str, tuple[str, ...]]]()
 
     def show(self, verdict: Verdict, reference: str, launcher: Launcher | None) -> None:
         """reference: of the adapter. launcher: used instead of the adapter's."""
@@ -38,7 +39,10 @@ class Failures:
         cause = verdict.adapter, identity_of(verdict) or (verdict.check, str(verdict.world_size))
         before = self._seen[cause]
         self._seen[cause] += 1
-        if before > (0 if self._quiet else _SAME):
+        if self._quiet and before:
+            self._count_another(cause)
+            return
+        if before > _SAME:
             return
         if before == _SAME:
             show_briefly(self._console, verdict, "same cause as above; the table shows all checks")
@@ -46,7 +50,7 @@ class Failures:
             show_briefly(self._console, verdict, "the same cause")
         elif cause_of_it := next((each for each in self._in_full if implies(each, verdict)), None):
             if self._quiet:
-                self._following += 1
+                self._following[cause] += 1
                 return
             show_briefly(self._console, verdict, f"follows from a cause shown above: {headline_of(cause_of_it)}")
         elif sum(each.adapter == verdict.adapter for each in self._in_full) < _IN_FULL:
@@ -55,8 +59,18 @@ class Failures:
         else:
             show_briefly(self._console, verdict, headline_of(verdict))
 
-    def show_number_of_following(self) -> None:
-        """Show the number of failures that follow from causes shown before, if each was not shown."""
-        if self._following:
-            failures = "1 more failure follows" if self._following == 1 else f"{self._following} more failures follow"
+    def show_numbers_of_omitted(self) -> None:
+        """Show the numbers of failures that were only counted."""
+        if self._same:
+            failures = "1 more failure has a cause" if self._same == 1 else f"{self._same} more failures have causes"
+            self._console.print(f"{failures} shown above", soft_wrap=True)
+        if following := self._following.total():
+            failures = "1 more failure follows" if following == 1 else f"{following} more failures follow"
             self._console.print(f"{failures} from causes shown above", soft_wrap=True)
+
+    def _count_another(self, cause: tuple[str, tuple[str, ...]]) -> None:
+        """Count one more failure with this cause, which is shown, or follows from one that is."""
+        if cause in self._following:
+            self._following[cause] += 1
+        else:
+            self._same += 1

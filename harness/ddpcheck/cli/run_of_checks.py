@@ -56,13 +56,26 @@ def run_with_progress(
             display.add(verdict)
             verdicts.append(verdict)
             if verdict.ok:
+                files.note_passed(references[verdict.adapter], verdict)
                 continue
             told.show(verdict, references[verdict.adapter], settings.launcher)
             if exitfirst:
                 break
-    told.show_number_of_following()
+    told.show_numbers_of_omitted()
+    if files.outdated:
+        out.print(f"\n{_of_earlier_runs(files)}", style="dim", markup=False, soft_wrap=True)
     if files.problem:
         out.print(f"\nfailing Jobs are not kept: {files.problem}; name another folder with --failures", soft_wrap=True)
+
+
+def _of_earlier_runs(files: FailureFiles) -> str:
+    first, *more = files.outdated
+    if not more:
+        return f"1 file in {files.folder} is of an earlier failure, and its check passed in this run: {first.name}"
+    return (
+        f"{len(more) + 1} files in {files.folder} are of earlier failures, and their checks passed in this run; "
+        f"first {first.name}"
+    )
 
 
 @contextmanager

@@ -179,7 +179,9 @@ class Replica(Protocol):
         """
         ...
 
-    def zero_grad(self) -> None: ...
+    def zero_grad(self) -> None:
+        """Forget all gradients, like torch with set_to_none=True: each is None until a backward makes a new one."""
+        ...
 
     def clip(self, max_norm: float) -> float:
         """Scale all gradients by min(1, max_norm / norm); returns the norm over all gradients before scaling."""

@@ -103,6 +103,12 @@ def imports_modules(of: Hang) -> Cause | None:
     return causes.IMPORTS_MODULES(ranks=importing) if importing else None
 
 
+def still_exchanges_messages(of: Hang) -> Cause | None:
+    """All hung ranks send or receive: a rank in a deadlock does neither."""
+    moving = tuple(rank.rank for rank in of.stuck if rank.transferred)
+    return causes.STILL_EXCHANGES_MESSAGES(ranks=moving) if moving and len(moving) == len(of.stuck) else None
+
+
 def close_waits(of: Hang) -> Cause | None:
     return causes.CLOSE_WAITS() if of.kinds == {"close"} else None
 

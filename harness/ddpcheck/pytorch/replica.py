@@ -109,6 +109,7 @@ class TorchReplica:
         return offered_method(self._wrapped, "join")()  # type: ignore[no-any-return]  # the wrapper's own
 
     def zero_grad(self) -> None:
+        """In torch's default form: a wrapper that keeps gradients as views of a flat buffer loses them here."""
         self._optimizer.zero_grad(set_to_none=True)
 
     def zero_gradients(self) -> None:

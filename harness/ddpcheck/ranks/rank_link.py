@@ -21,7 +21,7 @@ from ..trace import RankTrace, Record, rank_from_plain
 from .channel import Channel, ChannelClosed
 
 _PROGRESS = struct.Struct("qq")
-_ANSWER_WITHIN = 1.0
+_ANSWER_WITHIN = 1.5
 
 
 class RankLink:

@@ -13,7 +13,7 @@ from ..standalone import write_beside
 from ..storage import long_texts
 from ..storage.files import UnreadableFile, UnwritableFile
 from ..storage.long_texts import write_long_text
-from ..storage.results import Failure, text_file, write_failure
+from ..storage.results import Failure, files_of_earlier_failure, text_file, write_failure
 from ..verdict import Verdict
 from .adapter_lookup import names_file
 
@@ -35,12 +35,13 @@ def replay_command(file: Path) -> str:
 
 class FailureFiles:
     """The files of one run in `folder`. If the folder cannot be written, verdicts continue and `problem` holds the
-    reason.
+    reason. outdated: files of earlier failures whose checks passed in this run; they are never deleted.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.problem: str = ""
+        self.outdated: list[Path] = []
         self._room = _TEXTS_OF_A_RUN
 
     def write(
@@ -53,6 +54,11 @@ class FailureFiles:
         except UnwritableFile as error:
             self.problem = self.problem or str(error)
             return None, None
+
+    def note_passed(self, reference: str, verdict: Verdict) -> None:
+        """Add the files of an earlier failure of this check to `outdated`, if the check passed."""
+        if verdict.status == "passed":
+            self.outdated += files_of_earlier_failure(self.folder, reference, verdict)
 
     def keep_text(self, verdict: Verdict) -> str:
         """Write the whole text of a failure, readable by this user only; returns a sentence that names the file."""

@@ -146,6 +146,18 @@ def text_file(folder: Path, verdict: Verdict) -> Path:
     return folder / f"{_stem(verdict)}.txt"
 
 
+def files_of_earlier_failure(folder: Path, reference: str, verdict: Verdict) -> tuple[Path, ...]:
+    """The files in the folder of a failure of the same adapter, check and world size; none unless the Job's file names them."""
+    job = folder / f"{_stem(verdict)}.json"
+    try:
+        known = Failure.load(job)
+    except UnreadableFile:
+        return ()
+    if (known.adapter, known.world_size, known.check) != (reference, verdict.world_size, verdict.check):
+        return ()
+    return tuple(file for suffix in (".json", ".py", ".txt") if (file := job.with_suffix(suffix)).is_file())
+
+
 def _stem(verdict: Verdict) -> str:
     adapter = re.sub(r"[^\w.-]", "_", verdict.adapter)
     if len(adapter.encode()) > _LONGEST_NAME:

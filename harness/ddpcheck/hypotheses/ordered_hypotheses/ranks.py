@@ -20,6 +20,7 @@ OF_A_HANG = (
     failed_ranks.group_waits_without_peers,
     failed_ranks.waits_for_a_program,
     failed_ranks.imports_modules,
+    failed_ranks.still_exchanges_messages,
     failed_ranks.close_waits,
     failed_ranks.local_operation_does_not_end,
     failed_ranks.waits_without_peers,

@@ -60,7 +60,7 @@ class _Holder:
     "tensor-names-differ",
     EXACT,
     seen_in=("horovod/horovod#100", "horovod/horovod#67"),
-    cause="all-wait-in-one-operation",
+    cause="still-exchanges-messages",
 )
 class NamedByRank(PlainReplica):
     """Tensors are matched by names that contain the rank, so no tensor is ever complete."""
