@@ -195,6 +195,30 @@ def test_gradients_against_one_process(seen: StepSeen, found: str) -> None:
     assert (judged.causes[0].id if judged.causes else judged.status) == found
 
 
+@pytest.mark.parametrize(
+    ("sums", "found"),
+    [
+        ((12.0, 28.0), "class-weights-normalised-per-rank"),
+        ((20.0, 20.0), "loss-normalised-per-rank"),
+        ((12.0, None), "loss-normalised-per-rank"),
+    ],
+)
+def test_class_weights_are_a_cause_if_their_sums_explain_the_gradient(
+    sums: tuple[float | None, ...], found: str
+) -> None:
+    ranks = [[state(0, **{"0.0": "p"}), backward(), step()] for _ in sums]
+    for events, own in zip(ranks, sums, strict=True):
+        if own is not None:
+            events += [
+                {"kind": "class_weights", "step": 0, "backwards": 0, "targets": 16, "weights": own, "line": "a.py:7"},
+                {"kind": "class_weights", "step": 1, "backwards": 0, "targets": 16, "weights": 9.0, "line": "a.py:7"},
+            ]
+    off = compared(factor_one=1.1, factor_one_off=50.0, w=((0.3, 0.7),), off_one=OFF)
+    judged = gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(off,)))
+    assert cause(judged) == found
+    assert ("12, 28" in judged.causes[0].because) == (found == "class-weights-normalised-per-rank")
+
+
 def test_a_later_step_whose_gradients_are_not_synchronised_is_not_compared() -> None:
     """The last window of an epoch ends inside no_sync: the law of synchronised gradients says so."""
     ranks = [[state(0, **{"0.0": "p"}), backward(), step(), step(1, grads=[value])] for value in "ab"]

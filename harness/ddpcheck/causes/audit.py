@@ -196,11 +196,20 @@ GRADIENTS_SCALED = Kind(
 )
 LOSS_NORMALISED_PER_RANK = Kind(
     "loss-normalised-per-rank",
-    "The loss is a mean over each rank's own tokens or samples, and their numbers differ.",
+    "The loss is a mean over each rank's own tokens or samples, and their numbers or weights differ.",
     because="One process weighs the ranks by {wanted}; the script weighs them by {got}.",
-    look="{line}: divide a summed loss by the count of all ranks",
+    look="{line}: divide a summed loss by the count, or by the sum of the weights, of all ranks",
     wanted=str,
     got=str,
+    line=str,
+)
+CLASS_WEIGHTS_PER_RANK = Kind(
+    "class-weights-normalised-per-rank",
+    "The loss is divided by the class weights of each rank's own targets, and their sums differ.",
+    because="The ranks' targets are {targets} in number, and their weights add up to {sums}.",
+    look="{line}: divide a summed loss by the sum of the weights of all ranks' targets",
+    targets=str,
+    sums=str,
     line=str,
 )
 LOSS_COUPLES_SAMPLES = Kind(
