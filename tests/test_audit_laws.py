@@ -94,6 +94,18 @@ def test_a_script_that_ends_before_it_trains_is_not_judged() -> None:
     assert cause(world.ranks_form_one_world(evidence(alone, alone))) == "world-is-one"
 
 
+@pytest.mark.parametrize("no_gpu", [False, True])
+def test_a_script_that_finds_no_gpu_is_not_judged_unless_it_ran_without(no_gpu: bool) -> None:
+    error = "RuntimeError: No CUDA GPUs are available"
+    end = {"kind": "end", "why": "raised", "error": error, "line": "train.py:3", "at": 1.0}
+    ended = [{"kind": "installed", "no_gpu": no_gpu}, end]
+    seen = evidence(ended, ended)
+    judged = world.ranks_end_without_error(seen)
+    assert judged.status == ("broken" if no_gpu else "not judged")
+    status, first = answer(seen, verdicts_of(seen))
+    assert (status, "--no-gpu" in first) == ((1, False) if no_gpu else (2, True))
+
+
 def test_sharded_parameters_are_not_compared() -> None:
     sharded = {"kind": "sharded", "optimizer": 0, "line": "train.py:4"}
     ranks = [[sharded, state(0, **{"0.0": part}), step(grads=[part])] for part in "ab"]

@@ -8,6 +8,7 @@ from ..verdict import Diagnosis, Status, Verdict
 from .evidence import Evidence
 from .laws import LAWS, Law, LawVerdict
 from .laws.law import not_judged
+from .missing_gpu import missing_gpu
 
 NOTHING_JUDGED = 2
 """The exit status of an audit that saw no optimizer step on all ranks."""
@@ -56,6 +57,8 @@ def answer(evidence: Evidence, verdicts: list[Verdict]) -> tuple[int, str]:
         count = len({verdict.diagnosis.cause.id for verdict in failed if verdict.diagnosis and verdict.diagnosis.cause})
         causes = f"{count} {'cause' if count == 1 else 'causes'}" if count else "a law crashed"
         return 1, f"NO: {name} on {evidence.ranks} ranks is not the run of one process ({causes})"
+    if error := missing_gpu(evidence):
+        return NOTHING_JUDGED, f"NOT JUDGED: {name} needs a GPU; run it on the CPU with --no-gpu ({error})"
     if not evidence.steps_seen:
         return NOTHING_JUDGED, f"NOT JUDGED: {name} took no optimizer step on all ranks"
     if against.status == "skipped":

@@ -8,6 +8,7 @@ from collections import Counter
 from ...causes import Cause, audit
 from ..event_journal import Event
 from ..evidence import Evidence
+from ..missing_gpu import missing_gpu
 from .law import LawVerdict, broken, held, not_judged
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
@@ -172,6 +173,8 @@ def ranks_end_without_error(evidence: Evidence) -> LawVerdict:
             audit.RANKS_WAIT(ranks=waiting, lines=lines),
             details=[stack for rank in waiting if (stack := real.stacks[rank] if rank < len(real.stacks) else "")],
         )
+    if error := missing_gpu(evidence):
+        return not_judged(f"the script needs CUDA or NCCL, which it does not get here: {error}")
     failed = [rank for rank in ranks if real.end(rank)["why"] in _FAILED]
     if failed:
         first = min(failed, key=lambda rank: (_from_a_peer(real.end(rank)["error"]), real.end(rank)["at"]))
