@@ -24,7 +24,7 @@ from ddpcheck.audit.laws import (
 )
 from ddpcheck.audit.laws.law import LawVerdict
 from ddpcheck.audit.verdicts import answer, verdicts_of
-from ddpcheck.causes import KINDS
+from ddpcheck.causes import KINDS, as_listed
 
 Event = dict[str, Any]
 
@@ -77,7 +77,7 @@ def test_headlines_of_causes_are_short() -> None:
 
     kinds = [kind for kind in KINDS.values() if kind in vars(family).values()]
     assert len(kinds) > 30
-    assert all(len(kind.headline.split()) <= 20 for kind in kinds)
+    assert all(len(as_listed(kind.headline).split()) <= 20 for kind in kinds)
 
 
 def test_laws_without_observations_are_not_judged() -> None:
@@ -373,7 +373,7 @@ def test_gradients_that_only_some_ranks_looked_at_are_not_compared() -> None:
     looked, not_looked = step(1, looked=True, grads=["b"]), step(1, looked=False, grads=[])
     start = [state(0, **{"0.0": "p"}), step()]
     seen = evidence([*start, looked], [*start, not_looked])
-    assert gradients.gradients_are_synchronised(seen).note == "equal in all bits in 1 steps"
+    assert gradients.gradients_are_synchronised(seen).note == "equal in all bits in 1 step"
     other = evidence([*start, looked], [*start, step(1, looked=True, grads=["c"])])
     assert gradients.gradients_are_synchronised(other).status == "broken"
     clips: list[list[Event]] = [
@@ -413,7 +413,7 @@ def test_drift_is_told_with_the_last_step_in_which_parameters_are_equal() -> Non
     own = [state(0, **{"0.0": "p"}), step(), state(6, **{"0.0": "q"}), state(12, **{"0.0": "r"})]
     other = [*own[:3], state(12, **{"0.0": "s"})]
     headline = replicas.replicas_stay_equal(evidence(own, other)).headline
-    assert "differ in step 12" in headline
+    assert "1 parameter differs in step 12" in headline
     assert "in step 6 they are equal" in headline
 
 
@@ -425,8 +425,8 @@ def test_split_parameters_that_are_put_together_are_judged() -> None:
     ranks = [[*split, state(0, **{"0.0": "p"}), step(), state(1), step(1, grads=[""])] for _ in range(2)]
     seen = evidence(*ranks)
     assert replicas.ranks_start_from_the_same_parameters(seen).status == "held"
-    assert gradients.gradients_are_synchronised(seen).note == "equal in all bits in 1 steps"
-    assert replicas.replicas_stay_equal(seen).note == "equal in all bits in 1 steps, last in step 0"
+    assert gradients.gradients_are_synchronised(seen).note == "equal in all bits in 1 step"
+    assert replicas.replicas_stay_equal(seen).note == "equal in all bits in 1 step, last in step 0"
 
 
 def call(op: str, line: str, **changes: Any) -> Event:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..counted_nouns import counted
 from ..printable_text import fenced, in_markdown
 from ..relative_paths import with_relative_paths
 from ..storage.files import write_atomically
@@ -74,8 +75,7 @@ def _table(verdicts: list[Verdict], *, every: bool) -> Iterator[str]:
     for result, word in _WORDS.items():
         own = [verdict for verdict in verdicts if _result(verdict) == result]
         if own and result == "passed" and not every:
-            laws = "1 law" if len(own) == 1 else f"{len(own)} laws"
-            yield f"{_SYMBOLS[result]} {word:<10} {laws}; ddpcheck audit -v names them"
+            yield f"{_SYMBOLS[result]} {word:<10} {counted(len(own), 'law')}; ddpcheck audit -v names them"
             continue
         for verdict in own:
             note = "" if result == "unknown" else _note(verdict)
@@ -96,11 +96,13 @@ def scope(evidence: Evidence) -> Iterator[str]:
     passes = len({(e["key"], e["passed"]) for e in real.of(0, "epoch")})
     usable = sum(not step.not_comparable for step in evidence.compared)
     yield (
-        f"looked at: {evidence.steps_seen} optimizer steps on {evidence.ranks} ranks, {usable} of them against one process; "
-        f"{'1 pass' if passes == 1 else f'{passes} passes'} over loaders"
+        f"looked at: {counted(evidence.steps_seen, 'optimizer step')} on {counted(evidence.ranks, 'rank')}, "
+        f"{usable} of them against one process; "
+        f"{counted(passes, 'pass', 'passes')} over loaders"
     )
     if evidence.real.of(0, "cut"):
-        yield f"the run was stopped after {evidence.steps_seen} steps; the epoch in progress was ended early at that point"
+        stopped = counted(evidence.steps_seen, "step")
+        yield f"the run was stopped after {stopped}; the epoch in progress was ended early at that point"
     yield f"batches came from: {_source(evidence)}"
     for event in {(e["what"], e["by"], e["line"]) for e in real.of(0, "instead")}:
         yield f"replaced: {event[0]} at {event[2]} became {event[1]}"

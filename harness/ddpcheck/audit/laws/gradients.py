@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from ...causes import Cause, audit
+from ...counted_nouns import counted
 from ..event_journal import Event
 from ..evidence import Evidence, StepSeen
 from .class_weights import divided_by_own_weights
@@ -96,7 +97,7 @@ def gradients_are_synchronised(evidence: Evidence) -> LawVerdict:
         return broken(headline, _why_unsynchronised(evidence, together, parameters[0]))
     if not seen:
         return not_judged("no optimizer step was seen on all ranks")
-    return held(f"equal in all bits in {seen} steps")
+    return held(f"equal in all bits in {counted(seen, 'step')}")
 
 
 def _why_unsynchronised(evidence: Evidence, together: tuple[Event, ...], parameter: str) -> Cause:
@@ -150,7 +151,7 @@ def gradients_equal_those_of_one_process(evidence: Evidence) -> LawVerdict:
     left_out = [step for step in compared if step.not_comparable]
     if not off:
         worst, noise = max(step.relative_off for step in usable), max(step.noise for step in usable)
-        note = f"{len(usable)} steps, at most {worst:.1e} off; noise {noise:.1e}"
+        note = f"{counted(len(usable), 'step')}, at most {worst:.1e} off; noise {noise:.1e}"
         limits = []
         low = {e["precision"] for e in evidence.real.of(0, "step") if e.get("precision")}
         if low:
@@ -318,7 +319,7 @@ def gradients_depend_on_the_data(evidence: Evidence) -> LawVerdict:
         own = [event for event in steps if event["optimizer"] == optimizer]
         if all(event["zero"] for event in own):
             cause = audit.GRADIENTS_ALL_ZERO(line=_backward_line(evidence, own[0]["step"]))
-            return broken(f"every gradient is zero in {len(own)} steps", cause)
+            return broken(f"every gradient is zero in {counted(len(own), 'step')}", cause)
     found = constant_gradients(evidence)
     return held() if found is None else broken(*found)
 
