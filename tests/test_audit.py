@@ -226,7 +226,7 @@ def test_gpu_script_without_a_gpu_is_told_of_no_gpu(tmp_path: Path, monkeypatch:
     assert not audited.causes
     assert audited.page.splitlines()[0].startswith("NOT JUDGED: ")
     assert "run it on the CPU with --no-gpu (" in audited.page.splitlines()[0]
-    assert "batches came from: no source, for nothing was trained" in audited.page
+    assert "batches came from: no source: the script failed before it trained anything" in audited.page
     assert "ddpcheck.audit.batch" not in audited.page
 
 

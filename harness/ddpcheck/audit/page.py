@@ -138,8 +138,8 @@ def _source(evidence: Evidence) -> str:
         return "DataLoader"
     if any(event["integer"] for event in evidence.real.of(0, "draw")):
         return "drawn indices"
-    if not any(evidence.each_rank("backward", "step")):
-        return "no source, for nothing was trained"
+    if evidence.real.failed and not any(evidence.each_rank("backward", "step")):
+        return "no source: the script failed before it trained anything"
     return "no recognised source; mark batches in the script: batch = ddpcheck.audit.batch(batch)"
 
 
