@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from functools import partial
 from pathlib import Path
 
@@ -212,6 +213,21 @@ torch.cuda.synchronize()
 
 def test_gpu_script_runs_without_a_gpu(tmp_path: Path) -> None:
     audit(write(tmp_path, ON_GPU), steps=2, no_gpu=True).holds()
+
+
+def test_gpu_script_without_a_gpu_is_told_of_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    script = """
+        import torch, torch.distributed as dist
+        dist.init_process_group("nccl")
+        torch.zeros(1, device="cuda")
+    """
+    audited = audit(write(tmp_path, textwrap.dedent(script)))
+    assert not audited.causes
+    assert audited.page.splitlines()[0].startswith("NOT JUDGED: ")
+    assert "run it on the CPU with --no-gpu (" in audited.page.splitlines()[0]
+    assert "batches came from: no source: the script failed before it trained anything" in audited.page
+    assert "ddpcheck.audit.batch" not in audited.page
 
 
 def test_script_that_exits_is_not_judged_and_its_output_is_shown(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from ddpcheck.audit.laws import (
 )
 from ddpcheck.audit.laws.law import LawVerdict
 from ddpcheck.audit.verdicts import answer, verdicts_of
-from ddpcheck.causes import KINDS
+from ddpcheck.causes import KINDS, as_listed
 
 Event = dict[str, Any]
 
@@ -77,7 +77,7 @@ def test_headlines_of_causes_are_short() -> None:
 
     kinds = [kind for kind in KINDS.values() if kind in vars(family).values()]
     assert len(kinds) > 30
-    assert all(len(kind.headline.split()) <= 20 for kind in kinds)
+    assert all(len(as_listed(kind.headline).split()) <= 20 for kind in kinds)
 
 
 def test_laws_without_observations_are_not_judged() -> None:
@@ -92,6 +92,18 @@ def test_a_script_that_ends_before_it_trains_is_not_judged() -> None:
     assert world.ranks_form_one_world(evidence(ended, ended)).status == "not judged"
     alone = [{"kind": "installed"}, backward(), {"kind": "end", "why": "finished"}]
     assert cause(world.ranks_form_one_world(evidence(alone, alone))) == "world-is-one"
+
+
+@pytest.mark.parametrize("no_gpu", [False, True])
+def test_a_script_that_finds_no_gpu_is_not_judged_unless_it_ran_without(no_gpu: bool) -> None:
+    error = "RuntimeError: No CUDA GPUs are available"
+    end = {"kind": "end", "why": "raised", "error": error, "line": "train.py:3", "at": 1.0}
+    ended = [{"kind": "installed", "no_gpu": no_gpu}, end]
+    seen = evidence(ended, ended)
+    judged = world.ranks_end_without_error(seen)
+    assert judged.status == ("broken" if no_gpu else "not judged")
+    status, first = answer(seen, verdicts_of(seen))
+    assert (status, "--no-gpu" in first) == ((1, False) if no_gpu else (2, True))
 
 
 def test_sharded_parameters_are_not_compared() -> None:
@@ -193,6 +205,30 @@ def test_gradients_against_one_process(seen: StepSeen, found: str) -> None:
     ranks = [[state(0, **{"0.0": "p"}), backward(), step()] for _ in range(2)]
     judged = gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(seen,)))
     assert (judged.causes[0].id if judged.causes else judged.status) == found
+
+
+@pytest.mark.parametrize(
+    ("sums", "found"),
+    [
+        ((12.0, 28.0), "class-weights-normalised-per-rank"),
+        ((20.0, 20.0), "loss-normalised-per-rank"),
+        ((12.0, None), "loss-normalised-per-rank"),
+    ],
+)
+def test_class_weights_are_a_cause_if_their_sums_explain_the_gradient(
+    sums: tuple[float | None, ...], found: str
+) -> None:
+    ranks = [[state(0, **{"0.0": "p"}), backward(), step()] for _ in sums]
+    for events, own in zip(ranks, sums, strict=True):
+        if own is not None:
+            events += [
+                {"kind": "class_weights", "step": 0, "backwards": 0, "targets": 16, "weights": own, "line": "a.py:7"},
+                {"kind": "class_weights", "step": 1, "backwards": 0, "targets": 16, "weights": 9.0, "line": "a.py:7"},
+            ]
+    off = compared(factor_one=1.1, factor_one_off=50.0, w=((0.3, 0.7),), off_one=OFF)
+    judged = gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(off,)))
+    assert cause(judged) == found
+    assert ("12, 28" in judged.causes[0].because) == (found == "class-weights-normalised-per-rank")
 
 
 def test_a_later_step_whose_gradients_are_not_synchronised_is_not_compared() -> None:
@@ -337,7 +373,7 @@ def test_gradients_that_only_some_ranks_looked_at_are_not_compared() -> None:
     looked, not_looked = step(1, looked=True, grads=["b"]), step(1, looked=False, grads=[])
     start = [state(0, **{"0.0": "p"}), step()]
     seen = evidence([*start, looked], [*start, not_looked])
-    assert gradients.gradients_are_synchronised(seen).note == "equal in all bits in 1 steps"
+    assert gradients.gradients_are_synchronised(seen).note == "equal in all bits in 1 step"
     other = evidence([*start, looked], [*start, step(1, looked=True, grads=["c"])])
     assert gradients.gradients_are_synchronised(other).status == "broken"
     clips: list[list[Event]] = [
@@ -377,7 +413,7 @@ def test_drift_is_told_with_the_last_step_in_which_parameters_are_equal() -> Non
     own = [state(0, **{"0.0": "p"}), step(), state(6, **{"0.0": "q"}), state(12, **{"0.0": "r"})]
     other = [*own[:3], state(12, **{"0.0": "s"})]
     headline = replicas.replicas_stay_equal(evidence(own, other)).headline
-    assert "differ in step 12" in headline
+    assert "1 parameter differs in step 12" in headline
     assert "in step 6 they are equal" in headline
 
 
@@ -389,8 +425,8 @@ def test_split_parameters_that_are_put_together_are_judged() -> None:
     ranks = [[*split, state(0, **{"0.0": "p"}), step(), state(1), step(1, grads=[""])] for _ in range(2)]
     seen = evidence(*ranks)
     assert replicas.ranks_start_from_the_same_parameters(seen).status == "held"
-    assert gradients.gradients_are_synchronised(seen).note == "equal in all bits in 1 steps"
-    assert replicas.replicas_stay_equal(seen).note == "equal in all bits in 1 steps, last in step 0"
+    assert gradients.gradients_are_synchronised(seen).note == "equal in all bits in 1 step"
+    assert replicas.replicas_stay_equal(seen).note == "equal in all bits in 1 step, last in step 0"
 
 
 def call(op: str, line: str, **changes: Any) -> Event:

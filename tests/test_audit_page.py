@@ -35,12 +35,12 @@ SOME = judged(
 
 
 def table(shown: str) -> list[str]:
-    return [line for line in shown.splitlines() if line.startswith(("✓", "✗ broken", "- not", "? crashed"))]
+    return [line for line in shown.splitlines() if line.startswith(("✓", "•", "✗ broken", "- not", "? crashed"))]
 
 
 def test_laws_that_held_are_counted_and_the_others_are_named() -> None:
-    observed, counted, broken, skipped, crashed = table(page(EMPTY, SOME))
-    assert observed.startswith("✓ held       Batch norm sees")
+    counted, observed, broken, skipped, crashed = table(page(EMPTY, SOME))
+    assert observed.startswith("• note       Batch norm sees")
     assert observed.endswith("  2 batch norms normalise one rank's samples")
     assert counted == f"✓ held       {len(LAWS) - 4} laws; ddpcheck audit -v names them"
     assert broken == "✗ broken     The processes form one world."
@@ -65,5 +65,5 @@ def test_no_law_and_one_law_are_counted(held: int, counted: list[str]) -> None:
 
 def test_markdown_has_each_law_with_its_observation() -> None:
     shown = markdown(EMPTY, SOME)
-    assert shown.count(" | held | ") == len(LAWS) - 3
-    assert "2 batch norms normalise one rank's samples" in shown
+    assert shown.count(" | held | ") == len(LAWS) - 4
+    assert "meant. | note | 2 batch norms normalise one rank's samples |" in shown

@@ -6,9 +6,11 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ddpcheck import causes
 from ddpcheck.causes import KINDS, Cause, Elements, Kind, machine
 
 REPORTS = Path(__file__).parents[1] / "reports"
@@ -19,6 +21,12 @@ RIDDLES = re.compile(
     re.IGNORECASE,
 )
 """Words that make a sentence hard to understand."""
+
+PLURAL_OF_ONE = re.compile(
+    r"\branks 1\b|(?<!of )\brank 1 (are|have|take|send|wait|write|load)\b"
+    r"|(?<!of )\b1 ([a-z]+ )?(micro-batches|batch norms|backwards|numbers|parameters|samples|steps)\b",
+    re.IGNORECASE,
+)
 
 PRONOUNS = {"It", "Its", "That", "They", "Which"}
 """Words that may not begin a headline: it stands alone, so their noun would be in another sentence."""
@@ -62,6 +70,31 @@ def among_all(is_wrong: Callable[[Kind], object]) -> list[str]:
 
 def test_ids_are_in_kebab_case() -> None:
     assert among_all(lambda kind: not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", kind.id)) == []
+
+
+ONE = {"count": 1, "ranks": (1,), "users": (1,)}
+"""Values of parameters for which a text has a singular noun and verb."""
+
+ABOVE_ONE = {"accumulation-not-divided", "clip-every-micro-batch", "communication-every-micro-batch"}
+"""Causes whose count is never one."""
+
+
+def test_texts_have_the_number_of_their_values() -> None:
+    def is_wrong(kind: Kind) -> bool:
+        given: dict[str, Any] = {name: ONE.get(name, EXAMPLES[type_]) for name, type_ in kind.parameters.items()}
+        made = kind(**given)
+        text = " ".join((made.headline, made.because, made.look))
+        return bool(PLURAL_OF_ONE.search(text)) and kind.id not in ABOVE_ONE
+
+    assert among_all(is_wrong) == []
+    two = causes.audit.CHECKPOINT_BY_SEVERAL(ranks=(0, 2), file="m.pt", line="train.py:3")
+    assert two.headline == "Ranks 0, 2 write the same file m.pt."
+
+
+def test_listed_texts_have_the_form_for_several() -> None:
+    kind = causes.audit.LAST_WINDOW_NOT_STEPPED
+    assert causes.as_listed(kind.headline) == "{count} micro-batches at the end of an epoch are not stepped."
+    assert among_all(lambda kind: re.search(r"[#|]", causes.as_listed(kind.headline + kind.because + kind.look))) == []
 
 
 def test_headlines_are_one_short_sentence() -> None:

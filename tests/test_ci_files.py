@@ -90,17 +90,42 @@ def ran(command: str, folder: Path, given: dict[str, str], status: int = 0) -> s
     return done.stdout
 
 
+CHECKED = {
+    "ADAPTER": "$(touch pwned)", "WORLD_SIZES": "1,2", "PROFILE": "quick", "SEED": "", "CHECKS": "a b", "LEVEL": "full",
+    "DEADLINE": "10", "CACHE": "", "ARTIFACT": "$(touch pwned)", "GITHUB_RUN_ID": "12", "GITHUB_REPOSITORY": "me/mine",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("status", [0, 1])
 def test_the_check_action_writes_a_summary_and_keeps_the_status(tmp_path: Path, status: int) -> None:
-    given = {"ADAPTER": "$(touch pwned)", "WORLD_SIZES": "1,2", "PROFILE": "quick", "SEED": "", "CHECKS": "a b"}
-    given |= {"ARTIFACT": "$(touch pwned)", "GITHUB_RUN_ID": "12", "GITHUB_REPOSITORY": "me/mine"}
-    output = ran("check", tmp_path, given, status)
+    output = ran("check", tmp_path, CHECKED, status)
     assert "check|$(touch pwned)|--world-size|1,2|" in output
     assert "|--check|a|--check|b" in output
     fetched = "gh run download 12 --repo me/mine --name \\$\\(touch\\ pwned\\) --dir kept\n"
     told, _, page = (tmp_path / "summary").read_text().rpartition("```\n\n")
     assert page == "# all"
     assert told.endswith(fetched) if status else not told
+
+
+def test_the_check_action_passes_its_inputs_on(tmp_path: Path) -> None:
+    """An empty seed or folder is no option."""
+    plain = ran("check", tmp_path, CHECKED)
+    assert "|--level|full|--deadline|10|" in plain
+    assert not {"--seed", "--cache"} & set(plain.split("|"))
+    given = {"SEED": "7", "LEVEL": "basic", "DEADLINE": "30", "CACHE": "$(touch pwned)"}
+    output = ran("check", tmp_path, CHECKED | given)
+    assert "|--level|basic|--deadline|30|" in output
+    assert "|--seed|7|--cache|$(touch pwned)|--check|a" in output
+
+
+def test_inputs_of_the_check_action_have_the_defaults_of_the_command() -> None:
+    given = inputs_of(ROOT / ".github" / "actions" / "ddpcheck-check" / "action.yml")
+    found = main.get_command(click.Context(main), "check")
+    assert found is not None
+    defaults = {option.lstrip("-"): each.default for each in found.params for option in each.opts}
+    assert given["level"] == defaults["level"]
+    assert float(given["deadline"]) == defaults["deadline"]
+    assert given["cache"] == given["seed"] == ""
 
 
 AUDITED = {"SCRIPT": "train.py", "ARGUMENTS": "--epochs 2", "RANKS": "2", "STEPS": "6", "NO_GPU": "true"}
@@ -122,6 +147,23 @@ def test_the_audit_action_checks_that_resuming_does_not_change_the_run(
 ) -> None:
     output = ran("audit", tmp_path, {**AUDITED, "INTERRUPTED": interrupted, "RESUMED": resumed})
     assert f"|--no-gpu|--resume-check|{interrupted}|{resumed}|--|train.py|--epochs|2\n" in output
+
+
+@pytest.mark.parametrize("page", ["how-to/gate-a-ci.md", "gate.md"])
+def test_a_page_has_a_whole_workflow_whose_inputs_are_there(page: str) -> None:
+    blocks = re.findall(
+        r"^```yaml\n(.*?)^```$", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    assert any(all(f"{key}:" in block for key in ("\non", "\njobs", "runs-on")) for block in blocks)
+    used = [
+        (name, key)
+        for block in blocks
+        for name, given in re.findall(r"uses: \./\.github/actions/([\w-]+)\n +with:\n((?: +[\w-]+: .*\n)+)", block)
+        for key in re.findall(r"^ +([\w-]+):", given, re.MULTILINE)
+    ]
+    assert used
+    for name, key in used:
+        assert key in inputs_of(ROOT / ".github" / "actions" / name / "action.yml"), (name, key)
 
 
 def test_hooks_run_commands_that_are_there() -> None:

@@ -105,6 +105,12 @@ def test_a_page_of_passes_says_so() -> None:
     assert "Failures by cause" not in document
 
 
+def test_a_pass_with_an_observation_is_a_note() -> None:
+    seen = "names in it begin with `module.`"
+    document = page(Results((Verdict("mine", 2, "check_a", "sums", "passed", observation=seen),)))
+    assert f'title="note: {seen}">•</td>' in document
+
+
 def test_the_command_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Results(VERDICTS).save(Path("run.json"))

@@ -14,7 +14,7 @@ import click
 import pytest
 
 from ddpcheck import causes, parametrize_with_checks
-from ddpcheck.causes import Kind
+from ddpcheck.causes import Kind, as_listed
 from ddpcheck.checks import Check
 from ddpcheck.cli import COMMANDS, main
 from ddpcheck.docstrings_from_source import docstring
@@ -134,9 +134,9 @@ def catalogue_of_causes() -> str:
 
 
 def _cause(kind: Kind, fault: str | None) -> str:
-    lines = [f"### `{kind.id}` {{ #{kind.id} }}", "", f"**{_escaped(kind.headline)}**", ""]
-    lines += [f"{_escaped(kind.because)}", ""] if kind.because else []
-    lines += [f"- look at: {_escaped(kind.look)}"] if kind.look else []
+    lines = [f"### `{kind.id}` {{ #{kind.id} }}", "", f"**{_escaped(as_listed(kind.headline))}**", ""]
+    lines += [f"{_escaped(as_listed(kind.because))}", ""] if kind.because else []
+    lines += [f"- look at: {_escaped(as_listed(kind.look))}"] if kind.look else []
     lines += [f"- shown by: {fault}"] if fault else []
     return "\n".join(lines)
 

@@ -23,6 +23,9 @@ SYMBOLS: dict[str, str] = {
     "unknown": "?",
 }
 
+NOTED_SYMBOL = "•"
+"""In place of a passed check's symbol, if there is an observation."""
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
@@ -133,6 +136,11 @@ class Verdict:
     job: Job | None = field(default=None, compare=False)
     not_covered: tuple[str, ...] = ()
     observation: str = ""
+
+    @property
+    def noted(self) -> bool:
+        """Whether the check passed with an observation, which may be against the sentence of its law."""
+        return self.status == "passed" and bool(self.observation)
 
     @property
     def ok(self) -> bool:

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..counted_nouns import counted
 from ..printable_text import fenced, in_markdown
 from ..relative_paths import with_relative_paths
 from ..storage.files import write_atomically
-from ..verdict import SYMBOLS, Verdict
+from ..verdict import NOTED_SYMBOL, SYMBOLS, Verdict
 from .evidence import Evidence
 from .laws import LAWS
 from .verdicts import NOTHING_JUDGED, answer
 from .whole_output import SHOWN_LINES
 
-_WORDS = {"passed": "held", "failed": "broken", "skipped": "not judged", "unknown": "crashed"}
+_WORDS = {"passed": "held", "noted": "note", "failed": "broken", "skipped": "not judged", "unknown": "crashed"}
+_SYMBOLS = {**SYMBOLS, "noted": NOTED_SYMBOL}
 
 
 def page(evidence: Evidence, verdicts: list[Verdict], *, every: bool = False) -> str:
-    """Plain text. Without `every`, laws that held are only counted, unless there is an observation about them."""
+    """Plain text. Without `every`, laws that held are only counted."""
     return "\n".join(_lines(evidence, verdicts, every=every))
 
 
@@ -70,15 +72,18 @@ def _findings(verdicts: list[Verdict]) -> Iterator[str]:
 def _table(verdicts: list[Verdict], *, every: bool) -> Iterator[str]:
     sentences = {law.name: law.sentence for law in LAWS}
     width = max(map(len, sentences.values()))
-    counted = [v for v in verdicts if v.status == "passed" and not v.observation and not every]
-    for status, word in _WORDS.items():
-        for verdict in verdicts:
-            if verdict.status == status and verdict not in counted:
-                note = "" if status == "unknown" else _note(verdict)
-                yield f"{SYMBOLS[status]} {word:<10} {sentences[verdict.check]:<{width}}  {note}".rstrip()
-        if status == "passed" and counted:
-            laws = "1 law" if len(counted) == 1 else f"{len(counted)} laws"
-            yield f"{SYMBOLS[status]} {word:<10} {laws}; ddpcheck audit -v names them"
+    for result, word in _WORDS.items():
+        own = [verdict for verdict in verdicts if _result(verdict) == result]
+        if own and result == "passed" and not every:
+            yield f"{_SYMBOLS[result]} {word:<10} {counted(len(own), 'law')}; ddpcheck audit -v names them"
+            continue
+        for verdict in own:
+            note = "" if result == "unknown" else _note(verdict)
+            yield f"{_SYMBOLS[result]} {word:<10} {sentences[verdict.check]:<{width}}  {note}".rstrip()
+
+
+def _result(verdict: Verdict) -> str:
+    return "noted" if verdict.noted else verdict.status
 
 
 def _note(verdict: Verdict) -> str:
@@ -91,11 +96,13 @@ def scope(evidence: Evidence) -> Iterator[str]:
     passes = len({(e["key"], e["passed"]) for e in real.of(0, "epoch")})
     usable = sum(not step.not_comparable for step in evidence.compared)
     yield (
-        f"looked at: {evidence.steps_seen} optimizer steps on {evidence.ranks} ranks, {usable} of them against one process; "
-        f"{'1 pass' if passes == 1 else f'{passes} passes'} over loaders"
+        f"looked at: {counted(evidence.steps_seen, 'optimizer step')} on {counted(evidence.ranks, 'rank')}, "
+        f"{usable} of them against one process; "
+        f"{counted(passes, 'pass', 'passes')} over loaders"
     )
     if evidence.real.of(0, "cut"):
-        yield f"the run was stopped after {evidence.steps_seen} steps; the epoch in progress was ended early at that point"
+        stopped = counted(evidence.steps_seen, "step")
+        yield f"the run was stopped after {stopped}; the epoch in progress was ended early at that point"
     yield f"batches came from: {_source(evidence)}"
     for event in {(e["what"], e["by"], e["line"]) for e in real.of(0, "instead")}:
         yield f"replaced: {event[0]} at {event[2]} became {event[1]}"
@@ -131,6 +138,8 @@ def _source(evidence: Evidence) -> str:
         return "DataLoader"
     if any(event["integer"] for event in evidence.real.of(0, "draw")):
         return "drawn indices"
+    if evidence.real.failed and not any(evidence.each_rank("backward", "step")):
+        return "no source: the script failed before it trained anything"
     return "no recognised source; mark batches in the script: batch = ddpcheck.audit.batch(batch)"
 
 
@@ -138,7 +147,7 @@ def markdown(evidence: Evidence, verdicts: list[Verdict], run_again: str = "") -
     """The page as markdown. run_again: the command that repeats the audit; empty if it is not known."""
     status, first = answer(evidence, verdicts)
     sentences = {law.name: law.sentence for law in LAWS}
-    rows = [f"| {sentences[v.check]} | {_WORDS[v.status]} | {_cell(v)} |" for v in verdicts]
+    rows = [f"| {sentences[v.check]} | {_WORDS[_result(v)]} | {_cell(v)} |" for v in verdicts]
     findings = [fenced(verdict.diagnosis.text()) for verdict in verdicts if verdict.diagnosis]
     again = ["Run again:", fenced(run_again, "sh")] if run_again and status else []
     parts = [

@@ -34,7 +34,7 @@ def run_script(words: list[str], rank: int, install: Callable[[Run], None]) -> N
     faulthandler.register(signal.SIGUSR1, stacks, all_threads=False)
     run.note("begin", pid=os.getpid(), rank=run.rank, words=words, in_turn=settings.in_turn, mentions=_mentions(words))
     install(run)
-    run.note("installed")
+    run.note("installed", no_gpu=run.settings.no_gpu)
     try:
         if module:
             sys.argv = words[1:]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import traceback
 
+from ..counted_nouns import counted
 from ..verdict import Diagnosis, Status, Verdict
 from .evidence import Evidence
 from .laws import LAWS, Law, LawVerdict
 from .laws.law import not_judged
+from .missing_gpu import missing_gpu
 
 NOTHING_JUDGED = 2
 """The exit status of an audit that saw no optimizer step on all ranks."""
@@ -54,13 +56,16 @@ def answer(evidence: Evidence, verdicts: list[Verdict]) -> tuple[int, str]:
     against = next(verdict for verdict in verdicts if verdict.check == "gradients_equal_those_of_one_process")
     if failed:
         count = len({verdict.diagnosis.cause.id for verdict in failed if verdict.diagnosis and verdict.diagnosis.cause})
-        causes = f"{count} {'cause' if count == 1 else 'causes'}" if count else "a law crashed"
-        return 1, f"NO: {name} on {evidence.ranks} ranks is not the run of one process ({causes})"
+        causes = counted(count, "cause") if count else "a law crashed"
+        return 1, f"NO: {name} on {counted(evidence.ranks, 'rank')} is not the run of one process ({causes})"
+    if error := missing_gpu(evidence):
+        return NOTHING_JUDGED, f"NOT JUDGED: {name} needs a GPU; run it on the CPU with --no-gpu ({error})"
     if not evidence.steps_seen:
         return NOTHING_JUDGED, f"NOT JUDGED: {name} took no optimizer step on all ranks"
     if against.status == "skipped":
         return 0, f"NO FINDING in {name}, but gradients were not compared with one process: {against.reason}"
     return (
         0,
-        f"YES: {name} on {evidence.ranks} ranks is the run of one process, in the {evidence.steps_seen} steps looked at",
+        f"YES: {name} on {counted(evidence.ranks, 'rank')} is the run of one process, "
+        f"in the {counted(evidence.steps_seen, 'step')} looked at",
     )

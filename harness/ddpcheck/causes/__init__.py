@@ -22,7 +22,7 @@ from . import (
     updates,
     values,
 )
-from .cause import KINDS, Cause, Certainty, Elements, Kind, Parameter
+from .cause import KINDS, Cause, Certainty, Elements, Kind, Parameter, as_listed
 
 __all__ = [
     "KINDS",
@@ -31,6 +31,7 @@ __all__ = [
     "Elements",
     "Kind",
     "Parameter",
+    "as_listed",
     "audit",
     "batch_norm",
     "collectives",

@@ -23,7 +23,7 @@ WORLD_HAS_ANOTHER_SIZE = Kind(
 )
 SCRIPT_RAISED = Kind(
     "script-raised",
-    "Rank {ranks} raised {error}",
+    "{ranks:Rank #|Ranks #} raised {error}",
     look="{line}",
     certainty="certain",
     ranks=tuple[int, ...],
@@ -32,7 +32,7 @@ SCRIPT_RAISED = Kind(
 )
 COLLECTIVE_IN_RANK_BRANCH = Kind(
     "collective-in-rank-dependent-branch",
-    "Rank {ranks} calls {operation} at {line}; the other ranks do not.",
+    "{ranks:Rank # calls|Ranks # call} {operation} at {line}; the other ranks do not.",
     because="The next collective of the other ranks is paired with it, or the ranks wait for one another for ever.",
     look="the condition around {line}, which must hold on every rank or on none",
     operation=str,
@@ -41,14 +41,14 @@ COLLECTIVE_IN_RANK_BRANCH = Kind(
 )
 RANKS_WAIT = Kind(
     "ranks-wait-for-each-other",
-    "Rank {ranks} waits for ever at {lines}.",
+    "{ranks:Rank # waits|Ranks # wait} for ever at {lines}.",
     look="the collective that the other ranks call instead",
     ranks=tuple[int, ...],
     lines=tuple[str, ...],
 )
 STOP_DECIDED_PER_RANK = Kind(
     "stop-decided-per-rank",
-    "Rank {ranks} stopped after {steps} steps; the others went on.",
+    "{ranks:Rank #|Ranks #} stopped after {steps:# step|# steps}; the others went on.",
     because="Each rank decides by a value of its own, such as its own loss.",
     look="the condition that ends training, and reduce its value over the ranks first",
     ranks=tuple[int, ...],
@@ -67,7 +67,7 @@ SAME_DATA = Kind(
 )
 SHARDS_OVERLAP = Kind(
     "shards-overlap",
-    "{count} of {size} samples of an epoch go to more than one rank.",
+    "{count} of {size} samples of an epoch {count:goes|go} to more than one rank.",
     because="{how}",
     look="the split and the sampler behind the loader made at {line}",
     count=int,
@@ -88,7 +88,7 @@ SET_EPOCH_NOT_CALLED = Kind(
 )
 SAMPLES_NEVER_USED = Kind(
     "samples-never-used",
-    "{count} of {size} samples are in no rank's shard.",
+    "{count} of {size} samples {count:is|are} in no rank's shard.",
     look="the split of the data behind the loader made at {line}",
     count=int,
     size=int,
@@ -114,7 +114,7 @@ DIFFERENT_INITIAL_PARAMETERS = Kind(
 )
 WEIGHTS_LOADED_ON_ONE_RANK = Kind(
     "weights-loaded-on-one-rank",
-    "Only rank {ranks} loads weights, at {line}.",
+    "{ranks:Only rank # loads|Only ranks # load} weights, at {line}.",
     because="The model was wrapped before, and the wrapper sends parameters to the other ranks only once.",
     look="{line}: load on every rank, or before the model is wrapped",
     certainty="certain",
@@ -196,11 +196,20 @@ GRADIENTS_SCALED = Kind(
 )
 LOSS_NORMALISED_PER_RANK = Kind(
     "loss-normalised-per-rank",
-    "The loss is a mean over each rank's own tokens or samples, and their numbers differ.",
+    "The loss is a mean over each rank's own tokens or samples, and their numbers or weights differ.",
     because="One process weighs the ranks by {wanted}; the script weighs them by {got}.",
-    look="{line}: divide a summed loss by the count of all ranks",
+    look="{line}: divide a summed loss by the count, or by the sum of the weights, of all ranks",
     wanted=str,
     got=str,
+    line=str,
+)
+CLASS_WEIGHTS_PER_RANK = Kind(
+    "class-weights-normalised-per-rank",
+    "The loss is divided by the class weights of each rank's own targets, and their sums differ.",
+    because="The ranks' targets are {targets} in number, and their weights add up to {sums}.",
+    look="{line}: divide a summed loss by the sum of the weights of all ranks' targets",
+    targets=str,
+    sums=str,
     line=str,
 )
 LOSS_COUPLES_SAMPLES = Kind(
@@ -307,7 +316,7 @@ BUFFERS_DIFFER = Kind(
 )
 BATCH_NORM_NOT_CONVERTED = Kind(
     "batch-norm-not-converted",
-    "{count} batch norms, such as {module}, were not converted, though the script has a conversion.",
+    "{count:# batch norm|# batch norms}, such as {module}, {count:was|were} not converted, though the script has a conversion.",
     because="They take statistics over one rank's samples.",
     look="a conversion that also reaches nested modules, and the use of its result",
     count=int,
@@ -324,7 +333,7 @@ MODELS_DIFFER = Kind(
 OPTIMIZER_HOLDS_REPLACED = Kind(
     "optimizer-holds-replaced-parameters",
     "The optimizer does not hold {parameter}, which is trained.",
-    because="It holds {count} parameters that are no longer in the model.",
+    because="It holds {count:# parameter that is|# parameters that are} no longer in the model.",
     look="the order: change the model first, then make the optimizer",
     certainty="certain",
     parameter=str,
@@ -343,7 +352,7 @@ ACCUMULATION_NOT_DIVIDED = Kind(
 )
 LAST_WINDOW_FULL_COUNT = Kind(
     "last-window-divided-by-full-count",
-    "The last window has {count} micro-batches and is divided by {full}.",
+    "The last window has {count:# micro-batch|# micro-batches} and is divided by {full}.",
     look="{line}: divide by the number of micro-batches that the window has",
     certainty="certain",
     count=int,
@@ -352,7 +361,7 @@ LAST_WINDOW_FULL_COUNT = Kind(
 )
 LAST_WINDOW_NOT_STEPPED = Kind(
     "last-window-not-stepped",
-    "{count} micro-batches at the end of an epoch are not stepped.",
+    "{count:# micro-batch|# micro-batches} at the end of an epoch {count:is|are} not stepped.",
     because="They are lost, or leak into the next epoch's first window.",
     look="the condition for optimizer.step() at the end of the epoch",
     certainty="certain",
@@ -396,7 +405,7 @@ HYPERPARAMETERS_DIFFER = Kind(
 )
 SKIPPED_STEP_DIFFERS = Kind(
     "skipped-step-differs",
-    "The gradient scaler of rank {ranks} skips step {step}; the others take it.",
+    "{ranks:The gradient scaler of rank # skips|The gradient scalers of ranks # skip} step {step}; the others take it.",
     look="{line}: the scaler must see synchronised gradients, before unscale_",
     certainty="certain",
     ranks=tuple[int, ...],
@@ -451,7 +460,7 @@ METRIC_OF_ONE_RANK = Kind(
 )
 CHECKPOINT_BY_SEVERAL = Kind(
     "checkpoint-written-by-several-ranks",
-    "Rank {ranks} writes the same file {file}.",
+    "{ranks:Rank # writes|Ranks # write} the same file {file}.",
     look="{line}: save on rank 0 only, then a barrier",
     certainty="certain",
     ranks=tuple[int, ...],
@@ -468,7 +477,7 @@ CHECKPOINT_PREFIX = Kind(
 )
 STATE_RESTORED_ON_ONE_RANK = Kind(
     "state-restored-on-one-rank",
-    "Only rank {ranks} restores the checkpoint, at {line}.",
+    "{ranks:Only rank # restores|Only ranks # restore} the checkpoint, at {line}.",
     look="{line}: every rank must load",
     certainty="certain",
     ranks=tuple[int, ...],

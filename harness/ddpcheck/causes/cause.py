@@ -17,6 +17,7 @@ Nothing compares texts: failures are grouped, and faults are asserted, by `cause
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -139,7 +140,8 @@ class Kind:
 
     id: stable, unique, kebab case. headline: one sentence of at most 20 words. because: what supports it, in full sentences.
     look: what to look at next, as the object of "look at". parameters: name=type; braces in the texts name them, and a tuple
-    is shown with commas. ValueError if the id is taken, or if a text names a parameter that is not declared.
+    is shown with commas. {count:# sample is|# samples are} has a form for one and a form for several. ValueError if the id
+    is taken, or if a text names a parameter that is not declared.
     """
 
     __slots__ = ("because", "certainty", "headline", "id", "look", "parameters")
@@ -183,14 +185,25 @@ class Kind:
         return next((cause.id == self.id for cause in causes), False)
 
 
+_FORMS = re.compile(r"\{(?P<name>\w+):[^{}|]*\|(?P<several>[^{}|]*)\}")
+
 KINDS: dict[str, Kind] = {}
 """The catalogue: every kind that a module which was imported has declared, by id."""
 
 
+def as_listed(template: str) -> str:
+    """A text of a kind without values: each pair of forms is the one for several."""
+    return _FORMS.sub(lambda found: found["several"].replace("#", f"{{{found['name']}}}"), template)
+
+
 class _Template(string.Formatter):
-    """str.format, which shows tuples with commas."""
+    """str.format, which shows tuples with commas, and has forms for one and for several."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
+        if "|" in format_spec:
+            one, several = format_spec.split("|")
+            number = len(value) if isinstance(value, tuple) else value
+            return (one if number == 1 else several).replace("#", _shown(value))
         if isinstance(value, tuple) and not isinstance(value, Elements):
             return ", ".join(format(each, format_spec) for each in value)
         return format(str(value) if isinstance(value, Elements) else value, format_spec)

@@ -198,7 +198,7 @@ WRONG_DIVISOR_OF_SUM = Kind(
 )
 ADDED_NOT_REDUCED = Kind(
     "added-not-reduced",
-    "The values of rank {ranks} are summed: the requested reduction is not passed on everywhere.",
+    "The values of {ranks:rank #|ranks #} are summed: the requested reduction is not passed on everywhere.",
     ranks=tuple[int, ...],
 )
 BLOCK_CUT_WRONG = Kind(

@@ -85,11 +85,17 @@ RANKS_WITHOUT_SAMPLES_LEFT_OUT = Kind(
 )
 UNUSED_RANKS_LEFT_OUT = Kind(
     "unused-ranks-left-out",
-    "Rank {ranks}, whose gradient is zero here, is left out of the mean.",
+    "{ranks:Rank #, whose gradient is zero here, is|Ranks #, whose gradients are zero here, are} left out of the mean.",
     ranks=tuple[int, ...],
 )
-RANKS_MISSING = Kind("ranks-missing", "The part of rank {ranks} is missing, as if it were zero.", ranks=tuple[int, ...])
-MEAN_OF_SOME_RANKS = Kind("mean-of-some-ranks", "The value is the mean of rank {ranks} only.", ranks=tuple[int, ...])
+RANKS_MISSING = Kind(
+    "ranks-missing",
+    "{ranks:The part of rank # is missing, as if it were|The parts of ranks # are missing, as if they were} zero.",
+    ranks=tuple[int, ...],
+)
+MEAN_OF_SOME_RANKS = Kind(
+    "mean-of-some-ranks", "The value is the mean of {ranks:rank #|ranks #} only.", ranks=tuple[int, ...]
+)
 GROUPS_WEIGH_EQUALLY = Kind(
     "groups-weigh-equally",
     "Groups of ranks weigh equally although their sizes differ.",
@@ -111,20 +117,21 @@ PRODUCT_NOT_MEAN = Kind("product-not-mean", "Each element is the product of all 
 
 UNUSED_RANK_SENDS_OLD_MEAN = Kind(
     "unused-rank-sends-old-mean",
-    "Rank {ranks}, without a gradient, sends the mean that an earlier backward left.",
+    "{ranks:Rank #, without a gradient, sends|Ranks #, without gradients, send} the mean that an earlier backward left.",
     because="A buffer is not cleared, or zero_grad does not reset it.",
     ranks=tuple[int, ...],
 )
 UNUSED_RANK_SENDS_OLD = Kind(
     "unused-rank-sends-old",
-    "Rank {ranks}, without a gradient, sends its gradient of {backwards} backwards earlier.",
+    "{ranks:Rank #, without a gradient, sends its gradient|Ranks #, without gradients, send their gradients} of "
+    "{backwards} backwards earlier.",
     because="A buffer, or one of several in turn, is not cleared.",
     ranks=tuple[int, ...],
     backwards=int,
 )
 RANK_SENDS_OLD = Kind(
     "rank-sends-old",
-    "Rank {ranks} sends its gradient of an earlier backward: a buffer is not cleared.",
+    "{ranks:Rank # sends its gradient|Ranks # send their gradients} of an earlier backward: a buffer is not cleared.",
     ranks=tuple[int, ...],
 )
 STALE = Kind(

@@ -32,7 +32,7 @@ TOLD_TO_WAITING_RANKS_ONLY = Kind(
 )
 ERROR_NOT_PASSED_ON = Kind(
     "error-not-passed-on",
-    "Only rank {ranks} raised; the error does not reach the other ranks.",
+    "{ranks:Only rank #|Only ranks #} raised; the error does not reach the other ranks.",
     because="A rank that raises should close its connections, so that all others notice.",
     ranks=tuple[int, ...],
 )

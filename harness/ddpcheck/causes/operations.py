@@ -43,13 +43,14 @@ NO_SAMPLES = Kind(
 )
 IDLE_RANK_SKIPS = Kind(
     "idle-rank-skips-collectives",
-    "Rank {ranks} has no samples and skips collectives that the other ranks call, such as the buffer broadcast.",
+    "{ranks:Rank # has no samples and skips|Ranks # have no samples and skip} "
+    "collectives that the other ranks call, such as the buffer broadcast.",
     ranks=tuple[int, ...],
 )
 EVALUATION_COMMUNICATES = Kind(
     "evaluation-communicates",
     "The evaluation in operation {operation} communicates; its messages are mistaken for those of training.",
-    because="Rank {ranks} evaluated alone.",
+    because="{ranks:Rank #|Ranks #} evaluated alone.",
     operation=int,
     ranks=tuple[int, ...],
 )
@@ -86,13 +87,13 @@ GAVE_UP_WAITING = Kind(
 )
 TAKES_ANOTHER_PATH = Kind(
     "takes-another-path",
-    "Rank {ranks} completed the operation; rank {rank} takes a different path in it.",
+    "{ranks:Rank #|Ranks #} completed the operation; rank {rank} takes a different path in it.",
     ranks=tuple[int, ...],
     rank=int,
 )
 OTHER_MESSAGE_RECEIVED = Kind(
     "other-message-received",
-    "Rank {rank} received a partial message or another call's message; rank {ranks} completed the operation.",
+    "Rank {rank} received a partial message or another call's message; {ranks:rank #|ranks #} completed the operation.",
     because="Likely one rank makes an extra or a missing call.",
     ranks=tuple[int, ...],
     rank=int,

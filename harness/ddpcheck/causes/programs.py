@@ -25,14 +25,14 @@ USE_TOLD_BY_VALUE = Kind(
 GRADIENT_DROPPED = Kind(
     "gradient-dropped",
     "The gradient is dropped, or never reaches this rank.",
-    because="Rank {users} of {world_size} used the parameter.",
+    because="{users:Rank #|Ranks #} of {world_size} used the parameter.",
     users=tuple[int, ...],
     world_size=int,
 )
 CHANGES_GRADIENTS = Kind("changes-gradients", "{operation} changes gradients.", operation=str)
 WINDOW_COUNTED = Kind(
     "no-sync-counted",
-    "After {count} local micro-batches in a row, a backward inside no_sync synchronises.",
+    "After {count:# local micro-batch|# local micro-batches} in a row, a backward inside no_sync synchronises.",
     count=int,
 )
 WINDOW_ENDED_BY = Kind("no-sync-ended-by", "no_sync ends early, by {operations} inside it.", operations=tuple[str, ...])
@@ -63,13 +63,13 @@ COUNT_ENDS = Kind(
 )
 COUNT_CUT_BY_LOADING = Kind(
     "count-cut-by-loading",
-    "The first {count} backwards were right: saving or loading truncates a counter.",
+    "{count:The first backward was|The first # backwards were} right: saving or loading truncates a counter.",
     certainty="possible",
     count=int,
 )
 UNTIL_FROZEN = Kind(
     "until-layers-frozen",
-    "The first {count} backwards were right, until layers were frozen or unfrozen.",
+    "{count:The first backward was|The first # backwards were} right, until layers were frozen or unfrozen.",
     certainty="possible",
     count=int,
 )
@@ -123,7 +123,7 @@ NORM_OF_SCALED = Kind(
 )
 UPDATE_NOT_SHARED = Kind(
     "update-not-shared",
-    "Rank {ranks} updates the parameter; the update does not reach all ranks, or is not waited for.",
+    "{ranks:Rank # updates|Ranks # update} the parameter; the update does not reach all ranks, or is not waited for.",
     ranks=tuple[int, ...],
 )
 OWN_VALUE_IN_UPDATE = Kind(

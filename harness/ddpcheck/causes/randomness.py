@@ -69,7 +69,7 @@ SAME_EPOCH_NOT_RESTARTED = Kind(
 )
 DRAWN_AHEAD = Kind(
     "numbers-drawn-ahead",
-    "set_epoch() does not clear a buffer: {count} earlier numbers come first.",
+    "set_epoch() does not clear a buffer: {count:# earlier number comes|# earlier numbers come} first.",
     count=int,
 )
 
@@ -164,12 +164,12 @@ CALL_RESTARTS = Kind(
 )
 FEW_NUMBERS = Kind(
     "few-different-numbers",
-    "Only {count} different numbers occur: numbers have few bits, or a short period.",
+    "{count:Only # number occurs|Only # different numbers occur}: numbers have few bits, or a short period.",
     count=int,
 )
 BLOCK_REPEATED = Kind(
     "block-repeated-in-a-call",
-    "A large call repeats a block of {count} numbers.",
+    "A large call repeats {count:one number|a block of # numbers}.",
     count=int,
 )
 BUFFER_REUSED = Kind(

@@ -49,13 +49,13 @@ RIGHT_WHEN_REPEATED = Kind(
 )
 WAITS_FOR_A_PROGRAM = Kind(
     "waits-for-a-program",
-    "Rank {ranks} waits for a program that it started, such as a compiler.",
+    "{ranks:Rank # waits for a program that it|Ranks # wait for programs that they} started, such as a compiler.",
     look="--deadline, if the program only takes long",
     ranks=tuple[int, ...],
 )
 IMPORTS_MODULES = Kind(
     "imports-modules",
-    "Rank {ranks} is still importing modules.",
+    "{ranks:Rank # is|Ranks # are} still importing modules.",
     look="--deadline, if the import is only slow",
     ranks=tuple[int, ...],
 )
@@ -87,20 +87,20 @@ GROUP_WAITS_WITHOUT_PEERS = Kind(
 )
 SENT_MESSAGE_LOST = Kind(
     "sent-message-lost",
-    "The message of rank {ranks} was lost.",
+    "{ranks:The message of rank # was|The messages of ranks # were} lost.",
     because="A message that arrives before its receiver waits is dropped, or another receiver takes it.",
     ranks=tuple[int, ...],
 )
 BROADCAST_NOT_FORWARDED = Kind(
     "broadcast-not-forwarded",
-    "Rank {done} finished the broadcast; no rank forwards the array to rank {stuck}.",
+    "{done:Rank #|Ranks #} finished the broadcast; no rank forwards the array to {stuck:rank #|ranks #}.",
     look="the forwarding tree of the broadcast, and ranks that leave a collective early",
     done=tuple[int, ...],
     stuck=tuple[int, ...],
 )
 LEFT_COLLECTIVE_EARLY = Kind(
     "left-collective-early",
-    "Rank {ranks} left a collective early, or skipped one; the others still wait in it.",
+    "{ranks:Rank #|Ranks #} left a collective early, or skipped one; the others still wait in it.",
     ranks=tuple[int, ...],
 )
 RANKS_IN_DIFFERENT_OPERATIONS = Kind(
@@ -113,7 +113,8 @@ ALL_WAIT_IN_ONE_OPERATION = Kind(
 )
 ALL_SEND_NONE_RECEIVES = Kind(
     "all-send-none-receives",
-    "Rank {ranks} is sending, and does not receive: every message waits until its receiver has sent its own.",
+    "{ranks:Rank # is sending, and does|Ranks # are sending, and do} not receive: "
+    "every message waits until its receiver has sent its own.",
     because="A send returns early only while the kernel's buffers have room for the message.",
     look="the order of send and receive: one of two ranks must receive first, or both at once",
     ranks=tuple[int, ...],

@@ -60,7 +60,7 @@ INFINITY_OF_ONE_SIGN = Kind(
 )
 SKIP_DECIDED_PER_RANK = Kind(
     "skip-decided-per-rank",
-    "Rank {ranks} takes the step that others skip: each decides by its own gradient.",
+    "{ranks:Rank # takes|Ranks # take} the step that others skip: each decides by its own gradient.",
     ranks=tuple[int, ...],
 )
 LOSS_SCALES_APART = Kind(

@@ -63,7 +63,7 @@ PADDED_NOT_CUT = Kind("tail-padded-not-cut", "The tail is padded, not cut: the l
 REMAINDER_PADDED = Kind("remainder-padded", "The shares are padded to equal lengths, against the remainder rule.")
 STARVED_RANKS_FILLED = Kind(
     "starved-ranks-filled",
-    "Rank {ranks}, for which no sample is left, takes samples of others.",
+    "{ranks:Rank #, for which no sample is left, takes|Ranks #, for which no samples are left, take} samples of others.",
     because="Such a rank falls back to the whole data set, or is padded.",
     look="conditions on an empty share",
     ranks=tuple[int, ...],
@@ -72,7 +72,9 @@ REMAINDER_ON_ONE_RANK = Kind(
     "remainder-on-one-rank",
     "Shares are rounded up or down, and one rank alone gets the rest.",
 )
-TAIL_LOST = Kind("tail-lost", "The last {count} samples of the order go to no rank.", count=int)
+TAIL_LOST = Kind(
+    "tail-lost", "{count:The last sample of the order goes|The last # samples of the order go} to no rank.", count=int
+)
 HEAD_CUT = Kind("head-cut", "The first samples are dropped, not the last.")
 CUT_BEFORE_SHUFFLE = Kind(
     "cut-before-shuffle",
@@ -186,7 +188,7 @@ POSITION_SINCE_LOAD = Kind(
 )
 RESUMED_TOO_LATE = Kind(
     "resumed-too-late",
-    "The epoch resumes {count} samples too late: they are lost.",
+    "The epoch resumes {count:# sample too late: it is|# samples too late: they are} lost.",
     because="Reading resumes at sample {start} of the rank's share.",
     look="samples that are counted when prefetched, or counted on all ranks",
     count=int,
@@ -194,7 +196,7 @@ RESUMED_TOO_LATE = Kind(
 )
 RESUMED_TOO_EARLY = Kind(
     "resumed-too-early",
-    "The epoch resumes {count} samples too early: they are repeated.",
+    "The epoch resumes {count:# sample too early: it is|# samples too early: they are} repeated.",
     because="Reading resumes at sample {start} of the rank's share.",
     look="rounding of the position, and bits that it does not fit in",
     count=int,
@@ -202,7 +204,7 @@ RESUMED_TOO_EARLY = Kind(
 )
 NOTHING_LEFT = Kind(
     "nothing-left-when-resumed",
-    "The resumed epoch is empty: {count} samples are lost.",
+    "The resumed epoch is empty: {count:# sample is|# samples are} lost.",
     because="The position counts the samples of all ranks, or the epoch counts as ended.",
     count=int,
 )

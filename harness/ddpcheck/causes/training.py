@@ -428,7 +428,7 @@ EPOCHS_FROM_ZERO = Kind(
 )
 RANDOM_STATE_OF_RANK_0 = Kind(
     "random-state-of-rank-0",
-    "Rank {ranks} resumes in another order, rank 0 does not: rank 0's random state may be loaded everywhere.",
+    "{ranks:Rank # resumes|Ranks # resume} in another order, rank 0 does not: rank 0's random state may be loaded everywhere.",
     look="the random state of each rank in the checkpoint",
     ranks=tuple[int, ...],
 )

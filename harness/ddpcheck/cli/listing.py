@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ..causes import KINDS, Kind
+from ..causes import KINDS, Kind, as_listed
 from ..check_levels import LEVELS, Level
 from ..checks import Check
 from ..contract import GROUPS, SENTENCES, Capabilities, promises_of
@@ -91,7 +91,7 @@ def causes(ids: tuple[str, ...]) -> None:
 
 def _show_cause(out: Console, kind: Kind) -> None:
     out.print(f"[cyan]{kind.id}[/]")
-    for text in (kind.headline, kind.because, f"Look at: {kind.look}" * bool(kind.look)):
+    for text in map(as_listed, (kind.headline, kind.because, f"Look at: {kind.look}" * bool(kind.look))):
         if text:
             out.print(f"    {escape(text)}", soft_wrap=True)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
+from ..counted_nouns import counted
 from ..printable_text import LONGEST_LINE, cut
 from ..relative_paths import relative
 from ..running.failure_files import replay_command
@@ -179,7 +180,7 @@ def summary(verdicts: Iterable[Verdict], seconds: float) -> str:
     counts = Counter[str](verdict.status for verdict in every)
     parts = [f"{counts[status]} {words}" for status, words in WORDS.items() if counts[status]]
     jobs = sum(verdict.jobs for verdict in every)
-    return f"{', '.join(parts) or 'nothing ran'}; {jobs} Jobs in {seconds:.1f} s"
+    return f"{', '.join(parts) or 'nothing ran'}; {counted(jobs, 'Job')} in {seconds:.1f} s"
 
 
 def oversubscribed(sizes: Iterable[int]) -> str:
@@ -195,4 +196,4 @@ def oversubscribed(sizes: Iterable[int]) -> str:
 
 
 def ranks(world_size: int) -> str:
-    return "1 rank" if world_size == 1 else f"{world_size} ranks"
+    return counted(world_size, "rank")

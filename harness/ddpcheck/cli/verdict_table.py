@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
+from ..counted_nouns import counted
 from ..verdict import SYMBOLS, Verdict
 
 WORDS: dict[str, str] = {
@@ -40,7 +41,7 @@ def symbol(status: str) -> str:
 
 
 def count_of_checks(count: int) -> str:
-    return "1 check" if count == 1 else f"{count} checks"
+    return counted(count, "check")
 
 
 def show_table(console: Console, verdicts: Sequence[Verdict], *, every: bool = False) -> None:

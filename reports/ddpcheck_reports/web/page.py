@@ -13,7 +13,7 @@ from importlib.resources import files
 
 from ddpcheck.running.failure_groups import FailureGroup, group_failures
 from ddpcheck.storage.results import Results
-from ddpcheck.verdict import SYMBOLS, Verdict
+from ddpcheck.verdict import NOTED_SYMBOL, SYMBOLS, Verdict
 
 from .bars import status_bars, time_bars
 from .html import Html, tag, text
@@ -197,7 +197,7 @@ def _name(check: str) -> Html:
 def _cell(verdict: Verdict | None) -> Html:
     if verdict is None:
         return tag("td")
-    symbol, said = _SYMBOLS[verdict.status], WORDS[verdict.status]
+    symbol, said = (NOTED_SYMBOL, "note") if verdict.noted else (_SYMBOLS[verdict.status], WORDS[verdict.status])
     told = (verdict.reason, verdict.observation) if verdict.ok else ()
     title = ": ".join(filter(None, (said, "; ".join(filter(None, told)))))
     inside = text(symbol) if verdict.ok else tag("a", symbol, href=f"#{anchor(verdict)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ...causes import audit
+from ...counted_nouns import counted
 from ..event_journal import Event
 from ..evidence import Evidence
 from .law import LawVerdict, broken, held, not_judged
@@ -51,7 +52,7 @@ def windows_divide_by_their_size(evidence: Evidence) -> LawVerdict:
             own = len(events)
             if 0 < own < count and abs(events[-1]["scale"] * count - 1) < _CLOSE:
                 return broken(
-                    f"step {events[0]['step']} has {own} micro-batches, each weighted 1/{count}",
+                    f"step {events[0]['step']} has {counted(own, 'micro-batch', 'micro-batches')}, each weighted 1/{count}",
                     audit.LAST_WINDOW_FULL_COUNT(count=own, full=count, line=line),
                 )
         return held()
@@ -66,10 +67,10 @@ def windows_are_stepped(evidence: Evidence) -> LawVerdict:
         pending = _pending(evidence, event)
         if pending:
             return broken(
-                f"pass {event['passed']} ends with {pending} micro-batches after the last step",
+                f"pass {event['passed']} ends with {counted(pending, 'micro-batch', 'micro-batches')} after the last step",
                 audit.LAST_WINDOW_NOT_STEPPED(count=pending),
             )
-    return held(f"{len(ends)} epoch ends looked at") if ends else not_judged("no epoch ended")
+    return held(f"{counted(len(ends), 'epoch end')} looked at") if ends else not_judged("no epoch ended")
 
 
 def _pending(evidence: Evidence, end: Event) -> int:

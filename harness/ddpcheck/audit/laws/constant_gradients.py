@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...causes import Cause, audit
+from ...counted_nouns import counted
 from ..event_journal import Event
 from ..evidence import Evidence
 from .law import LawVerdict, broken, held, not_judged
@@ -48,7 +49,7 @@ def _constant_in_time(evidence: Evidence, steps: Sequence[Event]) -> tuple[str, 
     line = steps[0]["line"]
     if not any(_same(steps, "local", number) for number in telling):
         return (
-            f"the gradients of {len(telling)} parameters are equal in all bits in {len(steps)} steps",
+            f"the gradients of {counted(len(telling), 'parameter')} are equal in all bits in {len(steps)} steps",
             audit.REDUCED_GRADIENTS_STALE(line=line),
         )
     numbers = {event["step"] for event in steps}
@@ -58,7 +59,7 @@ def _constant_in_time(evidence: Evidence, steps: Sequence[Event]) -> tuple[str, 
     if len(losses) > 1 or not moved or len(_batches(evidence, 0, numbers)) < _STEPS:
         return None
     return (
-        f"the loss and the gradients of {len(telling)} parameters are equal in all bits in {len(steps)} steps",
+        f"the loss and the gradients of {counted(len(telling), 'parameter')} are equal in all bits in {len(steps)} steps",
         audit.GRADIENTS_CONSTANT(
             how="Parameters and batches change from step to step; the loss does not.", line=backwards[0]["line"]
         ),
@@ -85,7 +86,7 @@ def _equal_on_ranks(evidence: Evidence) -> tuple[str, Cause] | None:
         return None
     line = evidence.real.of(0, "backward")[0]["line"]
     return (
-        f"the local gradients of {count} parameters are equal in all bits on all ranks in {steps} steps",
+        f"the local gradients of {counted(count, 'parameter')} are equal in all bits on all ranks in {steps} steps",
         audit.GRADIENTS_CONSTANT(
             how="No gradient comes to the output of a module: it is not in the loss's graph.", line=line
         ),

@@ -8,6 +8,7 @@ from collections import defaultdict
 from itertools import pairwise
 
 from ...causes import audit
+from ...counted_nouns import counted
 from ..event_journal import Event
 from ..evidence import Evidence
 from .law import LawVerdict, broken, held, not_judged
@@ -89,7 +90,7 @@ def ranks_read_different_shards(evidence: Evidence) -> LawVerdict:
         found = _overlap(evidence, key, passed, ranks)
         if found is not None:
             return found
-    return held(f"{len(passes)} passes looked at")
+    return held(f"{counted(len(passes), 'pass', 'passes')} looked at")
 
 
 def _why_same(evidence: Evidence, key: str) -> str:

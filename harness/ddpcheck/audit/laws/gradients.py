@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from ...causes import Cause, audit
+from ...counted_nouns import counted
 from ..event_journal import Event
 from ..evidence import Evidence, StepSeen
+from .class_weights import divided_by_own_weights
 from .constant_gradients import constant_gradients
 from .law import LawVerdict, broken, held, not_judged
 from .replicas import buffers_equal_until, equal_until
@@ -95,7 +97,7 @@ def gradients_are_synchronised(evidence: Evidence) -> LawVerdict:
         return broken(headline, _why_unsynchronised(evidence, together, parameters[0]))
     if not seen:
         return not_judged("no optimizer step was seen on all ranks")
-    return held(f"equal in all bits in {seen} steps")
+    return held(f"equal in all bits in {counted(seen, 'step')}")
 
 
 def _why_unsynchronised(evidence: Evidence, together: tuple[Event, ...], parameter: str) -> Cause:
@@ -149,7 +151,7 @@ def gradients_equal_those_of_one_process(evidence: Evidence) -> LawVerdict:
     left_out = [step for step in compared if step.not_comparable]
     if not off:
         worst, noise = max(step.relative_off for step in usable), max(step.noise for step in usable)
-        note = f"{len(usable)} steps, at most {worst:.1e} off; noise {noise:.1e}"
+        note = f"{counted(len(usable), 'step')}, at most {worst:.1e} off; noise {noise:.1e}"
         limits = []
         low = {e["precision"] for e in evidence.real.of(0, "step") if e.get("precision")}
         if low:
@@ -216,10 +218,7 @@ def _explained(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) 
         cause = audit.GRADIENTS_SCALED(factor=factor, weights=_shown(first.v), line=line)
         return broken(headline, cause, details=details)
     if hooks and first.w and first.w_off <= 1 and not _equal_weights(first.w):
-        wanted = _shown(first.w[0])
-        return broken(
-            headline, audit.LOSS_NORMALISED_PER_RANK(wanted=wanted, got=_mean(ranks), line=line), details=details
-        )
+        return broken(headline, _normalised_per_rank(evidence, first, _mean(ranks), line), details=details)
     if hooks:
         whole = f"steps before {first.step} agree; " if first is not usable[0] else ""
         return not_judged(
@@ -234,8 +233,7 @@ def _explained(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) 
                 "the mirror run saw one rank's samples only: how the script forms its batches was not recognised; mark them "
                 "with ddpcheck.audit.batch()"
             )
-        got, wanted = _shown(first.v), _shown(first.w[0])
-        return broken(headline, audit.LOSS_NORMALISED_PER_RANK(wanted=wanted, got=got, line=line), details=details)
+        return broken(headline, _normalised_per_rank(evidence, first, _shown(first.v), line), details=details)
     gathers = [e for e in evidence.real.of(0, "collective") if e["loses_gradient"]]
     if gathers:
         cause = audit.GATHERED_WITHOUT_GRADIENT(operation=gathers[0]["op"], line=gathers[0]["line"])
@@ -250,6 +248,11 @@ def _explained(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) 
 def _sees_updates(evidence: Evidence) -> bool:
     """Whether updates are compared instead of gradients, as in NumPy scripts, whose optimizers show no gradients."""
     return any(event["backend"] == "mpi" for event in evidence.real.of(0, "world"))
+
+
+def _normalised_per_rank(evidence: Evidence, step: StepSeen, got: str, line: str) -> Cause:
+    by_weights = divided_by_own_weights(evidence, step)
+    return by_weights or audit.LOSS_NORMALISED_PER_RANK(wanted=_shown(step.w[0]), got=got, line=line)
 
 
 def _no_combination(evidence: Evidence, step: StepSeen, wrong: str) -> Cause:
@@ -316,7 +319,7 @@ def gradients_depend_on_the_data(evidence: Evidence) -> LawVerdict:
         own = [event for event in steps if event["optimizer"] == optimizer]
         if all(event["zero"] for event in own):
             cause = audit.GRADIENTS_ALL_ZERO(line=_backward_line(evidence, own[0]["step"]))
-            return broken(f"every gradient is zero in {len(own)} steps", cause)
+            return broken(f"every gradient is zero in {counted(len(own), 'step')}", cause)
     found = constant_gradients(evidence)
     return held() if found is None else broken(*found)
 

@@ -17,7 +17,8 @@ class LawVerdict:
     """causes: of a broken law, the likeliest first. headline: got and expected.
 
     note: what was compared, or why there is no verdict. observation: of a law that held: what the user should know all the
-    same, such as a limit of the comparison.
+    same, such as a limit of the comparison, or a fact against the law's sentence that may be meant. The page calls the law a
+    note then, not held.
     """
 
     status: Status

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...causes import audit
+from ...counted_nouns import counted
 from ..event_journal import Event
 from ..evidence import Evidence
 from .law import LawVerdict, broken, held, not_judged
@@ -69,7 +70,9 @@ def ranks_start_from_the_same_parameters(evidence: Evidence) -> LawVerdict:
     if not names:
         return held(f"{sum(name[0].isdigit() for name in first[0]['digests'])} parameters are equal in all bits")
     parameter = evidence.name(names[0])
-    headline = f"{len(names)} parameters differ before the first step, first {parameter}"
+    headline = (
+        f"{counted(len(names), 'parameter differs', 'parameters differ')} before the first step, first {parameter}"
+    )
     loading = [rank for rank in range(evidence.ranks) if evidence.real.of(rank, "load")]
     if 0 < len(loading) < evidence.ranks:
         line = evidence.real.of(loading[0], "load")[0]["line"]
@@ -90,12 +93,13 @@ def replicas_stay_equal(evidence: Evidence) -> LawVerdict:
         if names:
             last = f"; in step {max(seen)} they are equal" if seen else ""
             return broken(
-                f"{len(names)} parameters differ in step {step}, first {evidence.name(names[0])}{last}",
+                f"{counted(len(names), 'parameter differs', 'parameters differ')} in step {step}, "
+                f"first {evidence.name(names[0])}{last}",
                 audit.REPLICAS_DRIFT(step=step, parameter=evidence.name(names[0])),
             )
         if any(name[0].isdigit() for name in together[0]["digests"]):
             seen.add(step)
-    return held(f"equal in all bits in {len(seen)} steps, last in step {max(seen, default=0)}")
+    return held(f"equal in all bits in {counted(len(seen), 'step')}, last in step {max(seen, default=0)}")
 
 
 def buffers_are_equal(evidence: Evidence) -> LawVerdict:
@@ -110,7 +114,7 @@ def buffers_are_equal(evidence: Evidence) -> LawVerdict:
         if names and together[0]["step"] > 0:
             buffer = names[0].partition(".")[2]
             return broken(
-                f"{len(names)} buffers differ in step {together[0]['step']}, first {buffer}",
+                f"{counted(len(names), 'buffer differs', 'buffers differ')} in step {together[0]['step']}, first {buffer}",
                 audit.BUFFERS_DIFFER(buffer=buffer),
             )
     return held() if seen else not_judged("the modules have no buffers")
@@ -127,7 +131,7 @@ def evaluated_models_are_equal(evidence: Evidence) -> LawVerdict:
             place, _, parameter = names[0].partition(".")
             module = next((m["name"] for m in modules if m["place"] == int(place[1:])), "a module")
             return broken(
-                f"{len(names)} parameters of {module} differ, first {parameter}",
+                f"{counted(len(names), 'parameter')} of {module} {'differs' if len(names) == 1 else 'differ'}, first {parameter}",
                 audit.MODELS_DIFFER(module=module, parameter=parameter),
             )
     return held() if seen else not_judged("every parameter is in an optimizer")
@@ -143,11 +147,13 @@ def optimizers_hold_what_is_trained(evidence: Evidence) -> LawVerdict:
         missing, strays = event["unoptimized"], event["strays"]
         if missing and strays:
             cause = audit.OPTIMIZER_HOLDS_REPLACED(parameter=missing[0], count=len(strays))
-            return broken(f"{len(missing)} trained parameters are in no optimizer, first {missing[0]}", cause)
+            these = counted(len(missing), "trained parameter is", "trained parameters are")
+            return broken(f"{these} in no optimizer, first {missing[0]}", cause)
     last = found[-1]["unoptimized"]
     if last:
         return held(
-            observation=f"{len(last)} parameters that need a gradient are in no optimizer, first {last[0]}: is that meant?"
+            observation=f"no optimizer has {counted(len(last), 'parameter that needs', 'parameters that need')} a gradient, "
+            f"first {last[0]}: is that meant?"
         )
     return held()
 
@@ -161,8 +167,10 @@ def batch_norm_is_converted(evidence: Evidence) -> LawVerdict:
     mixed = any(module["sync_batch_norm"] for module, _ in norms)
     if meant or mixed:
         cause = audit.BATCH_NORM_NOT_CONVERTED(count=len(norms), module=norms[0][1])
-        return broken(f"{len(norms)} batch norms take statistics over one rank's samples, first {norms[0][1]}", cause)
+        takes = counted(len(norms), "batch norm takes", "batch norms take")
+        return broken(f"{takes} statistics over one rank's samples, first {norms[0][1]}", cause)
+    normalise = counted(len(norms), "batch norm normalises", "batch norms normalise")
     return held(
-        observation=f"{len(norms)} batch norms, such as {norms[0][1]}, normalise each rank's samples alone: SyncBatchNorm would "
-        "take the whole batch, as one process does"
+        observation=f"{normalise} each rank's samples alone, first {norms[0][1]}: SyncBatchNorm would take the whole batch, as "
+        "one process does"
     )

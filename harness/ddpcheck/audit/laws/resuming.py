@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ...causes import audit
+from ...counted_nouns import counted, ranks_named
 from ..evidence import Evidence, RunSeen
 from .law import LawVerdict, broken, held, not_judged
 
@@ -26,7 +27,7 @@ def resumed_runs_go_on(evidence: Evidence) -> LawVerdict:
     if 0 < len(loads) < evidence.ranks:
         line = resumed.of(loads[0], "load")[0]["line"]
         return broken(
-            f"only rank {', '.join(map(str, loads))} loads the checkpoint",
+            f"only {ranks_named(loads)} {'loads' if len(loads) == 1 else 'load'} the checkpoint",
             audit.STATE_RESTORED_ON_ONE_RANK(ranks=tuple(loads), line=line),
         )
     before = len(evidence.mirrors["interrupted"].of(0, "step"))
@@ -41,11 +42,11 @@ def resumed_runs_go_on(evidence: Evidence) -> LawVerdict:
                     f"rank {rank}, step {step}: {what}", audit.STATE_NOT_RESTORED(what=f"{what} in step {step}")
                 )
         if len(whole) != len(again) and not evidence.real.of(rank, "cut"):
-            what = f"{len(again)} steps instead of {len(whole)}"
+            what = f"{counted(len(again), 'step')} instead of {len(whole)}"
             return broken(f"rank {rank} takes {what}", audit.STATE_NOT_RESTORED(what=what))
     count = len(resumed.of(0, "step"))
     return (
-        held(f"{count} steps after the checkpoint are equal in all bits")
+        held(f"{counted(count, 'step')} after the checkpoint {'is' if count == 1 else 'are'} equal in all bits")
         if count
         else not_judged("no step was resumed")
     )

@@ -6,8 +6,10 @@ import re
 from collections import Counter
 
 from ...causes import Cause, audit
+from ...counted_nouns import counted, ranks_named
 from ..event_journal import Event
 from ..evidence import Evidence
+from ..missing_gpu import missing_gpu
 from .law import LawVerdict, broken, held, not_judged
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
@@ -156,7 +158,7 @@ def ranks_stop_together(evidence: Evidence) -> LawVerdict:
         return held()
     ranks, steps = found
     return broken(
-        f"rank {', '.join(map(str, ranks))} stopped after {steps} steps, the others went on",
+        f"{ranks_named(ranks)} stopped after {counted(steps, 'step')}, the others went on",
         audit.STOP_DECIDED_PER_RANK(ranks=ranks, steps=steps),
     )
 
@@ -168,10 +170,12 @@ def ranks_end_without_error(evidence: Evidence) -> LawVerdict:
         waiting = tuple(rank for rank in ranks if real.end(rank)["why"] == "")
         lines = tuple(where_it_waits(evidence, rank) for rank in waiting)
         return broken(
-            f"rank {', '.join(map(str, waiting))} waits for ever",
+            f"{ranks_named(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for ever",
             audit.RANKS_WAIT(ranks=waiting, lines=lines),
             details=[stack for rank in waiting if (stack := real.stacks[rank] if rank < len(real.stacks) else "")],
         )
+    if error := missing_gpu(evidence):
+        return not_judged(f"the script needs CUDA or NCCL, which it does not get here: {error}")
     failed = [rank for rank in ranks if real.end(rank)["why"] in _FAILED]
     if failed:
         first = min(failed, key=lambda rank: (_from_a_peer(real.end(rank)["error"]), real.end(rank)["at"]))

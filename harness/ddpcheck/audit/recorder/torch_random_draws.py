@@ -17,6 +17,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 from ..recorded_process import Run
+from . import class_weights
 from .tensors import digest, plain
 
 _KEPT_BYTES = 512 << 20
@@ -102,9 +103,10 @@ class Draws:
 
 
 @functools.cache
-def _kind(operation: Any) -> tuple[bool, bool]:
-    """Whether it draws, and whether it is a product."""
-    return torch.Tag.nondeterministic_seeded in operation.tags, operation.overloadpacket.__name__ in _PRODUCTS
+def _kind(operation: Any) -> tuple[bool, bool, bool]:
+    """Whether it draws, whether it is a product, and whether it is a loss that may be weighted by class."""
+    name = operation.overloadpacket.__name__
+    return torch.Tag.nondeterministic_seeded in operation.tags, name in _PRODUCTS, name in class_weights.LOSSES
 
 
 @functools.cache
@@ -139,10 +141,12 @@ class _Watching(_Mode):  # type: ignore[misc]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         draws, run = self._draws, self._draws.run
-        drawing, product = _kind(func)
+        drawing, product, loss = _kind(func)
         if not drawing:
             if product and isinstance(result, torch.Tensor) and result.dtype in _LOW:
                 run.precision = _LOW[result.dtype]
+            if loss:
+                class_weights.note(run, args, result)
             return result
         if run.loading or (args and isinstance(args[0], torch.nn.Parameter)) or _drops_nothing(func, args, kwargs):
             return result  # a part of the batch, an initial value of a parameter, or not random
