@@ -48,8 +48,9 @@ def left(named: set[Segment]) -> list[str]:
     return [path for path, _ in named if Path(path).exists()]
 
 
-def test_a_segment_is_removed_only_while_its_name_is_its_own() -> None:
-    path = Path(f"/dev/shm/mpich_shm_of_a_test_{os.getpid()}")
+@pytest.mark.parametrize("library", ["mpich_shm_", "ucx_shm_posix_"])
+def test_a_segment_is_removed_only_while_its_name_is_its_own(library: str) -> None:
+    path = Path(f"/dev/shm/{library}of_a_test_{os.getpid()}")
     with path.open("xb+") as file:
         file.truncate(mmap.PAGESIZE)
         with mmap.mmap(file.fileno(), mmap.PAGESIZE):

@@ -61,7 +61,7 @@ IMPORTS_MODULES = Kind(
 )
 STILL_EXCHANGES_MESSAGES = Kind(
     "still-exchanges-messages",
-    "Rank {ranks} still exchanges messages after the deadline: slow, or in a loop that does not end.",
+    "{ranks:Rank # still exchanges|Ranks # still exchange} messages after the deadline: slow, or in a loop that does not end.",
     because="Bytes moved over TCP on every rank that has not ended, so this is no deadlock.",
     look="--deadline: raise it, and a slow operation ends; otherwise look for a loop that repeats messages until ranks agree",
     ranks=tuple[int, ...],

@@ -11,8 +11,10 @@ from pathlib import Path
 
 from .process_handles import processes_under
 
-_NAMES = tuple(f"/dev/shm/{name}" for name in ("mpich_shm_", "sm_segment.", "vader_segment.", "Intel_MPI_"))
-"""Name patterns of MPICH, Open MPI (version 5, and earlier) and Intel MPI. Checks find segments of other libraries."""
+_NAMES = tuple(
+    f"/dev/shm/{name}" for name in ("mpich_shm_", "ucx_shm_posix_", "sm_segment.", "vader_segment.", "Intel_MPI_")
+)
+"""Name patterns of MPICH, its UCX, Open MPI (version 5, and earlier) and Intel MPI. Checks find segments of other libraries."""
 
 _SHARED = Path("/dev/shm")
 

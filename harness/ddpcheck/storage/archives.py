@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 import struct
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -26,7 +27,7 @@ _DAMAGED = (
         struct.error,
     ),
     # errors of NumPy's array header, which may claim terabytes
-    *(ValueError, KeyError, TypeError, SyntaxError, OverflowError, MemoryError),
+    *(ValueError, KeyError, TypeError, SyntaxError, tokenize.TokenError, OverflowError, MemoryError),
 )
 
 
