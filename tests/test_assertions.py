@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ddpcheck import assertions
-from ddpcheck.causes import Cause, Elements, collectives, operations, ranks, values
+from ddpcheck.causes import Cause, Elements, collectives, gradients, operations, ranks, values
 from ddpcheck.hypotheses.arrays import Evidence
 from ddpcheck.hypotheses.causes_of_wrong_arrays import likely_causes
 from ddpcheck.job import AllReduce, Backward, Barrier, DataSpec, Job, ReduceScatter, Sleep, TensorSpec
@@ -196,6 +196,15 @@ def test_moved_data_is_not_mistaken_for_rounded(got: list[list[float]], cause: C
     other = np.array([[1.0, 2.0], [3.0, np.nan]], np.float32)
     evidence = Evidence(2, alternatives=((OTHER, other),), moved=True)
     assert likely_causes(np.array(got, np.float32), expected, evidence) == (cause,)
+
+
+def test_values_left_by_construction_explain_whole_arrays_only() -> None:
+    expected, other = np.float32([[1, 2], [3, 522]]), np.float32([[7, 8], [9, 520]])
+    for cause in (gradients.AT_OWN_INITIAL(values="parameters"), gradients.SUMMED_AT_OWN_INITIAL(values="parameters")):
+        evidence = Evidence(2, alternatives=((cause, other),))
+        assert cause in likely_causes(other, expected, evidence)
+        one = np.float32([[1, 2], [3, 520]])
+        assert cause.id not in {each.id for each in likely_causes(one, expected, evidence)}
 
 
 def test_a_factor_is_seen_beside_infinities() -> None:

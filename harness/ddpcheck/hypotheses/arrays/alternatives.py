@@ -7,12 +7,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...causes import Cause
+from ...causes import Cause, gradients
 from .evidence import WrongArray, close, same
 from .wrong_elements import elements
 
 _BY_CHANCE, _MANY = 3, 8
 """Fewer matching elements than this may be a coincidence, among the many arrays searched."""
+_IN_NO_PART = frozenset({gradients.AT_OWN_INITIAL.id, gradients.SUMMED_AT_OWN_INITIAL.id})
+"""Causes that change whole arrays: a few elements match by coincidence."""
 _DOUBTFUL = 0.05
 """A match is doubtful if at least this many are expected by chance."""
 _NEARLY_ALL = 0.99
@@ -87,7 +89,7 @@ def wrong_elements(of: WrongArray) -> Iterator[Cause]:
     searched = Counter(cause for cause, _ in of.known) if wrong.sum() < _BY_CHANCE else Counter()
     for cause, array in of.known:
         # zeros have many causes, so only a cause that predicts all zeros counts; a single zero proves nothing
-        telling = got[wrong].any() or (got.size > 1 and not array.any())
+        telling = cause.id not in _IN_NO_PART and (got[wrong].any() or (got.size > 1 and not array.any()))
         if telling and searched[cause] < _MANY and array.shape == got.shape and close(got[wrong], array[wrong]).all():
             yield cause.among(elements(wrong))
 
