@@ -46,3 +46,12 @@ def test_the_first_line_can_wait() -> None:
     lines.next_at_once()
     lines.tell(lambda seconds: "now the next stage")
     assert shown.getvalue() == "now the next stage\n"
+
+
+def test_the_next_stage_does_not_repeat_the_line_of_the_last() -> None:
+    shown = io.StringIO()
+    lines = LogLines(Console(file=shown), seconds_between=3600)
+    lines.tell(lambda seconds: "now a step of the first stage")
+    lines.next_at_once()
+    lines._print_if_due()
+    assert shown.getvalue() == "now a step of the first stage\n"

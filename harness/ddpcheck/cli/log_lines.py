@@ -42,8 +42,10 @@ class LogLines(AbstractContextManager["LogLines"]):
             self._ended.set()
 
     def next_at_once(self) -> None:
-        """Let the next line be printed at once."""
-        self._told = -self._between
+        """Let the next line be printed at once, and repeat the last one no more."""
+        with self._lock:
+            self._line = None
+            self._told = -self._between
 
     def tell(self, line: Callable[[float], str]) -> None:
         """Print the line, if it is time. line: makes it from the seconds since the beginning."""
