@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from statistics import median
 
+from ddpcheck.counted_nouns import counted
+
 from .pytest_benchmark_records import Point
 
 _LEFT = f"{'size':>12} {'count':>12} {'type':>8} {'redop':>6}"
@@ -42,7 +44,7 @@ def tables(points: Iterable[Point]) -> Iterator[str]:
         over = (
             " (oversubscribed: more ranks than cores)" if world_size > cores and not link else f" ({link})" * bool(link)
         )
-        yield f"{adapter}, {collective}, {world_size} rank{'s' * (world_size > 1)}{over}\n{_block(rows)}"
+        yield f"{adapter}, {collective}, {counted(world_size, 'rank')}{over}\n{_block(rows)}"
 
 
 def step_tables(points: Iterable[Point]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from ddpcheck.available_memory import available_memory
 from ddpcheck.contract import needs
 from ddpcheck.contract.adapter import Adapter
+from ddpcheck.counted_nouns import counted
 from ddpcheck.operations.timing import Collective
 from ddpcheck.running.adapter_lookup import missing_modules, resolve
 
@@ -65,7 +66,7 @@ class PlannedMeasurement:
 
     @property
     def name(self) -> str:
-        return f"{self.adapter.name}, {self.world_size} rank{'s' * (self.world_size > 1)}"
+        return f"{self.adapter.name}, {counted(self.world_size, 'rank')}"
 
 
 def places(wanted: Wanted, results: Results) -> list[PlannedMeasurement]:

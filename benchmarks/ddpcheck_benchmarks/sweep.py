@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Protocol
 
+from ddpcheck.counted_nouns import counted
 from ddpcheck.launchers.launcher import Launcher
 from ddpcheck.ranks.attaching import StartFailed
 from ddpcheck.session import Session
@@ -46,7 +47,7 @@ def sweep(wanted: Wanted, results: Results, progress: Progress) -> None:
     chosen = places(wanted, results)
     points = sum(len(place.items) for place in chosen)
     launches = wanted.effort.launches
-    starts = f"{len(chosen)} start-up{'s' * (len(chosen) != 1)}"
+    starts = counted(len(chosen), "start-up")
     progress.expect(
         points,
         f"{_points(points)} and {starts} in {launches} launches, in at most {wanted.minutes:g} minutes; "
@@ -188,14 +189,14 @@ def _lasting(seconds: float) -> str:
 
 
 def _points(count: int) -> str:
-    return f"{count} point{'s' * (count != 1)}"
+    return counted(count, "point")
 
 
 def _named(items: Sequence[StepCase | Case]) -> str:
     """The points by implementation and world size: "torch_ddp on 2 ranks: step (2), all_reduce (5)"."""
     kinds: dict[str, Counter[str]] = {}
     for item in items:
-        where = f"{item.adapter} on {item.world_size} rank{'s' * (item.world_size > 1)}"
+        where = f"{item.adapter} on {counted(item.world_size, 'rank')}"
         kinds.setdefault(where, Counter())[item.name.partition("[")[0]] += 1
     return "; ".join(
         f"{where}: {', '.join(f'{kind} ({count})' for kind, count in counts.items())}"

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean, median, stdev
 
+from ddpcheck.counted_nouns import counted
+
 from .document import Block, Figure, Heading, Table, Text
 from .figures import ecdf
 from .number_formatting import grid, percent, significant
@@ -85,7 +87,7 @@ def _tails(measured: Measured, plots: Path) -> Iterator[Block]:
     for entry in (e for e in steps if e.info["model"] == model):
         ranks, adapter = entry.info["world_size"], entry.info["adapter"]
         times = sorted(1e3 * seconds for seconds in measured.samples[entry.name])
-        panels.setdefault(f"{ranks} rank{'s' * (ranks > 1)}", {})[adapter] = times
+        panels.setdefault(counted(ranks, "rank"), {})[adapter] = times
         places = [times[min(len(times) - 1, int(share * len(times)))] for share in (0.5, 0.95, 0.99)]
         rows.append([f"{adapter}, {ranks}", str(len(times)), *map(significant, (*places, times[-1], fmean(times)))])
     ecdf(plots / "step-distribution.svg", panels, "step (ms)")

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ddpcheck.counted_nouns import counted
+
 from .collective_section import collectives
 from .document import Alert, Block, Heading, Table, Text
 from .hosts_section import hosts
@@ -53,9 +55,8 @@ def _verdict(measured: Measured) -> Iterator[Block]:
     implementations = ", ".join(distinct(measured.entries, lambda e: e.info["adapter"]))
     starts = len(measured.of("startup")) + len(measured.of("startup", linked=True))
     points = len(measured.entries) - starts
-    counted = f"{points} point{'s' * (points != 1)} and {starts} start-up{'s' * (starts != 1)}"
     told = (
-        f"{counted} of {implementations}, measured in {minutes:.0f} minutes. "
+        f"{counted(points, 'point')} and {counted(starts, 'start-up')} of {implementations}, measured in {minutes:.0f} minutes. "
         f"{len(rules)} self-consistency rules judged, {violated} violated."
     )
     if wrong:

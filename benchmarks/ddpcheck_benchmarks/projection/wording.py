@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from ddpcheck.counted_nouns import counted
+
 from .fitting import look_alikes
 from .measurements import Point
 from .projecting import FEWEST_ERRORS, Fit, Projection, Question, Row
@@ -37,7 +39,7 @@ def fit_tables(found: Fit) -> list[Table]:
     cores = "/".join(map(str, sorted({each.cores for each in series.measurements})))
     notes.append(
         f"Measured: {', '.join(map(str, series.world_sizes))} ranks on {cores} cores, {size_text(series.sizes[0])} to "
-        f"{size_text(series.sizes[-1])}, {series.launches} time{'s' * (series.launches != 1)} each; fitted to their "
+        f"{size_text(series.sizes[-1])}, {counted(series.launches, 'time')} each; fitted to their "
         "low quartiles. In brackets, 90 % of what other launches would give."
     )
     header = ("sizes", "behaves like", "a call", "a message", "a byte", "held-out error")
@@ -222,7 +224,7 @@ def _factors(row: Row) -> tuple[str, str]:
 
 def _interval(row: Row, interval: tuple[float, float] | None) -> str:
     if interval is None:
-        return NOT_MEASURED if row.held_out is None else f"none: {row.held_out} error{'s' * (row.held_out != 1)}"
+        return NOT_MEASURED if row.held_out is None else f"none: {counted(row.held_out, 'error')}"
     if not all(map(math.isfinite, interval)):
         return NOT_MEASURED
     return f"{time_text(interval[0])} – {time_text(interval[1])}"

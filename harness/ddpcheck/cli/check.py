@@ -11,6 +11,7 @@ import click
 
 from ..check_levels import LEVELS, Level
 from ..checks import select
+from ..counted_nouns import counted
 from ..running.adapter_lookup import UnusableAdapter, known_adapters
 from ..running.check_runner import Settings
 from ..running.expected_failures import ExpectedFailures
@@ -211,7 +212,7 @@ def _next_steps(verdicts: Sequence[Verdict], adapters: Sequence[str]) -> Iterato
     skipped -= {verdict.check for verdict in verdicts if verdict.status != "skipped"}
     if skipped:
         adapter = adapters[0] if len(adapters) == 1 else "ADAPTER"
-        checks = "1 check was" if len(skipped) == 1 else f"{len(skipped)} checks were"
+        checks = counted(len(skipped), "check was", "checks were")
         yield f"\n{checks} skipped. To find promises that could be made: ddpcheck suggest {adapter}"
     yield "This run checked implementations, not a training script. To check a script: ddpcheck audit train.py"
 

@@ -9,6 +9,7 @@ from collections import Counter
 
 from rich.console import Console
 
+from ..counted_nouns import counted
 from ..launchers.launcher import Launcher
 from ..running.failure_files import FailureFiles
 from ..running.failure_groups import headline_of, identity_of, implies
@@ -62,10 +63,10 @@ class Failures:
     def show_numbers_of_omitted(self) -> None:
         """Show the numbers of failures that were only counted."""
         if self._same:
-            failures = "1 more failure has a cause" if self._same == 1 else f"{self._same} more failures have causes"
+            failures = counted(self._same, "more failure has a cause", "more failures have causes")
             self._console.print(f"{failures} shown above", soft_wrap=True)
         if following := self._following.total():
-            failures = "1 more failure follows" if following == 1 else f"{following} more failures follow"
+            failures = counted(following, "more failure follows", "more failures follow")
             self._console.print(f"{failures} from causes shown above", soft_wrap=True)
 
     def _count_another(self, cause: tuple[str, tuple[str, ...]]) -> None:

@@ -29,19 +29,13 @@ class SearchProgress(AbstractContextManager["SearchProgress"]):
             self._task = self._bar.add_task("", total=None)
 
     def __enter__(self) -> Self:
-        if self._bar is not None:
-            self._bar.start()
-        else:
-            self._lines.__enter__()
+        (self._bar or self._lines).__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-        else:
-            self._lines.__exit__(kind, error, where)
+        (self._bar or self._lines).__exit__(kind, error, where)
 
     def stage(self, what: str) -> None:
         """what: the things that are counted from now on, such as "promises tried"."""

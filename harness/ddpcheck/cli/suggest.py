@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
+from ..counted_nouns import counted
 from ..launchers.fork_servers import ForkServers
 from ..ranks.attaching import StartFailed
 from ..running.plan import RANKS_START, installed_checks
@@ -121,7 +122,7 @@ def _show_end(out: Console, search: PromiseSearch, source: str, stopped: str) ->
     for name, why in sorted((each.candidate.text, each.failed) for each in failed):
         out.print(f"  {symbol('failed')} {escape(f'{name}: {why}')}", soft_wrap=True)
     if slow := [each for each in search.failed.values() if each.hung and not each.missing]:
-        promises = "1 promise was" if len(slow) == 1 else f"{len(slow)} promises were"
+        promises = counted(len(slow), "promise was", "promises were")
         names = ", ".join(sorted(f"{each.candidate.text} ({each.judge})" for each in slow))
         out.print(
             f"\n{promises} not judged, because a check did not end in {search.deadline:g} s: it hangs, or this machine is "
@@ -130,7 +131,7 @@ def _show_end(out: Console, search: PromiseSearch, source: str, stopped: str) ->
             soft_wrap=True,
         )
     if impossible := [each for each in search.failed.values() if each.missing]:
-        promises = "1 promise needs a method" if len(impossible) == 1 else f"{len(impossible)} promises need methods"
+        promises = counted(len(impossible), "promise needs a method", "promises need methods")
         names = ", ".join(sorted(f"{each.candidate.text} ({each.missing})" for each in impossible))
         out.print(f"\n{promises} that the implementation does not have: {names}", markup=False, soft_wrap=True)
     if stopped:

@@ -98,7 +98,7 @@ def show_reasons(console: Console, verdicts: Iterable[Verdict], *, every: bool =
             console.print(f"  {escape(reason + whose)}: {said}", style=STYLES[status], soft_wrap=True)
         if left := most[len(shown) :]:
             rest = count_of_checks(len(set[str]().union(*(_checks_of(reasons[reason]) for reason in left))))
-            count = "1 more reason" if len(left) == 1 else f"{len(left)} more reasons"
+            count = counted(len(left), "more reason")
             console.print(f"  {count}: {rest}", style=STYLES[status], soft_wrap=True)
 
 

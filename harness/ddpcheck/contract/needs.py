@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Literal, get_args, get_origin
 
+from ..counted_nouns import counted
 from .capabilities import GROUP_OF, GROUPS, SET_OF, Capabilities
 from .promises import promises_of
 from .unknown_promises import nearest
@@ -103,7 +104,7 @@ def ranks(least: int = 1, most: int | None = None) -> Need:
         if world_size < least:
             return f"needs at least {least} ranks"
         if most is not None and world_size > most:
-            return f"more than {most} rank{'s' * (most != 1)} would show nothing new"
+            return f"more than {counted(most, 'rank')} would show nothing new"
         return None
 
     range_of_sizes = (

@@ -23,6 +23,7 @@ from ..contract import RendezvousRule
 from ..contract.capabilities import FACETS, GROUP_OF, GROUPS, SENTENCES, Capabilities
 from ..contract.optional_methods import METHODS
 from ..contract.promises import promises_of
+from ..counted_nouns import counted
 from ..launchers.fork_servers import ForkServers
 from ..ranks.attaching import StartFailed
 from ..session import Session
@@ -289,7 +290,7 @@ class PromiseSearch:
         self.begin(done, total, text)
         try:
             for count, verdict in enumerate(self._verdicts(_made(self.capabilities, together), judges), 1):
-                self.begin(done, total, f"{text}, judged by {count} check{'s' * (count > 1)} so far")
+                self.begin(done, total, f"{text}, judged by {counted(count, 'check')} so far")
                 if verdict.status == "passed":
                     passed[verdict.check] = None
                 elif _bad(verdict):

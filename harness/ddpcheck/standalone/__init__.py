@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..contract.adapter import Adapter
+from ..counted_nouns import counted
 from ..job import Job, Operation, Rounds, Sample
 from ..launchers.launcher import Launcher, ParentProcessLauncher
 from ..running.adapter_lookup import UnusableAdapter, resolve
@@ -117,9 +118,8 @@ def _write_one(text: Text, position: int, operation: Operation) -> None:
 
 def _docstring(adapter: Adapter, job: Job, told: FailedCheck, name: str, text: Text) -> str:
     size = job.world_size
-    ranks = f"{size} rank" + "s" * (size != 1)
     found = told.diagnosis or Diagnosis("")
-    paragraphs = [f"{adapter.name}, {ranks}: {found.headline or told.check}"]
+    paragraphs = [f"{adapter.name}, {counted(size, 'rank')}: {found.headline or told.check}"]
     paragraphs += [f"Likely cause: {found.cause.headline}"] if found.cause else []
     law = f"Law: {told.sentence.rstrip('.')}. " if told.sentence else ""
     paragraphs.append(f"{law}(Found by ddpcheck, {told.check}; this is the smallest failing case that was found.)")

@@ -13,6 +13,7 @@ import numpy as np
 from ddpcheck import assertions
 from ddpcheck.causes import Cause, programs
 from ddpcheck.contract import Capabilities, Determinism
+from ddpcheck.counted_nouns import counted
 from ddpcheck.hypotheses.arrays import Evidence
 from ddpcheck.hypotheses.causes_of_observations import causes_in_job, causes_of_arrays
 from ddpcheck.hypotheses.choose_causes import first_cause
@@ -196,8 +197,4 @@ def when(job: Job, position: int) -> str:
     done = [operation for replica, operation in until if replica == here]
     backwards, steps = (sum(isinstance(operation, kind) for operation in done) for kind in (Backward, Step))
     whose = ", one of two replicas" if len(done) < len(until) else ""
-    return f"operation {position}{whose}, after {_count(backwards, 'backward')} and {_count(steps, 'step')}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + "s" * (number != 1)
+    return f"operation {position}{whose}, after {counted(backwards, 'backward')} and {counted(steps, 'step')}"

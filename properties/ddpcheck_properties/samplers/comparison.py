@@ -9,6 +9,7 @@ import numpy as np
 from ddpcheck import assertions
 from ddpcheck.causes import samplers as causes
 from ddpcheck.contract import Capabilities
+from ddpcheck.counted_nouns import counted
 from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.ordered_hypotheses.samplers import (
     OF_A_LOST_HEAD,
@@ -62,12 +63,7 @@ def len_is_right(job: Job, trace: Trace) -> None:
 
 
 def named(read: Sample) -> str:
-    return (
-        f"{read.length} sample"
-        + "s" * (read.length != 1)
-        + " with drop_last" * read.drop_last
-        + " unshuffled" * (not read.shuffle)
-    )
+    return counted(read.length, "sample") + " with drop_last" * read.drop_last + " unshuffled" * (not read.shuffle)
 
 
 def shared_out(promised: Capabilities) -> Judge:
