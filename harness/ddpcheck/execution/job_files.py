@@ -28,10 +28,10 @@ _EVENTS = frozenset({"open", "os.mkdir", "os.rename"})
 
 def scratch_of(secret: str) -> Path:
     """Return the folder of a session's files on this host, whose name depends on the secret. It may not exist."""
-    return _temporary_folder() / f"ddpcheck-{hashlib.sha256(secret.encode()).hexdigest()[:24]}"
+    return temporary_folder() / f"ddpcheck-{hashlib.sha256(secret.encode()).hexdigest()[:24]}"
 
 
-def _temporary_folder() -> Path:
+def temporary_folder() -> Path:
     """The folder of tempfile.gettempdir(), found without its trial file, which a rank that is killed would leave."""
     for place in (*(os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP")), "/tmp", "/var/tmp"):
         if place and os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK) and _has_room(place):  # noqa: PTH112

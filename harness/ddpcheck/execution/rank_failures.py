@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
 import time
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from .. import job as ops
 from ..launchers.mpi_segments import named_memory, remove_segments, still_named
 from ..operations.start import OWN_FOLDER
 from .broken_connections import break_connections
-from .job_files import make_private
+from .job_files import make_private, temporary_folder
 from .process_resources import count_resources, count_resources_at_start, named_resources_at_start
 from .rank_state import RankState, Values
 from .sent_bytes import sent_by_connection
@@ -70,8 +69,7 @@ def left(rank_state: RankState, op: ops.Left) -> Values:
         Path(rank_state.scratch), rank_state.rank, rank_state.job.world_size
     ):
         return {"files": None, "memory": None}
-    folder = Path(tempfile.gettempdir())
-    files = sorted(each.name for each in folder.iterdir()) if OWN_FOLDER in os.environ else []
+    files = sorted(each.name for each in temporary_folder().iterdir()) if OWN_FOLDER in os.environ else []
     memory = still_named(rank_state.named_memory)
     remove_segments(memory)
     return {"files": files, "memory": sorted(name for name, _ in memory)}
