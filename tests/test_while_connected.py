@@ -25,7 +25,7 @@ if sys.argv[1:]:
         os._exit(0)
 else:
     subprocess.run([sys.executable, __file__, "orphan"], start_new_session=True)
-print(os.getpid(), flush=True)
+os.write(1, b"%d\\n" % os.getpid())  # at once: with PYTHONUNBUFFERED, print writes the end of the line apart
 {end}
 """
 
