@@ -71,7 +71,7 @@ def recorded(ratio: float, confirmed: float | None = None, control: float | None
         (recorded(1.3, 1.3, 1.3), 0, 2, "undecided"),
         (recorded(1.3, 1.3, 0.7), 0, 2, "undecided"),
         (recorded(0.7), 0, 0, "no regression"),
-        (recorded(1.3, measured=9), 0, 2, "9 launches were made, and a verdict takes 12 or more"),
+        (recorded(1.3, measured=9), 0, 2, "9 launches so far, and a verdict takes 12 or more"),
     ],
     ids=["equal", "slower", "unconfirmed", "noisy", "noisy-the-other-way", "faster", "ended-early"],
 )

@@ -41,7 +41,7 @@ def test_a_start_goes_through_json_and_is_shown_by_replay() -> None:
     with sessions.session(sockets, 3) as session:
         lines = list(described(job, session.run(job)))
     assert lines[0] == (
-        "started afresh: rank 2, 0, 1 enter connect() in this order, one after the other; reads and sends are cut short"
+        "started afresh: ranks 2, 0, 1 enter connect() in this order, one after the other; reads and sends are cut short"
     )
 
 

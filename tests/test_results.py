@@ -172,7 +172,7 @@ def test_replay_describes_results_of_each_rank() -> None:
         (
             Backward(((0, 1, 2, 3), (4,), ()), sync=False, interrupted=(0, 1)),
             "backward: samples 0-3 on rank 0, 4 on rank 1, none on rank 2; inside no_sync(); "
-            "then an exception of the training program leaves no_sync() on rank 0, 1",
+            "then an exception of the training program leaves no_sync() on ranks 0, 1",
         ),
         (
             Backward(((0, 2), (3,)), branches=(("left",), ()), weights=((0.5, 1.0), (2.0,))),
@@ -181,9 +181,9 @@ def test_replay_describes_results_of_each_rank() -> None:
         ),
         (
             Attempt(AllReduce(TensorSpec((3,)), wait=False, group=(0, 2))),
-            "attempt: an exception is caught; all_reduce tensor=tensor(shape=[3]): in the group of rank 0, 2; asynchronous",
+            "attempt: an exception is caught; all_reduce tensor=tensor(shape=[3]): in the group of ranks 0, 2; asynchronous",
         ),
-        (OnRanks((0, 2), Sleep(2, 0.5)), "on_ranks: only rank 0, 2; sleep: rank 2 is late by 0.5 s"),
+        (OnRanks((0, 2), Sleep(2, 0.5)), "on_ranks: only ranks 0, 2; sleep: rank 2 is late by 0.5 s"),
         (Join((((0, 1), (2, 3)), ())), "join: batches 0 1 then 2 3 on rank 0, no batch on rank 1"),
         (
             Score("rmse", ((0, 1, -1), (2,))),

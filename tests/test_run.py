@@ -173,7 +173,7 @@ def test_ranks_that_do_not_start_are_one_failure_and_the_reason_of_all_skips() -
     assert start.status == "failed"
     assert start.diagnosis is not None
     assert "no network today" in start.diagnosis.headline
-    assert "rank 0, 1: OSError" in start.diagnosis.text()
+    assert "ranks 0, 1: OSError" in start.diagnosis.text()
     assert {verdict.status for verdict in found.values()} == {"skipped"}
     assert "no network today" in found["check_sum"].reason
 

@@ -250,7 +250,7 @@ def test_rank_stuck_in_connect_is_reported_before_the_deadline(monkeypatch: pyte
 
 def test_equal_messages_of_ranks_are_shown_once() -> None:
     texts = ["rank 1: no card", "rank 0: no card", "rank 2: no cable", "the launcher ended"]
-    assert merge_ranks(texts) == ["rank 0, 1: no card", "rank 2: no cable", "the launcher ended"]
+    assert merge_ranks(texts) == ["ranks 0, 1: no card", "rank 2: no cable", "the launcher ended"]
 
 
 def test_a_stranger_cannot_attach() -> None:

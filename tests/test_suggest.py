@@ -17,15 +17,9 @@ from ddpcheck.cli.signals import StoppedBySignal
 from ddpcheck.contract import Capabilities, ReplicaMethod
 from ddpcheck.contract.promises import Determinism, ReplicaPromises, SamplerPromises
 from ddpcheck.launchers.fork_servers import ForkServers
+from ddpcheck.running.candidate_promises import CandidatePromise, as_source, candidates
 from ddpcheck.running.plan import installed_checks
-from ddpcheck.running.suggested_promises import (
-    CandidatePromise,
-    OutOfTime,
-    PromiseSearch,
-    SuggestedPromise,
-    as_source,
-    candidates,
-)
+from ddpcheck.running.suggested_promises import OutOfTime, PromiseSearch, SuggestedPromise
 from ddpcheck_implementations.numpy_sockets import adapter as right
 
 OWN = '''

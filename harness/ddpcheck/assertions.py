@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .causes.cause import Given, as_causes
+from .counted_nouns import ranks_named
 from .hypotheses.arrays import Evidence
 from .hypotheses.causes_of_wrong_arrays import likely_causes
 from .hypotheses.choose_causes import first_cause
@@ -65,7 +66,7 @@ def hang(trace: Trace, group: tuple[int, ...] | None = None) -> Finding:
     in_group = "" if group is None else f" in group {list(group)}"
     return Finding(
         Diagnosis(
-            f"rank {', '.join(str(rank.rank) for rank in stuck)} hung in {_operation(stuck[0])}{in_group} "
+            f"{ranks_named([rank.rank for rank in stuck])} hung in {_operation(stuck[0])}{in_group} "
             f"for more than {trace.deadline:g} s, but should have returned",
             first_cause(OF_A_HANG, Hang(trace, group)),
             "the stacks below, and whether all ranks enter the same collectives in the same order; "
@@ -98,7 +99,7 @@ def explained(finding: Finding, job: Job, trace: Trace) -> Finding:
 def _stacks(stuck: Sequence[RankTrace]) -> Iterator[str]:
     """The stacks of hung ranks, one for all ranks at the same place."""
     for stack in dict.fromkeys(rank.stack for rank in stuck if rank.stack):
-        yield f"stack of rank {', '.join(str(rank.rank) for rank in stuck if rank.stack == stack)}:\n{stack}"
+        yield f"stack of {ranks_named([rank.rank for rank in stuck if rank.stack == stack])}:\n{stack}"
 
 
 def same_array(got: Any, expected: Array, what: str, rank: int, evidence: Known = NO_EVIDENCE) -> None:

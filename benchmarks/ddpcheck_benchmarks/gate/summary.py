@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
+from ddpcheck.counted_nouns import counted
+
 from .decision import Decision, Look
 from .record import Record, Stage
 from .result import REGRESSION, UNUSABLE, WRONG, Result, Row
@@ -66,8 +68,8 @@ def _advice(record: Record) -> str:
     if not launches or launches >= needed:
         return ""
     minutes = record.minutes_of("measurement", needed)
-    time = f", here about {minutes} minutes (--minutes)" if minutes else ""
-    return f"; {launches} launches were made, and a verdict takes {needed} or more{time}"
+    time = f", here about {counted(minutes, 'minute')} (--minutes)" if minutes else ""
+    return f"; {counted(launches, 'launch', 'launches')} so far, and a verdict takes {needed} or more{time}"
 
 
 def markdown(record: Record, result: Result, *, strict: bool = False, more_accepted: bool = False) -> str:

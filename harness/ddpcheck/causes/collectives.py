@@ -155,7 +155,7 @@ RESULTS_MIXED_UP_AS_OTHER_DTYPE = Kind(
     dtype=str,
 )
 ROWS_IN_WRONG_ORDER = Kind(
-    "rows-in-wrong-order", "The ranks' arrays are in the order of rank {order}.", order=tuple[int, ...]
+    "rows-in-wrong-order", "The ranks' arrays are in the order of ranks {order}.", order=tuple[int, ...]
 )
 ONE_ROW_FOR_ALL = Kind(
     "one-row-for-all", "Every row is the array of rank {rank}: one array is used for all rows.", rank=int

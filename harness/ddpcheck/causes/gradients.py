@@ -99,7 +99,7 @@ MEAN_OF_SOME_RANKS = Kind(
 GROUPS_WEIGH_EQUALLY = Kind(
     "groups-weigh-equally",
     "Groups of ranks weigh equally although their sizes differ.",
-    because="The value is the mean of the means of rank {groups}.",
+    because="The value is the mean of the means of ranks {groups}.",
     look="a hierarchy of hosts: each host's part must count by its number of ranks",
     groups=tuple[str, ...],
 )
@@ -390,7 +390,7 @@ OPTION_VALUE_BREAKS = Kind(
 )
 OPTION_REFUSED_BY_SOME = Kind(
     "option-refused-by-some",
-    "make_replica() refuses {option} = {value:g} on rank {ranks}, but not on the others.",
+    "make_replica() refuses {option} = {value:g} on {ranks:rank #|ranks #}, but not on the others.",
     option=str,
     value=float,
     ranks=tuple[int, ...],

@@ -11,7 +11,7 @@ ROOT_NOT_FOUND = Kind(
 )
 SOURCE_IGNORED = Kind(
     "source-ignored",
-    "recv() takes the first message to arrive, from rank {sources}, not from the requested source.",
+    "recv() takes the first message to arrive, from ranks {sources}, not from the requested source.",
     sources=tuple[int, ...],
 )
 MESSAGES_OUT_OF_ORDER = Kind(

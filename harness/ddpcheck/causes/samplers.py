@@ -25,7 +25,7 @@ REPEATED_ON_RANK = Kind(
 )
 RANK_STAYS_IN_EPOCH = Kind(
     "rank-stays-in-epoch",
-    "set_epoch() has no effect on rank {ranks}, which stays in an earlier epoch.",
+    "set_epoch() has no effect on {ranks:rank #, which stays|ranks #, which stay} in an earlier epoch.",
     ranks=tuple[int, ...],
 )
 INDICES_NARROWED = Kind(

@@ -15,8 +15,9 @@ from rich.markup import escape
 from ..counted_nouns import counted
 from ..launchers.fork_servers import ForkServers
 from ..ranks.attaching import StartFailed
+from ..running.candidate_promises import as_source
 from ..running.plan import RANKS_START, installed_checks
-from ..running.suggested_promises import OutOfTime, PromiseSearch, SuggestedPromise, as_source
+from ..running.suggested_promises import OutOfTime, PromiseSearch, SuggestedPromise
 from .exit_status import status_of
 from .number_options import SECONDS, FiniteNumber
 from .number_options import world_sizes as sizes_option

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..causes import Cause, machine
 from ..causes.lifecycle import WORLD_OF_ITS_OWN
+from ..counted_nouns import ranks_named
 from ..launchers.cpu_starvation import Patience, Snapshot, snapshot, starved
 from ..launchers.launcher import Ending, Launched
 from ..launchers.process_handles import processes_under, queued
@@ -252,9 +253,8 @@ class _ConnectWait:
         stuck = asked(self._pending.values(), None)
         self._failed |= stuck
         if not self._problems:
-            names = ", ".join(map(str, stuck))
             seconds = time.monotonic() - self._began
-            self._problems.append(f"rank {names} did not return from connect() within {seconds:.0f} s")
+            self._problems.append(f"{ranks_named(tuple(stuck))} did not return from connect() within {seconds:.0f} s")
         self._details += [f"rank {rank} stands at:\n{trace.stack}" for rank, trace in stuck.items()]
 
 
@@ -262,11 +262,9 @@ _OF_A_RANK = re.compile(r"rank (\d+)(.*)", re.DOTALL)
 
 
 def merge_ranks(texts: Sequence[str]) -> list[str]:
-    """Merge texts of the form "rank 3: ..." that differ only in the rank: "rank 1, 3: ..."."""
+    """Merge texts of the form "rank 3: ..." that differ only in the rank: "ranks 1, 3: ..."."""
     ranks_by_text: dict[str, list[int]] = {}
     for text in texts:
         found = _OF_A_RANK.fullmatch(text)
         ranks_by_text.setdefault(found[2] if found else text, []).extend([int(found[1])] if found else [])
-    return [
-        f"rank {', '.join(map(str, sorted(ranks)))}{text}" if ranks else text for text, ranks in ranks_by_text.items()
-    ]
+    return [f"{ranks_named(sorted(ranks))}{text}" if ranks else text for text, ranks in ranks_by_text.items()]

@@ -9,60 +9,29 @@ from __future__ import annotations
 
 import math
 import time
-import typing
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 from types import TracebackType
-from typing import Any, Self, get_args
+from typing import Self
 
 from ..causes.ranks import METHOD_MISSING
 from ..checks import Check, unmet_need
 from ..contract import RendezvousRule
-from ..contract.capabilities import FACETS, GROUP_OF, GROUPS, SENTENCES, Capabilities
+from ..contract.capabilities import SENTENCES, Capabilities
 from ..contract.optional_methods import METHODS
-from ..contract.promises import promises_of
 from ..counted_nouns import counted
 from ..launchers.fork_servers import ForkServers
 from ..ranks.attaching import StartFailed
 from ..session import Session
 from ..verdict import Verdict
 from .adapter_lookup import resolve
+from .candidate_promises import CandidatePromise, candidates, with_promises
 from .check_runner import run_check
 from .guarded_import import IMPORT_SECONDS
 
-_OPEN = (None, "undefined")
-"""Default values of conventions that promise nothing."""
 _LOOSENS = frozenset({"behind_loader"})
 """Promises that make checks demand less: suggested only if a failing check then passes."""
-
-
-@dataclass(frozen=True, slots=True)
-class CandidatePromise:
-    """A promise, and the value that is added to a set or assigned."""
-
-    name: str
-    value: Any
-
-    @property
-    def text(self) -> str:
-        """The promise as a user writes it; of a set, only the added name."""
-        if isinstance(self.value, IntEnum):
-            return f"{self.name}={type(self.value).__name__}.{self.value.name}"
-        return f"{self.name}={self.value!r}"
-
-    @property
-    def needs(self) -> tuple[str, str]:
-        """The names of its needs in needs.py."""
-        promise = f"{GROUP_OF[self.name]}.{self.name}"
-        word = self.value.name.lower() if isinstance(self.value, IntEnum) else self.value
-        return promise, f"{promise}={word}"
-
-    def made(self, capabilities: Capabilities) -> Capabilities:
-        """These capabilities with this promise."""
-        have = capabilities.value_of(self.name)
-        return capabilities.but(**{self.name: have | {self.value} if isinstance(have, frozenset) else self.value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,40 +55,6 @@ class SuggestedPromise:
     @property
     def sentence(self) -> str:
         return SENTENCES[self.candidate.name]
-
-
-def candidates(capabilities: Capabilities) -> list[CandidatePromise]:
-    """The promises that the adapter could still make, for the facets that it offers."""
-    offered = [name for name in GROUPS if name not in FACETS or getattr(capabilities, name).offered]
-    return [
-        CandidatePromise(str(name), value)
-        for group in offered
-        for promise in promises_of(GROUPS[group])
-        for name in promise.metadata["members"] or (promise.name,)
-        for value in _values(group, name, promise.metadata["known"], capabilities.value_of(name))
-    ]
-
-
-def _values(group: str, name: str, known: frozenset[str] | None, have: object) -> Sequence[Any]:
-    if isinstance(have, IntEnum):
-        return [rung for rung in type(have) if rung > have]
-    if have is False:
-        return [True]
-    if isinstance(have, frozenset):
-        return sorted((known or have) - have)
-    if have not in _OPEN:
-        return []
-    hint = typing.get_type_hints(GROUPS[group])[name]
-    return [value for value in _literals(hint) if isinstance(value, str) and value not in _OPEN]
-
-
-def _literals(hint: Any) -> Iterator[Any]:
-    """The values of a Literal, or of those in a union."""
-    for argument in get_args(hint):
-        if isinstance(argument, type) or get_args(argument):
-            yield from _literals(argument)
-        else:
-            yield argument
 
 
 class OutOfTime(Exception):
@@ -244,7 +179,7 @@ class PromiseSearch:
 
     def _hold(self, suggestions: Sequence[SuggestedPromise]) -> None:
         self.held += suggestions
-        self.capabilities = _made(self.capabilities, [each.candidate for each in suggestions])
+        self.capabilities = with_promises(self.capabilities, [each.candidate for each in suggestions])
         for each in suggestions:
             self.failed.pop(each.candidate, None)
             self._unjudged.discard(each.candidate)
@@ -273,7 +208,7 @@ class PromiseSearch:
         """Promises that make a further check apply; empty if there are none."""
         chosen: dict[CandidatePromise, None] = {}
         for need in check.needs:
-            made = _made(self.capabilities, chosen)
+            made = with_promises(self.capabilities, chosen)
             if need.lacking(made, self.world_sizes[-1]) is None:
                 continue
             enough = (each for each in left if need.lacking(each.made(made), self.world_sizes[-1]) is None)
@@ -289,7 +224,7 @@ class PromiseSearch:
         total, text = done + len(self.untried), " and ".join(each.text for each in together)
         self.begin(done, total, text)
         try:
-            for count, verdict in enumerate(self._verdicts(_made(self.capabilities, together), judges), 1):
+            for count, verdict in enumerate(self._verdicts(with_promises(self.capabilities, together), judges), 1):
                 self.begin(done, total, f"{text}, judged by {counted(count, 'check')} so far")
                 if verdict.status == "passed":
                     passed[verdict.check] = None
@@ -304,7 +239,7 @@ class PromiseSearch:
 
     def _enabled(self, together: Collection[CandidatePromise]) -> list[Check]:
         """The checks that apply only with these promises."""
-        made = _made(self.capabilities, together)
+        made = with_promises(self.capabilities, together)
         return [
             check for check in self.checks if self._applies(check, made) and not self._applies(check, self.capabilities)
         ]
@@ -377,37 +312,7 @@ def _needing(method: str, together: frozenset[CandidatePromise]) -> frozenset[Ca
     return frozenset(each for each in together if method in METHODS.get(each.name, ())) or together
 
 
-def _made(capabilities: Capabilities, together: Iterable[CandidatePromise]) -> Capabilities:
-    for candidate in together:
-        capabilities = candidate.made(capabilities)
-    return capabilities
-
-
 def _said(verdict: Verdict) -> str:
     if verdict.diagnosis is None:
         return f"{verdict.check} crashed: {verdict.reason.strip().splitlines()[-1]}"
     return f"{verdict.check}: {verdict.diagnosis.headline}"
-
-
-def as_source(before: Capabilities, after: Capabilities, adapter: str = "adapter") -> str:
-    """Lines that turn an adapter with `before` into one with `after`. adapter: the name of its variable."""
-    made = {}
-    for group in GROUPS:
-        for promise in promises_of(GROUPS[group]):
-            for name in promise.metadata["members"] or (promise.name,):
-                old, new = (each.value_of(name) for each in (before, after))
-                if old != new:
-                    made[name] = new
-    changed = (f"        {name}={_source(value)}," for name, value in made.items())
-    ladders = sorted({type(value).__name__ for value in made.values() if isinstance(value, IntEnum)})
-    imports = ["from dataclasses import replace", f"from ddpcheck import {', '.join(ladders)}"]
-    begin = (f"{adapter} = replace(", f"    {adapter},", f"    capabilities={adapter}.capabilities.but(")
-    return "\n".join((*imports[: 1 + bool(ladders)], "", *begin, *changed, "    ),", ")"))
-
-
-def _source(value: Any) -> str:
-    if isinstance(value, IntEnum):
-        return f"{type(value).__name__}.{value.name}"
-    if isinstance(value, frozenset):
-        return "frozenset({" + ", ".join(f'"{each}"' for each in sorted(value)) + "})"
-    return f'"{value}"' if isinstance(value, str) else repr(value)

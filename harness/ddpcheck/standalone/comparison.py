@@ -98,7 +98,11 @@ def expect_same_bits_on_all_ranks(name: str, array: Any) -> None:
     mine = np.asarray(array).tobytes().hex()
     differ = [rank for rank, other in enumerate(from_all_ranks(mine)) if other != mine]
     if place()[0] == 0:
-        tell(f"{name} has the same bits on all ranks", not differ, f"      rank 0 and rank {differ} differ")
+        tell(
+            f"{name} has the same bits on all ranks",
+            not differ,
+            f"      other bits than rank 0: rank {', '.join(map(str, differ))}",
+        )
 
 
 def from_all_ranks(value: Any) -> list[Any]:

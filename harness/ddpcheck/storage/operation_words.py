@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
+
+from ..counted_nouns import ranks_named
 
 Plain = Mapping[str, Any]
 """An operation as plain data: its kind, and the fields that are not at their default."""
@@ -36,10 +38,6 @@ def compact(value: Any) -> str:
     return str(value)
 
 
-def ranks_of(ranks: Iterable[int]) -> str:
-    return f"rank {', '.join(map(str, ranks))}"
-
-
 def runs(numbers: Sequence[int]) -> str:
     """Whole numbers, with runs joined: "0-3 7"."""
     parts = []
@@ -50,11 +48,11 @@ def runs(numbers: Sequence[int]) -> str:
 
 
 def by_rank(values: Sequence[Any], shown: Callable[[Any], str] = str) -> str:
-    """A value for each rank: "0-3 on rank 0, none on rank 1, 2"."""
+    """A value for each rank: "0-3 on rank 0, none on ranks 1, 2"."""
     told: dict[str, list[int]] = {}
     for rank, value in enumerate(values):
         told.setdefault(shown(value), []).append(rank)
-    return ", ".join(f"{text} on {ranks_of(ranks)}" for text, ranks in told.items())
+    return ", ".join(f"{text} on {ranks_named(ranks)}" for text, ranks in told.items())
 
 
 def _numbers(values: Sequence[Any]) -> str:
@@ -89,7 +87,7 @@ def _constant(text: str) -> Phrase:
 _GENERATORS = "draws from its process's generators, and the next rank seeds its own"
 PHRASES: Mapping[tuple[str, str], Phrase] = {
     ("", "samples"): lambda value, of: f"samples {by_rank(value, runs)}",
-    ("", "group"): lambda value, of: f"in the group of {ranks_of(value)}",
+    ("", "group"): lambda value, of: f"in the group of {ranks_named(value)}",
     ("", "branches"): lambda value, of: f"branches {by_rank(value, _numbers)}",
     ("", "shuffle"): _constant("not shuffled"),
     ("", "drop_last"): _constant("the last, incomplete part is dropped"),
@@ -98,9 +96,9 @@ PHRASES: Mapping[tuple[str, str], Phrase] = {
     ("backward", "second"): lambda value, of: f"a second forward pass on samples {by_rank(value, runs)}",
     ("backward", "weights"): lambda value, of: f"sample weights {by_rank(value, _numbers)}",
     ("backward", "interrupted"): lambda value, of: (
-        f"then an exception of the training program leaves no_sync() on {ranks_of(value)}"
+        f"then an exception of the training program leaves no_sync() on {ranks_named(value)}"
     ),
-    ("backward", "broken"): lambda value, of: f"an exception ends it half-way on {ranks_of(value)}",
+    ("backward", "broken"): lambda value, of: f"an exception ends it half-way on {ranks_named(value)}",
     ("zero_grad", "to_zeros"): _constant("existing gradients become zeros"),
     ("join", "batches"): lambda value, of: f"batches {by_rank(value, _batches)}",
     ("set_trainable", "layers"): lambda value, of: (
@@ -144,7 +142,7 @@ PHRASES: Mapping[tuple[str, str], Phrase] = {
     ("break_connections", "rank"): lambda value, of: f"the connections of rank {value} break",
     ("leave", "rank"): lambda value, of: f"an uncaught exception ends the program of rank {value}",
     ("leave", "close"): _constant("after close()"),
-    ("on_ranks", "ranks"): lambda value, of: f"only {ranks_of(value)}",
+    ("on_ranks", "ranks"): lambda value, of: f"only {ranks_named(value)}",
     ("on_ranks", "operation"): lambda value, of: in_words(value),
     ("attempt", "operation"): lambda value, of: f"an exception is caught; {in_words(value)}",
     ("rounds", "operations"): lambda value, of: " | ".join(map(in_words, value)),
@@ -152,7 +150,7 @@ PHRASES: Mapping[tuple[str, str], Phrase] = {
     ("small_buffers", "on"): _constant("no longer"),
     ("probe_gradients", "summed"): _constant("gradients are sums over ranks"),
     ("measure_steps", "synced"): _constant("inside no_sync()"),
-    ("start", "order"): lambda value, of: f"{ranks_of(value)} enter connect() in this order, one after the other",
+    ("start", "order"): lambda value, of: f"{ranks_named(value)} enter connect() in this order, one after the other",
     ("start", "strangers"): _constant("foreign clients connect to every listening rank"),
     ("start", "short_reads"): _constant("reads and sends are cut short"),
     ("start", "in_place"): _constant("at the address of a world that was killed"),

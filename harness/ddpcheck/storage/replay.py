@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..counted_nouns import ranks_named
 from ..job import Job
 from ..seeded_values import Array
 from ..trace import RankTrace, Trace
@@ -44,7 +45,7 @@ def _outcomes(position: int, trace: Trace) -> Iterator[str]:
     for story, ranks in stories.items():
         if not story:
             continue
-        who = "all ranks" if len(ranks) == len(trace.ranks) > 1 else f"rank {', '.join(map(str, ranks))}"
+        who = "all ranks" if len(ranks) == len(trace.ranks) > 1 else ranks_named(ranks)
         lines = story.splitlines()
         yield f"{who}: {lines[0]}" if len(lines) == 1 else f"{who}:"
         yield from (f"    {line}" for line in lines if len(lines) > 1)

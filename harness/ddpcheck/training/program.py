@@ -17,6 +17,7 @@ from ..contract import ReplicaMethod
 from ..contract.adapter import Adapter, Facets
 from ..contract.rank_context import RankContext, rank_context
 from ..contract.validation import causes_of_facets, problems_of_facets
+from ..counted_nouns import ranks_named
 from ..launchers.process_handles import DRIVER, end_with_parent
 from ..running.adapter_lookup import UnusableAdapter, missing_modules, resolve
 from . import datasets
@@ -115,8 +116,10 @@ def _judge(
     world_size: int,
 ) -> int:
     if trained.differing:
-        ranks = ", ".join(map(str, trained.differing))
-        display.say(f"DIFFERENT REPLICAS: the parameters on rank {ranks} are not those of rank 0", "bold red")
+        display.say(
+            f"DIFFERENT REPLICAS: the parameters on {ranks_named(trained.differing)} are not those of rank 0",
+            "bold red",
+        )
     elif world_size > 1:
         display.say(f"the replicas of all {world_size} ranks are equal to the last bit", "green")
     equal = not trained.differing

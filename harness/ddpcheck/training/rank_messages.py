@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..contract.adapter import AggregateMetrics
+from ..counted_nouns import ranks_named
 from ..seeded_values import Array
 
 _PIECE = 20
@@ -74,7 +75,7 @@ class RankExchange:
         if failure is not None:
             raise failure
         if failed:
-            raise OtherRankFailed(f"rank {', '.join(map(str, failed))} failed while {doing}; see its own message")
+            raise OtherRankFailed(f"{ranks_named(failed)} failed while {doing}; see its own message")
 
     def from_rank_zero(self, answer: Callable[[], int]) -> int:
         """Rank 0's answer on all ranks, after any time. Meanwhile the ranks meet regularly.

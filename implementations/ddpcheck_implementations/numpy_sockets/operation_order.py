@@ -56,7 +56,7 @@ class OperationOrder:
         if isinstance(error, CommunicationError):
             self._culprit = error.culprit
             if closed := self._other_closed_peers(error.culprit):
-                error.add_note(f"gone as well: rank {', '.join(map(str, closed))}")
+                error.add_note(f"ranks gone as well: {', '.join(map(str, closed))}")
         for peer in self._peers.values():
             peer.abort(self._culprit)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ddpcheck import assertions
 from ddpcheck.causes import collectives as causes
+from ddpcheck.counted_nouns import ranks_named
 from ddpcheck.hypotheses.arrays import Evidence
 from ddpcheck.hypotheses.choose_causes import all_causes, first_cause
 from ddpcheck.hypotheses.collectives.circumstances import ExplainedResult
@@ -44,7 +45,7 @@ def results_hold(job: Job, trace: Trace) -> None:
             except Finding as finding:
                 right = [each for each in members if _fits(trace.ranks[each].values(position)["result"], wanted[each])]
                 if right:
-                    finding = finding.noting(f"on rank {', '.join(map(str, right))} it is right")
+                    finding = finding.noting(f"on {ranks_named(right)} it is right")
                 of = ExplainedResult(wrong, got, finding.diagnosis.causes)
                 told = first_cause(OF_AN_EXPLAINED_RESULT, of)
                 raise finding.blaming(told).at(position) from None

@@ -9,6 +9,7 @@ from ddpcheck import assertions
 from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
+from ddpcheck.counted_nouns import ranks_named
 from ddpcheck.job import Backward, DataSpec, Job, MeasureSteps, Sample
 from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.trace import Trace
@@ -57,10 +58,10 @@ def _refused_or_shared_out(session: Session) -> Judge:
         if raised:
             (read,) = job.operations
             assert isinstance(read, Sample)
-            ranks, went_on = (", ".join(map(str, some)) for some in (raised, set(range(job.world_size)) - {*raised}))
+            went_on = [rank for rank in range(job.world_size) if rank not in raised]
             raise Finding(
                 Diagnosis(
-                    f"{comparison.named(read)}: rank {ranks} raised, but rank {went_on} should have, too",
+                    f"{comparison.named(read)}: {ranks_named(raised)} raised, but {ranks_named(went_on)} should have, too",
                     (causes.FEW_SAMPLES_REFUSED_BY_SOME(),),
                     details=(next(rank.error for rank in trace.ranks if rank.error),),
                 )

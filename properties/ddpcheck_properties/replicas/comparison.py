@@ -13,7 +13,7 @@ import numpy as np
 from ddpcheck import assertions
 from ddpcheck.causes import Cause, programs
 from ddpcheck.contract import Capabilities, Determinism
-from ddpcheck.counted_nouns import counted
+from ddpcheck.counted_nouns import counted, ranks_named
 from ddpcheck.hypotheses.arrays import Evidence
 from ddpcheck.hypotheses.causes_of_observations import causes_in_job, causes_of_arrays
 from ddpcheck.hypotheses.choose_causes import first_cause
@@ -144,7 +144,7 @@ def compare_arrays(
     if first is None:
         return
     of = WrongArrays(what, got, entries, wrong, named_first, first.diagnosis.causes, bits)
-    named = [f"{name} (rank {', '.join(map(str, ranks))})" for name, ranks in wrong.items()]
+    named = [f"{name} ({ranks_named(ranks)})" for name, ranks in wrong.items()]
     listed = ", ".join(named[:_LISTED] + ["..."] * (len(named) > _LISTED))
     note = f"wrong are {len(wrong)} of {len(entries)} {what}: {listed}"
     raise first.noting(note).about(what, named_first).blaming(causes_of_arrays(of))

@@ -11,6 +11,7 @@ from ddpcheck.causes import gradients as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, needs
 from ddpcheck.contract.needs import Need
+from ddpcheck.counted_nouns import ranks_named
 from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.ordered_hypotheses.replicas import OF_A_PART_OF_A_GRADIENT
 from ddpcheck.hypotheses.replicas.large_tensors import WrongElements
@@ -142,7 +143,7 @@ def _works_or_refused(job: Job, trace: Trace) -> None:
     refused = tuple(rank.rank for rank in trace.ranks if rank.outcome == "done" and rank.values(0)["refused"])
     assertions.that(
         len(refused) in (0, len(trace.ranks)),
-        f"make_replica({option}={value:g}) raised on rank {', '.join(map(str, refused))} only, but should on every rank or none",
+        f"make_replica({option}={value:g}) raised on {ranks_named(refused)} only, but should on every rank or none",
         causes.OPTION_REFUSED_BY_SOME(option=option, value=value, ranks=refused),
     )
     try:

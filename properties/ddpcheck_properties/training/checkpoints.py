@@ -12,6 +12,7 @@ from ddpcheck import assertions
 from ddpcheck.causes import training
 from ddpcheck.checks import law
 from ddpcheck.contract import Capabilities, ReplicaMethod, needs
+from ddpcheck.counted_nouns import ranks_named
 from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.ordered_hypotheses.training import OF_A_SPECIAL_RUN, OF_OTHER_EPOCHS, OF_OTHER_SAMPLES
 from ddpcheck.hypotheses.training.checkpoints import OtherEpochs, OtherSamples, Samples, SpecialRun
@@ -247,7 +248,7 @@ def _each_file_has_one_writer(job: Job, trace: Trace) -> None:
         ranks = [rank for rank, files in enumerate(written) if name in files]
         assertions.that(
             len(ranks) == 1,
-            f"the file {name} of the checkpoint was opened for writing by rank {' and '.join(map(str, ranks))}, but should "
+            f"the file {name} of the checkpoint was opened for writing by {ranks_named(ranks)}, but should "
             "be by one rank only",
             training.EVERY_RANK_SAVES(),
         )
