@@ -38,7 +38,7 @@ def _compared(evidence: Evidence, folder: Path, step: int) -> StepSeen:
     reason = _not_comparable(evidence, event, step)
     one, noise, every = (_load(folder / name / "0", step) for name in ("one", "noise", "all"))
     if not reason and not noise and evidence.mirrors["noise"].failed:
-        reason = "the mirror run that measures rounding ended before"
+        reason = "the run that measures rounding ended before"
     whole = _synced(one) if not reason else {}
     rounding = _synced(noise) if whole and not misfits(evidence.mirrors["noise"], range(step, step + 1)) else {}
     sent = evidence.sent_precision
@@ -91,7 +91,7 @@ def _not_comparable(evidence: Evidence, event: Event, step: int) -> str:
     if len(steps) <= step:
         return ended_before(one)
     if steps[step]["optimizer"] != event["optimizer"]:
-        return "the mirror run stepped another optimizer"
+        return "the run as one process stepped another optimizer"
     if reason := misfit(one, range(step, step + 1)):
         return reason
     if any(each["step"] == step and each["point"] for each in evidence.real.of(0, "collective")):

@@ -31,7 +31,7 @@ def _conducted(request: Request, keep: Path | None, told: Callable[[str], None])
             return engine.evidence_of(request, folder, real, _again(request, engine, folder, told))
         settings = _mirrors(request, folder, real)
         runs, most = len(settings), request.ranks * _peak_memory(real) / 2**30
-        told(f"{request.name} as one process, {runs} mirror runs, each with at most {most:.1f} GiB of memory")
+        told(f"{request.name} as one process, in {runs} runs, each with at most {most:.1f} GiB of memory")
         mirrors = _all_mirrors(request, engine, settings)
         if _wants_turns(request, real, mirrors[0]):
             told(f"{request.name} as one process again, with the ranks' batches in turn")

@@ -13,7 +13,7 @@ def ended_before(mirror: RunSeen) -> str:
     end = mirror.end(0)
     said = mirror.output.rstrip().rpartition("\n")[2] if end["why"] == "finished" else ""
     why = end.get("error") or (f"its last output: {said}" if said else end["why"]) or "it was ended"
-    return f"the mirror run ended before: {why}"
+    return f"the run as one process ended before: {why}"
 
 
 def misfits(mirror: RunSeen, steps: range) -> list[Event]:

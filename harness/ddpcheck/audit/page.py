@@ -108,7 +108,7 @@ def scope(evidence: Evidence) -> Iterator[str]:
         yield f"replaced: {event[0]} at {event[2]} became {event[1]}"
     misfits = {f"{e['what']} at {e['line']}" for e in _mirror_events(evidence, "misfit")}
     if misfits:
-        yield f"not put together in the mirror run: {', '.join(sorted(misfits))}"
+        yield f"not put together in the run as one process: {', '.join(sorted(misfits))}"
     if _mirror_events(evidence, "recollated"):
         yield "batches of different shapes were collated again by the script's own collate function"
     written = sorted({event["path"] for events in evidence.each_rank("save") for event in events if event["path"]})
@@ -118,11 +118,13 @@ def scope(evidence: Evidence) -> Iterator[str]:
     size = sum(
         run.end(rank).get("bytes", 0) for run in (real, *evidence.mirrors.values()) for rank in range(len(run.events))
     )
-    mirrored = ", ".join(f"{name} {run.seconds:.1f} s" for name, run in evidence.mirrors.items())
+    names = {"one": "one process", "noise": "rounding", "all": f"{evidence.ranks} identical ranks"}
+    others = [f"{names.get(name, name)} {run.seconds:.1f} s" for name, run in evidence.mirrors.items()]
     memory = max((real.end(rank).get("memory", 0) for rank in range(len(real.events))), default=0)
     if memory:
-        yield f"memory: {memory / 2**30:.1f} GiB on a rank, at most {evidence.ranks} times that in a mirror run"
-    yield f"time: {real.seconds:.1f} s on {evidence.ranks} ranks; mirrors {mirrored or 'not run'}; record {size / 2**20:.1f} MiB"
+        yield f"memory: {memory / 2**30:.1f} GiB on a rank, at most {evidence.ranks} times that in the run as one process"
+    ran = ", ".join([f"{counted(evidence.ranks, 'rank')} {real.seconds:.1f} s", *others])
+    yield f"time: {ran}; record {size / 2**20:.1f} MiB"
 
 
 def _mirror_events(evidence: Evidence, kind: str) -> list[dict[str, object]]:

@@ -132,7 +132,7 @@ def gradients_equal_those_of_one_process(evidence: Evidence) -> LawVerdict:
     if evidence.sharded:
         return not_judged(evidence.sharded)
     if not compared:
-        return not_judged("no step was compared with a mirror run")
+        return not_judged("no step was compared with one process")
     limit = min(equal_until(evidence), buffers_equal_until(evidence))
     usable = [step for step in compared if not step.not_comparable and step.step < limit]
     if not usable:
@@ -150,8 +150,8 @@ def gradients_equal_those_of_one_process(evidence: Evidence) -> LawVerdict:
     off = [step for step in usable if step.off_one]
     left_out = [step for step in compared if step.not_comparable]
     if not off:
-        worst, noise = max(step.relative_off for step in usable), max(step.noise for step in usable)
-        note = f"{counted(len(usable), 'step')}, at most {worst:.1e} off; noise {noise:.1e}"
+        worst, rounding = max(step.relative_off for step in usable), max(step.noise for step in usable)
+        note = f"{counted(len(usable), 'step')}, at most {worst:.1e} off; rounding {rounding:.1e}"
         limits = []
         low = {e["precision"] for e in evidence.real.of(0, "step") if e.get("precision")}
         if low:
@@ -230,8 +230,8 @@ def _explained(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) 
     if all(_near(v, first.v[0]) for v in first.v) and first.w_off <= 1 and first.w:
         if _one_rank_only(first.w):
             return not_judged(
-                "the mirror run saw one rank's samples only: how the script forms its batches was not recognised; mark them "
-                "with ddpcheck.audit.batch()"
+                "the run as one process saw one rank's samples only: how the script forms its batches was not recognised; "
+                "mark them with ddpcheck.audit.batch()"
             )
         return broken(headline, _normalised_per_rank(evidence, first, _shown(first.v), line), details=details)
     gathers = [e for e in evidence.real.of(0, "collective") if e["loses_gradient"]]
