@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import get_args
 
@@ -163,6 +163,8 @@ def test_replay_describes_results_of_each_rank() -> None:
     assert "all ranks:\n          result = float32[3] 1.5 2 -3" in text
     assert "rank 0: loss = 0.5\n      rank 1: hung here" in text
     assert text.endswith("rank 0: done\nrank 1: hung\n      in recv")
+    poisoned = replace(JOB, data=DataSpec(2, poisoned=(1,)))
+    assert "data: nan in sample 1" in "\n".join(described(poisoned, Trace(both, 1.0)))
     assert summarised(np.arange(20)) == "int64[20] 0 1 2 3 4 5 6 7 ..."
 
 

@@ -137,10 +137,10 @@ def _time_cells(row: Row) -> Iterator[Sequence[str]]:
 
 def _traffic(result: Result) -> Iterator[str]:
     rows = [(row.benchmark.name, row.benchmark.unit, tally) for row in result.rows for tally in row.tallies]
-    counted = [entry for entry in rows if entry[2].base]
-    if counted:
+    seen = [entry for entry in rows if entry[2].base]
+    if seen:
         names = ("benchmark", "counted", "base", "head", "least", "verdict")
-        yield _table(names, [tally_cells(*entry) for entry in counted], right=range(2, 5))
+        yield _table(names, [tally_cells(*entry) for entry in seen], right=range(2, 5))
     silent = dict.fromkeys(name for name, _, tally in rows if not tally.base and tally.judged == "not counted")
     varying = dict.fromkeys(name for name, _, tally in rows if tally.judged == "varies")
     if silent:
