@@ -164,7 +164,7 @@ def test_replay_describes_results_of_each_rank() -> None:
     assert "rank 0: loss = 0.5\n      rank 1: hung here" in text
     assert text.endswith("rank 0: done\nrank 1: hung\n      in recv")
     poisoned = replace(JOB, data=DataSpec(2, poisoned=(1,)))
-    assert "data: nan in sample 1" in "\n".join(described(poisoned, Trace(both, 1.0)))
+    assert "data: 2 samples; nan in sample 1" in "\n".join(described(poisoned, Trace(both, 1.0)))
     assert summarised(np.arange(20)) == "int64[20] 0 1 2 3 4 5 6 7 ..."
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from ..counted_nouns import ranks_named
+from ..counted_nouns import counted, ranks_named
 
 Plain = Mapping[str, Any]
 """An operation as plain data: its kind, and the fields that are not at their default."""
@@ -158,6 +158,7 @@ PHRASES: Mapping[tuple[str, str], Phrase] = {
     ("start", "hosts"): lambda value, of: f"as on hosts with {', '.join(map(str, value))} ranks",
     ("start", "own_folder"): _constant("with a temporary folder of its own"),
     ("start", "taken_ports"): _constant("ports that are released are taken at once"),
+    ("data", "samples"): lambda value, of: counted(value, "sample"),
     ("data", "poisoned"): lambda value, of: f"{of.get('poison', 'nan')} in sample {_numbers(value)}",
     ("data", "poison"): _constant(""),
     ("data", "loud"): lambda value, of: f"large targets in sample {_numbers(value)}",
