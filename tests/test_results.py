@@ -10,6 +10,8 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis.strategies import DataObject, data, from_type
 
 from ddpcheck import Diagnosis, Job, RankTrace, Trace, Verdict
 from ddpcheck.causes import ranks
@@ -21,6 +23,7 @@ from ddpcheck.job import (
     Join,
     OnRanks,
     Operation,
+    Rounds,
     Score,
     Sleep,
     Start,
@@ -166,6 +169,18 @@ def test_replay_describes_results_of_each_rank() -> None:
     poisoned = replace(JOB, data=DataSpec(2, poisoned=(1,)))
     assert "data: 2 samples; nan in sample 1" in "\n".join(described(poisoned, Trace(both, 1.0)))
     assert summarised(np.arange(20)) == "int64[20] 0 1 2 3 4 5 6 7 ..."
+
+
+NESTED = (Attempt, OnRanks, Rounds)
+"""Operations that hold operations."""
+
+
+@pytest.mark.parametrize("kind", [DataSpec, Start, *(each for each in get_args(Operation) if each not in NESTED)])
+@settings(max_examples=10)
+@given(values=data())
+def test_replay_has_words_for_any_value(kind: type, values: DataObject) -> None:
+    drawn = values.draw(from_type(kind))
+    assert in_words(to_plain(drawn)).startswith(drawn.kind)
 
 
 @pytest.mark.parametrize(
