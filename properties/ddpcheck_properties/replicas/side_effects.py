@@ -58,8 +58,11 @@ def check_predict_does_not_change_training(session: Session) -> None:
     everyone = ((0,),) * world
     alone = [tuple((0,) if rank == only else () for rank in range(world)) for only in sorted({0, world - 1})]
     steps = explicit_examples.steps(world, MOMENTUM)
+    assert steps.model is not None
     # gradients first: otherwise a change by evaluating would show only in the predictions after the step
     examples = [_between(steps, *GRADIENTS, Predict(samples), *GRADIENTS) for samples in (everyone, *alone)]
+    one_parameter = replace(steps, model=replace(steps.model, layers=(Linear("fc1", 2, 2, bias=False),)))
+    examples.append(_between(one_parameter, *GRADIENTS, Predict(everyone), *GRADIENTS))
     drawn = training_jobs(
         world, promised, model=models(promised, exact=False, depths=(1, 2)), exact=False, optimizer=sgd()
     )
