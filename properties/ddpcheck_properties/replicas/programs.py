@@ -52,6 +52,7 @@ def check_random_training_programs_match_one_process(session: Session) -> None:
 
     known = Known()
     examples = [known.job(program, words) for words in KNOWN]
+    examples.append(known.job(program, EMPTY_WINDOW, looking=False))
     if "branch" in promised.replica.model_features and promised.replica.unused_parameters == "synchronised":
         examples += [make(world, promised) for make in (_used_after_resuming, _counted_apart, _coming_and_going)]
     examples = fewer(session, fitting(session, examples))
@@ -146,6 +147,8 @@ KNOWN: tuple[tuple[Word, ...], ...] = (
     (*_STEP, "save", "backward", "step", "save", "resume", "backward", "step", "resume", "save", "resume", *_STEP),
 )
 """Programs that found faults, run first."""
+EMPTY_WINDOW: Words = ("open", "close", "backward", "step")
+"""Run also without looking: a look between the window and the backward may repair what the window has left."""
 
 
 def _used_after_resuming(world_size: int, promised: Capabilities) -> Job:
