@@ -56,6 +56,7 @@ def _trains(events: tuple[Event, ...], batches: list[Event]) -> bool:
 
 def means_weigh_ranks_by_their_samples(evidence: Evidence) -> LawVerdict:
     passes = [_evaluations(evidence, rank) for rank in range(evidence.ranks)]
+    open_ones: dict[str, str] = {}
     if not any(passes):
         return not_judged("no whole pass without gradients was seen")
     for together in zip(*passes, strict=False):
@@ -63,13 +64,17 @@ def means_weigh_ranks_by_their_samples(evidence: Evidence) -> LawVerdict:
         if len(set(counts)) == 1:
             continue
         reductions = together[0][2]
-        means = [e for e in reductions if e["op"] in ("all_reduce", "reduce") and e["values"] and not _whole(e)]
+        reduced = [e for e in reductions if e["op"] in ("all_reduce", "reduce") and e["values"] and not _whole(e)]
         totals = [e for e in reductions if e["values"] and any(_is_count(v, counts[0]) for v in e["values"])]
-        if means and not totals:
-            return broken(
-                f"ranks with {', '.join(map(str, counts))} samples are averaged",
-                audit.METRIC_WITHOUT_COUNTS(line=means[0]["line"], counts=counts),
-            )
+        if not reduced or totals:
+            continue
+        told = f"ranks with {', '.join(map(str, counts))} samples"
+        if mean := next((event for event in reduced if event["averaged"]), None):
+            return broken(f"{told} are averaged", audit.METRIC_WITHOUT_COUNTS(line=mean["line"], counts=counts))
+        open_ones.setdefault(reduced[0]["line"], told)
+    if open_ones:
+        line, told = next(iter(open_ones.items()))
+        return held(observation=f"{told} are reduced at {line} without their counts: right for sums, wrong for means")
     return held()
 
 

@@ -12,7 +12,8 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from ..recorded_process import Run
-from .patching import replace_everywhere
+from .means_over_ranks import is_divided_by_world_size
+from .patching import own_frame, replace_everywhere
 
 _NAMES = (
     "all_reduce",
@@ -58,6 +59,7 @@ def install(run: Run) -> None:
                     loses_gradient=name.startswith("all_gather") and _loses_gradient(args, kwargs),
                     line=run.line(),
                     **_described(args, kwargs),
+                    **_averaged(name, args, kwargs),
                 )
                 inside[0] += 1
                 try:
@@ -147,6 +149,16 @@ def _small(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[float] | None:
     if tensor is None or not 0 < tensor.numel() <= _SMALL or tensor.is_complex():
         return None
     return [float(each) for each in tensor.detach().reshape(-1).tolist()]
+
+
+def _averaged(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, bool]:
+    """Whether a small tensor is reduced to a mean over the ranks."""
+    if name not in ("all_reduce", "reduce") or _small(args, kwargs) is None:
+        return {}
+    if dist.ReduceOp.AVG in (*args, *kwargs.values()):
+        return {"averaged": True}
+    frame = own_frame()
+    return {"averaged": frame is not None and is_divided_by_world_size(name, frame, dist.get_world_size())}
 
 
 def _described(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

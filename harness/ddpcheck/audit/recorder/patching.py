@@ -34,13 +34,16 @@ def replace_everywhere(owners: tuple[Any, ...], name: str, make: Callable[[Any],
 
 def own_line(root: str) -> str:
     """The innermost line outside libraries and ddpcheck, as file:line, relative to `root`; empty if there is none."""
+    frame = own_frame()
+    return f"{_relative(frame.f_code.co_filename, root)}:{frame.f_lineno}" if frame is not None else ""
+
+
+def own_frame() -> FrameType | None:
+    """The innermost frame outside libraries and ddpcheck."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith(OWN) and not is_library(file):
-            return f"{_relative(file, root)}:{frame.f_lineno}"
+    while frame is not None and (frame.f_code.co_filename.startswith(OWN) or is_library(frame.f_code.co_filename)):
         frame = frame.f_back
-    return ""
+    return frame
 
 
 @functools.cache

@@ -1,0 +1,116 @@
+"""Finds reductions that a script turns into a mean over ranks: its source divides the reduced tensor by the world size.
+
+A sum over ranks of values that are sums, or that have weights, is right for ranks with different numbers of samples. Its
+values do not show which it is, so the source is read: only what is divided by the world size, and has no weight, is a mean.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import linecache
+from collections.abc import Iterator
+from types import FrameType
+
+_DIVISIONS = frozenset({"div", "div_", "true_divide", "true_divide_"})
+_NUMBERS = frozenset({"float", "int"})
+
+
+def is_divided_by_world_size(call: str, frame: FrameType, world_size: int) -> bool:
+    """Whether the frame, which is in this call, then divides its first argument by the world size, and did not multiply it
+    before. False where the source is not there, or shows no division.
+    """
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    function = _innermost(_parsed(file), line)
+    if function is None or (reduced := _reduced(function, call, line)) is None:
+        return False
+    if any(_has_weight(value) for value in _assigned(function, reduced, line)):
+        return False
+    return any(_is_world_size(divisor, frame, world_size) for divisor in _divisors(function, reduced, line))
+
+
+@functools.cache
+def _parsed(file: str) -> ast.Module | None:
+    try:
+        return ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _innermost(module: ast.Module | None, line: int) -> ast.AST | None:
+    """The function that holds the line, or the module."""
+    if module is None:
+        return None
+    functions = [
+        node
+        for node in ast.walk(module)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and node.lineno <= line <= (node.end_lineno or node.lineno)
+    ]
+    return max(functions, key=lambda node: node.lineno, default=module)
+
+
+def _reduced(function: ast.AST, call: str, line: int) -> str | None:
+    """The source of the call's tensor."""
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Call) or not node.lineno <= line <= (node.end_lineno or node.lineno):
+            continue
+        if _name(node.func) == call:
+            given = [*node.args, *(each.value for each in node.keywords if each.arg == "tensor")]
+            return ast.unparse(given[0]) if given else None
+    return None
+
+
+def _assigned(function: ast.AST, name: str, line: int) -> Iterator[ast.expr]:
+    """What is assigned to the name, or multiplied into it, up to the line."""
+    for node in ast.walk(function):
+        if isinstance(node, (ast.Assign, ast.AugAssign)) and node.lineno < line:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if name in map(ast.unparse, targets):
+                yield node.value if isinstance(node, ast.Assign) else ast.BinOp(node.target, node.op, node.value)
+
+
+def _has_weight(value: ast.expr) -> bool:
+    return any(
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Mult)
+        and not any(isinstance(side, ast.Constant) for side in (node.left, node.right))
+        for node in ast.walk(value)
+    )
+
+
+def _divisors(function: ast.AST, name: str, line: int) -> Iterator[ast.expr]:
+    """What the name is divided by after the line."""
+    for node in ast.walk(function):
+        if getattr(node, "lineno", 0) < line:
+            continue
+        if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div) and ast.unparse(node.target) == name:
+            yield node.value
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and _names(node.left, name):
+            yield node.right
+        elif isinstance(node, ast.Call) and _name(node.func) in _DIVISIONS and node.args and _names(node.func, name):
+            yield node.args[0]
+
+
+def _names(expression: ast.AST, name: str) -> bool:
+    """Whether a part of the expression is the name."""
+    return any(isinstance(node, ast.expr) and ast.unparse(node) == name for node in ast.walk(expression))
+
+
+def _is_world_size(divisor: ast.expr, frame: FrameType, world_size: int) -> bool:
+    if isinstance(divisor, ast.Call):
+        if _name(divisor.func) in _NUMBERS and divisor.args:
+            return _is_world_size(divisor.args[0], frame, world_size)
+        return _name(divisor.func) == "get_world_size"
+    if isinstance(divisor, ast.Attribute):
+        return "world_size" in divisor.attr or divisor.attr == "num_processes"
+    if isinstance(divisor, ast.Name):
+        value = {**frame.f_globals, **frame.f_locals}.get(divisor.id)
+        return type(value) in (int, float) and value == world_size
+    return False
+
+
+def _name(function: ast.expr) -> str:
+    return (
+        function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+    )
