@@ -311,8 +311,10 @@ def test_local_gradients_of_a_divided_loss_make_the_reduced_ones_look_summed() -
         (gradients.TERM_MISSING(term="weight penalty", where="loss"), programs.WRONG_FORWARD_VALUES().but("likely")),
         (training.BEST_NOT_COPIED(epoch=0), training.BEST_FORGOTTEN_ON_RESUME()),
         (randomness.COMMON_TAKEN_BY_RANK(rank=0, count=1), randomness.COMMON_FROM_OWN()),
+        (updates.CLIPPED_BY_OWN_NORM(), updates.NOT_CLIPPED()),
+        (updates.MOMENTUM_IN_FLOAT16(), values.LAST_BITS_WRONG(count=1, size=4, ulp=2)),
     ],
-    ids=["terms", "best", "common"],
+    ids=["terms", "best", "common", "clip", "momentum"],
 )
 def test_one_mistake_shows_otherwise_in_a_longer_run(cause: Cause, symptom: Cause) -> None:
     verdicts = [failed("short", "programs", cause), failed("long", "programs", symptom)]
@@ -374,6 +376,59 @@ def test_gradient_of_an_earlier_backward_explains_its_update_and_its_nan() -> No
     ]
     (group,) = group_failures(verdicts)
     assert group.first.check == "exact"
+
+
+def test_description_of_a_value_under_another_cause_explains_no_third_one() -> None:
+    """The value of another rank in the embedding is zero for another reason, so it explains nothing of other layers."""
+    padding, own = gradients.ID_TAKEN_FOR_PADDING(which="last"), gradients.ACCUMULATED_NOT_REDUCED()
+    verdicts = [
+        about(failed("exact", "gradients", padding), "embedding.weight"),
+        about(failed("rounding", "gradients", padding), "embedding.weight"),
+        about(failed("uneven", "gradients", gradients.OTHER_RANKS_VALUE(rank=1)), "embedding.weight"),
+        about(failed("random", "programs", own), "fc1.weight"),
+    ]
+    assert [group.text for group in group_failures(verdicts)] == [padding.headline, own.headline]
+
+
+def test_blamed_operation_before_under_another_cause_explains_no_third_one() -> None:
+    order, left = gradients.UNPACKED_IN_OTHER_ORDER(), gradients.STATE_LEFT_BEHIND()
+    verdicts = [
+        *(failed(f"exact {number}", "gradients", NOT_REDUCED) for number in range(3)),
+        failed("accumulated", "accumulation", left.but("possible")),
+        failed("unfrozen", "trajectories", order),
+    ]
+    assert [group.text for group in group_failures(verdicts)] == [NOT_REDUCED.headline, order.headline]
+
+
+def test_guess_that_alone_explains_known_causes_is_kept() -> None:
+    own, moves = replicas.OWN_INITIAL_VALUE(rank=1), replicas.BACKWARD_MOVES_PARAMETERS()
+    verdicts = [
+        failed("construction", "ranks", own),
+        failed("start", "programs", programs.CONSTRUCTION_VALUE()),
+        failed("backward", "gradients", moves.but("possible")),
+        failed("trajectory", "trajectories", updates.UPDATED_TWICE()),
+    ]
+    assert [group.text for group in group_failures(verdicts)] == [own.headline, moves.headline]
+    assert [group.text for group in group_failures(verdicts[:-1])] == [own.headline]
+
+
+def test_circumstance_of_a_known_value_is_explained_by_causes_of_that_value_only() -> None:
+    lost, stale = updates.OPTIMIZER_STATE_LOST(), updates.GRADIENT_OF_STEP_BEFORE()
+    frozen = programs.UNTIL_FROZEN(count=8)
+    for_gradient = failed("unfrozen", "trajectories", NOT_REDUCED, frozen)
+    for_update = failed("long", "programs", updates.NOT_UPDATED(), frozen)
+    resumed = [failed(f"resumed {number}", "replica_sync", lost) for number in range(2)]
+    assert [group.text for group in group_failures([*resumed, for_gradient])] == [lost.headline, frozen.headline]
+    resumed = [failed(f"resumed {number}", "replica_sync", stale) for number in range(2)]
+    assert [group.text for group in group_failures([*resumed, for_update])] == [stale.headline]
+
+
+def test_of_two_causes_of_a_value_the_one_that_others_show_leads() -> None:
+    kept, divided = replicas.ONE_PARAMETER_NOT_RESET(), gradients.LOSS_DIVIDED_BY_WORLD_SIZE(world_size=2)
+    either = failed("mean of own", "gradients", kept, SUMMED)
+    assert [group.text for group in group_failures([either])] == [kept.headline]
+    both = [either, failed("local", "accumulation", divided)]
+    assert [group.text for group in group_failures(both)] == [divided.headline]
 
 
 def test_consequences_in_checks_of_circumstances_are_symptoms() -> None:

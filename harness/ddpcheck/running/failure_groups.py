@@ -163,13 +163,26 @@ def _sharing_a_cause(verdict: Verdict, failed: Sequence[Verdict]) -> Verdict:
     if slip := next((cause for cause in verdict.diagnosis.causes if _is_a_slip(cause)), None):
         first = {identity_of(other) for other in failed if other.adapter == verdict.adapter and slip in _causes(other)}
         return _told_by(verdict, slip) if len(first) > 1 else verdict
-    if not _tells_little(verdict) or _leads_elsewhere(verdict, failed):
+    if not _tells_little(verdict):
+        return _by_what_others_show(verdict, failed)
+    if _leads_elsewhere(verdict, failed):
         return verdict
     others = {identity_of(other)[0] for other in failed if other.adapter == verdict.adapter and identity_of(other)}
     for cause in verdict.diagnosis.causes[1:]:
         if implied_by(cause.id) & others:
             return _told_by(verdict, cause, "likely")
     return verdict
+
+
+def _by_what_others_show(verdict: Verdict, failed: Sequence[Verdict]) -> Verdict:
+    """The verdict, led by the first of its equally likely causes that another failure shows, or that another's implies."""
+    likely = [cause for cause in _causes(verdict) if cause.certainty == "likely"]
+    if len(likely) < 2 or likely[0] != _causes(verdict)[0]:
+        return verdict
+    others = (other for other in failed if other is not verdict and other.adapter == verdict.adapter)
+    first = {known[0] for other in others if (known := identity_of(other))}
+    shown = first.union(*map(implied_by, first))
+    return _told_by(verdict, next((cause for cause in likely if cause.id in shown), likely[0]))
 
 
 def _leads_elsewhere(verdict: Verdict, failed: Sequence[Verdict]) -> bool:
@@ -230,15 +243,31 @@ def _with_symptoms(groups: Sequence[FailureGroup]) -> list[FailureGroup]:
 def _parents(groups: Sequence[FailureGroup]) -> dict[int, int]:
     """The group that explains each group, for those that one explains. Of groups that explain each other in a circle, the
     largest is explained by none.
+
+    A group that others explain only by family or parameter need not have the cause that it names. If that cause describes
+    a value, it explains no other group. If it is a guess about a mechanism, it is kept if it alone explains known causes.
     """
-    parents = {place: found[0] for place in range(len(groups)) if (found := _explaining(groups, place))}
+    explaining = {place: found for place in range(len(groups)) if (found := _explaining(groups, place))}
+    weak = {place for place in explaining if not any(_names(groups[each], groups[place]) for each in explaining[place])}
+    descriptions = {place for place in weak if _only_describes(groups[place])}
+    parents = {
+        place: own[0]
+        for place, found in explaining.items()
+        if (own := [each for each in found if each not in descriptions])
+    }
+    circles: set[int] = set()
     for place in tuple(parents):
         way = [place]
         while (parent := parents.get(way[-1])) is not None and parent not in way:
             way.append(parent)
         if parent is not None:
-            del parents[min(way[way.index(parent) :], key=lambda each: (-len(groups[each].checks), each))]
-    return parents
+            circles.update(circle := way[way.index(parent) :])
+            del parents[min(circle, key=lambda each: (-len(groups[each].checks), each))]
+    known = {
+        found[0] for place, found in explaining.items() if len(found) == 1 and not _is_a_guess(groups[place].first)
+    }
+    kept = (weak & known) - descriptions - circles
+    return {place: parent for place, parent in parents.items() if place not in kept}
 
 
 def _explaining(groups: Sequence[FailureGroup], place: int) -> list[int]:
@@ -273,7 +302,7 @@ def _explains(groups: Sequence[FailureGroup], one: int, other: int) -> bool:
         return True
     if not known or not told or cause.first.adapter != symptom.first.adapter or known[0] in implied_by(told[0]):
         return False
-    naming = sum(known in map(_identity, _causes(each)[1:]) for each in symptom.verdicts)
+    naming = _naming(cause, symptom)
     if _is_a_guess(cause.first):
         return told[0] in LOOKS and naming == len(symptom.verdicts)
     if 2 * naming > len(symptom.verdicts):
@@ -281,6 +310,25 @@ def _explains(groups: Sequence[FailureGroup], one: int, other: int) -> bool:
     in_one = len(cause.names) == 1 and cause.names == symptom.names != frozenset({""})
     before = _depth(cause.first) <= _depth(symptom.first) and len(cause.checks) > len(symptom.checks)
     return in_one and before and told[0] in LOOKS and known[0] not in LOOKS
+
+
+def _only_describes(group: FailureGroup) -> bool:
+    """Whether the cause describes a value or blames an earlier operation, so that it is no mechanism."""
+    identity = identity_of(group.first)
+    return bool(identity) and identity[0] in LOOKS | CONSEQUENCES
+
+
+def _names(cause: FailureGroup, symptom: FailureGroup) -> bool:
+    """Whether the cause implies the symptom's cause, or is a possible cause of most of its failures. Other explanations
+    rest on circumstances: the family, or the parameter.
+    """
+    return _is_known_to_imply(cause.first, symptom.first) or 2 * _naming(cause, symptom) > len(symptom.verdicts)
+
+
+def _naming(cause: FailureGroup, symptom: FailureGroup) -> int:
+    """How many failures of the symptom have the cause as a further possible cause."""
+    known = identity_of(cause.first)
+    return sum(known in map(_identity, _causes(each)[1:]) for each in symptom.verdicts) if known else 0
 
 
 def _is_special(groups: Sequence[FailureGroup], cause: FailureGroup) -> bool:
@@ -304,13 +352,18 @@ def implies(cause: Verdict, symptom: Verdict) -> bool:
 def _is_known_to_imply(cause: Verdict, symptom: Verdict) -> bool:
     identity, told = identity_of(cause), identity_of(symptom)
     known = bool(identity) and bool(told) and identity != told and cause.adapter == symptom.adapter
-    return known and told[0] in implied_by(identity[0])
+    value = _known_value(symptom)
+    return known and not implied_by(identity[0]).isdisjoint({told[0], value.id if value else told[0]})
 
 
 def _may_show_as(cause: Verdict, symptom: Verdict) -> bool:
-    """Whether a failure that tells little rests on the family of a known cause."""
+    """Whether a failure that tells little rests on the family of a known cause. A guess about the circumstances of a value
+    that is known does not tell little.
+    """
     identity = identity_of(cause)
     if not identity or cause.adapter != symptom.adapter or identity == identity_of(symptom):
+        return False
+    if _known_value(symptom) is not None:
         return False
     return not _tells_little(cause) and _tells_little(symptom) and _rests_on(symptom.family, cause.family)
 
@@ -338,6 +391,12 @@ def _is_a_guess(verdict: Verdict) -> bool:
     """Whether the cause is only possible, or not known."""
     cause = verdict.diagnosis.cause if verdict.diagnosis is not None else None
     return cause is None or cause.certainty == "possible"
+
+
+def _known_value(verdict: Verdict) -> Cause | None:
+    """The known cause of a failure that is told by a guess about its circumstances."""
+    known = (cause for cause in _causes(verdict) if cause.certainty == "likely")
+    return next(known, None) if _is_a_guess(verdict) else None
 
 
 def _depth(verdict: Verdict) -> int:

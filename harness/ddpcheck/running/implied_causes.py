@@ -175,10 +175,14 @@ IMPLIES: dict[str, frozenset[str]] = {
     # an old gradient that is sent again is added to the new one; the larger of the two leads
     gradients.UNUSED_RANK_SENDS_OLD.id: _ids(gradients.NOT_RESET),
     gradients.UNUSED_RANK_SENDS_OLD_MEAN.id: _ids(gradients.NOT_RESET),
+    updates.GRADIENT_OF_STEP_BEFORE.id: _ids(updates.NOT_UPDATED),  # where no gradient came before
     updates.RATE_SCALED.id: _ids(*_SCALED),
     updates.NESTEROV.id: _ids(*_SCALED),
     updates.MOMENTUM_DAMPENED.id: _ids(*_SCALED),
     updates.DECAY_MISSING.id: _ids(updates.NOT_UPDATED),  # where the gradient is zero
+    updates.MOMENTUM_IN_FLOAT16.id: _ids(values.LAST_BITS_WRONG),  # where the momentum is small
+    updates.CLIPPED_BY_OWN_NORM.id: _ids(updates.NOT_CLIPPED),  # a gradient whose own norm is below the limit
+    updates.CLIPPED_BY_GROUPS.id: _ids(updates.NOT_CLIPPED),
     updates.MOMENTUM_MISSING.id: _ids(updates.OPTIMIZER_STATE_LOST, *_SCALED),
     updates.STEP_AHEAD_FROM_START.id: _ids(updates.ZERO_STEP_BEFORE),
     collectives.REDUCTION_IGNORED.id: _ids(values.SUMMED_NOT_AVERAGED),
