@@ -108,6 +108,20 @@ _NORMS = (
     programs.NORM_OF_SCALED,
 )
 _NORM_LOOKS = (programs.NORM_TOO_LARGE, programs.NORM_TOO_SMALL, programs.NORMS_OF_SHARDS_ADDED)
+_STATISTICS = (
+    updates.STATISTICS_TWICE,
+    updates.STATISTICS_STILL,
+    updates.STATISTICS_STILL_IN_NO_SYNC,
+    updates.STATISTICS_PUT_TOGETHER,
+    updates.STATISTICS_MEAN,
+    updates.STATISTICS_OF_RANK,
+    updates.STATISTICS_FROM_RANK,
+    updates.STATISTICS_FROM_MEAN,
+    updates.VARIANCE_BIASED,
+    updates.VARIANCE_BY_OWN,
+    updates.VARIANCE_BY_TIMES,
+    updates.MOMENTUM_SWAPPED,
+)
 _MISMATCHED = (
     operations.OTHER_MESSAGE_RECEIVED,
     operations.MESSAGES_DIFFER_SINCE,
@@ -209,6 +223,7 @@ IMPLIES: dict[str, frozenset[str]] = {
     values.FEWER_BITS.id: _ids(values.LAST_BITS_WRONG, values.FLUSHED_TO_ZERO),
     ranks.LEFT_COLLECTIVE_EARLY.id: _ids(ranks.RANK_RAISED, operations.OTHER_MESSAGE_RECEIVED),
     **{norm.id: _ids(*_NORM_LOOKS) for norm in _NORMS},
+    **{wrong.id: _ids(programs.WRONG_PREDICTION_VALUES) for wrong in _STATISTICS},
     operations.EVALUATION_COMMUNICATES.id: _ids(ranks.RANK_RAISED),
     gradients.SHOULD_NOT_MOVE.id: _ids(gradients.MOVED_WITHOUT_GRADIENT, ranks.RESULT_VIOLATES_CONTRACT),
 }
