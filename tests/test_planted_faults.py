@@ -8,6 +8,7 @@ from planted.faults_together import alone, fit_together, reference
 from ddpcheck import Session
 from ddpcheck.causes import updates
 from ddpcheck.verdict import Finding
+from ddpcheck_properties.replicas.batch_norm_steps import check_steps_with_batch_norm_follow_the_optimizer
 from ddpcheck_properties.replicas.replica_sync import check_resumed_training_matches_one_process
 
 
@@ -27,3 +28,11 @@ def test_mistake_in_adam_hides_no_mistake_in_checkpoints() -> None:
     with Session(both, 2, effort=1) as session, pytest.raises(Finding) as found:
         check_resumed_training_matches_one_process(session)
     assert updates.STATE_OF_CONSTRUCTION.explains(found.value.diagnosis.causes)
+
+
+def test_wrong_gradients_hide_no_mistake_of_the_optimizer() -> None:
+    known = {fault.name: fault for fault in alone().values()}
+    both = reference([known["reduced-by-the-next-backward"], known["weight-decay-beside-the-gradient"]])
+    with Session(both, 2) as session, pytest.raises(Finding) as found:
+        check_steps_with_batch_norm_follow_the_optimizer(session)
+    assert updates.DECAY_DECOUPLED.explains(found.value.diagnosis.causes)

@@ -198,6 +198,8 @@ IMPLIES: dict[str, frozenset[str]] = {
     updates.CLIPPED_BY_OWN_NORM.id: _ids(updates.NOT_CLIPPED),  # a gradient whose own norm is below the limit
     updates.CLIPPED_BY_GROUPS.id: _ids(updates.NOT_CLIPPED),
     updates.MOMENTUM_MISSING.id: _ids(updates.OPTIMIZER_STATE_LOST, *_SCALED),
+    # the same in a first step with betas of which 1 - beta1 is the root of 1 - beta2
+    updates.EPSILON_HAT.id: _ids(updates.BIAS_CORRECTION_MISSING),
     updates.STEP_AHEAD_FROM_START.id: _ids(updates.ZERO_STEP_BEFORE),
     collectives.REDUCTION_IGNORED.id: _ids(values.SUMMED_NOT_AVERAGED),
     collectives.DIVIDED_BY_SIZE_OF_ARRAY.id: _ids(values.DIVIDED_BY_ELEMENTS),
