@@ -174,6 +174,7 @@ IMPLIES: dict[str, frozenset[str]] = {
     ),
     gradients.TERM_MISSING.id: _ids(programs.WRONG_FORWARD_VALUES),  # a loss that lacks several terms
     programs.EVALUATION_MOVES_STATISTICS.id: _ids(programs.WRONG_PREDICTION_VALUES),
+    training.LAST_STEP_NOT_SAVED.id: _ids(updates.NOT_UPDATED),  # where the run ends with the step that is lost
     training.BEST_NOT_COPIED.id: _ids(training.BEST_FORGOTTEN_ON_RESUME),
     randomness.COMMON_TAKEN_BY_RANK.id: _ids(randomness.COMMON_FROM_OWN),  # the rank is ahead in later calls
     gradients.DIVIDED_BY_MICRO_BATCHES.id: _ids(values.DIVIDED_TOO_OFTEN, *_FACTOR),
