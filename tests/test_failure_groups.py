@@ -22,7 +22,8 @@ from ddpcheck.causes import (
     values,
 )
 from ddpcheck.checks import Check
-from ddpcheck.running.failure_groups import group_failures, headline_of, identity_of
+from ddpcheck.running.failure_causes import headline_of, identity_of
+from ddpcheck.running.failure_groups import group_failures
 from ddpcheck.running.implied_causes import IMPLIES, implied_by
 from ddpcheck.running.repeated_causes import RepeatedCauses
 from ddpcheck.verdict import Diagnosis, Status, Verdict

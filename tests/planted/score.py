@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ddpcheck.running.failure_groups import group_failures, identity_of
+from ddpcheck.running.failure_causes import identity_of
+from ddpcheck.running.failure_groups import group_failures
 from ddpcheck.verdict import Verdict
 
 
