@@ -277,11 +277,14 @@ def test_old_gradient_is_sent_again_or_kept_whichever_explains_more() -> None:
     assert [group.text for group in group_failures([failed("u", "unused", sent), *many])] == [kept.headline]
 
 
-def test_other_layout_of_a_rank_is_one_cause_whether_its_pieces_are_parameters_or_not() -> None:
-    piece, whole = gradients.RANK_SENDS_OTHER_PIECE(rank=1), gradients.RANK_SENDS_OTHER_PARAMETER(rank=1, parameter="b")
-    pieces, parameters = ([failed(f"{cause.id}_{n}", "unused", cause) for n in range(2)] for cause in (piece, whole))
-    assert [group.text for group in group_failures([*pieces, *parameters[:1]])] == [piece.headline]
-    assert [group.text for group in group_failures([*pieces[:1], *parameters])] == [whole.headline]
+@pytest.mark.parametrize(
+    "look", [gradients.RANK_SENDS_OTHER_PIECE(rank=1), operations.UNUSED_LEFT_OUT()], ids=["piece", "left-out"]
+)
+def test_other_layout_of_a_rank_is_one_cause_whether_it_shows_as_parameters_or_not(look: Cause) -> None:
+    whole = gradients.RANK_SENDS_OTHER_PARAMETER(rank=1, parameter="b")
+    looks, parameters = ([failed(f"{cause.id}_{n}", "unused", cause) for n in range(2)] for cause in (look, whole))
+    assert [group.text for group in group_failures([*looks, *parameters[:1]])] == [look.headline]
+    assert [group.text for group in group_failures([*looks[:1], *parameters])] == [whole.headline]
 
 
 def test_own_gradient_that_stays_is_counted_again() -> None:
@@ -392,6 +395,20 @@ def test_description_of_a_value_under_another_cause_explains_no_third_one() -> N
         about(failed("random", "programs", own), "fc1.weight"),
     ]
     assert [group.text for group in group_failures(verdicts)] == [padding.headline, own.headline]
+
+
+def test_description_that_may_come_from_another_cause_explains_no_mechanism() -> None:
+    """The local value comes from the idle rank, so the part of a large tensor does not come from it."""
+    idle = operations.IDLE_RANK_SKIPS(ranks=(0,))
+    part = gradients.PART_OF_LARGE_TENSOR_LOCAL(first=8, last=9, elements=10)
+    own = failed("own", "gradients", updates.UPDATED_BY_OWN())
+    verdicts = [
+        failed("uneven", "gradients", idle),
+        failed("local", "accumulation", NOT_REDUCED, idle.but("possible")),
+        failed("large", "buckets", part),
+    ]
+    assert [group.text for group in group_failures(verdicts)] == [idle.headline, part.headline]
+    assert [group.text for group in group_failures([*verdicts[:2], own])] == [idle.headline]
 
 
 def test_blamed_operation_before_under_another_cause_explains_no_third_one() -> None:

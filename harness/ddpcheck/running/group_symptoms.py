@@ -29,17 +29,24 @@ def _parents(groups: Sequence[FailureGroup]) -> dict[int, int]:
     """The group that explains each group, for those that one explains. Of groups that explain each other in a circle, the
     largest is explained by none.
 
-    A group that others explain only by family or parameter need not have the cause that it names. If that cause describes
-    a value, it explains no other group. If it is a guess about a mechanism, it is kept if it alone explains known causes.
+    The cause of a group need not be what happened, unless the table of implied causes explains it. If it describes a value,
+    it explains other descriptions and guesses only, and none if it is explained only by family or parameter. If it is a
+    guess about a mechanism, explained only so, it is kept if it alone explains known causes.
     """
     explaining = {place: found for place in range(len(groups)) if (found := _explaining(groups, place))}
-    weak = {place for place in explaining if not any(_names(groups[each], groups[place]) for each in explaining[place])}
-    descriptions = {place for place in weak if _only_describes(groups[place])}
-    parents = {
-        place: own[0]
-        for place, found in explaining.items()
-        if (own := [each for each in found if each not in descriptions])
-    }
+    implied, weak = set[int](), set[int]()
+    for place, found in explaining.items():
+        if any(is_known_to_imply(groups[each].first, groups[place].first) for each in found):
+            implied.add(place)
+        elif not any(_names(groups[each], groups[place]) for each in found):
+            weak.add(place)
+    vague = {place for place, group in enumerate(groups) if _only_describes(group)}
+    guesses = {place for place, group in enumerate(groups) if is_a_guess(group.first)}
+    parents = {}
+    for place, found in explaining.items():
+        empty = (explaining.keys() & vague) - implied if place not in vague | guesses else weak & vague
+        if own := [each for each in found if each not in empty]:
+            parents[place] = own[0]
     circles: set[int] = set()
     for place in tuple(parents):
         way = [place]
@@ -48,8 +55,8 @@ def _parents(groups: Sequence[FailureGroup]) -> dict[int, int]:
         if parent is not None:
             circles.update(circle := way[way.index(parent) :])
             del parents[min(circle, key=lambda each: (-len(groups[each].checks), each))]
-    known = {found[0] for place, found in explaining.items() if len(found) == 1 and not is_a_guess(groups[place].first)}
-    kept = (weak & known) - descriptions - circles
+    known = {found[0] for place, found in explaining.items() if len(found) == 1 and place not in guesses}
+    kept = (weak & known) - vague - circles
     return {place: parent for place, parent in parents.items() if place not in kept}
 
 
@@ -85,10 +92,9 @@ def _explains(groups: Sequence[FailureGroup], one: int, other: int) -> bool:
         return True
     if not known or not told or cause.first.adapter != symptom.first.adapter or known[0] in implied_by(told[0]):
         return False
-    naming = _naming(cause, symptom)
     if is_a_guess(cause.first):
-        return told[0] in LOOKS and naming == len(symptom.verdicts)
-    if 2 * naming > len(symptom.verdicts):
+        return told[0] in LOOKS and _naming(cause, symptom) == len(symptom.verdicts)
+    if _names(cause, symptom):
         return True
     in_one = len(cause.names) == 1 and cause.names == symptom.names != frozenset({""})
     before = depth(cause.first) <= depth(symptom.first) and len(cause.checks) > len(symptom.checks)
@@ -102,10 +108,8 @@ def _only_describes(group: FailureGroup) -> bool:
 
 
 def _names(cause: FailureGroup, symptom: FailureGroup) -> bool:
-    """Whether the cause implies the symptom's cause, or is a possible cause of most of its failures. Other explanations
-    rest on circumstances: the family, or the parameter.
-    """
-    return is_known_to_imply(cause.first, symptom.first) or 2 * _naming(cause, symptom) > len(symptom.verdicts)
+    """Whether most failures of the symptom name the cause as a further possible cause."""
+    return 2 * _naming(cause, symptom) > len(symptom.verdicts)
 
 
 def _naming(cause: FailureGroup, symptom: FailureGroup) -> int:

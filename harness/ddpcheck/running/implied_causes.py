@@ -154,8 +154,12 @@ IMPLIES: dict[str, frozenset[str]] = {
     values.ZERO.id: _ids(gradients.PART_OF_LARGE_TENSOR_ZERO),
     values.NONFINITE.id: _ids(replicas.NONFINITE_HIDDEN_FROM_RANKS),
     # where pieces are as large as parameters, a layout of one rank shows as other parameters; the larger leads
-    gradients.RANK_SENDS_OTHER_PARAMETER.id: _ids(gradients.RANK_SENDS_OTHER_PIECE, *_MISMATCHED),
+    gradients.RANK_SENDS_OTHER_PARAMETER.id: _ids(
+        gradients.RANK_SENDS_OTHER_PIECE, operations.UNUSED_LEFT_OUT, *_MISMATCHED
+    ),
     gradients.RANK_SENDS_OTHER_PIECE.id: _ids(gradients.RANK_SENDS_OTHER_PARAMETER, *_MISMATCHED),
+    # a message without a parameter is taken for that with it; the larger leads
+    operations.UNUSED_LEFT_OUT.id: _ids(gradients.RANK_SENDS_OTHER_PARAMETER),
     gradients.OTHER_RANKS_VALUE.id: _ids(*_PART_OF_SOME),
     gradients.ONE_RANKS_PART_ONLY.id: _ids(*_PART_OF_SOME, values.PARTS_OF_RANKS_MISSING, traffic.SENT_AFTER_BACKWARD),
     values.PARTS_OF_RANKS_MISSING.id: _ids(traffic.SENT_AFTER_BACKWARD),
