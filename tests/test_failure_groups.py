@@ -315,13 +315,14 @@ def test_local_gradients_of_a_divided_loss_make_the_reduced_ones_look_summed() -
         (gradients.TERM_MISSING(term="weight penalty", where="loss"), programs.WRONG_FORWARD_VALUES().but("likely")),
         (training.BEST_NOT_COPIED(epoch=0), training.BEST_FORGOTTEN_ON_RESUME()),
         (randomness.COMMON_TAKEN_BY_RANK(rank=0, count=1), randomness.COMMON_FROM_OWN()),
+        (updates.NOT_LOADED(rank=1), gradients.LOSS_OF_UNLOADED(values="values")),
         (training.LAST_STEP_NOT_SAVED(ranks="all ranks"), updates.NOT_UPDATED()),
         (updates.CLIPPED_BY_OWN_NORM(), updates.NOT_CLIPPED()),
         (updates.EPSILON_HAT(), updates.BIAS_CORRECTION_MISSING()),
         (updates.STATISTICS_FROM_RANK(rank=1), programs.WRONG_PREDICTION_VALUES().but("possible")),
         (updates.MOMENTUM_IN_FLOAT16(), values.LAST_BITS_WRONG(count=1, size=4, ulp=2)),
     ],
-    ids=["terms", "best", "common", "save", "clip", "epsilon", "statistics", "momentum"],
+    ids=["terms", "best", "common", "load", "save", "clip", "epsilon", "statistics", "momentum"],
 )
 def test_one_mistake_shows_otherwise_in_a_longer_run(cause: Cause, symptom: Cause) -> None:
     verdicts = [failed("short", "programs", cause), failed("long", "programs", symptom)]
