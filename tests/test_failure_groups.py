@@ -22,7 +22,8 @@ from ddpcheck.causes import (
     values,
 )
 from ddpcheck.checks import Check
-from ddpcheck.running.failure_groups import group_failures, headline_of, identity_of
+from ddpcheck.running.failure_causes import headline_of, identity_of
+from ddpcheck.running.failure_groups import group_failures
 from ddpcheck.running.implied_causes import IMPLIES, implied_by
 from ddpcheck.running.repeated_causes import RepeatedCauses
 from ddpcheck.verdict import Diagnosis, Status, Verdict
@@ -276,11 +277,14 @@ def test_old_gradient_is_sent_again_or_kept_whichever_explains_more() -> None:
     assert [group.text for group in group_failures([failed("u", "unused", sent), *many])] == [kept.headline]
 
 
-def test_other_layout_of_a_rank_is_one_cause_whether_its_pieces_are_parameters_or_not() -> None:
-    piece, whole = gradients.RANK_SENDS_OTHER_PIECE(rank=1), gradients.RANK_SENDS_OTHER_PARAMETER(rank=1, parameter="b")
-    pieces, parameters = ([failed(f"{cause.id}_{n}", "unused", cause) for n in range(2)] for cause in (piece, whole))
-    assert [group.text for group in group_failures([*pieces, *parameters[:1]])] == [piece.headline]
-    assert [group.text for group in group_failures([*pieces[:1], *parameters])] == [whole.headline]
+@pytest.mark.parametrize(
+    "look", [gradients.RANK_SENDS_OTHER_PIECE(rank=1), operations.UNUSED_LEFT_OUT()], ids=["piece", "left-out"]
+)
+def test_other_layout_of_a_rank_is_one_cause_whether_it_shows_as_parameters_or_not(look: Cause) -> None:
+    whole = gradients.RANK_SENDS_OTHER_PARAMETER(rank=1, parameter="b")
+    looks, parameters = ([failed(f"{cause.id}_{n}", "unused", cause) for n in range(2)] for cause in (look, whole))
+    assert [group.text for group in group_failures([*looks, *parameters[:1]])] == [look.headline]
+    assert [group.text for group in group_failures([*looks[:1], *parameters])] == [whole.headline]
 
 
 def test_own_gradient_that_stays_is_counted_again() -> None:
@@ -311,8 +315,14 @@ def test_local_gradients_of_a_divided_loss_make_the_reduced_ones_look_summed() -
         (gradients.TERM_MISSING(term="weight penalty", where="loss"), programs.WRONG_FORWARD_VALUES().but("likely")),
         (training.BEST_NOT_COPIED(epoch=0), training.BEST_FORGOTTEN_ON_RESUME()),
         (randomness.COMMON_TAKEN_BY_RANK(rank=0, count=1), randomness.COMMON_FROM_OWN()),
+        (updates.NOT_LOADED(rank=1), gradients.LOSS_OF_UNLOADED(values="values")),
+        (training.LAST_STEP_NOT_SAVED(ranks="all ranks"), updates.NOT_UPDATED()),
+        (updates.CLIPPED_BY_OWN_NORM(), updates.NOT_CLIPPED()),
+        (updates.EPSILON_HAT(), updates.BIAS_CORRECTION_MISSING()),
+        (updates.STATISTICS_FROM_RANK(rank=1), programs.WRONG_PREDICTION_VALUES().but("possible")),
+        (updates.MOMENTUM_IN_FLOAT16(), values.LAST_BITS_WRONG(count=1, size=4, ulp=2)),
     ],
-    ids=["terms", "best", "common"],
+    ids=["terms", "best", "common", "load", "save", "clip", "epsilon", "statistics", "momentum"],
 )
 def test_one_mistake_shows_otherwise_in_a_longer_run(cause: Cause, symptom: Cause) -> None:
     verdicts = [failed("short", "programs", cause), failed("long", "programs", symptom)]
@@ -374,6 +384,73 @@ def test_gradient_of_an_earlier_backward_explains_its_update_and_its_nan() -> No
     ]
     (group,) = group_failures(verdicts)
     assert group.first.check == "exact"
+
+
+def test_description_of_a_value_under_another_cause_explains_no_third_one() -> None:
+    """The value of another rank in the embedding is zero for another reason, so it explains nothing of other layers."""
+    padding, own = gradients.ID_TAKEN_FOR_PADDING(which="last"), gradients.ACCUMULATED_NOT_REDUCED()
+    verdicts = [
+        about(failed("exact", "gradients", padding), "embedding.weight"),
+        about(failed("rounding", "gradients", padding), "embedding.weight"),
+        about(failed("uneven", "gradients", gradients.OTHER_RANKS_VALUE(rank=1)), "embedding.weight"),
+        about(failed("random", "programs", own), "fc1.weight"),
+    ]
+    assert [group.text for group in group_failures(verdicts)] == [padding.headline, own.headline]
+
+
+def test_description_that_may_come_from_another_cause_explains_no_mechanism() -> None:
+    """The local value comes from the idle rank, so the part of a large tensor does not come from it."""
+    idle = operations.IDLE_RANK_SKIPS(ranks=(0,))
+    part = gradients.PART_OF_LARGE_TENSOR_LOCAL(first=8, last=9, elements=10)
+    own = failed("own", "gradients", updates.UPDATED_BY_OWN())
+    verdicts = [
+        failed("uneven", "gradients", idle),
+        failed("local", "accumulation", NOT_REDUCED, idle.but("possible")),
+        failed("large", "buckets", part),
+    ]
+    assert [group.text for group in group_failures(verdicts)] == [idle.headline, part.headline]
+    assert [group.text for group in group_failures([*verdicts[:2], own])] == [idle.headline]
+
+
+def test_blamed_operation_before_under_another_cause_explains_no_third_one() -> None:
+    order, left = gradients.UNPACKED_IN_OTHER_ORDER(), gradients.STATE_LEFT_BEHIND()
+    verdicts = [
+        *(failed(f"exact {number}", "gradients", NOT_REDUCED) for number in range(3)),
+        failed("accumulated", "accumulation", left.but("possible")),
+        failed("unfrozen", "trajectories", order),
+    ]
+    assert [group.text for group in group_failures(verdicts)] == [NOT_REDUCED.headline, order.headline]
+
+
+def test_guess_that_alone_explains_known_causes_is_kept() -> None:
+    own, moves = replicas.OWN_INITIAL_VALUE(rank=1), replicas.BACKWARD_MOVES_PARAMETERS()
+    verdicts = [
+        failed("construction", "ranks", own),
+        failed("start", "programs", programs.CONSTRUCTION_VALUE()),
+        failed("backward", "gradients", moves.but("possible")),
+        failed("trajectory", "trajectories", updates.UPDATED_TWICE()),
+    ]
+    assert [group.text for group in group_failures(verdicts)] == [own.headline, moves.headline]
+    assert [group.text for group in group_failures(verdicts[:-1])] == [own.headline]
+
+
+def test_circumstance_of_a_known_value_is_explained_by_causes_of_that_value_only() -> None:
+    lost, stale = updates.OPTIMIZER_STATE_LOST(), updates.GRADIENT_OF_STEP_BEFORE()
+    frozen = programs.UNTIL_FROZEN(count=8)
+    for_gradient = failed("unfrozen", "trajectories", NOT_REDUCED, frozen)
+    for_update = failed("long", "programs", updates.NOT_UPDATED(), frozen)
+    resumed = [failed(f"resumed {number}", "replica_sync", lost) for number in range(2)]
+    assert [group.text for group in group_failures([*resumed, for_gradient])] == [lost.headline, frozen.headline]
+    resumed = [failed(f"resumed {number}", "replica_sync", stale) for number in range(2)]
+    assert [group.text for group in group_failures([*resumed, for_update])] == [stale.headline]
+
+
+def test_of_two_causes_of_a_value_the_one_that_others_show_leads() -> None:
+    kept, divided = replicas.ONE_PARAMETER_NOT_RESET(), gradients.LOSS_DIVIDED_BY_WORLD_SIZE(world_size=2)
+    either = failed("mean of own", "gradients", kept, SUMMED)
+    assert [group.text for group in group_failures([either])] == [kept.headline]
+    both = [either, failed("local", "accumulation", divided)]
+    assert [group.text for group in group_failures(both)] == [divided.headline]
 
 
 def test_consequences_in_checks_of_circumstances_are_symptoms() -> None:

@@ -38,6 +38,7 @@ from ddpcheck.hypotheses.replicas.special_runs import (
     lost_micro_batches,
     lost_steps,
     other_initial_values,
+    own_steps,
     parameter_not_reset,
     right_the_first_time,
 )
@@ -149,6 +150,15 @@ def test_one_parameter_that_is_not_reset_comes_before_a_sum() -> None:
     rounding = 1e-17 * ONE
     assert parameter_not_reset((summed,), {"other": 2 * rounding}, {"other": 2 * rounding}) == ()
     assert parameter_not_reset((values.ZERO(),), {"other": ONE}, sums) == ()
+
+
+def test_steps_by_own_gradients_leave_the_mean_of_the_ranks_right() -> None:
+    ranks = [ONE - 5, ONE + 5]
+    for rank in range(2):
+        ((cause, after),) = own_steps(ONE, ranks, rank)
+        assert (cause, after.tolist()) == (updates.UPDATED_BY_OWN(), ranks[rank].tolist())
+    ((_, after),) = own_steps(ONE, [ONE, ONE + 5], 1)  # a step of rank 1 is lost
+    assert after.tolist() != (ONE + 5).tolist()
 
 
 def test_values_after_lost_steps_and_micro_batches_are_known() -> None:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from planted.faults_together import alone, fit_together
+import pytest
+from planted.faults_together import alone, fit_together, reference
+
+from ddpcheck import Session
+from ddpcheck.causes import updates
+from ddpcheck.verdict import Finding
+from ddpcheck_properties.replicas.batch_norm_steps import check_steps_with_batch_norm_follow_the_optimizer
+from ddpcheck_properties.replicas.replica_sync import check_resumed_training_matches_one_process
 
 
 def test_faults_are_not_planted_together_if_one_leaves_out_the_calls_of_another() -> None:
@@ -13,3 +20,19 @@ def test_faults_are_not_planted_together_if_one_leaves_out_the_calls_of_another(
     assert fit_together([reduces, clips])
     assert fit_together([in_buckets, clips])
     assert fit_together([in_buckets, around])
+
+
+def test_mistake_in_adam_hides_no_mistake_in_checkpoints() -> None:
+    known = {fault.name: fault for fault in alone().values()}
+    both = reference([known["adam-is-amsgrad"], known["state-in-a-window-is-the-last-one"]])
+    with Session(both, 2, effort=1) as session, pytest.raises(Finding) as found:
+        check_resumed_training_matches_one_process(session)
+    assert updates.STATE_OF_CONSTRUCTION.explains(found.value.diagnosis.causes)
+
+
+def test_wrong_gradients_hide_no_mistake_of_the_optimizer() -> None:
+    known = {fault.name: fault for fault in alone().values()}
+    both = reference([known["reduced-by-the-next-backward"], known["weight-decay-beside-the-gradient"]])
+    with Session(both, 2) as session, pytest.raises(Finding) as found:
+        check_steps_with_batch_norm_follow_the_optimizer(session)
+    assert updates.DECAY_DECOUPLED.explains(found.value.diagnosis.causes)

@@ -201,5 +201,6 @@ def test_verdicts_name_the_rank_and_the_cause() -> None:
         as_of_one_process(job, trace_of(right, right, changed=True))
     with pytest.raises(Finding, match="compared with rank 0, on rank 1"):
         equal(job, trace_of(right, right + 1e-12))
+    equal(job, trace_of(math.nan, math.nan))  # wrong, but alike
     with pytest.raises(Finding, match=r"on rank 1 got 3\.0, but should be NaN"):
         no_number(job, trace_of(math.nan, 3.0))

@@ -12,7 +12,8 @@ from chosen_faults import EVERY
 
 from ddpcheck.check_levels import Level
 from ddpcheck.running.check_runner import Settings, run_checks
-from ddpcheck.running.failure_groups import group_failures, identity_of
+from ddpcheck.running.failure_causes import identity_of
+from ddpcheck.running.failure_groups import group_failures
 from ddpcheck.running.profiles import Profile
 from ddpcheck.verdict import Verdict
 

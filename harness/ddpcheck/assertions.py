@@ -158,8 +158,8 @@ def same_on_all_ranks(values: Sequence[Any], what: str) -> None:
 
 
 def equal(got: Any, expected: Any, what: str, rank: int | None = None, cause: Given = ()) -> None:
-    """Two plain values are equal."""
-    if got != expected:
+    """Two plain values are equal; NaN equals NaN, also inside of them."""
+    if got != expected and repr(got) != repr(expected):
         who = "" if rank is None else f" on rank {rank}"
         raise Finding(Diagnosis(f"{what}{who}: got {got!r}, but should be {expected!r}", as_causes(cause)))
 

@@ -82,7 +82,7 @@ def judged(chosen: list[Registered], seed: int) -> Combination:
     settings = Settings(Profile("planted", quick.effort, (chosen[0].world_size,), "Planted faults."), DEADLINE)
     failed = tuple(_told(verdict) for verdict in run_checks(place, settings=settings) if not verdict.ok)
     seconds = round(time.monotonic() - began, 1)
-    return Combination(seed, tuple(each.name for each in chosen), tuple(each.cause for each in chosen), failed, seconds)
+    return Combination.new(seed, chosen, failed, seconds)
 
 
 def _told(verdict: Verdict) -> Verdict:

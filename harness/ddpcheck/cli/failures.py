@@ -11,8 +11,8 @@ from rich.console import Console
 
 from ..counted_nouns import counted
 from ..launchers.launcher import Launcher
+from ..running.failure_causes import headline_of, identity_of, implies
 from ..running.failure_files import FailureFiles
-from ..running.failure_groups import headline_of, identity_of, implies
 from ..verdict import Verdict
 from .verdict_output import show_briefly, show_failure
 

@@ -108,6 +108,20 @@ _NORMS = (
     programs.NORM_OF_SCALED,
 )
 _NORM_LOOKS = (programs.NORM_TOO_LARGE, programs.NORM_TOO_SMALL, programs.NORMS_OF_SHARDS_ADDED)
+_STATISTICS = (
+    updates.STATISTICS_TWICE,
+    updates.STATISTICS_STILL,
+    updates.STATISTICS_STILL_IN_NO_SYNC,
+    updates.STATISTICS_PUT_TOGETHER,
+    updates.STATISTICS_MEAN,
+    updates.STATISTICS_OF_RANK,
+    updates.STATISTICS_FROM_RANK,
+    updates.STATISTICS_FROM_MEAN,
+    updates.VARIANCE_BIASED,
+    updates.VARIANCE_BY_OWN,
+    updates.VARIANCE_BY_TIMES,
+    updates.MOMENTUM_SWAPPED,
+)
 _MISMATCHED = (
     operations.OTHER_MESSAGE_RECEIVED,
     operations.MESSAGES_DIFFER_SINCE,
@@ -140,8 +154,12 @@ IMPLIES: dict[str, frozenset[str]] = {
     values.ZERO.id: _ids(gradients.PART_OF_LARGE_TENSOR_ZERO),
     values.NONFINITE.id: _ids(replicas.NONFINITE_HIDDEN_FROM_RANKS),
     # where pieces are as large as parameters, a layout of one rank shows as other parameters; the larger leads
-    gradients.RANK_SENDS_OTHER_PARAMETER.id: _ids(gradients.RANK_SENDS_OTHER_PIECE, *_MISMATCHED),
+    gradients.RANK_SENDS_OTHER_PARAMETER.id: _ids(
+        gradients.RANK_SENDS_OTHER_PIECE, operations.UNUSED_LEFT_OUT, *_MISMATCHED
+    ),
     gradients.RANK_SENDS_OTHER_PIECE.id: _ids(gradients.RANK_SENDS_OTHER_PARAMETER, *_MISMATCHED),
+    # a message without a parameter is taken for that with it; the larger leads
+    operations.UNUSED_LEFT_OUT.id: _ids(gradients.RANK_SENDS_OTHER_PARAMETER),
     gradients.OTHER_RANKS_VALUE.id: _ids(*_PART_OF_SOME),
     gradients.ONE_RANKS_PART_ONLY.id: _ids(*_PART_OF_SOME, values.PARTS_OF_RANKS_MISSING, traffic.SENT_AFTER_BACKWARD),
     values.PARTS_OF_RANKS_MISSING.id: _ids(traffic.SENT_AFTER_BACKWARD),
@@ -160,6 +178,8 @@ IMPLIES: dict[str, frozenset[str]] = {
     ),
     gradients.TERM_MISSING.id: _ids(programs.WRONG_FORWARD_VALUES),  # a loss that lacks several terms
     programs.EVALUATION_MOVES_STATISTICS.id: _ids(programs.WRONG_PREDICTION_VALUES),
+    updates.NOT_LOADED.id: _ids(programs.STATE_INCOMPLETE, gradients.LOSS_OF_UNLOADED),
+    training.LAST_STEP_NOT_SAVED.id: _ids(updates.NOT_UPDATED),  # where the run ends with the step that is lost
     training.BEST_NOT_COPIED.id: _ids(training.BEST_FORGOTTEN_ON_RESUME),
     randomness.COMMON_TAKEN_BY_RANK.id: _ids(randomness.COMMON_FROM_OWN),  # the rank is ahead in later calls
     gradients.DIVIDED_BY_MICRO_BATCHES.id: _ids(values.DIVIDED_TOO_OFTEN, *_FACTOR),
@@ -175,11 +195,17 @@ IMPLIES: dict[str, frozenset[str]] = {
     # an old gradient that is sent again is added to the new one; the larger of the two leads
     gradients.UNUSED_RANK_SENDS_OLD.id: _ids(gradients.NOT_RESET),
     gradients.UNUSED_RANK_SENDS_OLD_MEAN.id: _ids(gradients.NOT_RESET),
+    updates.GRADIENT_OF_STEP_BEFORE.id: _ids(updates.NOT_UPDATED),  # where no gradient came before
     updates.RATE_SCALED.id: _ids(*_SCALED),
     updates.NESTEROV.id: _ids(*_SCALED),
     updates.MOMENTUM_DAMPENED.id: _ids(*_SCALED),
     updates.DECAY_MISSING.id: _ids(updates.NOT_UPDATED),  # where the gradient is zero
+    updates.MOMENTUM_IN_FLOAT16.id: _ids(values.LAST_BITS_WRONG),  # where the momentum is small
+    updates.CLIPPED_BY_OWN_NORM.id: _ids(updates.NOT_CLIPPED),  # a gradient whose own norm is below the limit
+    updates.CLIPPED_BY_GROUPS.id: _ids(updates.NOT_CLIPPED),
     updates.MOMENTUM_MISSING.id: _ids(updates.OPTIMIZER_STATE_LOST, *_SCALED),
+    # the same in a first step with betas of which 1 - beta1 is the root of 1 - beta2
+    updates.EPSILON_HAT.id: _ids(updates.BIAS_CORRECTION_MISSING),
     updates.STEP_AHEAD_FROM_START.id: _ids(updates.ZERO_STEP_BEFORE),
     collectives.REDUCTION_IGNORED.id: _ids(values.SUMMED_NOT_AVERAGED),
     collectives.DIVIDED_BY_SIZE_OF_ARRAY.id: _ids(values.DIVIDED_BY_ELEMENTS),
@@ -205,6 +231,7 @@ IMPLIES: dict[str, frozenset[str]] = {
     values.FEWER_BITS.id: _ids(values.LAST_BITS_WRONG, values.FLUSHED_TO_ZERO),
     ranks.LEFT_COLLECTIVE_EARLY.id: _ids(ranks.RANK_RAISED, operations.OTHER_MESSAGE_RECEIVED),
     **{norm.id: _ids(*_NORM_LOOKS) for norm in _NORMS},
+    **{wrong.id: _ids(programs.WRONG_PREDICTION_VALUES) for wrong in _STATISTICS},
     operations.EVALUATION_COMMUNICATES.id: _ids(ranks.RANK_RAISED),
     gradients.SHOULD_NOT_MOVE.id: _ids(gradients.MOVED_WITHOUT_GRADIENT, ranks.RESULT_VIOLATES_CONTRACT),
 }

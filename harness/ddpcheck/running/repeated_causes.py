@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..checks import Check
 from ..verdict import Verdict
-from .failure_groups import Identity, identity_of
+from .failure_causes import Identity, identity_of
 
 _ENOUGH = 3
 """After this many failures with one cause in a family, the family's other checks take one Job each."""

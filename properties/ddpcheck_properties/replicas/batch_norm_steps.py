@@ -5,6 +5,8 @@ So no oracle of batch norm is needed, and the bounds are those of the optimizer 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,12 +14,14 @@ import numpy as np
 from ddpcheck import assertions
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
-from ddpcheck.hypotheses.arrays import Evidence
+from ddpcheck.hypotheses.evidence import of_origin
 from ddpcheck.hypotheses.updates.other_optimizers import by_other_optimizers
 from ddpcheck.job import Backward, Job, Observe, Operation, OptimizerSpec, Step, ZeroGrad
 from ddpcheck.models.spec import Activation, BatchNorm, Linear, ModelSpec
 from ddpcheck.oracle.bounded_values import Value
+from ddpcheck.oracle.history import History
 from ddpcheck.oracle.optimizer import Optimizer
+from ddpcheck.oracle.origins import Update
 from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
 
@@ -56,14 +60,18 @@ def _goes_by_its_gradients(job: Job, trace: Trace) -> None:
     assertions.completed(trace)
     assert job.model is not None
     for rank in range(job.world_size):
-        optimizer = Optimizer(job.optimizer, job.model.dtype)
+        optimizer, earlier = Optimizer(job.optimizer, job.model.dtype), dict[str, Array]()
         for position, operation in enumerate(job.operations):
             if isinstance(operation, Step):
-                _one_step(job, trace, rank, position, optimizer)
+                earlier = _one_step(job, trace, rank, position, optimizer, earlier)
 
 
-def _one_step(job: Job, trace: Trace, rank: int, position: int, optimizer: Optimizer) -> None:
-    """The step at `position`, between two observations."""
+def _one_step(
+    job: Job, trace: Trace, rank: int, position: int, optimizer: Optimizer, earlier: Mapping[str, Array]
+) -> dict[str, Array]:
+    """The step at `position`, between two observations. earlier: the parameters before the previous step. Returns those
+    before this step.
+    """
     gradients = trace.values(position - 1, "gradients")[rank]
     before, after = (trace.values(position + side, "parameters")[rank] for side in (-1, 1))
     time = when(job, position + 1)
@@ -72,14 +80,19 @@ def _one_step(job: Job, trace: Trace, rank: int, position: int, optimizer: Optim
             gradient is not None, f"gradient of {name} ({time}) on rank {rank}: got none, but should be an array"
         )
         taken, parameter = _known(gradient), _known(before[name])
-        known = tuple(by_other_optimizers(name, taken, parameter, optimizer.copy()))
+        begun = optimizer.copy()
         due = optimizer.step(name, parameter, taken)
         assert due.error is not None
-        evidence = Evidence(alternatives=known, precision=False)
+        update = Update(name, parameter.exact, taken.exact, begun, History(), earlier=earlier.get(name))
+        found = of_origin(update, due.exact[0], 0)
+        other = tuple((cause, array[0]) for cause, array in by_other_optimizers(name, taken, parameter, begun))
         what = f"parameter {name} ({time}), by the gradient that was there,"
-        assertions.within(after[name], due.exact, due.error, what, rank, evidence)
+        evidence = replace(found, alternatives=(*other, *found.alternatives))
+        assertions.within(after[name], due.exact[0], due.error[0], what, rank, evidence)
+    return {name: _known(array).exact for name, array in before.items()}
 
 
 def _known(array: Array) -> Value:
-    wide = np.asarray(array, np.float64)
+    """The only rank's, as origins of values have the ranks as first axis."""
+    wide = np.asarray(array, np.float64)[np.newaxis]
     return Value(wide, np.zeros_like(wide))

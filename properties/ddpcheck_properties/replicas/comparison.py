@@ -116,7 +116,9 @@ def compare(moment: ExpectedOperation, job: Job, trace: Trace, *, bits: bool = T
         got = trace.values(moment.position, "outputs")[rank]
         error = np.zeros(()) if outputs.error is None else outputs.error
         sure = sure_after(programs.WRONG_PREDICTION_VALUES(), job, moment.position)
-        what, evidence = f"prediction ({time})", Evidence(otherwise=sure)
+        # slightly wrong statistics give nearly right predictions, in all bits
+        statistics = job.model is not None and "batch_norm" in job.model.features()
+        what, evidence = f"prediction ({time})", Evidence(otherwise=sure, precision=not statistics)
         assertions.within(got, outputs.exact, error, what, rank, evidence)
 
 

@@ -15,7 +15,7 @@ from ddpcheck.causes import replicas as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.hypotheses.arrays import Evidence
-from ddpcheck.hypotheses.replicas.special_runs import lost_micro_batches, lost_steps
+from ddpcheck.hypotheses.replicas.special_runs import lost_micro_batches, lost_steps, own_steps
 from ddpcheck.job import Backward, Job, Operation, Rounds, Step, ZeroGrad
 from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.trace import Trace
@@ -69,10 +69,12 @@ def _moved_by_so_many(count: int, job: Job, trace: Trace) -> None:
     for rank, (start, one, end) in enumerate(zip(starts, ones, ends, strict=True)):
         for name, before in start["parameters"].items():
             move = np.asarray(one["parameters"][name] - before)
-            known = tuple(lost_steps(before, move, count, max(0, count - COUNT)))
+            expected = np.asarray(before + move * count)
+            own = own_steps(expected, [each["parameters"][name] for each in ends], rank)
+            known = (*own, *lost_steps(before, move, count, max(0, count - COUNT)))
             assertions.same_array(
                 end["parameters"][name],
-                np.asarray(before + move * count),
+                expected,
                 f"parameter {name}, after {count:,} equal steps:",
                 rank,
                 Evidence(

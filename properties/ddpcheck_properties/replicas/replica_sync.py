@@ -169,7 +169,8 @@ def check_resumed_training_matches_one_process(session: Session) -> None:
         for spec in (MOMENTUM, ADAM)
     ]
     jobs.append(_resumed_often(explicit_examples.steps(world, MOMENTUM, count=11)))
-    examples = fewer(session, fitting(session, jobs))
+    # a mistake in Adam hides no mistake in checkpoints
+    examples = sorted(fewer(session, fitting(session, jobs)), key=lambda job: job.optimizer.name == ADAM.name)
     for_all(session, interrupted(world, promised), as_one_process(promised), examples=examples)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...causes import Cause, batch_norm, programs, values
+from ...causes import Cause, batch_norm, programs, updates, values
 from ...causes import replicas as causes
 from ...job import Backward, Job
 from ...models.spec import ModelSpec
@@ -28,6 +28,14 @@ def lost_steps(before: Array, move: Array, count: int, least: int) -> WhatIf:
     """A parameter after `count` equal steps, each of which adds `move`, if some are lost and `least` or more are not."""
     for there in range(least, count):
         yield causes.STEPS_LOST(there=str(there), count=count), np.asarray(before + move * there)
+
+
+def own_steps(expected: Array, of_ranks: Sequence[Array], rank: int) -> WhatIf:
+    """A parameter after SGD steps on a linear loss, if some used each rank's own gradient: the mean over ranks is right.
+
+    of_ranks: the parameter on each rank.
+    """
+    yield updates.UPDATED_BY_OWN(), np.asarray(expected + (of_ranks[rank] - np.mean(of_ranks, axis=0)))
 
 
 def lost_micro_batches(once: Array, count: int) -> WhatIf:

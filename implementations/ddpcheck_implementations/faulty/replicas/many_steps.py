@@ -9,6 +9,7 @@ from ddpcheck.seeded_values import Array
 from ..base import Counting, PlainReplica, fault
 from .compressed import as_float16
 
+LATER = "check_gradients_stay_exact_after_many_backwards"
 STEPS = "check_258_steps_move_parameters_alike"
 FITS = "check_float16_mean_fits_where_its_sum_does_not"
 
@@ -25,7 +26,7 @@ class StepCounterWraps(PlainReplica):
             super().step()
 
 
-@fault("message-number-of-one-byte", STEPS, cause="steps-lost")
+@fault("message-number-of-one-byte", LATER, STEPS, cause="not-reduced")
 class MessageNumberWraps(Counting):
     """Messages are numbered in one byte, and every 256th backward stays local."""
 
@@ -34,7 +35,7 @@ class MessageNumberWraps(Counting):
         return gradient if self.backwards % 256 == 0 else mean
 
 
-@fault("backward-number-of-two-bytes", STEPS, cause="steps-lost", deep=True)
+@fault("backward-number-of-two-bytes", STEPS, cause="updated-by-own-gradient", deep=True)
 class BackwardNumberWraps(Counting):
     """Backwards are numbered in two bytes, and every 65,536th stays local."""
 
