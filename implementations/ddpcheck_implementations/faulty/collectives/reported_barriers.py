@@ -12,7 +12,7 @@ from ..lifecycle.timing import BARRIER
     "barrier-left-when-root-has-entered",
     BARRIER,
     seen_in=("rapidsai/rapidsmpf#857",),
-    cause="barrier-does-not-block",
+    cause="barrier-waits-for-some",
     world_size=3,
 )
 class LeftWithRoot(PassThrough):

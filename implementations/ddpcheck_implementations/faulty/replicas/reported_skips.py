@@ -79,7 +79,7 @@ class GoesOnAlone(PlainReplica):
     "parameters-gathered-into-gradient-buffer",
     "check_uneven_batches_count_equally_per_rank",
     seen_in=("NVIDIA/Megatron-LM#4609",),
-    cause="state-left-behind",
+    cause="parameter-added-to-gradient",
 )
 class GatheredIntoGradients(PlainReplica):
     """The first forward after a step receives the updated parameters in the gradients' buffer and does not clear it."""

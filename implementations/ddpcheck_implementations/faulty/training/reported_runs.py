@@ -69,7 +69,7 @@ class FirstSynchronised(Trainer):
     "last-epoch-best-on-rank-0-only",
     BEST,
     seen_in=("LibreYOLO/libreyolo#782",),
-    cause="rank-raised",
+    cause="run-ended-by-some-ranks",
 )
 class BestOnRankZero(Trainer):
     """Only rank 0 knows the best epoch. If this is the last one, rank 0 leaves out the barrier at the end."""
