@@ -162,6 +162,24 @@ def test_replicas() -> None:
 WRAPPED: Event = {"kind": "wrapped", "broadcast_buffers": True, "line": "train.py:3"}
 
 
+def sends(digest: str, buffer: str = "book.codes", step: int = 2) -> Event:
+    made: Event = {"kind": "collective", "op": "broadcast", "step": step, "line": "train.py:6"}
+    return made | {"buffer": buffer, "root": 0, "digest": digest}
+
+
+@pytest.mark.parametrize(
+    ("buffer", "found"), [("book.codes", "buffer-of-one-rank"), ("norm.running_mean", "")], ids=["codes", "statistics"]
+)
+def test_updates_of_buffers_may_be_lost(buffer: str, found: str) -> None:
+    by_the_script = evidence([sends("a", buffer)], [sends("b", buffer)])
+    by_a_wrapper = evidence(*([WRAPPED, state(1, **{f"b0.{buffer}": digest})] for digest in "ab"))
+    for lost in (by_the_script, by_a_wrapper):
+        judged = replicas.buffers_are_equal(lost)
+        assert (judged.causes[0].id if judged.causes else "") == found
+    for right in (evidence([sends("a")], [sends("a")]), evidence([sends("a", step=0)], [sends("b", step=0)])):
+        assert replicas.buffers_are_equal(right).status == "not judged"
+
+
 @pytest.mark.parametrize(
     ("covered", "found"),
     [

@@ -150,6 +150,14 @@ def test_gradient_not_reset_on_some_ranks_is_recognised() -> None:
     assert cause == gradients.SOME_RANKS_NOT_RESET(count=1, world_size=3)
 
 
+def test_parameter_in_the_buffer_of_its_gradient_is_recognised() -> None:
+    own, value = np.array([[8.0, 5.0], [-4.0, 16.0]]), np.array([[0.25, -3.0]] * 2)
+    made = Contributions(own, own, own, own * 2, 1, np.ones(2), False, False, value=value)
+    got = own.mean(axis=0) + value[0]
+    cause = first(got, own.mean(axis=0), evidence_of_gradient(made, own.mean(axis=0), 0))
+    assert cause == gradients.PARAMETER_ADDED()
+
+
 def test_explanations_allow_rounding_and_zeros_explain_nothing() -> None:
     expected = np.array([1.0, 2.0])
     decay, lost = Cause("decay"), Cause("lost")

@@ -7,13 +7,15 @@ from dataclasses import replace
 import pytest
 
 from ddpcheck.causes import Cause, Kind, operations, ranks, rendezvous, values
+from ddpcheck.contract import TYPICAL
 from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.errors.evidence import FailedRank, group_in_which_it_hangs
 from ddpcheck.hypotheses.failed_ranks import Hang, last_words, rank_raised
 from ddpcheck.hypotheses.ordered_hypotheses.ranks import OF_A_DISTURBED_START, OF_A_HANG, OF_AN_ERROR
 from ddpcheck.hypotheses.rendezvous import DisturbedStart
-from ddpcheck.job import AllReduce, Broadcast, Job, Operation, Sample, Sleep, Start, TensorSpec
+from ddpcheck.job import AllReduce, Broadcast, Job, Operation, Sample, Sleep, Start, TensorSpec, Train
 from ddpcheck.trace import IMPORTING, Outcome, RankTrace, Record, Trace, WrongForm
+from ddpcheck_properties.training.drawn_runs import run_job
 
 REDUCED = AllReduce(TensorSpec((3,), "float32"), "sum")
 
@@ -81,6 +83,21 @@ def failed(
 )  # fmt: skip
 def test_error_is_explained_by_its_operation(of: FailedRank, kinds: list[Kind]) -> None:
     assert [cause.id for cause in first_cause(OF_AN_ERROR, of)] == [kind.id for kind in kinds]
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        ("Mismatch: rank 0 is in barrier, but expected broadcast", True),
+        ("RuntimeError: Connection closed by peer", True),
+        ("ZeroDivisionError: division by zero", False),
+    ],
+)
+def test_training_run_that_some_ranks_have_ended(error: str, *, told: bool) -> None:
+    culprit, other = rank(0, "raised", "train", error=error), rank(1, "done", "train")
+    job = run_job(2, TYPICAL.of_facets("trainer"), 8, Train())
+    found = first_cause(OF_AN_ERROR, FailedRank((), culprit, job, Trace((culprit, other))))
+    assert found == ((operations.RUN_ENDED_BY_SOME(ranks=(1,), rank=0),) if told else ())
 
 
 @pytest.mark.parametrize("frames", [1, 2])

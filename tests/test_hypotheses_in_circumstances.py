@@ -15,6 +15,7 @@ from ddpcheck.hypotheses.causes_of_wrong_numbers import causes_of_means, causes_
 from ddpcheck.hypotheses.choose_causes import all_causes, first_cause
 from ddpcheck.hypotheses.collectives.calls import WrongCalls, call_counter_wraps
 from ddpcheck.hypotheses.collectives.circumstances import (
+    EarlyBarrier,
     ExplainedResult,
     FailedJob,
     argument_must_be_writable,
@@ -117,8 +118,15 @@ def test_last_wait_of_many_may_have_lost_its_handle() -> None:
 
 
 def test_barrier_may_give_up_after_long() -> None:
-    assert len(all_causes(OF_AN_EARLY_BARRIER, 2.0)) == 2
-    assert ids(all_causes(OF_AN_EARLY_BARRIER, 0.1)) == [collectives.BARRIER_DOES_NOT_BLOCK.id]
+    assert len(all_causes(OF_AN_EARLY_BARRIER, EarlyBarrier(2, 1, 2.0))) == 2
+    assert ids(all_causes(OF_AN_EARLY_BARRIER, EarlyBarrier(2, 1, 0.1))) == [collectives.BARRIER_DOES_NOT_BLOCK.id]
+
+
+def test_barrier_may_wait_for_some_ranks_only() -> None:
+    (told,) = all_causes(OF_AN_EARLY_BARRIER, EarlyBarrier(2, 1, 0.1, awaited=(0,)))
+    assert told == collectives.BARRIER_WAITS_FOR_SOME(ranks=(0,), late=1, rank=2)
+    again = EarlyBarrier(2, 1, 0.1, awaited=(0, 1))
+    assert ids(all_causes(OF_AN_EARLY_BARRIER, again)) == [collectives.BARRIER_DOES_NOT_BLOCK.id]
 
 
 def test_overflow_depends_on_the_reduction() -> None:

@@ -314,6 +314,15 @@ BUFFERS_DIFFER = Kind(
     certainty="certain",
     buffer=str,
 )
+BUFFER_OF_ONE_RANK = Kind(
+    "buffer-of-one-rank",
+    "The buffer {buffer} follows rank {rank}'s samples only, as all ranks get that rank's buffer at {line}.",
+    because="Each rank updates the buffer from its own samples, and the other ranks' updates are lost.",
+    look="a reduction over ranks where the buffer is updated",
+    buffer=str,
+    rank=int,
+    line=str,
+)
 BATCH_NORM_NOT_CONVERTED = Kind(
     "batch-norm-not-converted",
     "{count:# batch norm|# batch norms}, such as {module}, {count:was|were} not converted, though the script has a conversion.",

@@ -73,6 +73,15 @@ BARRIER_GAVE_UP = Kind(
     certainty="possible",
     seconds=float,
 )
+BARRIER_WAITS_FOR_SOME = Kind(
+    "barrier-waits-for-some",
+    "The barrier waits for {ranks:rank #|ranks #}, but not for rank {late}.",
+    because="Rank {rank} waited in earlier barriers of the Job.",
+    look="the rank that lets the others go: it must first hear from all of them",
+    ranks=tuple[int, ...],
+    late=int,
+    rank=int,
+)
 BARRIER_DOES_NOT_BLOCK = Kind(
     "barrier-does-not-block", "The barrier does not block, or is paired with another barrier."
 )

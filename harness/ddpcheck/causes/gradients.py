@@ -9,6 +9,11 @@ STATE_LEFT_BEHIND = Kind(
     look="residuals, buffers and layouts that outlive a backward",
     certainty="possible",
 )
+PARAMETER_ADDED = Kind(
+    "parameter-added-to-gradient",
+    "The parameter's own value is added to its gradient.",
+    look="a buffer for both parameters and gradients, which must be cleared between them",
+)
 OTHERS_PARTS_MISSING = Kind(
     "others-parts-missing",
     "The gradient is zero like this rank's own: the other ranks' parts are missing.",

@@ -98,6 +98,15 @@ OTHER_MESSAGE_RECEIVED = Kind(
     ranks=tuple[int, ...],
     rank=int,
 )
+RUN_ENDED_BY_SOME = Kind(
+    "run-ended-by-some-ranks",
+    "{ranks:Rank #|Ranks #} ended the training run, while rank {rank} was in one more collective.",
+    because="A condition around that collective may hold on some ranks only.",
+    look="conditions on losses, best epochs and files in the frames of rank {rank}",
+    certainty="possible",
+    ranks=tuple[int, ...],
+    rank=int,
+)
 BLOCK_OF_RANK = Kind(
     "block-cut-at-rank",
     "The block is chosen by rank {rank}, not by the rank's position {position} in the group.",

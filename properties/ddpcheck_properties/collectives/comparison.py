@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,16 +11,16 @@ from ddpcheck.causes import collectives as causes
 from ddpcheck.counted_nouns import ranks_named
 from ddpcheck.hypotheses.arrays import Evidence
 from ddpcheck.hypotheses.choose_causes import all_causes, first_cause
-from ddpcheck.hypotheses.collectives.circumstances import ExplainedResult
+from ddpcheck.hypotheses.collectives.circumstances import EarlyBarrier, ExplainedResult
 from ddpcheck.hypotheses.collectives.evidence import WrongResult
 from ddpcheck.hypotheses.collectives.messages import WrongMessage
 from ddpcheck.hypotheses.evidence import evidence_of_message, evidence_of_result
 from ddpcheck.hypotheses.ordered_hypotheses.collectives import OF_AN_EARLY_BARRIER, OF_AN_EXPLAINED_RESULT
-from ddpcheck.job import AllReduce, Barrier, Job, SendRecv, Wait
+from ddpcheck.job import AllReduce, Barrier, Job, SendRecv, Sleep, Wait
 from ddpcheck.numerics import different_bits, same_bits
 from ddpcheck.oracle.collectives import Want, finished, members_of, wants
 from ddpcheck.seeded_values import Array
-from ddpcheck.trace import Trace
+from ddpcheck.trace import Record, Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
 from .names import named
@@ -31,7 +31,7 @@ def results_hold(job: Job, trace: Trace) -> None:
     assertions.completed(trace)
     for position, operation in enumerate(job.operations):
         if isinstance(operation, Barrier):
-            _blocked(operation, position, trace)
+            _blocked(job, operation, position, trace)
         elif isinstance(operation, SendRecv):
             _received(job, operation, position, trace)
     for position, collective, members in finished(job):
@@ -145,13 +145,10 @@ def _look(got: Array, want: Want, what: str, rank: int, evidence: Evidence) -> N
         assertions.within(got, want.value, want.bound, what, rank, evidence)
 
 
-def _blocked(barrier: Barrier, position: int, trace: Trace) -> None:
+def _blocked(job: Job, barrier: Barrier, position: int, trace: Trace) -> None:
     """No member may leave before every member has entered."""
     members = members_of(barrier.group, len(trace.ranks))
-    records = {
-        rank: next(record for record in trace.ranks[rank].records if record.operation == position) for rank in members
-    }
-    latest = max(members, key=lambda rank: records[rank].entered)
+    records, latest = _entered(trace, members, position)
     for rank in members:
         left, entered = records[rank].left, records[latest].entered
         if left is not None and left < entered:
@@ -160,9 +157,32 @@ def _blocked(barrier: Barrier, position: int, trace: Trace) -> None:
                 Diagnosis(
                     f"{named(barrier, position)}: rank {rank} left {1000 * (entered - left):.0f} ms before rank {latest} "
                     f"entered, but should have waited for it",
-                    all_causes(OF_AN_EARLY_BARRIER, waited),
+                    all_causes(
+                        OF_AN_EARLY_BARRIER,
+                        EarlyBarrier(rank, latest, waited, _awaited(job, barrier, rank, position, trace)),
+                    ),
                 )
             )
+
+
+def _entered(trace: Trace, members: Sequence[int], position: int) -> tuple[dict[int, Record], int]:
+    """The members' records of a barrier, and the member that entered it last."""
+    records = {
+        rank: next(record for record in trace.ranks[rank].records if record.operation == position) for rank in members
+    }
+    return records, max(members, key=lambda rank: records[rank].entered)
+
+
+def _awaited(job: Job, barrier: Barrier, rank: int, position: int, trace: Trace) -> tuple[int, ...]:
+    """The ranks that slept before earlier barriers of the same group, and for which this rank waited there."""
+    found: set[int] = set()
+    for earlier in range(1, position):
+        before = job.operations[earlier - 1]
+        if job.operations[earlier] == barrier and isinstance(before, Sleep) and before.rank != rank:
+            records, latest = _entered(trace, members_of(barrier.group, len(trace.ranks)), earlier)
+            if latest == before.rank and (records[rank].left or 0.0) >= records[latest].entered:
+                found.add(latest)
+    return tuple(sorted(found))
 
 
 def _received(job: Job, operation: SendRecv, position: int, trace: Trace) -> None:

@@ -103,7 +103,12 @@ def replicas_stay_equal(evidence: Evidence) -> LawVerdict:
 
 
 def buffers_are_equal(evidence: Evidence) -> LawVerdict:
-    """If a wrapper sends rank 0's buffers before each forward, differences elsewhere have no effect."""
+    """Buffers that one rank sends to the others must not differ before, or the other ranks' updates are lost. The running
+    statistics of batch norm may differ, as training does not use them, and so may buffers of step 0, which are initial values.
+    """
+    lost = _lost_updates(evidence)
+    if lost is not None:
+        return lost
     wrapped = evidence.real.of(0, "wrapped")
     if any(event["broadcast_buffers"] for event in wrapped):
         return held("the wrapper sends rank 0's buffers before each forward")
@@ -118,6 +123,29 @@ def buffers_are_equal(evidence: Evidence) -> LawVerdict:
                 audit.BUFFERS_DIFFER(buffer=buffer),
             )
     return held() if seen else not_judged("the modules have no buffers")
+
+
+def _lost_updates(evidence: Evidence) -> LawVerdict | None:
+    """Buffers that differ between ranks when one rank sends its own, by a call of the script or by a wrapper."""
+    sent = ([event for event in events if "buffer" in event] for events in evidence.each_rank("collective"))
+    for together in zip(*sent, strict=False):
+        names, digests = ({event[key] for event in together} for key in ("buffer", "digest"))
+        (buffer, *others) = names
+        if not others and len(digests) > 1 and not buffer.endswith(_STATISTICS) and together[0]["step"] > 0:
+            return _sent(buffer, together[0]["root"], together[0]["step"], together[0]["line"])
+    for wrapper in evidence.real.of(0, "wrapped"):
+        for together in states(evidence) if wrapper["broadcast_buffers"] else ():
+            kept = [name for name in different(together, "b") if not name.endswith(_STATISTICS)]
+            if kept and together[0]["step"] > 0:
+                return _sent(kept[0].partition(".")[2], 0, together[0]["step"], wrapper["line"])
+    return None
+
+
+def _sent(buffer: str, root: int, step: int, line: str) -> LawVerdict:
+    return broken(
+        f"{buffer} differs between ranks in step {step}, before that of rank {root} is sent",
+        audit.BUFFER_OF_ONE_RANK(buffer=buffer, rank=root, line=line),
+    )
 
 
 def evaluated_models_are_equal(evidence: Evidence) -> LawVerdict:

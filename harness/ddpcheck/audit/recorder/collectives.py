@@ -12,8 +12,10 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from ..recorded_process import Run
+from . import compared_steps, models
 from .means_over_ranks import is_divided_by_world_size
 from .patching import own_frame, replace_everywhere
+from .tensors import digest
 
 _NAMES = (
     "all_reduce",
@@ -60,6 +62,7 @@ def install(run: Run) -> None:
                     line=run.line(),
                     **_described(args, kwargs),
                     **_averaged(name, args, kwargs),
+                    **(_buffer(run, args, kwargs) if name == "broadcast" else {}),
                 )
                 inside[0] += 1
                 try:
@@ -130,10 +133,13 @@ def _without_nccl(backend: Any) -> Any:
 
 
 def _loses_gradient(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a tensor with a gradient is gathered outside an autograd function, which would return the gradient."""
+    """Whether a tensor with a gradient is gathered outside an autograd function, which would return the gradient.
+
+    A parameter is computed from nothing: an optimizer that gathers the parameters of other ranks needs no gradient of it.
+    """
     tensor = next((each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor)), None)
     several = next((each for each in args[1:] if isinstance(each, torch.Tensor)), tensor)
-    if several is None or not several.requires_grad or several.numel() <= _SMALL:
+    if several is None or several.grad_fn is None or several.numel() <= _SMALL:
         return False
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -141,6 +147,19 @@ def _loses_gradient(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
             return False
         frame = frame.f_back
     return True
+
+
+def _buffer(run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Name, root and previous digest of a module buffer that is broadcast in training; empty for other tensors."""
+    tensor = args[0] if args else kwargs.get("tensor")
+    if run.mirrors or not run.trains or not compared_steps.of(run).now():
+        return {}
+    for module in models.of(run).roots:
+        for name, each in module.named_buffers():
+            if each is tensor:
+                root = args[1] if len(args) > 1 else kwargs.get("src", kwargs.get("group_src", 0))
+                return {"buffer": name.removeprefix("module."), "root": int(root or 0), "digest": digest(each)}
+    return {}
 
 
 def _small(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[float] | None:

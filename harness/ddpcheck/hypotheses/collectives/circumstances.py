@@ -31,6 +31,18 @@ class FailedJob:
 
 
 @dataclass(frozen=True)
+class EarlyBarrier:
+    """A barrier that rank `rank` left before rank `late` entered. waited: its seconds in the barrier. awaited: the ranks for
+    which it waited in earlier barriers.
+    """
+
+    rank: int
+    late: int
+    waited: float
+    awaited: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class ExplainedResult:
     """A wrong result of a collective. sure: the causes found so far, from its values."""
 
@@ -125,13 +137,19 @@ def _late_to(job: Job, position: int) -> Sleep | None:
     return slept[-1] if slept else None
 
 
-def barrier_gave_up(waited: float) -> Cause | None:
-    """waited: seconds in a barrier that a rank left before another one entered."""
-    return causes.BARRIER_GAVE_UP(seconds=waited) if waited > _LONG else None
+def barrier_gave_up(of: EarlyBarrier) -> Cause | None:
+    return causes.BARRIER_GAVE_UP(seconds=of.waited) if of.waited > _LONG else None
 
 
-def barrier_does_not_block(waited: float) -> Cause:
-    return causes.BARRIER_DOES_NOT_BLOCK()
+def barrier_waits_for_some(of: EarlyBarrier) -> Cause | None:
+    """The rank waited for other late ranks, and never for this one."""
+    if not of.awaited or of.late in of.awaited:
+        return None
+    return causes.BARRIER_WAITS_FOR_SOME(ranks=of.awaited, late=of.late, rank=of.rank)
+
+
+def barrier_does_not_block(of: EarlyBarrier) -> Cause | None:
+    return None if barrier_waits_for_some(of) else causes.BARRIER_DOES_NOT_BLOCK()
 
 
 _LONG = 0.5

@@ -6,7 +6,7 @@ import re
 
 from ...causes import Cause, Kind, ranks
 from ...causes import operations as causes
-from ...job import Sample, Sleep
+from ...job import Sample, Sleep, Train
 from .evidence import OF_A_MESSAGE, FailedRank
 
 _OF_ANY_TRACE = {kind.id for kind in vars(ranks).values() if isinstance(kind, Kind)}
@@ -14,6 +14,8 @@ _OF_ANY_TRACE = {kind.id for kind in vars(ranks).values() if isinstance(kind, Ki
 _TOGETHER = ("backward", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "barrier", "wait")
 _OF_TIME = re.compile(r"(?<!run)time")
 """Words of an error about a time limit, in lower case; "RuntimeError" contains "time", and is excluded."""
+_OF_A_CONNECTION = re.compile(r"connection|closed|reset by peer|broken pipe")
+"""Words of an error about a rank that has left, in lower case."""
 
 
 def few_samples(of: FailedRank) -> Cause | None:
@@ -31,6 +33,13 @@ def gave_up_waiting(of: FailedRank) -> Cause | None:
     if not late or not of.raised or not _OF_TIME.search(of.last_line.lower()):
         return None
     return causes.GAVE_UP_WAITING(rank=of.culprit.rank, late=late[-1].rank, seconds=late[-1].seconds)
+
+
+def run_ended_by_some(of: FailedRank) -> Cause | None:
+    """In a training run, other ranks have ended, and the error is about a message or a connection."""
+    ended = of.through(None) if isinstance(of.operation, Train) and of.raised else ()
+    about = OF_A_MESSAGE.search(of.last_line) or _OF_A_CONNECTION.search(of.last_line.lower())
+    return causes.RUN_ENDED_BY_SOME(ranks=ended, rank=of.culprit.rank) if ended and about else None
 
 
 def of_the_check(of: FailedRank) -> tuple[Cause, ...]:

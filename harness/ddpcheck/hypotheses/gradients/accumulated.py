@@ -39,7 +39,7 @@ def contributions_of(origin: Accumulated) -> Contributions:
     return Contributions(
         others[name], parts[0], parts[-1], _shown(origin, 2), len(done), origin.history.counts, origin.inside, origin.weighted,
         others, of_layers, _before_the_last(origin), passed, _weighing(origin, done), _terms(origin, done), _long_before(origin),
-        _at_initial_values(origin.untrained, done, name),
+        _at_initial_values(origin.untrained, done, name), done[-1].forward.learned.get(name),
     )  # fmt: skip
 
 

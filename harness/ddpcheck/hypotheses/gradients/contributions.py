@@ -24,7 +24,7 @@ class Contributions:
     own when it last had one, before the last backward. long_before: each rank's own of the backwards before the last
     but one, the latest first. passed: own, if a layer had computed something else. weighing: the samples' weights, if
     any. terms: the loss's auxiliary terms, if any. initial: own, if each rank had kept its own initial values, by kind
-    of values; None after a step.
+    of values; None after a step. value: the parameter in the last backward.
     """
 
     own: Array
@@ -43,6 +43,7 @@ class Contributions:
     terms: Terms | None = None
     long_before: Sequence[Array] = ()
     initial: Callable[[], Iterator[tuple[str, Array]]] | None = None
+    value: Array | None = None
 
     @property
     def unused(self) -> Array:

@@ -49,6 +49,12 @@ def of_other_parameter(made: Contributions, expected: Array, rank: int) -> WhatI
             yield causes.OTHER_PARAMETER_ADDED(parameter=name), (made.own + other).mean(axis=0)
 
 
+def with_its_parameter(made: Contributions, expected: Array, rank: int) -> WhatIf:
+    """The gradient if its buffer still held the parameter when it was added."""
+    if made.value is not None and made.value.any():
+        yield causes.PARAMETER_ADDED(), expected + made.value[rank]
+
+
 def of_other_piece(made: Contributions, expected: Array, rank: int) -> WhatIf:
     """The gradient if a rank's part is another piece of the flat buffer of all gradients."""
     size = made.own[0].size

@@ -60,6 +60,7 @@ OF_EQUAL_CALLS = (
 
 OF_AN_EARLY_BARRIER = (
     circumstances.barrier_gave_up,
+    circumstances.barrier_waits_for_some,
     circumstances.barrier_does_not_block,
 )
 """Of a barrier that a rank left before another one entered."""

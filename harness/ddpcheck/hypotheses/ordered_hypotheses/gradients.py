@@ -46,6 +46,7 @@ OF_A_GRADIENT = (
     ranks_of_gradients.added_to_own,
     ranks_of_gradients.loss_scaled_by_world_size,
     ranks_of_gradients.at_own_initial_values,
+    parameters.with_its_parameter,
 )
 """Of a gradient that no clip has changed."""
 

@@ -54,6 +54,7 @@ OF_AN_ERROR = (
     backwards.messages_differ_since,
     backwards.unused_left_out,
     other_errors.gave_up_waiting,
+    other_errors.run_ended_by_some,
     other_errors.of_the_check,
 )
 """Of a rank that failed in an operation of a Job."""

@@ -1,4 +1,4 @@
-"""Replicas from bug reports: a norm reduced twice, a group of one rank, and skipped steps or backwards."""
+"""Replicas from bug reports: wrong or misreported norms, reused buffers, a group of one rank, and skipped steps or backwards."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ddpcheck.contract.adapter import Batch
 from ddpcheck.seeded_values import Array
 
 from ..base import PlainReplica, fault
+from ..engine.replicas import squares
 from .clipping import CLIPPED
 from .nonfinite import SKIPPED, LossScaling
 
@@ -72,3 +73,44 @@ class GoesOnAlone(PlainReplica):
 
     def backward(self, batch: Batch) -> float:
         return super().backward(batch) if len(batch.inputs) else 0.0
+
+
+@fault(
+    "parameters-gathered-into-gradient-buffer",
+    "check_uneven_batches_count_equally_per_rank",
+    seen_in=("NVIDIA/Megatron-LM#4609",),
+    cause="parameter-added-to-gradient",
+)
+class GatheredIntoGradients(PlainReplica):
+    """The first forward after a step receives the updated parameters in the gradients' buffer and does not clear it."""
+
+    stepped = False
+
+    def step(self) -> None:
+        super().step()
+        self.stepped = True
+
+    def before_forward(self) -> None:
+        super().before_forward()
+        if self.stepped:
+            self.stepped = False
+            for number, name in enumerate(self.network.learned):
+                parameter = self.network.parameters[name]
+                self.local[name] = np.asarray(self.comm.broadcast(parameter, number % self.world))
+                parameter[...] = self.local[name]
+
+
+@fault(
+    "reported-norm-of-own-shard",
+    CLIPPED,
+    seen_in=("radixark/miles_diffusion#35",),
+    cause="norm-of-shard",
+)
+class ReportedNormOfShard(PlainReplica):
+    """Gradients are clipped by the global norm, but clip() returns the norm of the rank's own shard."""
+
+    def clip(self, max_norm: float) -> float:
+        flat = np.concatenate([gradient.reshape(-1) for gradient in self._shown().values()] or [np.zeros(0)])
+        own = math.sqrt(squares([np.array_split(flat, self.world)[self.rank]]))
+        super().clip(max_norm)
+        return own

@@ -1,8 +1,8 @@
-"""Samplers from bug reports: state saved by rank 0 only, len() with side effects, and ranks without samples."""
+"""Samplers from bug reports: lost positions, len() with side effects, and ranks without samples."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,20 @@ class SavedByRankZero(PlainSampler):
 
     def stream(self) -> Sequence[int]:
         return (self.seed + self.lacking, self.epoch)
+
+
+@sampler(
+    "position-used-by-the-first-iterator",
+    RESUMED,
+    seen_in=("nvidia-cosmos/cosmos-rl#621",),
+    cause="position-not-restored",
+)
+class UsedByFirstIterator(PlainSampler):
+    """A loader makes two iterators: the first one takes the loaded position, and the second one is read."""
+
+    def __iter__(self) -> Iterator[int]:
+        super().__iter__()
+        return super().__iter__()
 
 
 @sampler("counting-shards-again", SHARED_OUT, seen_in=("scverse/annbatch#278",), cause="sharded-twice")

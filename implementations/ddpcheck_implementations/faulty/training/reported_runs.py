@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ddpcheck.contract.trainer import TrainingRun
 from ddpcheck.seeded_values import Array
 
 from ...data_parallel.trainer import Trainer, Window
@@ -19,6 +20,7 @@ from ..metrics.metrics import WEIGHTED
 from ..metrics.score_samples import ONCE
 from ..metrics.scores import TWICE, right_score
 from ..trainers import trainer
+from .resuming import BEST
 from .schedules import SCHEDULE
 from .training import LOSS, WINDOWS
 
@@ -61,6 +63,30 @@ class FirstSynchronised(Trainer):
             with self.replica.no_sync() if number else nullcontext():
                 losses.append(self.backward(rows, self.weight(rows, window)))
         return losses
+
+
+@trainer(
+    "last-epoch-best-on-rank-0-only",
+    BEST,
+    seen_in=("LibreYOLO/libreyolo#782",),
+    cause="run-ended-by-some-ranks",
+)
+class BestOnRankZero(Trainer):
+    """Only rank 0 knows the best epoch. If this is the last one, rank 0 leaves out the barrier at the end."""
+
+    best_epoch = -1
+
+    def keep_best(self, loss: float) -> None:
+        before = self.progress.lowest
+        super().keep_best(loss)
+        if self.engine.rank == 0 and self.progress.lowest < before:
+            self.best_epoch = self.progress.epoch
+
+    def run(self) -> TrainingRun:
+        done = super().run()
+        if self.task.keep_best and self.best_epoch != self.progress.epoch:
+            self.engine.collectives.barrier()
+        return done
 
 
 @trainer(
