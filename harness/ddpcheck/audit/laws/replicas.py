@@ -103,15 +103,16 @@ def replicas_stay_equal(evidence: Evidence) -> LawVerdict:
 
 
 def buffers_are_equal(evidence: Evidence) -> LawVerdict:
-    """Buffers that one rank sends to the others must not differ before, or the other ranks' updates are lost. The running
+    """Buffers that the script sends from one rank must not differ before, or the other ranks' updates are lost. The running
     statistics of batch norm may differ, as training does not use them, and so may buffers of step 0, which are initial values.
+    A wrapper sends all buffers, unasked, whether training uses them or not: then the loss is a note.
     """
-    lost = _lost_updates(evidence)
-    if lost is not None:
+    if lost := _lost_by_the_script(evidence):
         return lost
-    wrapped = evidence.real.of(0, "wrapped")
-    if any(event["broadcast_buffers"] for event in wrapped):
-        return held("the wrapper sends rank 0's buffers before each forward")
+    if any(event["broadcast_buffers"] for event in evidence.real.of(0, "wrapped")):
+        lost_name = _lost_by_a_wrapper(evidence)
+        note = f"only rank 0's updates of {lost_name} count: it differs between ranks before" if lost_name else ""
+        return held("the wrapper sends rank 0's buffers before each forward", observation=note)
     seen = False
     for together in states(evidence):
         seen = seen or any(name[0] == "b" for name in together[0]["digests"])
@@ -125,27 +126,28 @@ def buffers_are_equal(evidence: Evidence) -> LawVerdict:
     return held() if seen else not_judged("the modules have no buffers")
 
 
-def _lost_updates(evidence: Evidence) -> LawVerdict | None:
-    """Buffers that differ between ranks when one rank sends its own, by a call of the script or by a wrapper."""
+def _lost_by_the_script(evidence: Evidence) -> LawVerdict | None:
+    """A buffer that differs between ranks when the script sends that of one rank."""
     sent = ([event for event in events if "buffer" in event] for events in evidence.each_rank("collective"))
     for together in zip(*sent, strict=False):
         names, digests = ({event[key] for event in together} for key in ("buffer", "digest"))
         (buffer, *others) = names
         if not others and len(digests) > 1 and not buffer.endswith(_STATISTICS) and together[0]["step"] > 0:
-            return _sent(buffer, together[0]["root"], together[0]["step"], together[0]["line"])
-    for wrapper in evidence.real.of(0, "wrapped"):
-        for together in states(evidence) if wrapper["broadcast_buffers"] else ():
-            kept = [name for name in different(together, "b") if not name.endswith(_STATISTICS)]
-            if kept and together[0]["step"] > 0:
-                return _sent(kept[0].partition(".")[2], 0, together[0]["step"], wrapper["line"])
+            root, line = together[0]["root"], together[0]["line"]
+            return broken(
+                f"{buffer} differs between ranks in step {together[0]['step']}, before that of rank {root} is sent",
+                audit.BUFFER_OF_ONE_RANK(buffer=buffer, rank=root, line=line),
+            )
     return None
 
 
-def _sent(buffer: str, root: int, step: int, line: str) -> LawVerdict:
-    return broken(
-        f"{buffer} differs between ranks in step {step}, before that of rank {root} is sent",
-        audit.BUFFER_OF_ONE_RANK(buffer=buffer, rank=root, line=line),
-    )
+def _lost_by_a_wrapper(evidence: Evidence) -> str:
+    """The first buffer that differs between ranks before a wrapper sends rank 0's; empty if there is none."""
+    for together in states(evidence):
+        for name in different(together, "b") if together[0]["step"] > 0 else ():
+            if not name.endswith(_STATISTICS):
+                return name.partition(".")[2]
+    return ""
 
 
 def evaluated_models_are_equal(evidence: Evidence) -> LawVerdict:
