@@ -25,6 +25,9 @@ def verdicts(adapter: str, *checks: str) -> dict[str, str]:
         ("torch_comm_hooks:power_sgd_warm_up", "torch"),
         ("accelerate_prepare:adapter", "accelerate"),
         ("ignite_auto_model:adapter", "ignite"),
+        ("deepspeed_engine:stage_0", "deepspeed"),
+        ("deepspeed_engine:stage_1", "deepspeed"),
+        ("deepspeed_engine:stage_2", "deepspeed"),
     ],
 )
 def test_a_library_averages_gradients_and_broadcasts_values(adapter: str, needed: str) -> None:
@@ -39,6 +42,18 @@ def test_a_library_averages_gradients_and_broadcasts_values(adapter: str, needed
 def test_replicate_broadcasts_in_the_first_forward_only() -> None:
     name = "check_construction_broadcasts_parameters_from_rank_0"
     assert verdicts("torch_replicate:adapter", name) == {name: "failed"}
+
+
+@pytest.mark.parametrize(
+    ("adapter", "check"),
+    [
+        ("deepspeed_engine:default_settings", "check_sgd_matches_one_process"),
+        ("deepspeed_engine:stage_1", "check_accumulation_without_no_sync_sums_gradients"),
+    ],
+)
+def test_findings_in_deepspeed(adapter: str, check: str) -> None:
+    pytest.importorskip("deepspeed")
+    assert verdicts(adapter, check) == {check: "failed"}
 
 
 def test_power_sgd_gives_gradients_of_low_rank() -> None:
@@ -60,5 +75,9 @@ def test_every_module_has_a_row_in_the_table() -> None:
         "torch_comm_hooks:power_sgd",
         "torch_replicate",
         "accelerate_prepare",
+        "deepspeed_stage_0",
+        "deepspeed_engine:default_settings",
+        "deepspeed_stage_1",
+        "deepspeed_stage_2",
     ):
         assert stem in page
