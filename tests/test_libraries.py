@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,18 @@ def test_replicate_broadcasts_in_the_first_forward_only() -> None:
 def test_findings_in_deepspeed(adapter: str, check: str) -> None:
     pytest.importorskip("deepspeed")
     assert verdicts(adapter, check) == {check: "failed"}
+
+
+def test_ranks_can_be_the_workers_of_a_ray_trainer(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    docs = Path(__file__).parents[1] / "docs"
+    line = f"{sys.executable} {docs / 'how-to' / 'code' / 'by_ray.py'} {{ranks}}"
+    words = ["check", f"{docs / 'adapters' / 'ray_train.py'}:adapter", "-w", "2", "-q", "--profile", "quick"]
+    words += ["-c", "large_batch_exactly", "--deadline", "280", "--listen", "127.0.0.1", "--start", line]
+    done = subprocess.run(
+        [sys.executable, "-m", "ddpcheck", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.startswith("2 passed;"), done.stdout + done.stderr
 
 
 def test_power_sgd_gives_gradients_of_low_rank() -> None:
