@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,9 @@ def verdicts(adapter: str, *checks: str) -> dict[str, str]:
         ("torch_comm_hooks:power_sgd_warm_up", "torch"),
         ("accelerate_prepare:adapter", "accelerate"),
         ("ignite_auto_model:adapter", "ignite"),
+        ("deepspeed_engine:stage_0", "deepspeed"),
+        ("deepspeed_engine:stage_1", "deepspeed"),
+        ("deepspeed_engine:stage_2", "deepspeed"),
     ],
 )
 def test_a_library_averages_gradients_and_broadcasts_values(adapter: str, needed: str) -> None:
@@ -39,6 +44,30 @@ def test_a_library_averages_gradients_and_broadcasts_values(adapter: str, needed
 def test_replicate_broadcasts_in_the_first_forward_only() -> None:
     name = "check_construction_broadcasts_parameters_from_rank_0"
     assert verdicts("torch_replicate:adapter", name) == {name: "failed"}
+
+
+@pytest.mark.parametrize(
+    ("adapter", "check"),
+    [
+        ("deepspeed_engine:default_settings", "check_sgd_matches_one_process"),
+        ("deepspeed_engine:stage_1", "check_accumulation_without_no_sync_sums_gradients"),
+    ],
+)
+def test_findings_in_deepspeed(adapter: str, check: str) -> None:
+    pytest.importorskip("deepspeed")
+    assert verdicts(adapter, check) == {check: "failed"}
+
+
+def test_ranks_can_be_the_workers_of_a_ray_trainer(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    docs = Path(__file__).parents[1] / "docs"
+    line = f"{sys.executable} {docs / 'how-to' / 'code' / 'by_ray.py'} {{ranks}}"
+    words = ["check", f"{docs / 'adapters' / 'ray_train.py'}:adapter", "-w", "2", "-q", "--profile", "quick"]
+    words += ["-c", "large_batch_exactly", "--deadline", "280", "--listen", "127.0.0.1", "--start", line]
+    done = subprocess.run(
+        [sys.executable, "-m", "ddpcheck", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.startswith("2 passed;"), done.stdout + done.stderr
 
 
 def test_power_sgd_gives_gradients_of_low_rank() -> None:
@@ -60,5 +89,9 @@ def test_every_module_has_a_row_in_the_table() -> None:
         "torch_comm_hooks:power_sgd",
         "torch_replicate",
         "accelerate_prepare",
+        "deepspeed_stage_0",
+        "deepspeed_engine:default_settings",
+        "deepspeed_stage_1",
+        "deepspeed_stage_2",
     ):
         assert stem in page

@@ -181,6 +181,23 @@ def test_no_sync_leaves_the_explicit_synchronisation_out() -> None:
     assert calls == ["synchronised"]
 
 
+def test_an_engines_own_backward_runs_in_place_of_the_losss() -> None:
+    calls: list[object] = []
+    model = spec(Linear("fc", 3, 2))
+    hooks = Hooks(backward=lambda wrapped, loss: calls.append((wrapped, loss.requires_grad)))
+    replica = replica_of(model, initial_of(model), hooks=hooks)
+    replica.backward(Batch(X, T))
+    assert [has_graph for _, has_graph in calls] == [True]
+    assert all(value is None for value in replica.gradients().values())
+
+
+def test_gradients_that_an_engine_keeps_elsewhere_are_read_there() -> None:
+    model = spec(Linear("fc", 3, 2))
+    hooks = Hooks(gradient=lambda wrapped, parameter: torch.full_like(parameter, 7.0))
+    replica = replica_of(model, initial_of(model), hooks=hooks)
+    assert {float(np.max(value)) for value in replica.gradients().values() if value is not None} == {7.0}
+
+
 def test_optimizer_with_replaced_parameters_is_reported() -> None:
     model = spec(Linear("fc", 3, 2))
     replica = replica_of(model, initial_of(model))

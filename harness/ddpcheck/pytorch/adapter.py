@@ -63,7 +63,9 @@ def torch_adapter(
     *,
     capabilities: Capabilities = TORCH_PROMISES,
     no_sync: Callable[[Any], AbstractContextManager[Any]] | None = None,
+    backward: Callable[[Any, torch.Tensor], object] | None = None,
     after_backward: Callable[[Any], object] | None = None,
+    gradient: Callable[[Any, nn.Parameter], torch.Tensor | None] | None = None,
     optimizer: Callable[[Any, OptimizerSpec], Any] | None = None,
     clip: Callable[[Any, float], Any] | None = None,
     predict: Callable[..., Any] | None = None,
@@ -94,7 +96,11 @@ def torch_adapter(
                     With unfreezing the optimizer has the frozen parameters from the start, and requires_grad is switched.
     no_sync         the context in which backward does not communicate, which may be nested; by default the wrapper's own
                     no_sync().
+    backward        runs the backward of a loss, from the result of wrap and the loss, for engines with a method of their own;
+                    default: the loss's own backward().
     after_backward  called after each backward outside no_sync, for engines with an explicit call to synchronise.
+    gradient        the whole gradient of a parameter, from the result of wrap and the parameter, for engines that keep it
+                    elsewhere. All ranks call it. Default: the parameter's grad.
     optimizer       makes a torch.optim.Optimizer of your own, such as a sharded one, from the result of wrap and the settings.
                     It must compute the same steps as torch.optim's for the setting `name`; default: torch.optim's own.
     clip            clips the gradients of the result of wrap to a norm, and returns the norm before; default: torch's
@@ -125,7 +131,9 @@ def torch_adapter(
 
     hooks = {
         "no_sync": no_sync,
+        "backward": backward,
         "after_backward": after_backward,
+        "gradient": gradient,
         "optimizer": optimizer,
         "clip": clip,
         "predict": predict,

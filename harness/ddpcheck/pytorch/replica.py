@@ -29,6 +29,8 @@ class Hooks:
     optimizer: Callable[[Any, OptimizerSpec], Any] | None = None
     clip: Callable[[Any, float], Any] | None = None
     predict: Callable[..., Any] | None = None
+    backward: Callable[[Any, Tensor], object] | None = None
+    gradient: Callable[[Any, nn.Parameter], Tensor | None] | None = None
 
 
 class TorchReplica:
@@ -77,7 +79,10 @@ class TorchReplica:
         # engine
         value = float(loss.item())
         keep_busy(self._device)
-        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves Tensor.backward without annotations
+        if self._hooks.backward is not None:
+            self._hooks.backward(self._wrapped, loss)
+        else:
+            loss.backward()  # type: ignore[no-untyped-call]  # torch leaves Tensor.backward without annotations
         if self._synchronising and self._hooks.after_backward is not None:
             self._hooks.after_backward(self._wrapped)
         return value
@@ -134,8 +139,14 @@ class TorchReplica:
         return settled(
             self._device,
             "the gradient of",
-            lambda: {name: None if p.grad is None else array_of(p.grad) for name, p in self._learned.items()},
+            lambda: {
+                name: None if (gradient := self._gradient_of(p)) is None else array_of(gradient)
+                for name, p in self._learned.items()
+            },
         )
+
+    def _gradient_of(self, parameter: nn.Parameter) -> Tensor | None:
+        return parameter.grad if self._hooks.gradient is None else self._hooks.gradient(self._wrapped, parameter)
 
     def parameters(self) -> Mapping[str, Array]:
         return self._all_of("parameter", self._module.named_parameters)
