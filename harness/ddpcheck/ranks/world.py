@@ -13,12 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..causes.machine import NO_FREE_PORT, NO_LOOPBACK
-from ..execution.job_files import scratch_of
 from ..launchers.fork_servers import RANK_PROGRAM
 from ..launchers.launcher import Launched, Launcher
 from ..launchers.orphaned_processes import Inode, clock_ticks, kill_leftover_processes
 from ..launchers.ports import NoFreePort, has_loopback
 from ..refused_resources import refusal_cause
+from ..scratch_folder import scratch_of
 from .attaching import StartFailed, attach_ranks, wait_for_connect
 from .channel import CONTROL, SECRET, ChannelClosed, Listener
 from .rank_interpreter import OURS, SAFE_PATH, Interpreter
