@@ -50,28 +50,28 @@ class LaunchedRanks:
         self,
         reference: str,
         home: Interpreter | None,
-        conditions: Mapping[str, str],
-        hard: StartConditions | None,
+        variables: Mapping[str, str],
+        conditions: StartConditions | None,
         seconds: float,
         connect_seconds: float,
         grace: float,
     ) -> float:
         """Start the ranks; return the seconds that connect() took. StartFailed with all problems of all ranks.
 
-        conditions: further environment variables of the ranks. seconds: limit until all ranks have connected to the driver;
-        connect_seconds: limit of connect() if `hard` lets the ranks in. grace: seconds for the others once one has failed.
+        variables: further environment variables of the ranks. seconds: limit until all ranks have connected to the driver;
+        connect_seconds: limit of connect() if `conditions` let the ranks in. grace: seconds for the others once one has failed.
         """
         listener = self._listener()
         self._secret = listener.secret
         self._files = scratch_of(listener.secret)
         try:
             command = home.command() if home else [*RANK_PROGRAM, reference]
-            variables = dict(conditions) | (hard.variables() if hard is not None else {})
-            self._launched = self._launch(command, _rank_variables(listener, home) | variables)
+            of_conditions = conditions.variables() if conditions is not None else {}
+            self._launched = self._launch(command, {**_rank_variables(listener, home), **variables, **of_conditions})
             limit = time.monotonic() + seconds
             self.links = attach_ranks(self._launched, self._world_size, listener, seconds)
-            if hard is not None:
-                hard.let_in(self.links, socket.gethostname())
+            if conditions is not None:
+                conditions.let_in(self.links, socket.gethostname())
                 limit = min(limit, time.monotonic() + connect_seconds)
             since = time.monotonic()
             self.lacks = wait_for_connect(self.links, self._launched, limit, grace)
