@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from ..storage.results import visible_cores
+from ..storage.environment import visible_cores
 from .evidence import Evidence, parts_alone
 from .recorded_process import RunSettings
 from .request import Request, ScriptRun

@@ -20,7 +20,8 @@ from ..audit.script_kinds import engine_of
 from ..audit.verdicts import answer, verdicts_of
 from ..job import MOST_RANKS
 from ..relative_paths import relative
-from ..storage.results import Results, save_junit
+from ..storage.junit import save_junit
+from ..storage.results import Results
 from .commands_again import given_options
 from .number_options import SECONDS, FiniteNumber, WholeNumber
 from .options import at_terminal, console, failures_folder, usage_errors

@@ -11,9 +11,9 @@ from ..launchers.launcher import Launcher
 from ..relative_paths import relative
 from ..standalone import write_beside
 from ..storage import long_texts
+from ..storage.failing_jobs import Failure, files_of_earlier_failure, text_file, write_failure
 from ..storage.files import UnreadableFile, UnwritableFile
 from ..storage.long_texts import write_long_text
-from ..storage.results import Failure, files_of_earlier_failure, text_file, write_failure
 from ..verdict import Verdict
 from .adapter_lookup import names_file
 
