@@ -22,8 +22,7 @@ from hypothesis.strategies import SearchStrategy
 from ddpcheck import assertions
 from ddpcheck.contract import Capabilities
 from ddpcheck.hypotheses.failed_ranks import right_when_repeated
-from ddpcheck.job import Job, OptimizerSpec
-from ddpcheck.operations import Observe, Operation, Predict, Step, ZeroGrad
+from ddpcheck.job import Job, Observe, Operation, OptimizerSpec, Predict, Step, ZeroGrad
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
