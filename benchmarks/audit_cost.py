@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from ddpcheck.audit.request import Request
-from ddpcheck.audit.script_kinds import engine_of
+from ddpcheck.audit.script_kinds import kind_of
 from ddpcheck.audit.script_runs import audited, real_run
 
 SCRIPT = """
@@ -83,7 +83,7 @@ def recorder() -> None:
             )  # fmt: skip
             request = Request((str(script), str(STEPS), f"{name}/recorded"), steps=AUDITED, seconds=86400)
             with audited(request) as folder:
-                real_run(request, engine_of(request.script), folder)
+                real_run(request, kind_of(request.script), folder)
             for rank in range(2):
                 found["without"] += _steps(f"{name}/without-{rank}")
                 recorded = _steps(f"{name}/recorded-{rank}")

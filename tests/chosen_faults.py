@@ -1,5 +1,5 @@
-"""Selects the faulty and correct implementations, and the scripts, for the usual test run; running all takes too
-long.
+"""Selects the faulty and correct implementations, and the scripts, for the usual test run, since running all takes too long;
+and tells whether a failure names a fault's cause.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
+from ddpcheck.verdict import Diagnosis
 from ddpcheck_implementations.faulty import Registered
 
 T = TypeVar("T")
@@ -40,3 +41,8 @@ def some(applicable: Iterable[T], number: int) -> list[T]:
     implementations.
     """
     return [*applicable] if os.environ.get(EVERY) else [*applicable][number % ONE_IN :: ONE_IN]
+
+
+def names_cause(diagnosis: Diagnosis, cause: str) -> bool:
+    """Whether a diagnosis names the cause of this id; true if the id is empty."""
+    return not cause or any(each.id == cause for each in diagnosis.causes)

@@ -7,7 +7,7 @@
     python tests/gate_study.py traffic --runs 20                real gates: more messages, more bytes
 
 A replay multiplies head's times, so many gates are cheap. `live` runs code that does more work
-(implementations/planted.py), which takes hours; it can be stopped at any time, and continues from there.
+(ddpcheck_implementations/planted_regressions.py), which takes hours; it can be stopped at any time, and continues from there.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ddpcheck_benchmarks.gate.record import MeasuredSide, Record
 from ddpcheck_benchmarks.gate.result import REGRESSION, result_of
 from ddpcheck_benchmarks.gate.stages import Progress, measure
 
-PLANTED = "ddpcheck_implementations.planted"
+PLANTED = "ddpcheck_implementations.planted_regressions"
 SLOW_DOWNS = (0.0, 0.03, 0.05, 0.10, 0.25)
 _LIVE = {0.0: ("plain", "plain"), 0.10: ("times_10", "times_11"), 0.25: ("times_4", "times_5")}
 """Base and head of real gates, by the additional work of head."""

@@ -14,7 +14,7 @@ from ddpcheck.audit.audit_in_tests import audit
 from ddpcheck.audit.mpi.arrays import found_in_frames
 from ddpcheck.audit.mpi.batches import Misfit, put_together
 from ddpcheck.audit.mpi.buffer_arguments import array_of
-from ddpcheck.audit.script_kinds import MPI, TORCH, engine_of
+from ddpcheck.audit.script_kinds import MPI, TORCH, kind_of
 from ddpcheck.cli import main
 
 SCRIPTS = Path(__file__).parent / "audit" / "scripts"
@@ -62,9 +62,9 @@ def test_buffers_of_mpi4py() -> None:
 def test_the_imports_of_a_script_choose_its_engine(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("from mpi4py import MPI\nimport helper\n")
-    assert engine_of((str(script),)) is MPI
+    assert kind_of((str(script),)) is MPI
     (tmp_path / "helper.py").write_text("import torch\n")
-    assert engine_of((str(script),)) is TORCH
+    assert kind_of((str(script),)) is TORCH
 
 
 def test_a_script_without_mpi_is_told_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,8 @@ from ddpcheck.job import Backward, DataSpec
 from ddpcheck.running.check_runner import Settings
 from ddpcheck.running.fault_runs import run_fault
 from ddpcheck.running.profiles import PROFILES, profile_named
-from ddpcheck.storage.results import Failure, Results
+from ddpcheck.storage.failing_jobs import Failure
+from ddpcheck.storage.results import Results
 from ddpcheck_implementations.faulty import unusual
 
 MINIMAL = Path(__file__).parent / "minimal_adapter.py"

@@ -20,7 +20,7 @@ from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Diagnosis, Finding
 from ddpcheck_properties import drawing
 from ddpcheck_properties import strategies_collectives as drawn_from
-from ddpcheck_properties.drawing import Judge, fewer, for_all
+from ddpcheck_properties.drawing import Judge, all_or_every_second, for_all
 from ddpcheck_properties.strategies import choice
 
 
@@ -100,7 +100,7 @@ def test_examples_come_first() -> None:
 def test_more_than_three_ranks_run_every_second_example(world_size: int, effort: int, seeds: list[int]) -> None:
     session = Hollow(world_size=world_size, effort=effort)
     given = [Job(world_size, (Barrier(),), seed=seed) for seed in range(3)]
-    assert [job.seed for job in fewer(session, given)] == seeds  # type: ignore[arg-type]
+    assert [job.seed for job in all_or_every_second(session, given)] == seeds  # type: ignore[arg-type]
 
 
 def test_an_example_that_is_right_when_run_again_depends_on_timing() -> None:

@@ -12,14 +12,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import sessions
-from chosen_faults import chosen, some
+from chosen_faults import chosen, names_cause, some
 from expected_parameters import NUMBERS, PARAMETERS, tells_parameters
 
 from ddpcheck.checks import Check, unmet_need
 from ddpcheck.job import AllReduce, TensorSpec
 from ddpcheck.numerics import same_bits
 from ddpcheck.oracle.collectives import wants
-from ddpcheck.running.fault_runs import names_cause
 from ddpcheck.session import Session
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.faulty import Registered, faults, unusual

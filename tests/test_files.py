@@ -12,7 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from ddpcheck.execution.job_files import SLOW_FILE, SLOW_FOLDER, scratch_of, watched
+from ddpcheck.execution.watched_files import SLOW_FILE, SLOW_FOLDER, watched
+from ddpcheck.scratch_folder import scratch_of
 from ddpcheck.session import Session
 from ddpcheck_implementations.numpy_sockets import adapter
 from ddpcheck_properties.training.checkpoints import check_checkpoint_files_have_one_writer

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 
 from ddpcheck_benchmarks.gate.command import command
 
-PLANTED = "from ddpcheck_implementations.planted import {} as adapter\n"
+PLANTED = "from ddpcheck_implementations.planted_regressions import {} as adapter\n"
 
 WRAPPER = """\
 import torch.distributed as dist

@@ -26,8 +26,9 @@ from ddpcheck.cli import main
 from ddpcheck.job import AllReduce, Backward, Barrier, DataSpec, Job, Step, TensorSpec, ZeroGrad
 from ddpcheck.models.spec import mlp
 from ddpcheck.storage.archives import read_arrays
+from ddpcheck.storage.failing_jobs import Failure
 from ddpcheck.storage.files import UnreadableFile
-from ddpcheck.storage.results import Failure, Results
+from ddpcheck.storage.results import Results
 from ddpcheck.verdict import Diagnosis, Verdict
 from ddpcheck_benchmarks.projection.measurements import load
 from ddpcheck_reports.result_files import read

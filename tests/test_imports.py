@@ -38,5 +38,5 @@ def test_a_package_imports_the_harness_and_no_other_package(folder: str) -> None
 
 def test_an_import_inside_a_function_is_seen(tmp_path: Path) -> None:
     file = tmp_path / "late.py"
-    file.write_text("def program():\n    from ddpcheck_implementations.planted import plain\n", encoding="utf-8")
+    file.write_text("def program():\n    from ddpcheck_implementations.numpy_mpi import adapter\n", encoding="utf-8")
     assert imported(file) == {"ddpcheck_implementations"}

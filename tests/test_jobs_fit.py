@@ -33,7 +33,7 @@ class NeverStarted(Session):
     def trial(self, *args: Any, **options: Any) -> Any:
         raise Seen
 
-    def start(self, hard: Any = None) -> None:
+    def start(self, conditions: Any = None) -> None:
         raise Seen
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import sessions
-from chosen_faults import chosen, some
+from chosen_faults import chosen, names_cause, some
 from expected_parameters import tells_parameters
 from in_threads import ThreadCollectives, ThreadedSession
 
@@ -20,7 +20,6 @@ from ddpcheck.contract import Capabilities, ReplicaMethod, ReplicaSync
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.models.spec import Linear, ModelSpec, Scale
 from ddpcheck.oracle import is_exact
-from ddpcheck.running.fault_runs import names_cause
 from ddpcheck.seeded_values import Array
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.faulty import PlainReplica, Registered, faults, unusual

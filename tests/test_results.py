@@ -31,10 +31,13 @@ from ddpcheck.job import (
 )
 from ddpcheck.models.spec import mlp
 from ddpcheck.storage.dataclass_json import to_plain
+from ddpcheck.storage.environment import Environment
+from ddpcheck.storage.failing_jobs import Failure, write_failure
 from ddpcheck.storage.files import UnreadableFile
+from ddpcheck.storage.junit import save_junit
 from ddpcheck.storage.operation_words import PHRASES, in_words
 from ddpcheck.storage.replay import described, summarised
-from ddpcheck.storage.results import Environment, Failure, Results, save_junit, write_failure
+from ddpcheck.storage.results import Results
 from ddpcheck.trace import Record
 from ddpcheck_reports.conformance import markdown
 

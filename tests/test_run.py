@@ -19,7 +19,7 @@ from ddpcheck.running.check_runner import CheckRunner, Settings, run_check, run_
 from ddpcheck.running.expected_failures import NOTHING_EXPECTED, ExpectedFailures
 from ddpcheck.running.plan import RANKS_START, installed_checks, plan
 from ddpcheck.running.profiles import profile_named
-from ddpcheck.storage.results import Failure, failure_file
+from ddpcheck.storage.failing_jobs import Failure, failure_file
 
 QUICK = Settings(profile_named("quick"), deadline=1.0)
 

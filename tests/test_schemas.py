@@ -18,8 +18,9 @@ from ddpcheck.causes import ranks
 from ddpcheck.contract import TYPICAL
 from ddpcheck.storage import file_schemas
 from ddpcheck.storage.dataclass_json import to_plain
+from ddpcheck.storage.failing_jobs import Failure
 from ddpcheck.storage.json_schema import document
-from ddpcheck.storage.results import Failure, Results
+from ddpcheck.storage.results import Results
 from ddpcheck_properties import strategies
 from ddpcheck_reports.result_files import read
 

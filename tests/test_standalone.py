@@ -44,7 +44,8 @@ from ddpcheck.launchers.multiprocess import Method, Multiprocessing
 from ddpcheck.launchers.processes import Processes
 from ddpcheck.numerics import same_bits
 from ddpcheck.running.adapter_lookup import reference_of
-from ddpcheck.standalone import _WRITERS, FailedCheck, NoScript, script, write_beside, write_script
+from ddpcheck.running.failure_files import write_script_beside
+from ddpcheck.standalone import _WRITERS, FailedCheck, NoScript, script, write_script
 from ddpcheck.standalone.comparison import since
 from ddpcheck.standalone.literals import bound, literal
 from ddpcheck.standalone.text import FORMULAS, Text
@@ -271,7 +272,7 @@ def test_jobs_of_replicas_are_replayed(tmp_path: Path) -> None:
     with pytest.raises(NoScript, match=r"replayed by `ddpcheck replay FILE`"):
         script(RIGHT, job, TOLD)
     verdict = Verdict("x", 2, "check_gradients_equal_the_large_batch_exactly", "gradients", "failed", job=job)
-    assert write_beside(tmp_path / "x.json", RIGHT, verdict) is None
+    assert write_script_beside(tmp_path / "x.json", RIGHT, verdict) is None
 
 
 def test_unsupported_jobs_have_no_script(tmp_path: Path) -> None:
@@ -279,7 +280,7 @@ def test_unsupported_jobs_have_no_script(tmp_path: Path) -> None:
     with pytest.raises(NoScript, match=r"operation 0 \(kill\) has no plain form"):
         script(RIGHT, job, TOLD)
     verdict = Verdict("x", 2, "check_a", "sums", "failed", diagnosis=Diagnosis("wrong"), job=job)
-    assert write_beside(tmp_path / "x.json", RIGHT, verdict) is None
+    assert write_script_beside(tmp_path / "x.json", RIGHT, verdict) is None
     kinds = {operation.kind for operation in ops.Operation.__args__}
     assert {*_WRITERS} <= kinds
 

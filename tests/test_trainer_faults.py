@@ -8,12 +8,11 @@ from functools import partial
 
 import pytest
 import sessions
-from chosen_faults import chosen, some
+from chosen_faults import chosen, names_cause, some
 from in_threads import ThreadedSession
 
 from ddpcheck.checks import Check, unmet_need
 from ddpcheck.contract import Capabilities
-from ddpcheck.running.fault_runs import names_cause
 from ddpcheck.verdict import Finding
 from ddpcheck_implementations.data_parallel.trainer import Trainer
 from ddpcheck_implementations.faulty import Registered, faults, unusual

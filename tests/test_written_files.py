@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from ddpcheck.cli import main
 from ddpcheck.job import AllReduce, Barrier, Job, TensorSpec
+from ddpcheck.storage.failing_jobs import Failure, failure_file
 from ddpcheck.storage.files import UnwritableFile, atomic_file, write_atomically
-from ddpcheck.storage.results import Failure, failure_file
 from ddpcheck.verdict import Diagnosis, Verdict
 
 WRONG = """

@@ -17,7 +17,7 @@ from .pytest_benchmark_records import Point, Results
 from .rank_times import queue_share, slowest, spread, stamps, why
 
 _WARM = 16 << 20  # for larger messages the check of their results is the warm-up, to save half of their time
-Plan = dict[str, tuple[int, int]]
+CallRepetitions = dict[str, tuple[int, int]]
 """Iterations, and calls in each, by the name of the case; decided in the first launch for all launches."""
 
 
@@ -26,7 +26,7 @@ def measure_collectives(
     chosen: Sequence[Case],
     launch: int,
     effort: Effort,
-    plan: Plan,
+    repetitions: CallRepetitions,
     results: Results,
     begin: Callable[[Case], bool],
     seed: int = 0,
@@ -36,33 +36,33 @@ def measure_collectives(
     begin: whether there is time for a case. A case whose ranks fail is reported as a problem; the others continue.
     """
     wanted = list(chosen)
-    plan |= {case.name: (effort.least, 1) for case in wanted if case.bytes > _WARM}
-    _warm_up([case for case in wanted if case.bytes <= _WARM], session, effort, plan)
+    repetitions |= {case.name: (effort.least, 1) for case in wanted if case.bytes > _WARM}
+    _warm_up([case for case in wanted if case.bytes <= _WARM], session, effort, repetitions)
     random.Random(f"{seed} {launch} {session.adapter.name} {session.world_size}").shuffle(wanted)
     for case in filter(begin, wanted):
         began = time.monotonic()
-        if case.name in plan:
-            _measure(case, session, plan[case.name], results)
+        if case.name in repetitions:
+            _measure(case, session, repetitions[case.name], results)
         else:
             results.problems.append(f"{case.name}: the ranks failed in the warm-up")
         yield case, time.monotonic() - began
 
 
-def _warm_up(chosen: list[Case], session: Session, effort: Effort, plan: Plan) -> None:
+def _warm_up(chosen: list[Case], session: Session, effort: Effort, repetitions: CallRepetitions) -> None:
     """All sizes in one Job; if it fails, one by one, to find the failing size."""
-    if chosen and not _look(chosen, session, effort, plan):
+    if chosen and not _look(chosen, session, effort, repetitions):
         for case in chosen:
-            _look([case], session, effort, plan)
+            _look([case], session, effort, repetitions)
 
 
-def _look(chosen: list[Case], session: Session, effort: Effort, plan: Plan) -> bool:
+def _look(chosen: list[Case], session: Session, effort: Effort, repetitions: CallRepetitions) -> bool:
     trace = session.run(Job(session.world_size, tuple(case.operation(1, 3, 1) for case in chosen)))
     if not trace.completed:
         return False
     for position, case in enumerate(chosen):
         seconds = float(slowest(stamps(trace, position, "begin"), stamps(trace, position, "end")).min())
         calls = effort.calls(seconds)
-        plan.setdefault(case.name, (effort.iterations(seconds * calls), calls))
+        repetitions.setdefault(case.name, (effort.iterations(seconds * calls), calls))
     return True
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpcheck.storage.results import Environment
+from ddpcheck.storage.environment import Environment
 
 
 def command_line() -> str:

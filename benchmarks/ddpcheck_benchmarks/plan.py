@@ -12,14 +12,14 @@ from ddpcheck.operations.timing import Collective
 from ddpcheck.running.adapter_lookup import missing_modules, resolve
 
 from .collective_cases import Case, cases, memory_needed
-from .collectives import Plan
+from .collectives import CallRepetitions
 from .hosts.launcher import cannot_carry
 from .hosts.link import Fabric
 from .iteration_count import Effort
 from .pytest_benchmark_records import Results
 from .sizes import named
 from .step_cases import NAMED, StepCase, step_cases
-from .steps import StepPlan
+from .steps import StepRepetitions
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class PlannedMeasurement:
     cases: list[Case]
     steps: list[StepCase]
     crowded: bool
-    plan: Plan = field(default_factory=dict)
-    step_plan: StepPlan = field(default_factory=dict)
+    call_repetitions: CallRepetitions = field(default_factory=dict)
+    step_repetitions: StepRepetitions = field(default_factory=dict)
 
     @property
     def items(self) -> list[StepCase | Case]:
@@ -69,7 +69,7 @@ class PlannedMeasurement:
         return f"{self.adapter.name}, {counted(self.world_size, 'rank')}"
 
 
-def places(wanted: Wanted, results: Results) -> list[PlannedMeasurement]:
+def planned_measurements(wanted: Wanted, results: Results) -> list[PlannedMeasurement]:
     """World size by world size. Impossible measurements are listed in the results as skipped, with the reason."""
     found = []
     memory = available_memory()

@@ -23,7 +23,7 @@ _WARMUPS = (
 )
 _AGAIN = 2
 _COUNTED = 3
-StepPlan = dict[str, int]
+StepRepetitions = dict[str, int]
 """Steps of each burst, by the name of the case; decided in the first launch for all launches."""
 
 
@@ -32,21 +32,26 @@ Sent = Callable[[], Sequence[int]]
 
 
 def measure_step(
-    session: Session, case: StepCase, effort: Effort, plan: StepPlan, results: Results, sent: Sent | None = None
+    session: Session,
+    case: StepCase,
+    effort: Effort,
+    repetitions: StepRepetitions,
+    results: Results,
+    sent: Sent | None = None,
 ) -> None:
     """Measure one case in this Session, and add it to the results."""
     if any(case.delays):
-        plan[case.name] = effort.steps(sum(case.delays))
-    elif case.name not in plan:
+        repetitions[case.name] = effort.steps(sum(case.delays))
+    elif case.name not in repetitions:
         trace = session.run(case.job([case.steps(2, 3)]))
         if not trace.completed:
             _say_why(trace, case, results)
             return
         seconds = float(slowest(stamps(trace, 0, "begin"), stamps(trace, 0, "end")).min())
-        plan[case.name] = effort.steps(seconds)
+        repetitions[case.name] = effort.steps(seconds)
     promises = session.capabilities
     modes = [True, False] if promises.has(ReplicaMethod.NO_SYNC) else [True]
-    trace = session.run(case.job(_parts(case, modes, plan[case.name], promises)))
+    trace = session.run(case.job(_parts(case, modes, repetitions[case.name], promises)))
     if not trace.completed:
         _say_why(trace, case, results)
         return

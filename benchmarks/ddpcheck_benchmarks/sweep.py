@@ -19,7 +19,7 @@ from .collective_cases import Case
 from .collectives import measure_collectives
 from .hosts.launcher import Hosts
 from .hosts.network import Network, network
-from .plan import PlannedMeasurement, Wanted, places
+from .plan import PlannedMeasurement, Wanted, planned_measurements
 from .pytest_benchmark_records import Point, Results
 from .step_cases import StepCase
 from .steps import measure_step
@@ -44,8 +44,8 @@ class Progress(Protocol):
 
 def sweep(wanted: Wanted, results: Results, progress: Progress) -> None:
     """Measure everything, launch after launch; save the results after every Session."""
-    chosen = places(wanted, results)
-    points = sum(len(place.items) for place in chosen)
+    chosen = planned_measurements(wanted, results)
+    points = sum(len(planned.items) for planned in chosen)
     launches = wanted.effort.launches
     starts = counted(len(chosen), "start-up")
     progress.expect(
@@ -57,7 +57,9 @@ def sweep(wanted: Wanted, results: Results, progress: Progress) -> None:
     with ExitStack() as opened:
         hosts = None
         if fabric is not None and chosen:
-            hosts = opened.enter_context(network(max(fabric.hosts(place.world_size) for place in chosen), fabric.rate))
+            hosts = opened.enter_context(
+                network(max(fabric.hosts(planned.world_size) for planned in chosen), fabric.rate)
+            )
         _Sweep(wanted, results, progress, hosts).run(chosen, points)
 
 
@@ -74,13 +76,13 @@ class _Sweep:
         launches = self._wanted.effort.launches
         began = time.monotonic()
         for launch in range(launches):
-            for place in chosen:
-                self._launch(place, launch)
+            for planned in chosen:
+                self._launch(planned, launch)
             if launch or launches == 1:
                 continue
             fixed = (time.monotonic() - began - self._measured) * (launches - 1)
             seconds = self._allowance.decide(fixed)
-            again = [self._again(place, item) for place in chosen for item in self._granted(place)]
+            again = [self._again(planned, item) for planned in chosen for item in self._granted(planned)]
             self._shortened = {name: item for name, item in self._due_again.items() if not self._allowance.grants(name)}
             if self._due_again:
                 self._progress.expect(points + sum(again), self._further(seconds))
@@ -99,19 +101,21 @@ class _Sweep:
         fewer = f"; no time for the other {without}" * bool(without)
         return f"about {_lasting(seconds)} more for further launches of {_points(due - without)}{fewer}"
 
-    def _granted(self, place: PlannedMeasurement) -> list[StepCase | Case]:
-        return [item for item in place.items if self._allowance.grants(item.name)]
+    def _granted(self, planned: PlannedMeasurement) -> list[StepCase | Case]:
+        return [item for item in planned.items if self._allowance.grants(item.name)]
 
-    def _again(self, place: PlannedMeasurement, item: StepCase | Case) -> int:
+    def _again(self, planned: PlannedMeasurement, item: StepCase | Case) -> int:
         """The number of further launches in which to measure the point, if there is time."""
         effort = self._wanted.effort
-        most = effort.crowded_launches if place.crowded else effort.launches
+        most = effort.crowded_launches if planned.crowded else effort.launches
         return sum(effort.includes(item.bytes, launch) for launch in range(1, min(most, effort.launches)))
 
-    def _launch(self, place: PlannedMeasurement, launch: int) -> None:
+    def _launch(self, planned: PlannedMeasurement, launch: int) -> None:
         """Run one Session; none if it has nothing to measure."""
         wanted = (
-            [item for item in self._granted(place) if launch <= self._again(place, item)] if launch else place.items
+            [item for item in self._granted(planned) if launch <= self._again(planned, item)]
+            if launch
+            else planned.items
         )
         due = {item.name for item in wanted if self._fits(item, launch)}
         if not due:
@@ -119,46 +123,46 @@ class _Sweep:
         began = time.monotonic()
         try:
             with Session(
-                place.reference, place.world_size, deadline=_DEADLINE, launcher=self._launcher(place)
+                planned.reference, planned.world_size, deadline=_DEADLINE, launcher=self._launcher(planned)
             ) as session:
                 session.start()
-                _add_start(place, self._wanted.link, time.monotonic() - began, self._results)
-                self._measure(session, place, launch, due)
+                _add_start(planned, self._wanted.link, time.monotonic() - began, self._results)
+                self._measure(session, planned, launch, due)
         except StartFailed as failed:
-            self._results.problems.append(f"{place.name}: {failed}")
+            self._results.problems.append(f"{planned.name}: {failed}")
         self._results.save()
         seconds = time.monotonic() - began
         self._progress.end_session(
-            f"launch {launch + 1} of {self._wanted.effort.launches}, {place.name}: {seconds:.1f} s"
+            f"launch {launch + 1} of {self._wanted.effort.launches}, {planned.name}: {seconds:.1f} s"
         )
 
-    def _launcher(self, place: PlannedMeasurement) -> Launcher | None:
+    def _launcher(self, planned: PlannedMeasurement) -> Launcher | None:
         """The launcher; None for the implementation's own."""
         fabric = self._wanted.fabric
         if fabric is None or self._hosts is None:
             return None
-        return Hosts(self._hosts, place.adapter.launcher, fabric.each)
+        return Hosts(self._hosts, planned.adapter.launcher, fabric.each)
 
-    def _measure(self, session: Session, place: PlannedMeasurement, launch: int, due: set[str]) -> None:
+    def _measure(self, session: Session, planned: PlannedMeasurement, launch: int, due: set[str]) -> None:
         sent = self._hosts.sent if self._hosts else None
         effort, results = self._wanted.effort, self._results
-        for step in place.steps:  # before the collectives, whose buffers would count as its memory
+        for step in planned.steps:  # before the collectives, whose buffers would count as its memory
             if step.name in due and self._begin(step, launch):
                 began = time.monotonic()
-                measure_step(session, step, effort, place.step_plan, results, sent)
-                self._end(place, step, launch, time.monotonic() - began)
-        cases = [case for case in place.cases if case.name in due and self._fits(case, launch)]
+                measure_step(session, step, effort, planned.step_repetitions, results, sent)
+                self._end(planned, step, launch, time.monotonic() - began)
+        cases = [case for case in planned.cases if case.name in due and self._fits(case, launch)]
         for case, seconds in measure_collectives(
             session,
             cases,
             launch,
             effort,
-            place.plan,
+            planned.call_repetitions,
             results,
             lambda case: self._begin(case, launch),
             self._wanted.seed,
         ):
-            self._end(place, case, launch, seconds)
+            self._end(planned, case, launch, seconds)
 
     def _fits(self, item: StepCase | Case, launch: int) -> bool:
         """Whether there is time for the point. If not after the first launch, the point gets fewer launches."""
@@ -175,11 +179,11 @@ class _Sweep:
         self._progress.begin(f"launch {launch + 1}, {item.name}")
         return True
 
-    def _end(self, place: PlannedMeasurement, item: StepCase | Case, launch: int, seconds: float) -> None:
+    def _end(self, planned: PlannedMeasurement, item: StepCase | Case, launch: int, seconds: float) -> None:
         if not launch:
             self._measured += seconds
-            self._allowance.took(item.name, seconds, self._again(place, item))
-            if self._again(place, item):
+            self._allowance.took(item.name, seconds, self._again(planned, item))
+            if self._again(planned, item):
                 self._due_again[item.name] = item
         self._progress.done(1)
 
@@ -204,8 +208,8 @@ def _named(items: Sequence[StepCase | Case]) -> str:
     )
 
 
-def _add_start(place: PlannedMeasurement, link: str, seconds: float, results: Results) -> None:
+def _add_start(planned: PlannedMeasurement, link: str, seconds: float, results: Results) -> None:
     """Record the seconds until connect() returned on every rank: interpreters, imports and rendezvous."""
-    name = f"startup[{'-'.join([place.adapter.name, f'p{place.world_size}', *[link] * bool(link)])}]"
-    info = {"kind": "startup", "adapter": place.adapter.name, "world_size": place.world_size, "link": link}
+    name = f"startup[{'-'.join([planned.adapter.name, f'p{planned.world_size}', *[link] * bool(link)])}]"
+    info = {"kind": "startup", "adapter": planned.adapter.name, "world_size": planned.world_size, "link": link}
     results.add(Point(name, "startup", {**info, "cores": results.environment["cores"]}), seconds)

@@ -17,7 +17,7 @@ import pytest
 from ddpcheck.contract import ReplicaMethod, needs
 from ddpcheck.job import Job
 from ddpcheck.session import Session
-from ddpcheck.storage.results import visible_cores
+from ddpcheck.storage.environment import visible_cores
 from ddpcheck.trace import Trace
 
 from .collective_cases import COLLECTIVES, cases

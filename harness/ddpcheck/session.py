@@ -126,7 +126,7 @@ class Session:
         return withdrawn(needs, self._promised, self.lacks, self.world_size) if self.lacks else ""
 
     @property
-    def parent(self) -> bool:
+    def has_parent_process(self) -> bool:
         """Whether the ranks are forked or spawned by a process that has imported the adapter's module."""
         return isinstance(self._launcher, ParentProcessLauncher)
 
@@ -308,7 +308,7 @@ class Session:
 
     # ------------------------------------------------------------------------------------------------ start and stop
 
-    def start(self, hard: StartConditions | None = None) -> None:
+    def start(self, conditions: StartConditions | None = None) -> None:
         """Start the ranks now (run does it when needed). StartFailed with all problems of all ranks."""
         reason = self._launcher.unavailable()
         if reason is not None:
@@ -319,7 +319,7 @@ class Session:
         world = LaunchedRanks(self._launcher, self.world_size)
         try:
             took = world.start(
-                self.reference, self._home, over_tcp, hard, self.start_deadline, self._start_seconds, self.grace
+                self.reference, self._home, over_tcp, conditions, self.start_deadline, self._start_seconds, self.grace
             )
         except StartFailed as error:
             if self._over_tcp:

@@ -178,19 +178,21 @@ def _began(rank: RankTrace) -> float:
     return float("inf") if rank.failed_at is None else rank.failed_at - since
 
 
+_LATER = ("wrong_form", "unread", "refused", "elsewhere", "missing", "transferred")
+"""The last fields of a rank's plain data; older files lack some of them."""
+
+
 def rank_to_plain(rank: RankTrace) -> list[Any]:
-    fields = [rank.rank, rank.outcome, rank.records, rank.error, rank.stack, rank.failed_at, rank.wrong_form]
-    return [*fields, rank.unread, rank.refused, rank.elsewhere, rank.missing, rank.transferred]
+    """A list of a RankTrace's fields, which codec.encode turns into bytes."""
+    fields = [rank.rank, rank.outcome, rank.records, rank.error, rank.stack, rank.failed_at]
+    return [*fields, *(getattr(rank, name) for name in _LATER)]
 
 
 def rank_from_plain(data: list[Any]) -> RankTrace:
-    number, outcome, records, error, stack, failed_at, *later = data  # older files lack some of the last six
-    form = later[0] if later else None
-    unread = later[1] if len(later) > 1 else None
-    refused = later[2] if len(later) > 2 else ""
-    elsewhere = later[3] if len(later) > 3 else False
-    missing = later[4] if len(later) > 4 else ""
-    transferred = later[5] if len(later) > 5 else 0
+    """Inverse of rank_to_plain."""
+    number, outcome, records, error, stack, failed_at, *later = data
+    known = dict(zip(_LATER, later, strict=False))
+    form, unread = known.pop("wrong_form", None), known.pop("unread", None)
     return RankTrace(
         number,
         outcome,
@@ -200,10 +202,7 @@ def rank_from_plain(data: list[Any]) -> RankTrace:
         failed_at,
         _form_from_plain(form),
         None if unread is None else Unread(*unread),
-        refused,
-        elsewhere,
-        missing,
-        transferred,
+        **known,
     )
 
 

@@ -30,7 +30,6 @@ from .contract.rank_context import RankContext, rank_context
 from .contract.validation import causes_of_facets, problems_of_facets
 from .execution import ContractViolation, Execution
 from .execution.broken_connections import sockets_at_start
-from .execution.job_files import own_temporary_folder, scratch_of
 from .execution.process_resources import count_resources_at_start
 from .execution.sent_bytes import transferred_within
 from .execution.short_reads import shorten_reads
@@ -47,6 +46,7 @@ from .ranks.rank_interpreter import OURS, SAFE_PATH, search_working_folder_last
 from .ranks.simulated_hosts import set_simulated_hosts
 from .refused_resources import refusal_cause, refused_resource
 from .running.adapter_lookup import resolve
+from .scratch_folder import own_temporary_folder, scratch_of
 from .storage import codec
 from .trace import MAKING, RankTrace, Unread, rank_to_plain
 

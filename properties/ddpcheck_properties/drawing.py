@@ -22,8 +22,7 @@ from hypothesis.strategies import SearchStrategy
 from ddpcheck import assertions
 from ddpcheck.contract import Capabilities
 from ddpcheck.hypotheses.failed_ranks import right_when_repeated
-from ddpcheck.job import Job, OptimizerSpec
-from ddpcheck.operations import Observe, Operation, Predict, Step, ZeroGrad
+from ddpcheck.job import Job, Observe, Operation, OptimizerSpec, Predict, Step, ZeroGrad
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
@@ -42,21 +41,19 @@ SHRINKING_SECONDS = 3.0
 """Seconds for making a failing Job smaller; a failing check should report soon."""
 
 
-def takes_its_time(session: Session) -> bool:
+def has_time_for_long_jobs(session: Session) -> bool:
     """Whether there is time for long Jobs: in profiles that draw more than a hundred, and in the deep profile."""
     return session.effort > 100 or session.deep
 
 
-def asks_all(session: Session) -> bool:
-    """Whether all Jobs are drawn at this world size. Short profiles draw fewer above three ranks, where Jobs cost
-    most.
-    """
+def runs_all_jobs(session: Session) -> bool:
+    """Whether all given Jobs run at this world size. Short profiles run fewer above three ranks, where Jobs cost most."""
     return session.world_size <= 3 or session.effort > 20
 
 
-def fewer(session: Session, jobs: Iterable[Job]) -> list[Job]:
-    """All Jobs, or every second one if not all are drawn."""
-    return list(jobs)[:: 1 if asks_all(session) else 2]
+def all_or_every_second(session: Session, jobs: Iterable[Job]) -> list[Job]:
+    """All Jobs, or every second one if not all run."""
+    return list(jobs)[:: 1 if runs_all_jobs(session) else 2]
 
 
 def for_all(

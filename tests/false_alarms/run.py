@@ -36,7 +36,7 @@ from ddpcheck.running.fault_runs import installed_faults
 from ddpcheck.running.plan import installed_checks, plan
 from ddpcheck.running.profiles import profile_named
 from ddpcheck.session import Session
-from ddpcheck.storage.results import write_failure
+from ddpcheck.storage.failing_jobs import write_failure
 from ddpcheck.trace import Trace
 from ddpcheck_properties.drawing import Drawn
 

@@ -19,7 +19,8 @@ from ddpcheck.job import AllReduce, Backward, DataSpec, Job, Step, TensorSpec, Z
 from ddpcheck.models.spec import mlp
 from ddpcheck.ranks.authentication import ANSWER
 from ddpcheck.storage.codec import encode
-from ddpcheck.storage.results import Failure, Results
+from ddpcheck.storage.failing_jobs import Failure
+from ddpcheck.storage.results import Results
 from ddpcheck.training import checkpoint
 from ddpcheck.training.plan import TrainingPlan
 from ddpcheck.verdict import Verdict

@@ -20,8 +20,9 @@ from ddpcheck.cli.number_options import COUNT, SECONDS, world_sizes
 from ddpcheck.ranks.authentication import AuthenticatedListener
 from ddpcheck.ranks.channel import Channel, ChannelClosed
 from ddpcheck.storage.codec import decode
+from ddpcheck.storage.failing_jobs import Failure
 from ddpcheck.storage.files import UnreadableFile
-from ddpcheck.storage.results import Failure, Results
+from ddpcheck.storage.results import Results
 from ddpcheck.training import checkpoint
 from ddpcheck.training.datasets import DataError, read_idx
 from ddpcheck.training.rank_messages import TrainingFailed

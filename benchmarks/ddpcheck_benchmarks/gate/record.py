@@ -13,8 +13,8 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 from ddpcheck.storage.archives import read_arrays
+from ddpcheck.storage.environment import Environment
 from ddpcheck.storage.files import UnreadableFile, atomic_file
-from ddpcheck.storage.results import Environment
 
 from .decision import Design
 from .gate_benchmarks import Benchmark

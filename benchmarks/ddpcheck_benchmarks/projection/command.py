@@ -15,8 +15,8 @@ from rich.console import Console
 from ddpcheck.cli.number_options import FiniteNumber
 from ddpcheck.cli.options import console, usage_errors
 from ddpcheck.running.unknown_names import require_known
+from ddpcheck.storage.environment import Environment
 from ddpcheck.storage.files import write_atomically
-from ddpcheck.storage.results import Environment
 
 from ..machine import command_line
 from ..sizes import size as size_of

@@ -7,50 +7,52 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from ..storage.results import visible_cores
+from ..storage.environment import visible_cores
 from .evidence import Evidence, parts_alone
 from .recorded_process import RunSettings
 from .request import Request, ScriptRun
-from .script_kinds import Engine, engine_of
+from .script_kinds import ScriptKind, kind_of
 from .script_runs import audited, mirror_run, mirrors_of, real_run, resumed_runs
 
 
-def conduct(request: Request, keep: Path | None = None, told: Callable[[str], None] = lambda text: None) -> Evidence:
-    """Run the script and its mirrors, and compare. keep: a folder for the journals. told: is called with progress
+def conduct(
+    request: Request, keep: Path | None = None, progress: Callable[[str], None] = lambda text: None
+) -> Evidence:
+    """Run the script and its mirrors, and compare. keep: a folder for the journals. progress: is called with progress
     messages.
     """
-    return replace(_conducted(request, keep, told), random_streams=request.random_streams)
+    return replace(_conducted(request, keep, progress), random_streams=request.random_streams)
 
 
-def _conducted(request: Request, keep: Path | None, told: Callable[[str], None]) -> Evidence:
+def _conducted(request: Request, keep: Path | None, progress: Callable[[str], None]) -> Evidence:
     with audited(request, keep) as folder:
-        told(f"{request.name} on {request.ranks} ranks")
-        engine = engine_of(request.script)
-        real = engine.read(real_run(request, engine, folder))
+        progress(f"{request.name} on {request.ranks} ranks")
+        kind = kind_of(request.script)
+        real = kind.read(real_run(request, kind, folder))
         if not request.steps or not _stepped(real) or _sharded(real):
-            return engine.evidence_of(request, folder, real, _again(request, engine, folder, told))
+            return kind.evidence_of(request, folder, real, _again(request, kind, folder, progress))
         settings = _mirrors(request, folder, real)
         runs, most = len(settings), request.ranks * _peak_memory(real) / 2**30
-        told(f"{request.name} as one process, in {runs} runs, each with at most {most:.1f} GiB of memory")
-        mirrors = _all_mirrors(request, engine, settings)
+        progress(f"{request.name} as one process, in {runs} runs, each with at most {most:.1f} GiB of memory")
+        mirrors = _all_mirrors(request, kind, settings)
         if _wants_turns(request, real, mirrors[0]):
-            told(f"{request.name} as one process again, with the ranks' batches in turn")
+            progress(f"{request.name} as one process again, with the ranks' batches in turn")
             request = replace(request, in_turn=True)
-            mirrors = _all_mirrors(request, engine, _mirrors(request, folder, real))
-        return engine.evidence_of(request, folder, real, (*mirrors, *_again(request, engine, folder, told)))
+            mirrors = _all_mirrors(request, kind, _mirrors(request, folder, real))
+        return kind.evidence_of(request, folder, real, (*mirrors, *_again(request, kind, folder, progress)))
 
 
-def _again(request: Request, engine: Engine, folder: Path, told: Callable[[str], None]) -> tuple[ScriptRun, ...]:
+def _again(request: Request, kind: ScriptKind, folder: Path, progress: Callable[[str], None]) -> tuple[ScriptRun, ...]:
     """The interrupted and the resumed run, if they were requested."""
     if request.resumed is None:
         return ()
-    told(f"{request.name} interrupted and resumed")
-    return resumed_runs(request, engine, folder)
+    progress(f"{request.name} interrupted and resumed")
+    return resumed_runs(request, kind, folder)
 
 
-def _all_mirrors(request: Request, engine: Engine, settings: tuple[RunSettings, ...]) -> tuple[ScriptRun, ...]:
+def _all_mirrors(request: Request, kind: ScriptKind, settings: tuple[RunSettings, ...]) -> tuple[ScriptRun, ...]:
     with ThreadPoolExecutor(min(visible_cores(), 3)) as pool:
-        return tuple(pool.map(lambda each: engine.read(mirror_run(request, engine, each)), settings))
+        return tuple(pool.map(lambda each: kind.read(mirror_run(request, kind, each)), settings))
 
 
 def _stepped(run: ScriptRun) -> bool:

@@ -94,7 +94,7 @@ class Run:
     loaders: int = 0
     cut: bool = False
     finish: Callable[[], object] = bool
-    """The engine's action when all ranks end together; by default none."""
+    """The recorder's action when all ranks end together; by default none."""
     _end: bool = False
     _until: int = 0
     _full_since: float = 0.0

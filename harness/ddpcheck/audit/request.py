@@ -13,7 +13,7 @@ from .evidence import RandomStreams, RunSeen
 @dataclass(frozen=True)
 class Request:
     """The request for an audit. script: the words after `python`. deadline: seconds without any event until ranks count
-    as hung. fork_servers: processes are forked from these if the script's engine allows it, which takes a third of the
+    as hung. fork_servers: processes are forked from these if the kind of script allows it, which takes a third of the
     time; by default each starts an interpreter, as a user's script does. failures: the folder for the whole output of a
     script that fails; None keeps the last lines only. interrupted: the arguments of a run that stops early; resumed: of
     one that resumes it, which may be none. Without `resumed` resuming is not judged.

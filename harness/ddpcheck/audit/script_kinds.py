@@ -17,7 +17,7 @@ from .request import Request, ScriptRun
 
 
 @dataclass(frozen=True)
-class Engine:
+class ScriptKind:
     """package: a package that scripts of this kind need. recorder: the module that runs a script in each process.
     launcher: of its ranks; mirror_launcher: of a mirror, which is one process.
 
@@ -60,11 +60,11 @@ _WITH_TORCH = partial(
     Processes, preload=("torch", "torch._dynamo", "ddpcheck.audit.recorder.models", "ddpcheck.audit.recorder.wrappers")
 )
 """Fork servers, if there are any, import what is slow to import."""
-TORCH = Engine("torch", "ddpcheck.audit.record", _WITH_TORCH, _WITH_TORCH, lambda ended: ended, _torch_evidence)
-MPI = Engine("mpi4py", "ddpcheck.audit.mpi.record", Mpiexec, Processes, _mpi_read, _mpi_evidence)
+TORCH = ScriptKind("torch", "ddpcheck.audit.record", _WITH_TORCH, _WITH_TORCH, lambda ended: ended, _torch_evidence)
+MPI = ScriptKind("mpi4py", "ddpcheck.audit.mpi.record", Mpiexec, Processes, _mpi_read, _mpi_evidence)
 
 
-def engine_of(script: Sequence[str]) -> Engine:
+def kind_of(script: Sequence[str]) -> ScriptKind:
     """MPI for a script that imports mpi4py and not torch, directly or through its own modules; TORCH for all others."""
     if script[0] == "-m":
         root, first = Path.cwd(), Path.cwd() / Path(*script[1].split("."))

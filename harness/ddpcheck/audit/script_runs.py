@@ -21,7 +21,7 @@ from ..trace import IMPORTING
 from .event_journal import JournalReader
 from .recorded_process import RunSettings
 from .request import Request, ScriptRun
-from .script_kinds import Engine
+from .script_kinds import ScriptKind
 from .whole_output import with_whole_output
 
 _POLL = 0.05
@@ -47,16 +47,16 @@ def audited(request: Request, keep: Path | None = None) -> Iterator[Path]:
         yield Path(name).resolve()
 
 
-def real_run(request: Request, engine: Engine, folder: Path) -> ScriptRun:
+def real_run(request: Request, kind: ScriptKind, folder: Path) -> ScriptRun:
     """The script on its ranks, as torchrun would start them."""
     settings = RunSettings(
         str(folder), "real", request.ranks, request.steps, request.far, no_gpu=request.no_gpu, seconds=request.seconds,
         resumes=request.resumed is not None,
     )  # fmt: skip
-    return _run(request, engine, settings, request.ranks, {})
+    return _run(request, kind, settings, request.ranks, {})
 
 
-def resumed_runs(request: Request, engine: Engine, folder: Path) -> tuple[ScriptRun, ...]:
+def resumed_runs(request: Request, kind: ScriptKind, folder: Path) -> tuple[ScriptRun, ...]:
     """The run that stops early, and the run that resumes from its checkpoint, with the requested arguments."""
     made = []
     for name, arguments in (("interrupted", request.interrupted), ("resumed", request.resumed or ())):
@@ -72,7 +72,7 @@ def resumed_runs(request: Request, engine: Engine, folder: Path) -> tuple[Script
             seconds=request.seconds,
             resumes=True,
         )
-        made.append(_run(again, engine, settings, request.ranks, {}))
+        made.append(_run(again, kind, settings, request.ranks, {}))
     return tuple(made)
 
 
@@ -91,10 +91,10 @@ def mirrors_of(request: Request, folder: Path) -> tuple[RunSettings, ...]:
     return one, noise, every
 
 
-def mirror_run(request: Request, engine: Engine, settings: RunSettings) -> ScriptRun:
+def mirror_run(request: Request, kind: ScriptKind, settings: RunSettings) -> ScriptRun:
     """The script as one process, as rank 0 of M identical ranks."""
     shutil.rmtree(Path(settings.folder) / settings.name, ignore_errors=True)
-    return _run(request, engine, settings, 1, _as_mirror(settings))
+    return _run(request, kind, settings, 1, _as_mirror(settings))
 
 
 def _as_mirror(settings: RunSettings) -> dict[str, str]:
@@ -103,9 +103,9 @@ def _as_mirror(settings: RunSettings) -> dict[str, str]:
 
 
 def _run(
-    request: Request, engine: Engine, settings: RunSettings, processes: int, variables: Mapping[str, str]
+    request: Request, kind: ScriptKind, settings: RunSettings, processes: int, variables: Mapping[str, str]
 ) -> ScriptRun:
-    command = [sys.executable, "-m", engine.recorder, *request.script]
+    command = [sys.executable, "-m", kind.recorder, *request.script]
     folder = Path(settings.folder) / settings.name
     folder.mkdir(parents=True, exist_ok=True)
     # without this, the math threads of several ranks compete for the same cores
@@ -118,7 +118,7 @@ def _run(
         "TORCHELASTIC_MAX_RESTARTS": "0",
     }
     began = time.monotonic()
-    launcher = engine.mirror_launcher() if settings.mirror_size else engine.launcher()
+    launcher = kind.mirror_launcher() if settings.mirror_size else kind.launcher()
     if request.fork_servers is not None and isinstance(launcher, ForkServerLauncher):
         launcher = launcher.with_fork_servers(request.fork_servers)
     launched = launcher.start(

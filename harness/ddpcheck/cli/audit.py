@@ -16,11 +16,12 @@ from ..audit.evidence import SCHEMA, Evidence, RandomStreams
 from ..audit.evidence_collection import conduct
 from ..audit.page import page, write_markdown
 from ..audit.request import Request
-from ..audit.script_kinds import engine_of
+from ..audit.script_kinds import kind_of
 from ..audit.verdicts import answer, verdicts_of
 from ..job import MOST_RANKS
 from ..relative_paths import relative
-from ..storage.results import Results, save_junit
+from ..storage.junit import save_junit
+from ..storage.results import Results
 from .commands_again import given_options
 from .number_options import SECONDS, FiniteNumber, WholeNumber
 from .options import at_terminal, console, failures_folder, usage_errors
@@ -161,7 +162,7 @@ def _words(script: str | None, arguments: tuple[str, ...], *, module: bool) -> t
     if not module and not Path(script).is_file():
         raise ValueError(f"there is no script {script}; options of the audit come before it")
     words = ("-m", script, *arguments) if module else (script, *arguments)
-    reason = engine_of(words).unavailable()
+    reason = kind_of(words).unavailable()
     if reason:
         raise ValueError(reason)
     return words

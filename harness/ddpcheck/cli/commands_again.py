@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from ..relative_paths import relative
 from ..running.failure_files import replay_command
-from ..storage.results import failure_file
+from ..storage.failing_jobs import failure_file
 from ..verdict import Verdict
 
 

@@ -18,7 +18,7 @@ from ..launchers.ports import reserve_port
 from ..running.adapter_lookup import UnusableAdapter, known_adapters, missing_modules
 from ..running.launcher_lookup import installed_launchers, launcher_named
 from ..running.plan import RANKS_START, installed_checks, plan
-from ..storage.results import Environment, installed_packages
+from ..storage.environment import Environment, installed_packages
 from .options import console, usage_errors
 from .verdict_table import symbol
 

@@ -20,8 +20,8 @@ from ..launchers.fork_servers import ForkServers
 from ..running.check_runner import Settings
 from ..running.fault_runs import FaultOutcome, installed_faults, run_fault, select_faults
 from ..running.profiles import PROFILES, profile_named
+from ..storage.environment import Environment
 from ..storage.files import write_atomically
-from ..storage.results import Environment
 from .exit_status import ExitStatus, status_of
 from .number_options import SECONDS, SEED
 from .options import at_terminal, console, usage_errors
@@ -54,7 +54,9 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "--unusual", is_flag=True, help="Run correct adapters that work in unusual ways instead; no check may fail."
 )
 @click.option("--json", "json_file", type=_FILE, help="Write the outcome of each fault as JSON.")
-@click.option("--markdown", "markdown_file", type=_FILE, help="Write the kill matrix, faults by checks, as markdown.")
+@click.option(
+    "--markdown", "markdown_file", type=_FILE, help="Write the kill matrix, a row for each fault, as markdown."
+)
 def command(
     patterns: tuple[str, ...],
     profile: str,

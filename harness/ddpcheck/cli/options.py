@@ -13,9 +13,9 @@ from rich.segment import Segment
 
 from ..printable_text import LONGEST_LINE, cut, printable
 from ..running.adapter_lookup import UnusableAdapter
+from ..storage.environment import visible_cores
 from ..storage.failures_folder import FAILURES_FOLDER
 from ..storage.files import UnreadableFile, UnwritableFile
-from ..storage.results import visible_cores
 
 F = TypeVar("F", bound=Callable[..., Any])
 ATTACHED = ("attached", "Ranks that you start yourself, on any hosts: ddpcheck check ADAPTER --attach HOST:PORT")

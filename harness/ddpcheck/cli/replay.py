@@ -20,8 +20,8 @@ from ..running.plan import installed_checks
 from ..running.unknown_names import require_known
 from ..session import Session
 from ..standalone import FailedCheck, NoScript, write_script
+from ..storage.failing_jobs import Failure
 from ..storage.replay import described
-from ..storage.results import Failure
 from .log_lines import LogLines
 from .number_options import SECONDS
 from .options import console, error_console, usage_errors

@@ -12,7 +12,8 @@ from ..running.check_runner import Settings
 from ..running.failure_groups import group_failures
 from ..storage.badge import save_badge
 from ..storage.files import write_atomically
-from ..storage.results import Results, save_junit
+from ..storage.junit import save_junit
+from ..storage.results import Results
 from ..verdict import Verdict
 from .written_files import RequestedFiles
 

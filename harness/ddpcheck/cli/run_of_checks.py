@@ -13,8 +13,8 @@ from ..running.expected_failures import ExpectedFailures
 from ..running.failure_files import FailureFiles
 from ..running.plan import RANKS_START, Item
 from ..verdict import Verdict
-from .failures import Failures
 from .progress import Display
+from .shown_failures import ShownFailures
 from .verdict_output import (
     oversubscribed,
     show_causes,
@@ -45,7 +45,7 @@ def run_with_progress(
     every = list(items)
     unknown = [item for item in every if item.name not in known]
     files = FailureFiles(failures)
-    told = Failures(out, files, quiet=quiet)
+    shown = ShownFailures(out, files, quiet=quiet)
     references = {item.adapter.name: item.reference for item in every}
     with (
         _in_order(verdicts, every),
@@ -58,10 +58,10 @@ def run_with_progress(
             if verdict.ok:
                 files.note_passed(references[verdict.adapter], verdict)
                 continue
-            told.show(verdict, references[verdict.adapter], settings.launcher)
+            shown.show(verdict, references[verdict.adapter], settings.launcher)
             if exitfirst:
                 break
-    told.show_numbers_of_omitted()
+    shown.show_numbers_of_omitted()
     if files.outdated:
         out.print(f"\n{_of_earlier_runs(files)}", style="dim", markup=False, soft_wrap=True)
     if files.problem:

@@ -15,7 +15,8 @@ from ..printable_text import LONGEST_LINE, cut
 from ..relative_paths import relative
 from ..running.failure_files import replay_command
 from ..running.failure_groups import group_failures
-from ..storage.results import failure_file, visible_cores
+from ..storage.environment import visible_cores
+from ..storage.failing_jobs import failure_file
 from ..verdict import Verdict
 from .shortened_stacks import shortened
 from .verdict_table import STYLES, WORDS, count_of_checks, symbol

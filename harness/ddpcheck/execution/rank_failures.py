@@ -10,8 +10,8 @@ from pathlib import Path
 from .. import job as ops
 from ..launchers.mpi_segments import named_memory, remove_segments, still_named
 from ..operations.start import OWN_FOLDER
+from ..scratch_folder import make_private, temporary_folder
 from .broken_connections import break_connections
-from .job_files import make_private, temporary_folder
 from .process_resources import count_resources, count_resources_at_start, named_resources_at_start
 from .rank_state import RankState, Values
 from .sent_bytes import sent_by_connection

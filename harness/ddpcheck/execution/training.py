@@ -7,9 +7,10 @@ from typing import Any
 
 from .. import job as ops
 from ..contract.trainer import TrainingRun, TrainingTask
-from .job_files import make_private, watched
+from ..scratch_folder import make_private
 from .rank_state import RankState, Values
 from .result_validation import ContractViolation, checked_indices, checked_number, offered
+from .watched_files import watched
 
 
 def train(rank_state: RankState, op: ops.Train) -> Values:

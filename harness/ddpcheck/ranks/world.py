@@ -13,12 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..causes.machine import NO_FREE_PORT, NO_LOOPBACK
-from ..execution.job_files import scratch_of
 from ..launchers.fork_servers import RANK_PROGRAM
 from ..launchers.launcher import Launched, Launcher
 from ..launchers.orphaned_processes import Inode, clock_ticks, kill_leftover_processes
 from ..launchers.ports import NoFreePort, has_loopback
 from ..refused_resources import refusal_cause
+from ..scratch_folder import scratch_of
 from .attaching import StartFailed, attach_ranks, wait_for_connect
 from .channel import CONTROL, SECRET, ChannelClosed, Listener
 from .rank_interpreter import OURS, SAFE_PATH, Interpreter
@@ -50,28 +50,28 @@ class LaunchedRanks:
         self,
         reference: str,
         home: Interpreter | None,
-        conditions: Mapping[str, str],
-        hard: StartConditions | None,
+        variables: Mapping[str, str],
+        conditions: StartConditions | None,
         seconds: float,
         connect_seconds: float,
         grace: float,
     ) -> float:
         """Start the ranks; return the seconds that connect() took. StartFailed with all problems of all ranks.
 
-        conditions: further environment variables of the ranks. seconds: limit until all ranks have connected to the driver;
-        connect_seconds: limit of connect() if `hard` lets the ranks in. grace: seconds for the others once one has failed.
+        variables: further environment variables of the ranks. seconds: limit until all ranks have connected to the driver;
+        connect_seconds: limit of connect() if `conditions` let the ranks in. grace: seconds for the others once one has failed.
         """
         listener = self._listener()
         self._secret = listener.secret
         self._files = scratch_of(listener.secret)
         try:
             command = home.command() if home else [*RANK_PROGRAM, reference]
-            variables = dict(conditions) | (hard.variables() if hard is not None else {})
-            self._launched = self._launch(command, _rank_variables(listener, home) | variables)
+            of_conditions = conditions.variables() if conditions is not None else {}
+            self._launched = self._launch(command, {**_rank_variables(listener, home), **variables, **of_conditions})
             limit = time.monotonic() + seconds
             self.links = attach_ranks(self._launched, self._world_size, listener, seconds)
-            if hard is not None:
-                hard.let_in(self.links, socket.gethostname())
+            if conditions is not None:
+                conditions.let_in(self.links, socket.gethostname())
                 limit = min(limit, time.monotonic() + connect_seconds)
             since = time.monotonic()
             self.lacks = wait_for_connect(self.links, self._launched, limit, grace)

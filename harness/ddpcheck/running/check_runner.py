@@ -195,7 +195,9 @@ class CheckRunner:
                 item.check.family,
                 "unknown" if error.says_nothing else "failed",
                 round(time.monotonic() - began, 4),
-                diagnosis=start_diagnosis(error, item.world_size, self.session.parent, again=self.session.starts > 1),
+                diagnosis=start_diagnosis(
+                    error, item.world_size, self.session.has_parent_process, again=self.session.starts > 1
+                ),
             )
             return expected.applied(verdict)
         if verdict.status == "hung":

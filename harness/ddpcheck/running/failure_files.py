@@ -9,13 +9,14 @@ from pathlib import Path
 
 from ..launchers.launcher import Launcher
 from ..relative_paths import relative
-from ..standalone import write_beside
+from ..standalone import FailedCheck, write_script
 from ..storage import long_texts
+from ..storage.failing_jobs import Failure, files_of_earlier_failure, text_file, write_failure
 from ..storage.files import UnreadableFile, UnwritableFile
 from ..storage.long_texts import write_long_text
-from ..storage.results import Failure, files_of_earlier_failure, text_file, write_failure
 from ..verdict import Verdict
 from .adapter_lookup import names_file
+from .plan import installed_checks
 
 _TEXTS_OF_A_RUN = 8 * long_texts.LARGEST_TEXT
 """Bytes of all texts that one run keeps."""
@@ -31,6 +32,18 @@ def replay_command(file: Path) -> str:
         reference = ""
     words = ["ddpcheck", "replay", relative(file)]
     return shlex.join([*words, "--adapter", relative(reference)] if names_file(reference) else words)
+
+
+def write_script_beside(file: Path, reference: str, verdict: Verdict, launcher: Launcher | None = None) -> Path | None:
+    """Write the script of a failure beside the file of its Job; returns its path, or None if no script is possible."""
+    if verdict.job is None:
+        return None
+    sentences = {check.name: check.sentence for check in installed_checks()}
+    told = FailedCheck(verdict.check, sentences.get(verdict.check, ""), verdict.diagnosis)
+    try:
+        return write_script(file.with_suffix(".py"), reference, verdict.job, told, launcher)
+    except Exception:  # a by-product: no error here may hide the failure itself
+        return None
 
 
 class FailureFiles:
@@ -50,7 +63,7 @@ class FailureFiles:
         """The paths of the Job and the script; None where there is none. launcher: used instead of the adapter's."""
         try:
             file = write_failure(self.folder, reference, verdict, launcher.name if launcher else "")
-            return file, write_beside(file, reference, verdict, launcher) if file else None
+            return file, write_script_beside(file, reference, verdict, launcher) if file else None
         except UnwritableFile as error:
             self.problem = self.problem or str(error)
             return None, None

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from ..check_levels import Level
 from ..contract.adapter import Adapter
 from ..launchers.fork_servers import ForkServers
-from ..verdict import Diagnosis, Verdict
+from ..verdict import Verdict
 from .adapter_lookup import reference_of
 from .check_runner import CheckRunner, Settings
 from .plan import RANKS_START, installed_checks, plan
@@ -77,11 +77,6 @@ class FaultOutcome:
         made: dict[str, Any] = {name: getattr(self, name) for name in ("name", "family", "world_size", "seconds")}
         made |= {name: list(getattr(self, name)) for name in ("seen_in", "failed", "missed", "causes")}
         return {**made, "first": None if self.first is None else self.first.to_plain()}
-
-
-def names_cause(diagnosis: Diagnosis, cause: str) -> bool:
-    """Whether a diagnosis names the cause of this id; true if the id is empty."""
-    return not cause or any(each.id == cause for each in diagnosis.causes)
 
 
 def installed_faults(name: str = "faults") -> tuple[KnownFault, ...]:

@@ -20,14 +20,13 @@ from ..counted_nouns import counted
 from ..job import Job, Operation, Rounds, Sample
 from ..launchers.launcher import Launcher, ParentProcessLauncher
 from ..running.adapter_lookup import UnusableAdapter, resolve
-from ..running.plan import installed_checks
 from ..storage.files import write_atomically
-from ..verdict import Diagnosis, Verdict
+from ..verdict import Diagnosis
 from . import collectives, repeated_calls, samplers_and_metrics, scores
 from .literals import text_literal
 from .text import NoScript, Text
 
-__all__ = ["FailedCheck", "NoScript", "script", "write_beside", "write_script"]
+__all__ = ["FailedCheck", "NoScript", "script", "write_script"]
 
 _IMPORTS = "from __future__ import annotations\n\nimport numpy as np"
 _CUT = "# ------------------------------ the rest"
@@ -63,18 +62,6 @@ def write_script(path: Path, reference: str, job: Job, told: FailedCheck, launch
     text = script(reference, job, told, path.name, launcher)
     write_atomically(path, text)
     return path
-
-
-def write_beside(file: Path, reference: str, verdict: Verdict, launcher: Launcher | None = None) -> Path | None:
-    """Write the script of a failure beside the file of its Job; returns its path, or None if no script is possible."""
-    if verdict.job is None:
-        return None
-    sentences = {check.name: check.sentence for check in installed_checks()}
-    told = FailedCheck(verdict.check, sentences.get(verdict.check, ""), verdict.diagnosis)
-    try:
-        return write_script(file.with_suffix(".py"), reference, verdict.job, told, launcher)
-    except Exception:  # a by-product: no error here may hide the failure itself
-        return None
 
 
 def script(

@@ -9,8 +9,8 @@ from ..audit.evidence import RandomStreams, RunSeen, StepSeen
 from ..causes import Certainty
 from ..job import Job
 from ..verdict import Status
+from .environment import Environment
 from .json_schema import Schema, document
-from .results import Environment
 
 
 class CauseForm(TypedDict):

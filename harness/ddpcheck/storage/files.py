@@ -81,6 +81,21 @@ def read_json(path: Path, advice: str = "") -> Any:
     raise UnreadableFile(f"{path} cannot be read: {reason}" + (f"; {advice}" if advice else ""))
 
 
+def read_record(path: Path, schemas: tuple[str, ...], advice: str) -> dict[str, Any]:
+    """The data of a JSON file with one of these schemas, the present one first. UnreadableFile for any other file."""
+    data = read_json(path, advice)
+    found = data.get("schema") if isinstance(data, dict) else None
+    if found not in schemas:
+        raise UnreadableFile(f"{path} has schema {found!r}, but should have {schemas[0]!r}; {advice}")
+    assert isinstance(data, dict)
+    return data
+
+
+def problem_of_data(error: Exception) -> str:
+    """The words for an error of data that do not fit: of a missing field its name."""
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error)
+
+
 def _refused(constant: str) -> NoReturn:
     raise ValueError(f"it holds {constant}, which is not a JSON number")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 Overlap = Literal["on", "off", "auto"]
@@ -39,7 +39,7 @@ class EngineSettings:
         unknown = sorted(set(options) - set(known))
         if unknown:
             raise ValueError(f"unknown option {', '.join(unknown)}: this implementation has {' and '.join(known)}")
-        return EngineSettings(**{name: options.get(name, getattr(self, name)) for name in known})
+        return replace(self, **options)
 
 
 DEFAULTS = EngineSettings()

@@ -3,6 +3,15 @@
 `faults()` lists them, each with the checks that must catch it and the threads where it was seen. `unusual()` lists adapters
 that are correct but unusual, which every check must pass. A decorator makes the adapter: `ddpcheck check
 ddpcheck_implementations.faulty.replicas.gradient:GradSumNotMean` runs one.
+
+    base, bucketed      correct replicas, without buckets and with them: a fault overrides a method
+    facet_seams         the same for collectives, samplers, random streams, metrics and scores
+    trainers            the same for whole training runs
+    engine              faults without state, as rows of a table
+    registry            faults by name, with their checks and causes
+    star_communicator   collectives through rank 0, for faults of the rendezvous
+
+All other packages hold faults, one package for each facet.
 """
 
 from __future__ import annotations

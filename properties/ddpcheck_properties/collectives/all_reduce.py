@@ -23,7 +23,7 @@ from ddpcheck.job import (
     TensorSpec,
 )
 
-from ..drawing import for_all, for_each, takes_its_time
+from ..drawing import for_all, for_each, has_time_for_long_jobs
 from ..strategies_collectives import (
     EVERY_LAYOUT,
     Reduction,
@@ -134,7 +134,7 @@ def check_all_reduce_of_large_tensors_is_exact(session: Session) -> None:
         dtype = offered[number % len(offered)]
         by_each = (AllReduce(exact_tensor(PAST_64_KIB, dtype, each, world, number, layout), each) for each in among)
         drawn.append(Job(world, (*by_each, small)))
-    if world == 2 and takes_its_time(session):  # three bytes cannot count its own
+    if world == 2 and has_time_for_long_jobs(session):  # three bytes cannot count its own
         drawn.append(
             Job(world, (AllReduce(exact_tensor(PAST_16_MIB, offered[-1], among[0], world, 5), among[0]), small))
         )

@@ -21,7 +21,7 @@ from ddpcheck.job import (
 )
 from ddpcheck.trace import Trace
 
-from ..drawing import asks_all, for_each, takes_its_time
+from ..drawing import for_each, has_time_for_long_jobs, runs_all_jobs
 from ..strategies_collectives import (
     EVERY_LAYOUT,
     Reduction,
@@ -121,9 +121,9 @@ def check_call_counters_do_not_wrap(session: Session) -> None:
     if world > 1:
         kinds["send_recv"] = tuple(SendRecv(tensor, ((0, world - 1),)) for tensor in moved)
     offered = [operations for kind, operations in kinds.items() if kind in promised.collectives.operations]
-    chosen = offered if takes_its_time(session) else offered[(world - 1) % max(1, len(offered)) :][:1]
+    chosen = offered if has_time_for_long_jobs(session) else offered[(world - 1) % max(1, len(offered)) :][:1]
     if (
-        asks_all(session)
+        runs_all_jobs(session)
         and promised.has(CallForm.SUBGROUPS)
         and world > 1
         and "all_reduce" in promised.collectives.operations
@@ -134,7 +134,7 @@ def check_call_counters_do_not_wrap(session: Session) -> None:
         )
         chosen.append(tuple(inside))
     drawn = [job for operations in chosen for job in _in_time(session, operations)]
-    if asks_all(session) and promised.has(CallForm.ASYNCHRONOUS):
+    if runs_all_jobs(session) and promised.has(CallForm.ASYNCHRONOUS):
         started = tuple(AllReduce(reduced[number % 3], reduction, wait=False) for number in range(70))
         drawn.append(Job(world, (*started, *map(Wait, range(69, -1, -1)))))
     for_each(session, drawn, results_hold)

@@ -14,7 +14,7 @@ from ddpcheck.seeded_values import Kind
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from ..drawing import for_each, takes_its_time
+from ..drawing import for_each, has_time_for_long_jobs
 from ..strategies_collectives import Reduction, dtypes, exact_tensor, fitting_reductions
 from .comparison import results_hold
 
@@ -52,7 +52,9 @@ def check_collectives_are_correct_for_compressible_arrays(session: Session) -> N
             drawn += [_job(session, [make(ROWS[seed % len(ROWS)], seed) for seed in seeds])]
         # the largest arrays take long: all-reduce, and one other collective at each world size
         chosen = (
-            ways if takes_its_time(session) else ways[:1] + ways[1 + session.world_size % max(1, len(ways) - 1) :][:1]
+            ways
+            if has_time_for_long_jobs(session)
+            else ways[:1] + ways[1 + session.world_size % max(1, len(ways) - 1) :][:1]
         )
         drawn += [_job(session, [make(PAST_64_KIB, UNLIKE)]) for make in chosen]
         drawn += [_job(session, [make(PAST_64_KI, UNLIKE)]) for make in chosen if holding == "sparse"]

@@ -13,7 +13,7 @@ from ddpcheck.job import AllReduce, Job, Operation, Sleep, Wait
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from ..drawing import Judge, asks_all, for_each
+from ..drawing import Judge, for_each, runs_all_jobs
 from ..strategies_collectives import exact_tensor
 from .call_forms import CALLS, usual
 from .comparison import results_hold
@@ -115,7 +115,7 @@ def check_oldest_handle_keeps_its_result(session: Session) -> None:
 
     judge = _saying_so(results_hold)
     for_each(session, [_one_late(session, _FEW)], timed)
-    if not asks_all(session):
+    if not runs_all_jobs(session):
         return
     affordable = int(_SECONDS / max([*took, 1e-6]) * _FEW)
     for_each(session, [_one_late(session, min(CALLS, affordable))], judge)

@@ -8,7 +8,7 @@ from ddpcheck.checks import law
 from ddpcheck.contract import CallForm, needs
 from ddpcheck.job import AllGather, AllReduce, Broadcast, Job, Operation, ReduceScatter, SendRecv, TensorSpec, Wait
 
-from ..drawing import for_each, takes_its_time
+from ..drawing import for_each, has_time_for_long_jobs
 from ..strategies_collectives import dtypes, exact_tensor, fitting_reductions, usual_reduction
 from .all_reduce import A_MIB
 from .comparison import results_hold
@@ -61,5 +61,5 @@ def check_collectives_are_correct_for_large_arrays(session: Session) -> None:
     made += [tuple(Broadcast(full if root % 2 else moved, root) for root in range(world)), (AllGather(moved),)]
     made += [(SendRecv(moved, ((last, 0),)),)] * (world > 1)
     whole = [each for each in made if each[0].kind in promised.collectives.operations]
-    chosen = whole if takes_its_time(session) else whole[world % 3 :: 3]
+    chosen = whole if has_time_for_long_jobs(session) else whole[world % 3 :: 3]
     for_each(session, [Job(world, each) for each in chosen], results_hold)

@@ -19,7 +19,7 @@ from ddpcheck.seeded_values import Array
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
-from ..drawing import for_each, takes_its_time
+from ..drawing import for_each, has_time_for_long_jobs
 from ..strategies_collectives import fitting_reductions
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def check_array_reused_over_thousands_of_calls_is_correct(session: Session) -> N
     With two ranks, each of 1,100 calls of one kind has its own result: 65,600 calls at high effort, 70,000 in the deep
     profile.
     """
-    found, thorough = _offered(session.capabilities), takes_its_time(session)
+    found, thorough = _offered(session.capabilities), has_time_for_long_jobs(session)
     took: dict[str, float] = {}
 
     def timed(job: Job, trace: Trace) -> None:

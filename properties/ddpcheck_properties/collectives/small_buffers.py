@@ -12,7 +12,7 @@ from ddpcheck.job import AllReduce, Job, MeasureCollective, Operation, SmallBuff
 from ddpcheck.operations.timing import Collective
 from ddpcheck.trace import Trace
 
-from ..drawing import for_each, takes_its_time
+from ..drawing import for_each, has_time_for_long_jobs
 from ..strategies_collectives import dtypes, usual_reduction
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def check_collectives_need_no_room_in_socket_buffers(session: Session) -> None:
         operations += [AllReduce(tensor, usual_reduction(promised, dtype), wait=False), Wait(len(operations))]
     operations.append(SmallBuffers(on=False))
     if world == 2:
-        largest = takes_its_time(session)
+        largest = has_time_for_long_jobs(session)
         operations += ways(promised, dtype, LARGEST if largest else LARGER)[: None if largest else 1]
     for_each(session, [Job(world, tuple(operations))] if large else (), none_wrong)
 

@@ -27,7 +27,7 @@ from ddpcheck.job import (
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from ..drawing import for_all, for_each, takes_its_time
+from ..drawing import for_all, for_each, has_time_for_long_jobs
 from ..strategies_collectives import (
     EVERY_LAYOUT,
     LAYOUTS,
@@ -264,7 +264,7 @@ def check_late_ranks_do_not_change_results(session: Session) -> None:
         among = [one for one in apart if one.kind in promised.collectives.operations]
         drawn += [Job(world, (Sleep(0, VERY_LATE), *among))] * bool(among)
     for_each(session, drawn, _though_late)
-    if world == 2 and takes_its_time(session):
+    if world == 2 and has_time_for_long_jobs(session):
         for seconds in STRAGGLES:
             for_each(session, [Job(world, (*made, *straggling(1, seconds), *made))], _though_late)
 

@@ -34,7 +34,7 @@ from ddpcheck.trace import RankTrace, Trace
 from ddpcheck.verdict import Diagnosis, Finding
 
 from ..collectives.names import in_group
-from ..drawing import for_each, takes_its_time
+from ..drawing import for_each, has_time_for_long_jobs
 from ..explicit_examples import fitting
 from ..replicas.large_models import several_buckets
 from ..strategies import shards, training_job
@@ -52,7 +52,7 @@ def check_later_calls_never_complete_with_a_dead_rank(session: Session) -> None:
     """
     calls = list(_needing_the_last(session))
     # each kind of call is the first after the death in one Job
-    firsts = range(len(calls)) if takes_its_time(session) else [2 * session.world_size % len(calls)]
+    firsts = range(len(calls)) if has_time_for_long_jobs(session) else [2 * session.world_size % len(calls)]
     before = _together_before(session)
     jobs = []
     for first in firsts:

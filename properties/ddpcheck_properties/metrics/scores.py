@@ -13,7 +13,7 @@ from ddpcheck.checks import law
 from ddpcheck.contract import needs
 from ddpcheck.job import Job, Score
 
-from ..drawing import fewer, for_all, for_each
+from ..drawing import all_or_every_second, for_all, for_each
 from ..strategies import SEEDS, choice
 from .score_comparison import as_of_one_process, equal, no_number
 
@@ -71,7 +71,7 @@ def check_scores_match_one_process(session: Session) -> None:
         examples += [Job(world, (_score(name, (rows,) * world),)) for rows in (LARGER_WINDOW, ROUND_ROWS)]
         large = _score(name, many)
         examples.append(Job(world, (replace(large, classes=1) if name == "rmse" else large,)))
-    for_all(session, _drawn(world, names), as_of_one_process, examples=fewer(session, examples))
+    for_all(session, _drawn(world, names), as_of_one_process, examples=all_or_every_second(session, examples))
 
 
 @law("scores", needs.scores)
@@ -85,7 +85,7 @@ def check_scores_ignore_ranks_without_samples(session: Session) -> None:
             jobs += [
                 Job(world, (_score(name, sizes), _score(name, (4,) * world))) for sizes in (only, but) if any(sizes)
             ]
-    for_each(session, fewer(session, jobs), as_of_one_process)
+    for_each(session, all_or_every_second(session, jobs), as_of_one_process)
 
 
 @law("scores", needs.scores)
@@ -192,7 +192,11 @@ def check_duplicate_samples_count_once_in_scores(session: Session) -> None:
             once = _score_of(name, _dealt(range(3 * world + 3 - less), world))
             jobs.append(Job(world, (replace(once, first=first, apart=apart),)))
     for_all(
-        session, _drawn(world, _promised(session), most=2), as_of_one_process, examples=fewer(session, jobs), share=0.5
+        session,
+        _drawn(world, _promised(session), most=2),
+        as_of_one_process,
+        examples=all_or_every_second(session, jobs),
+        share=0.5,
     )
 
 

@@ -19,7 +19,7 @@ from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
 from .. import explicit_examples
-from ..drawing import Judge, for_each, takes_its_time
+from ..drawing import Judge, for_each, has_time_for_long_jobs
 from ..explicit_examples import fitting, one_backward
 from ..strategies import GRADIENTS, PARAMETERS, shards, training_job
 from .comparison import as_one_process, compare_arrays, when
@@ -61,7 +61,7 @@ def check_gradients_of_every_tensor_size_are_exact(session: Session) -> None:
     between = "scale" in promised.replica.model_features
     octaves = [(3 << octave | 1, dtypes[octave % len(dtypes)]) for octave in range(7, 16)]
     jobs += [one_size(world, size, dtype, between=between) for size, dtype in octaves]
-    alone = ROUND + LARGE_AND_ROUND if takes_its_time(session) else ROUND
+    alone = ROUND + LARGE_AND_ROUND if has_time_for_long_jobs(session) else ROUND
     jobs += [one_backward(world, Linear("fc1", size, 1)) for size in alone]
     for_each(session, fitting(session, jobs), as_one_process(promised))
 

@@ -14,7 +14,7 @@ from ddpcheck.models.spec import Delay, Linear, mlp
 from ddpcheck.trace import Trace
 
 from ..collectives.transfers import STRAGGLES, straggling
-from ..drawing import for_each, takes_its_time
+from ..drawing import for_each, has_time_for_long_jobs
 from ..explicit_examples import fitting, one_backward
 from ..strategies import GRADIENTS, shards, training_job
 from .comparison import as_one_process, because
@@ -57,7 +57,7 @@ def check_backward_waits_for_late_ranks(session: Session) -> None:
     cause = causes.LATE_RANK_NOT_AWAITED(seconds=LATE)
     jobs = fitting(session, [training_job(world, model, operations)])
     for_each(session, jobs, because(as_one_process(session.capabilities), cause))
-    if takes_its_time(session):
+    if has_time_for_long_jobs(session):
         for seconds in STRAGGLES:
             cause = causes.LATE_RANK_NOT_AWAITED(seconds=seconds)
             jobs = fitting(session, [_straggling(world, seconds)])

@@ -16,7 +16,7 @@ from ddpcheck.models.spec import Linear, ModelSpec, Scale, mlp
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from ..drawing import Judge, fewer, for_each
+from ..drawing import Judge, all_or_every_second, for_each
 from ..explicit_examples import fitting
 from ..strategies import PARAMETERS, shards
 from .comparison import as_one_process
@@ -52,7 +52,7 @@ def check_join_handles_ranks_out_of_batches(session: Session) -> None:
         joining(counts, buffered) for counts in (numbers[0], numbers[0][::-1])
     ]  # rank 0 has the most batches, or the fewest
     jobs += [_with_momentum(counts) for counts in numbers[:2]]
-    for_each(session, fewer(session, fitting(session, jobs)), _explained(session.capabilities))
+    for_each(session, all_or_every_second(session, fitting(session, jobs)), _explained(session.capabilities))
 
 
 def _with_momentum(counts: list[int]) -> Job:

@@ -15,7 +15,7 @@ from ddpcheck.models.spec import Activation, Linear, ModelSpec
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
 
-from ..drawing import Judge, fewer, for_all, within_promises
+from ..drawing import Judge, all_or_every_second, for_all, within_promises
 from ..explicit_examples import fitting
 from ..strategies import ADAM, SEEDS, adam, branching, branching_models, choice, models, sgd
 from .comparison import as_one_process, ended_inside
@@ -55,7 +55,7 @@ def check_random_training_programs_match_one_process(session: Session) -> None:
     examples.append(known.job(program, EMPTY_WINDOW, looking=False))
     if "branch" in promised.replica.model_features and promised.replica.unused_parameters == "synchronised":
         examples += [make(world, promised) for make in (_used_after_resuming, _counted_apart, _coming_and_going)]
-    examples = fewer(session, fitting(session, examples))
+    examples = all_or_every_second(session, fitting(session, examples))
     judge = telling(as_one_process(promised))
     for_all(session, programs(world, promised), judge, examples=examples, shorter=known.shorter, share=1.5)
 

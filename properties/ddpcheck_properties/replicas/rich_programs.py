@@ -17,7 +17,7 @@ from ddpcheck.contract import Capabilities, needs
 from ddpcheck.job import Job, OptimizerSpec
 from ddpcheck.models.spec import Activation, Activity, BatchNorm, Embedding, Head, Layer, Linear, ModelSpec, Scale
 
-from ..drawing import Judge, fewer, for_all, within_promises
+from ..drawing import Judge, all_or_every_second, for_all, within_promises
 from ..explicit_examples import fitting
 from ..strategies import ADAM, LOSSES, SEEDS, SGD
 from .comparison import as_one_process
@@ -56,7 +56,7 @@ def check_long_programs_on_rich_models_match_one_process(session: Session) -> No
             words = tuple(word for word in words if word != "clip")
         return known.job(partial(_program, world, promised, model, seed), words, looking=seed % 3 == 0)
 
-    examples = fewer(session, fitting(session, map(program, ALWAYS)))
+    examples = all_or_every_second(session, fitting(session, map(program, ALWAYS)))
     drawn = SEEDS.map(program) if examples else st.nothing()
     judge = telling(_judge(promised))
     for_all(session, drawn, judge, examples=examples, shorter=known.shorter, clearer=known.clearer, share=0.25)

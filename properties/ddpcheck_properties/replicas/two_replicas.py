@@ -15,7 +15,7 @@ from ddpcheck.operations.replica import of_two_replicas
 from ddpcheck.seeded_values import hashed, key_of
 from ddpcheck.verdict import Finding
 
-from ..drawing import fewer, for_all
+from ..drawing import all_or_every_second, for_all
 from ..explicit_examples import fitting
 from .comparison import as_one_process
 from .program_grammar import Word, training_program
@@ -44,7 +44,13 @@ def check_replicas_in_one_process_are_independent(session: Session) -> None:
     known = [in_turns(training_program(world, promised, words), turns) for words in _PROGRAMS for turns in _TURNS]
     drawn = programs(world, promised).map(in_turns)
     try:
-        for_all(session, drawn, as_one_process(promised), examples=fewer(session, fitting(session, known)), share=0.3)
+        for_all(
+            session,
+            drawn,
+            as_one_process(promised),
+            examples=all_or_every_second(session, fitting(session, known)),
+            share=0.3,
+        )
     except Finding as finding:
         raise _told_apart(session, finding) from None
 

@@ -19,7 +19,7 @@ from ddpcheck.oracle.training_runs import Run
 from ddpcheck.session import Session
 from ddpcheck.trace import Trace
 
-from ..drawing import Judge, fewer, for_all, for_each
+from ..drawing import Judge, all_or_every_second, for_all, for_each
 from .best_weights import ends_with_the_last, holds_the_best, holds_the_best_number
 from .drawn_runs import (
     LOOSE,
@@ -77,7 +77,7 @@ def check_training_run_matches_one_process(session: Session) -> None:
     if promised.sampler.remainder == "pad":  # fewer samples than ranks
         examples.append(run_job(world, promised, max(1, world - 1), Train(epochs=2)))
     judge = of_run(promised, ends_where_one_process_ends)
-    for_all(session, runs(world, promised), judge, examples=fewer(session, examples), share=0.5)
+    for_all(session, runs(world, promised), judge, examples=all_or_every_second(session, examples), share=0.5)
 
 
 @law("trainer", needs.trainer, needs.replica.optimizers("sgd"))
@@ -142,7 +142,9 @@ def check_best_weights_have_the_lowest_global_loss(session: Session) -> None:
     many.append(run_job(world, promised, 2 * world, Train(epochs=3, batch_size=4, keep_best=True), lr=2.0))
     features = frozenset({"best"})
     judge = of_run(promised, holds_the_best, ends_where_one_process_ends, ends_with_the_last)
-    for_all(session, runs(world, promised, features=features), judge, examples=fewer(session, many), share=0.3)
+    for_all(
+        session, runs(world, promised, features=features), judge, examples=all_or_every_second(session, many), share=0.3
+    )
     plan = Train(epochs=4, batch_size=3, keep_best=True)
     for_each(session, [run_job(world, promised, 3 * world, plan, lr=1e200)], of_run(promised, holds_the_best_number))
 
@@ -158,7 +160,7 @@ def _with_windows(session: Session, judge: Callable[[Run], None], share: float =
     examples = [many, two, short, one, *with_other_optimizers(two, promised), *with_terms(one, promised)]
     examples += with_a_frozen_layer(one, promised) + with_ids(one, promised)
     drawn = runs(world, promised, features=frozenset({"accumulation"}))
-    for_all(session, drawn, of_run(promised, judge), examples=fewer(session, examples), share=share)
+    for_all(session, drawn, of_run(promised, judge), examples=all_or_every_second(session, examples), share=share)
 
 
 def _best_among_others(session: Session) -> list[Job]:

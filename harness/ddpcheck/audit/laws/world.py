@@ -48,9 +48,8 @@ def ranks_call_the_same_collectives(evidence: Evidence) -> LawVerdict:
     if not any(sequences):
         return not_judged("the script called no collective and no wrapper")
     for number, together in enumerate(zip(*sequences, strict=False)):
-        signatures = [_signature(event) for event in together]
-        if len(set(signatures)) > 1:
-            return _odd_one(evidence, number, together, signatures)
+        if len(set(map(_signature, together))) > 1:
+            return _odd_one(evidence, number, together)
     lengths = [len(sequence) for sequence in sequences]
     if len(set(lengths)) > 1 and _stopped(evidence) is None and not _uneven_batches(evidence):
         longest = max(range(evidence.ranks), key=lambda rank: lengths[rank])
@@ -80,9 +79,7 @@ def _is_eval(event: Event) -> bool:
     return event["kind"] == "forward" and not event["grad"]
 
 
-def _odd_one(
-    evidence: Evidence, number: int, together: tuple[Event, ...], signatures: list[tuple[object, ...]]
-) -> LawVerdict:
+def _odd_one(evidence: Evidence, number: int, together: tuple[Event, ...]) -> LawVerdict:
     """The rank whose call the others do not make, or make later."""
     if _uneven_batches(evidence) or _stopped(evidence) is not None:
         return not_judged("the ranks take different numbers of steps")

@@ -64,7 +64,7 @@ def _starts(run: RunSeen) -> list[dict[str, Any]]:
 
 
 def _compared(evidence: Evidence, folder: Path, paths: Sequence[str], step: int, start: int, end: int) -> StepSeen:
-    reason = _not_comparable(evidence, step, start, end)
+    reason = _not_comparable(evidence, start, end)
     if reason:
         return StepSeen(step, 0, reason)
     real, one, noise, every = (_update(folder, name, paths, start, end) for name in ("real", "one", "noise", "all"))
@@ -104,7 +104,7 @@ def _compared(evidence: Evidence, folder: Path, paths: Sequence[str], step: int,
     return StepSeen(step, 0, "", **made)
 
 
-def _not_comparable(evidence: Evidence, step: int, start: int, end: int) -> str:
+def _not_comparable(evidence: Evidence, start: int, end: int) -> str:
     one = evidence.mirrors["one"]
     given = [event["number"] for event in one.of(0, "batch")]
     if end not in given and len(given) <= end:

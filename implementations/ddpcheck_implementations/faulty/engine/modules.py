@@ -1,7 +1,7 @@
 """The seam of torch modules: a module's wrapper, or a communication hook of DistributedDataParallel.
 
-A wrapper or hook is named as module:name, in this distribution or in torch, and imported in the ranks only: torch is
-optional.
+A wrapper or hook is named as module:name, with a module of in_torch/code/ or of torch, and imported in the ranks only:
+torch is optional.
 """
 
 from __future__ import annotations
@@ -12,43 +12,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from ddpcheck.contract import Capabilities
 from ddpcheck.contract.adapter import Adapter
 from ddpcheck.job import OptimizerSpec
 from ddpcheck.pytorch.adapter import TORCH_PROMISES, torch_adapter
 
 from ..registry import Registering, SeenIn, invented
 from .circumstances import Circumstance
-
-
-def torch_fault(
-    name: str,
-    *caught_by: str,
-    cause: str = "",
-    seen_in: SeenIn = invented,
-    world_size: int = 2,
-    optimizer: Any = None,
-    **promises: Any,
-) -> Callable[[Callable[[Any], Any]], Adapter]:
-    """Register a wrapper. optimizer: makes its own optimizer. promises: Capabilities other than torch_adapter's."""
-
-    def make(wrap: Callable[[Any], Any]) -> Adapter:
-        wrap.__dict__["between_processes"] = True
-        promised = TORCH_PROMISES.but(**promises)
-        made = torch_adapter(
-            name, wrap, capabilities=promised, after_backward=_synchronise, no_sync=_no_sync, optimizer=optimizer
-        )
-        registering: Registering[Any] = Registering(lambda wrap: made.connect, made.capabilities)
-        return registering(
-            name,
-            *caught_by,
-            cause=cause,
-            seen_in=seen_in,
-            world_size=world_size,
-            launcher=made.launcher,
-            requires=made.requires,
-        )(wrap)
-
-    return make
 
 
 def _synchronise(wrapped: Any) -> None:
@@ -61,13 +31,49 @@ def _no_sync(wrapped: Any) -> Any:
 
 @dataclass(frozen=True)
 class ModuleEffect:
-    """wraps: wraps a module. optimizer: makes an optimizer from the wrapper and settings; None for torch's."""
+    """wraps: wraps a module. optimizer: makes an optimizer from the wrapper and settings; None for torch's. clip: clips the
+    gradients of a wrapper; None for torch's. promised: Capabilities; a fault may change some.
+    """
 
     wraps: Callable[[Any], Any]
     optimizer: Callable[[Any, OptimizerSpec], Any] | None = None
+    clip: Callable[[Any, float], Any] | None = None
+    promised: Capabilities = TORCH_PROMISES
 
-    def register(self, name: str, *caught_by: str, **about: Any) -> Callable[[Any], Adapter]:
-        return torch_fault(name, *caught_by, optimizer=self.optimizer, **about)
+    def register(
+        self,
+        name: str,
+        *caught_by: str,
+        cause: str = "",
+        seen_in: SeenIn = invented,
+        world_size: int = 2,
+        **promises: Any,
+    ) -> Callable[[Any], Adapter]:
+        """A decorator that registers a wrapper. promises: Capabilities other than `promised`."""
+
+        def make(wrap: Any) -> Adapter:
+            wrap.__dict__["between_processes"] = True
+            made = torch_adapter(
+                name,
+                wrap,
+                capabilities=self.promised.but(**promises),
+                after_backward=_synchronise,
+                no_sync=_no_sync,
+                optimizer=self.optimizer,
+                clip=self.clip,
+            )
+            registering: Registering[Any] = Registering(lambda wrap: made.connect, made.capabilities)
+            return registering(
+                name,
+                *caught_by,
+                cause=cause,
+                seen_in=seen_in,
+                world_size=world_size,
+                launcher=made.launcher,
+                requires=made.requires,
+            )(wrap)
+
+        return make
 
     def implemented(self, where: Circumstance) -> Any:
         def wrap(module: Any) -> Any:
@@ -76,12 +82,12 @@ class ModuleEffect:
         return wrap
 
 
+_CODE = f"{__name__.rpartition('.engine.')[0]}.in_torch.code"
+
+
 def imported(name: str) -> Any:
     place, _, attribute = name.partition(":")
-    return getattr(importlib.import_module(place if place.startswith("torch.") else f"{_HERE}.{place}"), attribute)
-
-
-_HERE = __name__.partition(".")[0]
+    return getattr(importlib.import_module(place if place.startswith("torch.") else f"{_CODE}.{place}"), attribute)
 
 
 def wrapped_by(name: str) -> ModuleEffect:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from ddpcheck.contract.adapter import Adapter
-from ddpcheck.pytorch.adapter import TORCH_PROMISES, torch_adapter
+from ddpcheck.pytorch.adapter import TORCH_PROMISES
 
-from ..registry import Registering, SeenIn, invented
-from .circumstances import Circumstance
+from .modules import ModuleEffect
 
 PROMISES = TORCH_PROMISES.but(
     model_features=TORCH_PROMISES.replica.model_features - {"scale"}, no_sync=False, predicts_alone=False
@@ -35,45 +31,6 @@ def broadcast_and_split(module: Any) -> Any:
     return split(module)
 
 
-@dataclass(frozen=True)
-class ShardingEffect:
-    """splits: splits a module over the ranks. clip: clips the gradients of such a module; None for torch's."""
-
-    splits: Callable[[Any], Any] = broadcast_and_split
-    clip: Callable[[Any, float], Any] | None = None
-
-    def register(
-        self,
-        name: str,
-        *caught_by: str,
-        cause: str = "",
-        seen_in: SeenIn = invented,
-        world_size: int = 2,
-        **promises: Any,
-    ) -> Callable[[Any], Adapter]:
-        def make(wrap: Any) -> Adapter:
-            wrap.__dict__["between_processes"] = True
-            made = torch_adapter(name, wrap, capabilities=PROMISES.but(**promises), clip=self.clip)
-            registering: Registering[Any] = Registering(lambda wrap: made.connect, made.capabilities)
-            return registering(
-                name,
-                *caught_by,
-                cause=cause,
-                seen_in=seen_in,
-                world_size=world_size,
-                launcher=made.launcher,
-                requires=made.requires,
-            )(wrap)
-
-        return make
-
-    def implemented(self, where: Circumstance) -> Any:
-        def wrap(module: Any) -> Any:
-            return self.splits(module)
-
-        return wrap
-
-
 def _clipped_by_own_norm(wrapped: Any, max_norm: float) -> Any:
     from torch.nn.utils import get_total_norm
 
@@ -84,5 +41,5 @@ def _clipped_by_own_norm(wrapped: Any, max_norm: float) -> Any:
     return norm
 
 
-split_before_broadcast = ShardingEffect(split)
-clipped_by_norm_of_shard = ShardingEffect(clip=_clipped_by_own_norm)
+split_before_broadcast = ModuleEffect(split, promised=PROMISES)
+clipped_by_norm_of_shard = ModuleEffect(broadcast_and_split, clip=_clipped_by_own_norm, promised=PROMISES)

@@ -173,7 +173,7 @@ table(
           "Each backward recomputes the forward pass, which updates running statistics twice.",
           where=always, effect=forward_in_training_mode,
           caught_by=RUNNING, cause="statistics-moved-twice",
-          in_torch=("checkpointing-moves-statistics", wrapped_by("torch_mistakes:ComputedAnew"), invented)),
+          in_torch=("checkpointing-moves-statistics", wrapped_by("wrappers:ComputedAnew"), invented)),
     Fault("statistics-averaged", "Running statistics are averaged over ranks after each backward.",
           where=always, effect=statistics_averaged,
           caught_by=RUNNING, cause="statistics-averaged", seen_in=("PaddlePaddle/Paddle#32464",)),

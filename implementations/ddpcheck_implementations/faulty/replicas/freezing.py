@@ -120,7 +120,7 @@ table(
           "The list of reduced parameters is made at construction; one that is unfrozen later stays local.",
           where=always, effect=Made(BucketsOfTheStart),
           caught_by=UNFROZEN, cause="not-reduced", seen_in=("Lightning-AI/pytorch-lightning#20340", "NVIDIA/apex#46"),
-          in_torch=("hooked-at-the-start", wrapped_by("torch_wrappers:HookedAtTheStart"),
+          in_torch=("hooked-at-the-start", wrapped_by("training_scripts:HookedAtTheStart"),
                     ("Lightning-AI/pytorch-lightning#20340",)),
           unfreezing=True),
     Fault("first-of-several-layers", "set_trainable() changes only the first of several named layers.",

@@ -126,7 +126,7 @@ table(
           caught_by=(EXACT, REAL, TIGHT, "check_parameters_after_sgd_steps_are_exact", "check_sgd_matches_one_process",
                      "check_adam_matches_one_process"),  # Adam hides most of the factor
           cause="summed-not-averaged", seen_in=("horovod/horovod#843", "tensorflow/benchmarks#466", "k2-fsa/icefall#226"),
-          in_torch=("comm-hook-sums", hook("torch_mistakes:summed"), invented)),
+          in_torch=("comm-hook-sums", hook("wrappers:summed"), invented)),
     Fault("grad-double-average-small-only", "Gradients of 28 to 33 elements are divided by the world size twice.",
           where=some_small_sizes, effect=divided_twice,
           caught_by=(EXACT, TIGHT), cause="divided-too-often", seen_in=("intel/torch-xpu-ops#3020",)),

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.futures import Future
 from torch.utils.checkpoint import checkpoint
 
-from .torch_steps import communication
-from .torch_steps.hooks import HookDDP
-from .torch_steps.naive import NaiveDDP
+from ....torch_steps import communication
+from ....torch_steps.hooks import HookDDP
+from ....torch_steps.naive import NaiveDDP
 
 
 class CopiedBackLate(NaiveDDP):

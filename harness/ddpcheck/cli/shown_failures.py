@@ -22,7 +22,7 @@ _SAME = 5
 """The number of checks with the same cause that get one line each."""
 
 
-class Failures:
+class ShownFailures:
     """Receives each failure, and writes its files. quiet: each cause is shown once; more failures with this cause, and those
     that follow from it, are only counted.
     """

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.variable import Variable
 
-from .torch_mistakes import Hooked
-from .torch_steps import communication
-from .torch_steps.naive import NaiveDDP
+from ....torch_steps import communication
+from ....torch_steps.naive import NaiveDDP
+from .wrappers import Hooked
 
 
 class AtTheEnd(Hooked):

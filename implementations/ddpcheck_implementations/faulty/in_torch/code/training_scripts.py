@@ -13,9 +13,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.futures import Future
 
-from .torch_mistakes import Hooked
-from .torch_steps import communication
-from .torch_steps.naive import NaiveDDP
+from ....torch_steps import communication
+from ....torch_steps.naive import NaiveDDP
+from .wrappers import Hooked
 
 _CAP = 100.0
 _SMALL = 1e-3

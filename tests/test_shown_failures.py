@@ -9,8 +9,8 @@ from pathlib import Path
 from rich.console import Console
 
 from ddpcheck.causes import Cause, traffic, values
-from ddpcheck.cli.failures import Failures
 from ddpcheck.cli.shortened_stacks import shortened
+from ddpcheck.cli.shown_failures import ShownFailures
 from ddpcheck.running.failure_files import FailureFiles
 from ddpcheck.verdict import Diagnosis, Verdict
 
@@ -20,7 +20,7 @@ SUMMED = values.SUMMED_NOT_AVERAGED(world_size=2)
 def shown(*verdicts: Verdict, quiet: bool = False) -> list[str]:
     console = Console(file=io.StringIO(), width=200)
     with tempfile.TemporaryDirectory() as folder:
-        failures = Failures(console, FailureFiles(Path(folder)), quiet=quiet)
+        failures = ShownFailures(console, FailureFiles(Path(folder)), quiet=quiet)
         for verdict in verdicts:
             failures.show(verdict, "mine.py:adapter", None)
         failures.show_numbers_of_omitted()
