@@ -170,7 +170,9 @@ def check_resumed_training_matches_one_process(session: Session) -> None:
     ]
     jobs.append(_resumed_often(explicit_examples.steps(world, MOMENTUM, count=11)))
     # a mistake in Adam hides no mistake in checkpoints
-    examples = sorted(all_or_every_second(session, fitting(session, jobs)), key=lambda job: job.optimizer.name == ADAM.name)
+    examples = sorted(
+        all_or_every_second(session, fitting(session, jobs)), key=lambda job: job.optimizer.name == ADAM.name
+    )
     for_all(session, interrupted(world, promised), as_one_process(promised), examples=examples)
 
 

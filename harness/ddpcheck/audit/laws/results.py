@@ -69,7 +69,7 @@ def means_weigh_ranks_by_their_samples(evidence: Evidence) -> LawVerdict:
         if not reduced or totals:
             continue
         told = f"ranks with {', '.join(map(str, counts))} samples"
-        if mean := next((event for event in reduced if event["averaged"]), None):
+        if mean := next((event for event in reduced if event.get("averaged")), None):
             return broken(f"{told} are averaged", audit.METRIC_WITHOUT_COUNTS(line=mean["line"], counts=counts))
         open_ones.setdefault(reduced[0]["line"], told)
     if open_ones:

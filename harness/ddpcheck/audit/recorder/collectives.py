@@ -52,6 +52,7 @@ def install(run: Run) -> None:
             def call(*args: Any, **kwargs: Any) -> Any:
                 if inside[0]:
                     return original(*args, **kwargs)
+                described = _described(args, kwargs)
                 run.note(
                     "collective",
                     op=name,
@@ -60,8 +61,8 @@ def install(run: Run) -> None:
                     point=name in _POINT_TO_POINT,
                     loses_gradient=name.startswith("all_gather") and _loses_gradient(args, kwargs),
                     line=run.line(),
-                    **_described(args, kwargs),
-                    **_averaged(name, args, kwargs),
+                    **described,
+                    **_averaged(name, described),
                     **(_buffer(run, args, kwargs) if name == "broadcast" else {}),
                 )
                 inside[0] += 1
@@ -170,14 +171,14 @@ def _small(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[float] | None:
     return [float(each) for each in tensor.detach().reshape(-1).tolist()]
 
 
-def _averaged(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, bool]:
+def _averaged(name: str, described: dict[str, Any]) -> dict[str, bool]:
     """Whether a small tensor is reduced to a mean over the ranks."""
-    if name not in ("all_reduce", "reduce") or _small(args, kwargs) is None:
+    if name not in ("all_reduce", "reduce") or described["values"] is None:
         return {}
-    if dist.ReduceOp.AVG in (*args, *kwargs.values()):
+    if described.get("reduce") == "AVG":
         return {"averaged": True}
     frame = own_frame()
-    return {"averaged": frame is not None and is_divided_by_world_size(name, frame, dist.get_world_size())}
+    return {"averaged": frame is not None and is_divided_by_world_size(name, frame, described["group"])}
 
 
 def _described(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
