@@ -39,6 +39,9 @@ CALLED = ((1 << 24, 1), (1 << 53, 1), (0, 1 << 32), (1 << 31, 1))
 that are equal in 32 bits, and names that are negative there.
 """
 
+_FINE = "perplexity", "rmse"
+"""Scores that are no ratios of counts."""
+
 
 @law("scores", needs.scores)
 def check_scores_match_one_process(session: Session) -> None:
@@ -55,7 +58,7 @@ def check_scores_match_one_process(session: Session) -> None:
     for name in names:
         calls = [_score(name, sizes, seed) for seed, sizes in enumerate((few, more, few[::-1]))]
         examples += [Job(world, tuple(calls)), Job(world, (_score_of(name, turned),))]
-        if name in ("perplexity", "rmse"):  # values with more digits than half precision has
+        if name in _FINE:  # values with more digits than half precision has
             examples.append(Job(world, (replace(calls[0], values="real"),)))
         if name == "rmse":  # numbers whose squares have more digits than float32
             examples.append(Job(world, (replace(calls[0], far=True),)))
@@ -159,7 +162,7 @@ def check_scores_are_bitwise_equal_on_all_ranks(session: Session) -> None:
     for name in _promised(session):
         sizes = tuple(range(3, 3 + world))
         # a score often rounds away the last bit of a sum; a score of counts has no such bits
-        times = 24 if name in ("perplexity", "rmse") else 3
+        times = 24 if name in _FINE else 3
         classes = {"auc": (2,), "rmse": (3, 1, 7)}.get(name, (3, 7))
         calls = [
             replace(_score(name, sizes, seed), values="real", classes=classes[seed % len(classes)])
@@ -168,6 +171,9 @@ def check_scores_are_bitwise_equal_on_all_ranks(session: Session) -> None:
         jobs.append(Job(world, tuple(calls)))
         dealt = _dealt(range(sum(sizes)), world)[::-1]  # the first samples are the last rank's
         jobs.append(Job(world, tuple(replace(call, indices=dealt) for call in calls[:6])))
+        if session.capabilities.scores.scores_skip_padding:
+            padded = tuple((*held, -1) for held in dealt)
+            jobs.append(Job(world, tuple(replace(call, indices=padded) for call in calls[:6])))
     for_each(session, jobs, equal)
 
 
@@ -214,6 +220,8 @@ def check_scores_ignore_padding(session: Session) -> None:
         jobs += [Job(world, (_score_of(name, each, seed),)) for seed, each in enumerate((at_end, at_front, empty))]
         jobs.append(Job(world, (_score_of(name, ((-1, -1),) * world, 0),)))
         jobs += [Job(world, (replace(_score_of(name, each), empty=True),)) for each in (at_front, empty)]
+        if name in _FINE:
+            jobs.append(Job(world, (replace(_score_of(name, at_end), values="real"),)))
     for_each(session, jobs, as_of_one_process)
 
 

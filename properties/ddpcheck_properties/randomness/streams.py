@@ -50,8 +50,13 @@ def check_random_numbers_differ_by_seed_epoch_and_rank(session: Session) -> None
     """
     world = session.world_size
     epochs = tuple(range(world + 1))  # so that rank + epoch is equal for some epochs of every pair of ranks
-    first, *others = SEEDS
-    draws = (Draw(first, (*epochs, *LATER), COUNT), *(Draw(seed, epochs, COUNT) for seed in others))
+    first, second, *others = SEEDS
+    before = tuple(epoch - 1 for epoch in LATER)  # seed + epoch is that of the first seed's later epochs
+    draws = (
+        Draw(first, (*epochs, *LATER), COUNT),
+        Draw(second, (*epochs, *before), COUNT),
+        *(Draw(seed, epochs, COUNT) for seed in others),
+    )
     for_each(session, [Job(world, draws)], all_apart)
     for_each(session, [Job(world, (Draw(first, tuple(range(MANY)), SOME),))], all_begin_apart)
     # two calls of an odd count each, which may take another path than the even ones above
@@ -63,7 +68,8 @@ def check_random_numbers_are_uniform_on_unit_interval(session: Session) -> None:
     """Own and common random numbers are uniform over the whole of [0, 1) and unordered, on every rank."""
     # and after some calls of an epoch
     late = Draw(SEEDS[0], (1,), 2 * COUNT, extra=(3,) * session.world_size, common_first=5)
-    draws = (Draw(SEEDS[0], (0, 1, 258), COUNT), *(Draw(seed, (0, 1), COUNT) for seed in UNLIKE[1:]), late)
+    odd = Draw(SEEDS[0], (0,), COUNT + 1)
+    draws = (Draw(SEEDS[0], (0, 1, 258), COUNT), *(Draw(seed, (0, 1), COUNT) for seed in UNLIKE[1:]), late, odd)
     for_each(session, [Job(session.world_size, (draw,)) for draw in draws], spread)
     for_each(session, [Job(session.world_size, (Draw(SEEDS[0], (0,), LONG),))], in_no_order)
 

@@ -30,8 +30,8 @@ LAGS = (1, 2, 3, 4, 8, 16, 32, 64)
 
 
 def spread(job: Job, trace: Trace) -> None:
-    """A judge: each part of the interval has a plausible share of every COUNT numbers, and no number follows from the one
-    before.
+    """A judge: each part of the interval has a plausible share of every COUNT numbers or so, and no number follows from the
+    one before.
     """
     assertions.completed(trace)
     draw = job.operations[0]
@@ -40,7 +40,7 @@ def spread(job: Job, trace: Trace) -> None:
         for rank, epochs in enumerate(trace.values(0, kind)):
             for epoch, every in zip(draw.epochs, epochs, strict=True):
                 text = f"{kind} numbers of epoch {epoch} on rank {rank}{of_seed(draw.seed)}: got"
-                for numbers in np.split(every, len(every) // COUNT):
+                for numbers in np.array_split(every, len(every) // COUNT):
                     _evenly(text, numbers)
 
 
