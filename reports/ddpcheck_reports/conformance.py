@@ -12,7 +12,8 @@ from pathlib import Path
 
 from ddpcheck.printable_text import fenced, in_markdown
 from ddpcheck.relative_paths import with_relative_paths
-from ddpcheck.running.failure_groups import FailureGroup, group_failures
+from ddpcheck.running.failure_groups import group_failures
+from ddpcheck.running.group_symptoms import FailureGroup
 from ddpcheck.storage.results import Results
 from ddpcheck.verdict import SYMBOLS, Status, Verdict
 

@@ -137,6 +137,7 @@ def evaluate(net, valid, fault, rank, world):
     if fault == "mean_without_counts":
         mean = counts[0] / counts[1]
         dist.all_reduce(mean)
+        mean /= world
     elif fault != "metric_of_one":
         dist.all_reduce(counts)
 

@@ -1,16 +1,74 @@
-"""Which groups of failures are symptoms of others."""
+"""Groups of failures, and which groups are symptoms of others."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import Any
 
-from .failure_causes import causes_of, depth, identity_of, identity_of_cause, is_a_guess, is_known_to_imply, may_show_as
+from ..verdict import Verdict
+from .failure_causes import (
+    causes_of,
+    depth,
+    headline_of,
+    identity_of,
+    identity_of_cause,
+    is_a_guess,
+    is_known_to_imply,
+    may_show_as,
+)
 from .implied_causes import CONSEQUENCES, LOOKS, implied_by
 
-if TYPE_CHECKING:
-    from .failure_groups import FailureGroup
+
+@dataclass(frozen=True)
+class FailureGroup:
+    """Verdicts of one adapter that seem to have one cause, in the order of the run; the simplest is first.
+
+    symptoms: failures that this cause implies, grouped by their own causes.
+    """
+
+    verdicts: tuple[Verdict, ...]
+    symptoms: tuple[FailureGroup, ...] = ()
+
+    @property
+    def first(self) -> Verdict:
+        return min(self.verdicts, key=lambda verdict: (is_a_guess(verdict), depth(verdict)))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The wrong parameters that the failures name."""
+        told = (verdict.diagnosis for verdict in self.verdicts)
+        return frozenset(each.subject[1] if each is not None else "" for each in told)
+
+    @property
+    def text(self) -> str:
+        """The cause's headline, or the failure's if no cause is known."""
+        return headline_of(self.first)
+
+    @property
+    def checks(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(verdict.check for verdict in self.verdicts))
+
+    @property
+    def explained(self) -> tuple[str, ...]:
+        """The checks of this cause and of its symptoms."""
+        return tuple(dict.fromkeys((*self.checks, *(name for each in self.symptoms for name in each.checks))))
+
+    def to_plain(self) -> dict[str, Any]:
+        """JSON: the adapter, the cause's id (null if none is known), the sentence, its checks, and its symptoms."""
+        identity = identity_of(self.first)
+        return {
+            "adapter": self.first.adapter,
+            "cause": identity[0] if identity else None,
+            "headline": self.text,
+            "checks": list(self.checks),
+            "world_sizes": list(self.world_sizes),
+            "symptoms": [symptom.to_plain() for symptom in self.symptoms],
+        }
+
+    @property
+    def world_sizes(self) -> tuple[int, ...]:
+        return tuple(sorted({verdict.world_size for verdict in self.verdicts}))
 
 
 def with_symptoms(groups: Sequence[FailureGroup]) -> list[FailureGroup]:

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from importlib.resources import files
 
-from ddpcheck.running.failure_groups import FailureGroup, group_failures
+from ddpcheck.running.failure_groups import group_failures
+from ddpcheck.running.group_symptoms import FailureGroup
 from ddpcheck.storage.results import Results
 from ddpcheck.verdict import NOTED_SYMBOL, SYMBOLS, Verdict
 
