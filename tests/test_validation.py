@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ddpcheck import Adapter, Facets, RankContext
+from ddpcheck import Adapter, Determinism, Facets, RankContext
 from ddpcheck.causes import lifecycle
 from ddpcheck.contract import TYPICAL
 from ddpcheck.contract.validation import causes_of_facets, problems_of_adapter, problems_of_facets
@@ -66,6 +66,12 @@ def test_what_is_no_adapter_is_named(adapter: Any, problem: str) -> None:
         ({"replica": "yes"}, "Capabilities.replica must be ReplicaPromises(...), got 'yes'"),
         ({"reductions": ["sum"]}, "Capabilities.collectives.reductions must be a set of str, got ['sum']"),
         ({"world_sizes": 2}, "Capabilities.world.world_sizes must be a set of int or None, got 2"),
+        (
+            {"determinism": "between_calls"},
+            "Capabilities.world.determinism must be "
+            + " or ".join(f"ddpcheck.Determinism.{level.name}" for level in Determinism)
+            + ", got 'between_calls'",
+        ),
         ({"gradient": "average"}, "Capabilities.replica.gradient must be 'mean' or 'sum', got 'average'"),
         ({"join": True}, "must be 'divide_by_initial_world' or 'divide_by_live_ranks' or None, got True"),
         ({"bundles_gradients": "yes"}, "Capabilities.replica.bundles_gradients must be True or False, got 'yes'"),

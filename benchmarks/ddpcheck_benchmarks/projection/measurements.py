@@ -109,7 +109,10 @@ def load(paths: Iterable[Path]) -> Benchmarks:
                 name = benchmark.get("name", "a benchmark") if isinstance(benchmark, dict) else "a benchmark"
                 raise UnreadableFile(f"{path}: {name} is damaged: {error!r}; {HINT}") from error
     if not measurements:
-        raise UnreadableFile(f"no collective in {', '.join(map(str, paths))}; {HINT}")
+        raise UnreadableFile(
+            f"no collective in {', '.join(map(str, paths))}: projections start from the times of collectives, which not every "
+            "adapter offers; write a file with: ddpcheck bench torch_ddp --json FILE"
+        )
     return Benchmarks(_series(measurements), steps)
 
 

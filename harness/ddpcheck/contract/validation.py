@@ -8,6 +8,7 @@ import dataclasses
 import inspect
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
+from enum import IntEnum
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -135,6 +136,8 @@ def _wanted(hint: Any) -> str:
         return " or ".join(map(repr, get_args(hint)))
     if get_origin(hint) is AbstractSet:
         return f"a set of {get_args(hint)[0].__name__}"
+    if isinstance(hint, type) and issubclass(hint, IntEnum):
+        return " or ".join(f"ddpcheck.{hint.__name__}.{level.name}" for level in hint)
     if isinstance(hint, type):
         return {NoneType: "None", bool: "True or False"}.get(hint, hint.__name__)
     return " or ".join(map(_wanted, get_args(hint)))
