@@ -113,8 +113,8 @@ def _accept_all(
             problem = f"{ended} before it reached the harness"
             raise StartFailed([problem], said, unreached=True, causes=cause_in_output(said) or cause_of_death())
         if patience.is_over(lambda: map(queued, processes_under(os.getpid()))):
-            absent = ", ".join(str(rank) for rank in range(world_size) if rank not in reached)
-            raise StartFailed([f"rank {absent} did not reach the harness within {within:g} s"], launched.output())
+            absent = ranks_named([rank for rank in range(world_size) if rank not in reached])
+            raise StartFailed([f"{absent} did not reach the harness within {within:g} s"], launched.output())
     return [
         RankLink(rank, found[rank, "jobs"][0], found[rank, "sentinel"][0], found[rank, "jobs"][1])
         for rank in range(world_size)
