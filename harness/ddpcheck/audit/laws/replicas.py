@@ -143,11 +143,9 @@ def _lost_by_the_script(evidence: Evidence) -> LawVerdict | None:
 
 def _lost_by_a_wrapper(evidence: Evidence) -> str:
     """The first buffer that differs between ranks before a wrapper sends rank 0's; empty if there is none."""
-    for together in states(evidence):
-        for name in different(together, "b") if together[0]["step"] > 0 else ():
-            if not name.endswith(_STATISTICS):
-                return name.partition(".")[2]
-    return ""
+    trained = (together for together in states(evidence) if together[0]["step"] > 0)
+    names = (name for together in trained for name in different(together, "b") if not name.endswith(_STATISTICS))
+    return next(names, "").partition(".")[2]
 
 
 def evaluated_models_are_equal(evidence: Evidence) -> LawVerdict:

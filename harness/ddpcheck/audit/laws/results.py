@@ -56,7 +56,7 @@ def _trains(events: tuple[Event, ...], batches: list[Event]) -> bool:
 
 def means_weigh_ranks_by_their_samples(evidence: Evidence) -> LawVerdict:
     passes = [_evaluations(evidence, rank) for rank in range(evidence.ranks)]
-    open_ones: dict[str, str] = {}
+    unclear = ""
     if not any(passes):
         return not_judged("no whole pass without gradients was seen")
     for together in zip(*passes, strict=False):
@@ -71,11 +71,9 @@ def means_weigh_ranks_by_their_samples(evidence: Evidence) -> LawVerdict:
         told = f"ranks with {', '.join(map(str, counts))} samples"
         if mean := next((event for event in reduced if event.get("averaged")), None):
             return broken(f"{told} are averaged", audit.METRIC_WITHOUT_COUNTS(line=mean["line"], counts=counts))
-        open_ones.setdefault(reduced[0]["line"], told)
-    if open_ones:
-        line, told = next(iter(open_ones.items()))
-        return held(observation=f"{told} are reduced at {line} without their counts: right for sums, wrong for means")
-    return held()
+        where = reduced[0]["line"]
+        unclear = unclear or f"{told} are reduced at {where} without their counts: right for sums, wrong for means"
+    return held(observation=unclear)
 
 
 def _whole(event: Event) -> bool:

@@ -20,13 +20,19 @@ def is_divided_by_world_size(call: str, frame: FrameType, world_size: int) -> bo
     """Whether the frame, which is in this call, then divides its first argument by the world size, and did not multiply it
     before. False where the source is not there, or shows no division.
     """
-    file, line = frame.f_code.co_filename, frame.f_lineno
+    divisors = _divisors_of_mean(frame.f_code.co_filename, frame.f_lineno, call)
+    return any(_is_world_size(divisor, frame, world_size) for divisor in divisors)
+
+
+@functools.cache
+def _divisors_of_mean(file: str, line: int, call: str) -> tuple[ast.expr, ...]:
+    """What the call's tensor is divided by later; empty if it has a weight. Read once, as a loop may reach a call often."""
     function = _innermost(_parsed(file), line)
     if function is None or (reduced := _reduced(function, call, line)) is None:
-        return False
+        return ()
     if any(_has_weight(value) for value in _assigned(function, reduced, line)):
-        return False
-    return any(_is_world_size(divisor, frame, world_size) for divisor in _divisors(function, reduced, line))
+        return ()
+    return tuple(_divisors(function, reduced, line))
 
 
 @functools.cache
@@ -105,12 +111,11 @@ def _is_world_size(divisor: ast.expr, frame: FrameType, world_size: int) -> bool
     if isinstance(divisor, ast.Attribute):
         return "world_size" in divisor.attr or divisor.attr == "num_processes"
     if isinstance(divisor, ast.Name):
-        value = {**frame.f_globals, **frame.f_locals}.get(divisor.id)
+        value = frame.f_locals.get(divisor.id, frame.f_globals.get(divisor.id))
         return type(value) in (int, float) and value == world_size
     return False
 
 
 def _name(function: ast.expr) -> str:
-    return (
-        function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
-    )
+    """The last part of a function's name; empty for a function without one."""
+    return str(getattr(function, "attr", getattr(function, "id", "")))
