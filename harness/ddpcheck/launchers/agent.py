@@ -6,12 +6,13 @@ import os
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from .launcher import Ending, Output, clean_environment
-from .mpi_segments import Segment, remove_segments, segments_under
+from .mpi_segments import Segment, abandoned_segments, remove_segments, segments_under
 from .ports import Port
 from .process_handles import end_process, is_stopped, open_process, processes_under
 from .processes import describe_exit
@@ -36,6 +37,7 @@ class Agent:
     port: Port | None = None
     segments: set[Segment] = field(default_factory=set)
     shown: bool = False
+    started: float = field(default_factory=time.time)
 
     @classmethod
     def start(
@@ -48,7 +50,7 @@ class Agent:
         port: Port | None = None,
         inherit_output: bool = False,
     ) -> Agent:
-        output = Output.open()
+        output, started = Output.open(), time.time()
         target = None if inherit_output else output.file
         process = subprocess.Popen(
             list(command),
@@ -58,7 +60,7 @@ class Agent:
             stderr=target,
             start_new_session=True,
         )
-        return cls(name, process, output, scratch, port, shown=inherit_output)
+        return cls(name, process, output, scratch, port, shown=inherit_output, started=started)
 
     def poll(self) -> Ending | None:
         code = self.process.poll()
@@ -107,7 +109,7 @@ class Agent:
             if rank is not None:
                 end_process(rank)
                 os.close(rank)
-        remove_segments(self.segments)
+        remove_segments(self.segments | abandoned_segments(self.started))
         self.written.file.close()
         if self.port is not None:
             self.port.release()

@@ -1,10 +1,11 @@
 """Named shared memory of MPI. Ranks that exit normally remove it; it remains if they are killed.
 
-Only files that a process has mapped are removed; segments of other runs are never touched.
+Only files that a rank has mapped, or that nobody can use any more, are removed; segments of other runs are never touched.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -35,12 +36,7 @@ def segments_of(process: int | str = "self") -> set[Segment]:
 
 def named_memory() -> set[Segment]:
     """Shared memory that this process has mapped or open, and that has a name."""
-    found = {Path(path) for path in _mapped()}
-    with suppress(OSError):
-        for descriptor in Path("/proc/self/fd").iterdir():
-            with suppress(OSError):  # the folder's own descriptor
-                found.add(descriptor.readlink())
-    return _of_shared_memory(found)
+    return _of_shared_memory({*map(Path, _mapped()), *_open_files(Path("/proc/self"))})
 
 
 def all_named_memory() -> set[Segment]:
@@ -64,6 +60,16 @@ def _of_shared_memory(paths: Iterable[Path]) -> set[Segment]:
     return found
 
 
+def _open_files(process: Path) -> set[Path]:
+    """Files that a process has open; none if it has ended, or is another user's."""
+    found: set[Path] = set()
+    with suppress(OSError):
+        for descriptor in (process / "fd").iterdir():
+            with suppress(OSError):  # the folder's own descriptor, or one that was closed meanwhile
+                found.add(descriptor.readlink())
+    return found
+
+
 def _mapped() -> list[str]:
     """Paths of files that this process has mapped."""
     with suppress(OSError), Path("/proc/self/maps").open(encoding="utf-8", errors="replace") as maps:
@@ -74,6 +80,27 @@ def _mapped() -> list[str]:
 def segments_under(process: int) -> set[Segment]:
     """The segments of a process's descendants."""
     return {segment for child in processes_under(process) for segment in segments_of(child)}
+
+
+def abandoned_segments(since: float) -> set[Segment]:
+    """This user's segments of MPI that were made after `since` (as of time.time()), and that no process has open or mapped.
+
+    A rank that is killed while MPI starts leaves one that was in no table when the driver last looked.
+    """
+    found = {path for path in _SHARED.glob("*") if str(path).startswith(_NAMES) and _is_own_since(path, since)}
+    if found:
+        for process in Path("/proc").glob("[0-9]*"):
+            # open before mapped: a new segment is first open, then mapped, then closed
+            found -= _open_files(process)
+            found -= {Path(name) for name, _ in segments_of(process.name)}
+    return _of_shared_memory(found)
+
+
+def _is_own_since(path: Path, since: float) -> bool:
+    with suppress(OSError):
+        found = path.stat()
+        return found.st_uid == os.geteuid() and found.st_ctime >= since
+    return False
 
 
 def remove_segments(segments: Iterable[Segment]) -> None:
