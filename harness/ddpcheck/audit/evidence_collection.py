@@ -25,7 +25,7 @@ def conduct(
 
 
 def _conducted(request: Request, keep: Path | None, progress: Callable[[str], None]) -> Evidence:
-    with audited(request, keep) as folder:
+    with audited(keep) as folder:
         progress(f"{request.name} on {request.ranks} ranks")
         kind = kind_of(request.script)
         real = kind.read(real_run(request, kind, folder))

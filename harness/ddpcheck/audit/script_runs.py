@@ -30,10 +30,12 @@ _TO_IMPORT = 120.0
 _STACKS_WITHIN = 2.0
 _AFTER_FAILURE = 8.0
 _IMPORTING = 10
+_REMOVE = 'cat; tries=100; until rm -rf "$0" || [ $tries = 0 ]; do tries=$((tries - 1)); sleep 0.1; done'
+"""Removes a folder when standard input ends, so also if this process is killed; again if ranks still write to the folder."""
 
 
 @contextmanager
-def audited(request: Request, keep: Path | None = None) -> Iterator[Path]:
+def audited(keep: Path | None = None) -> Iterator[Path]:
     """A folder for the journals, removed at the end unless it is kept."""
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
@@ -41,8 +43,7 @@ def audited(request: Request, keep: Path | None = None) -> Iterator[Path]:
         return
     with (
         tempfile.TemporaryDirectory(prefix="ddpcheck-audit-") as name,
-        # removes the folder when its standard input ends, so also if this process is killed
-        subprocess.Popen(["sh", "-c", 'cat; rm -rf "$0"', name], stdin=subprocess.PIPE, start_new_session=True),
+        subprocess.Popen(["sh", "-c", _REMOVE, name], stdin=subprocess.PIPE, start_new_session=True),
     ):
         yield Path(name).resolve()
 
