@@ -143,12 +143,13 @@ IMPLIES: dict[str, frozenset[str]] = {
     values.SUMMED_NOT_AVERAGED.id: _ids(*_FACTOR),
     values.DIVIDED_TOO_OFTEN.id: _ids(*_FACTOR),
     values.WRONG_DIVISOR.id: _ids(*_FACTOR),
+    values.LOSS_SCALE_KEPT.id: _ids(updates.EPS_FIXED, *_FACTOR),  # Adam's eps is small beside a scaled gradient
     values.NOT_REDUCED.id: _ids(
         *_LOCAL,
         gradients.PART_OF_LARGE_TENSOR_LOCAL,
         gradients.SOME_RANKS_NOT_RESET,  # the own value stays, and is counted again
-        traffic.SENT_AFTER_BACKWARD,
     ),
+    traffic.SENT_AFTER_BACKWARD.id: _ids(values.NOT_REDUCED),
     # a part may be all of a small array
     values.PART_NOT_REDUCED.id: _ids(values.NOT_REDUCED, gradients.PART_OF_LARGE_TENSOR_LOCAL),
     values.ZERO.id: _ids(gradients.PART_OF_LARGE_TENSOR_ZERO),
@@ -220,6 +221,7 @@ IMPLIES: dict[str, frozenset[str]] = {
         *_SCALED,
     ),
     randomness.GLOBAL_GENERATOR_DECIDES.id: _ids(process_state.GENERATOR_CHANGED, process_state.MAKING_SEEDS),
+    replicas.BROADCAST_IN_FORWARD.id: _ids(replicas.OWN_INITIAL_VALUE),  # until then
     replicas.OWN_INITIAL_VALUE.id: _ids(programs.CONSTRUCTION_VALUE, *_INITIAL),
     programs.CONSTRUCTION_VALUE.id: _ids(*_INITIAL),
     gradients.LOSS_OF_OWN_INITIAL.id: _ids(gradients.AT_OWN_INITIAL, values.PERMUTED, values.ZERO),
