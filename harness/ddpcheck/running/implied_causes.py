@@ -11,12 +11,15 @@ from ..causes import (
     Kind,
     collectives,
     gradients,
+    metrics,
     operations,
     process_state,
     programs,
     randomness,
     ranks,
     replicas,
+    samplers,
+    scores,
     traffic,
     training,
     updates,
@@ -181,6 +184,12 @@ IMPLIES: dict[str, frozenset[str]] = {
     programs.EVALUATION_MOVES_STATISTICS.id: _ids(programs.WRONG_PREDICTION_VALUES),
     updates.NOT_LOADED.id: _ids(programs.STATE_INCOMPLETE, gradients.LOSS_OF_UNLOADED),
     training.LAST_STEP_NOT_SAVED.id: _ids(updates.NOT_UPDATED),  # where the run ends with the step that is lost
+    training.RUN_IN_FLOAT16.id: _ids(training.FROZEN_LAYER_TRAINED),  # it is rounded, too
+    training.SCHEDULE_PER_EPOCH.id: _ids(training.SCHEDULE_IGNORED),  # the same in a first epoch
+    training.MICRO_BATCHES_COUNTED_ON.id: _ids(training.RATE_READ_LATE),
+    samplers.RANK_STAYS_IN_EPOCH.id: _ids(samplers.LOADED_POSITION_IN_NEXT_EPOCH),
+    metrics.METRIC_DIVIDED_TWICE.id: _ids(metrics.METRICS_MIXED_UP),  # beside NaN
+    scores.MEAN_OF_RANK_SCORES.id: _ids(scores.NAN_OF_ONE_CLASS),  # a rank's own score is NaN
     training.BEST_NOT_COPIED.id: _ids(training.BEST_FORGOTTEN_ON_RESUME),
     randomness.COMMON_TAKEN_BY_RANK.id: _ids(randomness.COMMON_FROM_OWN),  # the rank is ahead in later calls
     gradients.DIVIDED_BY_MICRO_BATCHES.id: _ids(values.DIVIDED_TOO_OFTEN, *_FACTOR),
