@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from failed_verdicts import failed
 
-from ddpcheck.causes import gradients, programs, ranks, values
+from ddpcheck.causes import Cause, gradients, programs, ranks, values
 from ddpcheck.job import Backward, DataSpec, Job, Observe, Operation, Save, ZeroGrad
 from ddpcheck.models.spec import Embedding, Linear, ModelSpec, mlp
 from ddpcheck.running.failure_groups import group_failures
@@ -78,13 +78,16 @@ def test_guess_about_a_model_without_the_layer_of_a_cause_is_not_its_symptom() -
     assert [group.text for group in group_failures([*padded, guess])] == [PADDING.headline, OTHER.headline]
 
 
+@pytest.mark.parametrize("slight", [ERROR, values.LAST_BITS_WRONG(count=1, size=4, ulp=2)], ids=["error", "bits"])
 @pytest.mark.parametrize(("made", "alone"), [(PLAIN, True), (WINDOW, False), (None, True)])
-def test_error_of_one_check_is_a_symptom_in_the_circumstances_of_a_cause(made: Job | None, alone: bool) -> None:
-    error = failed("mean", "gradients", ERROR, job=made)
-    told = [group.text for group in group_failures([*IN_WINDOWS, error])]
-    assert sorted(told) == sorted([NONFINITE.headline, *[ERROR.headline] * alone])
-    more = [error, failed("steps", "gradients", ERROR, job=made)]
-    assert ERROR.headline in {group.text for group in group_failures([*IN_WINDOWS, *more])}
+def test_error_or_small_difference_in_one_check_is_a_symptom_in_the_circumstances_of_a_cause(
+    made: Job | None, alone: bool, slight: Cause
+) -> None:
+    one = failed("mean", "gradients", slight, job=made)
+    told = [group.text for group in group_failures([*IN_WINDOWS, one])]
+    assert sorted(told) == sorted([NONFINITE.headline, *[slight.headline] * alone])
+    more = [one, failed("steps", "gradients", slight, job=made)]
+    assert slight.headline in {group.text for group in group_failures([*IN_WINDOWS, *more])}
 
 
 def test_rare_description_of_a_value_comes_before_a_rare_error() -> None:

@@ -330,6 +330,7 @@ def test_local_gradients_of_a_divided_loss_make_the_reduced_ones_look_summed() -
         (training.RUN_IN_FLOAT16(), training.FROZEN_LAYER_TRAINED()),
         (training.SCHEDULE_PER_EPOCH(), training.SCHEDULE_IGNORED()),
         (training.MICRO_BATCHES_COUNTED_ON(), training.RATE_READ_LATE()),
+        (training.TERMS_PER_RANK(), training.TERMS_PER_MICRO_BATCH()),
         (samplers.RANK_STAYS_IN_EPOCH(ranks=(1,)), samplers.LOADED_POSITION_IN_NEXT_EPOCH()),
         (metrics.METRIC_DIVIDED_TWICE(world_size=2), metrics.METRICS_MIXED_UP()),
         (scores.MEAN_OF_RANK_SCORES(), scores.NAN_OF_ONE_CLASS()),

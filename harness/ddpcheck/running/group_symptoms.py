@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..causes.ranks import RANK_RAISED
 from ..verdict import Verdict
 from .failure_causes import (
     causes_of,
@@ -18,7 +17,7 @@ from .failure_causes import (
     is_known_to_imply,
     may_show_as,
 )
-from .implied_causes import CONSEQUENCES, LOOKS, implied_by
+from .implied_causes import CONSEQUENCES, LOOKS, SLIGHT, implied_by
 from .job_circumstances import circumstances_of, common_circumstances
 
 
@@ -150,7 +149,7 @@ def _explains(groups: Sequence[FailureGroup], one: int, other: int) -> bool:
     guess = bool(told) and is_a_guess(symptom.first)
     if may_show_as(cause.first, symptom.first) and not (guess and _is_special(groups, cause)):
         return not told or _in_its_circumstances(cause, symptom)
-    if _is_error_of(cause, symptom):
+    if _is_slight_beside(cause, symptom):
         return True
     if not known or not told or cause.first.adapter != symptom.first.adapter or known[0] in implied_by(told[0]):
         return False
@@ -163,13 +162,15 @@ def _explains(groups: Sequence[FailureGroup], one: int, other: int) -> bool:
     return in_one and before and told[0] in LOOKS and known[0] not in LOOKS
 
 
-def _is_error_of(cause: FailureGroup, symptom: FailureGroup) -> bool:
-    """Whether the symptom is an error in one check, in the circumstances of a cause that more checks show."""
+def _is_slight_beside(cause: FailureGroup, symptom: FailureGroup) -> bool:
+    """Whether the symptom is an error, or a small difference, in one check, in the circumstances of a cause that more
+    checks show.
+    """
     known, told = identity_of(cause.first), identity_of(symptom.first)
     if not known or not told or cause.first.adapter != symptom.first.adapter or is_a_guess(cause.first):
         return False
-    errors = told[0] == RANK_RAISED.id != known[0] and len(symptom.checks) == 1 < len(cause.checks)
-    return errors and all(each.job is not None for each in symptom.verdicts) and _in_its_circumstances(cause, symptom)
+    slight = told[0] in SLIGHT and known[0] not in SLIGHT and len(symptom.checks) == 1 < len(cause.checks)
+    return slight and all(each.job is not None for each in symptom.verdicts) and _in_its_circumstances(cause, symptom)
 
 
 def _in_its_circumstances(cause: FailureGroup, symptom: FailureGroup) -> bool:

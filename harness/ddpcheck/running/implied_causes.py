@@ -54,6 +54,9 @@ LOOKS = frozenset(each.id for each in vars(values).values() if isinstance(each, 
 )
 """Causes that only describe a wrong value, which is often explained by a more specific cause."""
 
+SLIGHT = _ids(ranks.RANK_RAISED, replicas.LAST_BITS_DIFFER, values.FEWER_BITS, values.LAST_BITS_WRONG)
+"""Errors and small differences: many mistakes lead to one somewhere."""
+
 _LOCAL = (
     updates.UPDATED_BY_OWN,
     values.PART_NOT_REDUCED,
@@ -190,6 +193,8 @@ IMPLIES: dict[str, frozenset[str]] = {
     samplers.RANK_STAYS_IN_EPOCH.id: _ids(samplers.LOADED_POSITION_IN_NEXT_EPOCH),
     metrics.METRIC_DIVIDED_TWICE.id: _ids(metrics.METRICS_MIXED_UP),  # beside NaN
     scores.MEAN_OF_RANK_SCORES.id: _ids(scores.NAN_OF_ONE_CLASS),  # a rank's own score is NaN
+    # in windows of as many micro-batches as ranks
+    training.TERMS_PER_RANK.id: _ids(training.TERMS_PER_MICRO_BATCH),
     training.BEST_NOT_COPIED.id: _ids(training.BEST_FORGOTTEN_ON_RESUME),
     randomness.COMMON_TAKEN_BY_RANK.id: _ids(randomness.COMMON_FROM_OWN),  # the rank is ahead in later calls
     gradients.DIVIDED_BY_MICRO_BATCHES.id: _ids(values.DIVIDED_TOO_OFTEN, *_FACTOR),
