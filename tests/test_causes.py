@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from ddpcheck.causes import Cause, Elements, gradients, values
+from ddpcheck.causes import Cause, Elements, gradients, updates, values
 from ddpcheck.hypotheses.arrays import Evidence
 from ddpcheck.hypotheses.arrays.lost_precision import as_bfloat16, as_float16
 from ddpcheck.hypotheses.causes_of_wrong_arrays import likely_causes
@@ -299,3 +299,25 @@ def test_misplaced_block_boundary_shifts_one_side() -> None:
     got[201:] = mine[200:-1] + theirs[201:]
     cause = first(got, mine + theirs, Evidence(2, local=mine))
     assert (cause.id, cause.get("part"), cause.get("distance")) == ("shifted", "this rank's own part", -1)
+
+
+def test_all_kinds_of_causes_that_predict_the_same_values_are_told() -> None:
+    """Two steps with equal gradients: a lost momentum and a dampened one give the same parameters."""
+    lost, damped, other = updates.OPTIMIZER_STATE_LOST(), updates.MOMENTUM_DAMPENED(), updates.NESTEROV()
+    got, right = np.array([1.0, -3.0, 5.0]), np.array([2.0, -4.0, 7.0])
+    known = ((lost, got), (other, right + 1), (damped, got), (lost, got))
+    assert likely_causes(got, right, Evidence(2, alternatives=known)) == (lost, damped)
+
+
+@pytest.mark.parametrize(("weight", "rank", "cause"), [(2.0, 0, "not-reduced"), (2.0, 1, "ranks-weighted")])
+def test_own_part_alone_is_not_reduced_even_if_the_loss_is_scaled(weight: float, rank: int, cause: str) -> None:
+    own = np.array([[8.0, 4.0, -1.0, 3.0, 5.0], [-4.0, 16.0, 2.0, 1.0, 7.0]])
+    assert first(weight * own[rank], own.mean(axis=0), Evidence(2, local=own[0], parts=own)).id == cause
+
+
+def test_an_element_updated_by_zero_is_not_told_by_a_gradient_that_is_zero_there() -> None:
+    """Weight decay moves it, as a rank's own gradient of zero would."""
+    idle, right = np.array([[0.5, 1.0], [2.0, 4.0]]), np.array([[0.75, 1.5], [2.5, 4.5]])
+    own, got = np.array([[0.5, 1.75], [2.75, 4.25]]), np.array([[0.5, 1.5], [2.5, 4.5]])
+    evidence = Evidence(2, alternatives=((updates.UPDATED_BY_OWN(), own),), before=2 * idle, idle=idle)
+    assert first(got, right, evidence) == values.ZERO().among(Elements(1, 4, 0, 0))

@@ -5,17 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from failed_verdicts import about, failed
 
 from ddpcheck.causes import (
     KINDS,
     Cause,
     gradients,
+    metrics,
     operations,
     process_state,
     programs,
     randomness,
     ranks,
     replicas,
+    samplers,
+    scores,
     traffic,
     training,
     updates,
@@ -26,19 +30,12 @@ from ddpcheck.running.failure_causes import headline_of, identity_of
 from ddpcheck.running.failure_groups import group_failures
 from ddpcheck.running.implied_causes import IMPLIES, implied_by
 from ddpcheck.running.repeated_causes import RepeatedCauses
-from ddpcheck.verdict import Diagnosis, Status, Verdict
+from ddpcheck.verdict import Verdict
 
 SUMMED = Cause("summed-not-averaged", (("factor", 2.0),))
 TAIL = Cause("tail-not-reduced")
 NAN = Cause("nan-lost")
 GUESS = Cause("first-update", certainty="possible")
-
-
-def failed(
-    check: str, family: str, *causes: Cause, headline: str = "got 2, but should be 1", at: int = 2,
-    status: Status = "failed", adapter: str = "mine",
-) -> Verdict:  # fmt: skip
-    return Verdict(adapter, at, check, family, status, diagnosis=Diagnosis(headline, causes))
 
 
 def test_a_cause_is_one_at_every_world_size_and_with_every_further_cause() -> None:
@@ -287,6 +284,13 @@ def test_other_layout_of_a_rank_is_one_cause_whether_it_shows_as_parameters_or_n
     assert [group.text for group in group_failures([*looks[:1], *parameters])] == [whole.headline]
 
 
+def test_reduction_after_backward_explains_local_gradients() -> None:
+    late = traffic.SENT_AFTER_BACKWARD()
+    verdicts = [*(failed(f"exact {n}", "gradients", NOT_REDUCED) for n in range(3)), failed("silent", "wire", late)]
+    verdicts.append(failed("steps", "trajectories", OWN_UPDATE))
+    assert [group.text for group in group_failures(verdicts)] == [late.headline]
+
+
 def test_own_gradient_that_stays_is_counted_again() -> None:
     kept = gradients.SOME_RANKS_NOT_RESET(count=1, world_size=2)
     verdicts = [failed("windows", "unused", NOT_REDUCED), failed("programs", "programs", kept)]
@@ -321,8 +325,17 @@ def test_local_gradients_of_a_divided_loss_make_the_reduced_ones_look_summed() -
         (updates.EPSILON_HAT(), updates.BIAS_CORRECTION_MISSING()),
         (updates.STATISTICS_FROM_RANK(rank=1), programs.WRONG_PREDICTION_VALUES().but("possible")),
         (updates.MOMENTUM_IN_FLOAT16(), values.LAST_BITS_WRONG(count=1, size=4, ulp=2)),
+        (values.LOSS_SCALE_KEPT(factor=1024.0), updates.EPS_FIXED()),
+        (replicas.BROADCAST_IN_FORWARD(), replicas.OWN_INITIAL_VALUE(rank=1)),
+        (training.RUN_IN_FLOAT16(), training.FROZEN_LAYER_TRAINED()),
+        (training.SCHEDULE_PER_EPOCH(), training.SCHEDULE_IGNORED()),
+        (training.MICRO_BATCHES_COUNTED_ON(), training.RATE_READ_LATE()),
+        (training.TERMS_PER_RANK(), training.TERMS_PER_MICRO_BATCH()),
+        (samplers.RANK_STAYS_IN_EPOCH(ranks=(1,)), samplers.LOADED_POSITION_IN_NEXT_EPOCH()),
+        (metrics.METRIC_DIVIDED_TWICE(world_size=2), metrics.METRICS_MIXED_UP()),
+        (scores.MEAN_OF_RANK_SCORES(), scores.NAN_OF_ONE_CLASS()),
     ],
-    ids=["terms", "best", "common", "load", "save", "clip", "epsilon", "statistics", "momentum"],
+    ids=lambda cause: cause.id,
 )
 def test_one_mistake_shows_otherwise_in_a_longer_run(cause: Cause, symptom: Cause) -> None:
     verdicts = [failed("short", "programs", cause), failed("long", "programs", symptom)]
@@ -464,12 +477,6 @@ def test_consequences_in_checks_of_circumstances_are_symptoms() -> None:
 
 
 NAN_KEPT = replicas.NAN_KEPT_AFTER_ZERO_GRAD()
-
-
-def about(verdict: Verdict, name: str) -> Verdict:
-    """The verdict with this parameter's gradient as subject."""
-    assert verdict.diagnosis is not None
-    return replace(verdict, diagnosis=replace(verdict.diagnosis, subject=("gradients", name)))
 
 
 def test_no_cause_implies_itself_and_all_are_in_the_catalogue() -> None:

@@ -6,10 +6,11 @@ import pytest
 from planted.faults_together import alone, fit_together, reference
 
 from ddpcheck import Session
-from ddpcheck.causes import updates
+from ddpcheck.causes import Kind, updates, values
 from ddpcheck.verdict import Finding
 from ddpcheck_properties.replicas.batch_norm_steps import check_steps_with_batch_norm_follow_the_optimizer
 from ddpcheck_properties.replicas.replica_sync import check_resumed_training_matches_one_process
+from ddpcheck_properties.replicas.trajectories import check_clipping_uses_the_global_gradient_norm
 
 
 def test_faults_are_not_planted_together_if_one_leaves_out_the_calls_of_another() -> None:
@@ -36,3 +37,22 @@ def test_wrong_gradients_hide_no_mistake_of_the_optimizer() -> None:
     with Session(both, 2) as session, pytest.raises(Finding) as found:
         check_steps_with_batch_norm_follow_the_optimizer(session)
     assert updates.DECAY_DECOUPLED.explains(found.value.diagnosis.causes)
+
+
+@pytest.mark.parametrize(
+    ("clips", "cause"),
+    [("clipped-by-value", updates.CLIPPED_BY_ELEMENT), ("norm-of-the-largest-rank", updates.NORM_LARGEST_OF_RANKS)],
+)
+def test_gradients_that_are_not_reduced_hide_no_mistake_in_clipping(clips: str, cause: Kind) -> None:
+    known = {fault.name: fault for fault in alone().values()}
+    both = reference([known["reduced-in-a-group-of-one"], known[clips]])
+    with Session(both, 2) as session, pytest.raises(Finding) as found:
+        check_clipping_uses_the_global_gradient_norm(session)
+    assert cause.explains(found.value.diagnosis.causes)
+
+
+def test_right_clips_of_wrong_gradients_are_not_told() -> None:
+    known = {fault.name: fault for fault in alone().values()}
+    with Session(reference([known["reduced-in-a-group-of-one"]]), 2) as session, pytest.raises(Finding) as found:
+        check_clipping_uses_the_global_gradient_norm(session)
+    assert values.NOT_REDUCED.explains(found.value.diagnosis.causes)

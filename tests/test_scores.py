@@ -14,8 +14,10 @@ from ddpcheck.contract import TYPICAL, needs
 from ddpcheck.contract.allowed_names import SCORES
 from ddpcheck.contract.validation import problems_of_adapter
 from ddpcheck.execution import ContractViolation, Execution
+from ddpcheck.hypotheses.causes_of_wrong_numbers import causes_of_scores
+from ddpcheck.hypotheses.scores.evidence import WrongScore
 from ddpcheck.job import Score
-from ddpcheck.oracle.scores import allowed, score_of
+from ddpcheck.oracle.scores import allowed, counted, score_of
 from ddpcheck.seeded_values import Array
 from ddpcheck.storage.dataclass_json import from_plain, to_plain
 from ddpcheck.trace import Record
@@ -204,3 +206,17 @@ def test_verdicts_name_the_rank_and_the_cause() -> None:
     equal(job, trace_of(math.nan, math.nan))  # wrong, but alike
     with pytest.raises(Finding, match=r"on rank 1 got 3\.0, but should be NaN"):
         no_number(job, trace_of(math.nan, 3.0))
+
+
+@pytest.mark.parametrize(
+    ("times", "told"),
+    [(0.1, ["loss-cut-off"]), (10.0, []), (None, ["labels-shifted"])],
+    ids=["less", "more", "shifted"],
+)
+def test_large_perplexity_is_cut_off_only_if_it_is_too_small(times: float | None, told: list[str]) -> None:
+    made = score("perplexity", ((0, 1, 2), (3, 4, 5, 6)), far=True)
+    outputs, targets, _ = made.rows(counted(made.indices))
+    right, shifted = score_of("perplexity", outputs, targets), score_of("perplexity", outputs, (targets + 1) % 3)
+    got = shifted if times is None else times * right
+    of = WrongScore(made, (), 0, got, right, allowed("perplexity", outputs, targets, 2))
+    assert [cause.id for cause in causes_of_scores([of])] == told

@@ -52,7 +52,7 @@ def test_adapters_do_not_hide_each_other() -> None:
 
 def test_quiet_numbers_of_failures_add_up() -> None:
     """Each failure is shown, has a cause that is shown, or follows from one."""
-    same = [failed(f"check_{number}", values.NOT_REDUCED()) for number in range(5)]
+    same = [failed(f"check_{number}", values.PARTS_OF_RANKS_MISSING()) for number in range(5)]
     later = [failed(f"check_later_{number}", traffic.SENT_AFTER_BACKWARD()) for number in range(3)]
     lines = shown(*same, *later, quiet=True)
     assert sum(line.startswith("✗") for line in lines) == 1

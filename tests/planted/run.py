@@ -86,9 +86,9 @@ def judged(chosen: list[Registered], seed: int) -> Combination:
 
 
 def _told(verdict: Verdict) -> Verdict:
-    """A verdict without its Job and details, which no ranking reads."""
+    """A verdict without its details, which no ranking reads."""
     told = verdict.diagnosis
-    return replace(verdict, job=None, diagnosis=None if told is None else replace(told, details=()))
+    return verdict if told is None else replace(verdict, diagnosis=replace(told, details=()))
 
 
 @click.command(help=__doc__)

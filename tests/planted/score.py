@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from ddpcheck.running.failure_causes import identity_of
 from ddpcheck.running.failure_groups import group_failures
 from ddpcheck.verdict import Verdict
-from ddpcheck_implementations.faulty import Registered
+from ddpcheck_implementations.faulty import Registered, faults
 
 
 @dataclass(frozen=True)
 class Combination:
     """Faults that were planted together: their names, their causes, and the failed verdicts.
 
-    told: the headlines by the rules of the time when the combination ran.
+    causes: those that the faults were registered with when the combination ran. told: the headlines by the rules of that
+    time.
     """
 
     seed: int
@@ -38,9 +40,14 @@ class Combination:
         return _headlines(self.failed)
 
     @property
+    def causes_now(self) -> tuple[str, ...]:
+        """The causes that the faults are registered with."""
+        return tuple(_registered().get(name, cause) for name, cause in zip(self.names, self.causes, strict=True))
+
+    @property
     def right(self) -> bool:
         """Whether the first headlines, one per fault, are the planted causes, by the present rules."""
-        return self._are_first(self.headlines)
+        return _are_first(self.causes_now, self.headlines)
 
     @property
     def alone(self) -> bool:
@@ -49,14 +56,11 @@ class Combination:
 
     @property
     def right_when_new(self) -> bool:
-        return self._are_first(self.told)
+        return _are_first(self.causes, self.told)
 
     @property
     def alone_when_new(self) -> bool:
         return self.right_when_new and len(self.told) == len(self.causes)
-
-    def _are_first(self, headlines: tuple[str, ...]) -> bool:
-        return set(headlines[: len(self.causes)]) == set(self.causes)
 
     @property
     def shown(self) -> bool:
@@ -64,7 +68,7 @@ class Combination:
         failures.
         """
         named = {cause.id for verdict in self.failed if verdict.diagnosis for cause in verdict.diagnosis.causes}
-        return named.issuperset(self.causes)
+        return named.issuperset(self.causes_now)
 
     def line(self) -> str:
         mark = "=" if self.alone else "+" if self.right else "-"
@@ -81,6 +85,15 @@ class Combination:
         failed = tuple(map(_verdict, data["failed"]))
         named = tuple(data["names"]), tuple(data["causes"])
         return Combination(data["seed"], *named, failed, data["seconds"], tuple(data["told"]))
+
+
+def _are_first(causes: tuple[str, ...], headlines: tuple[str, ...]) -> bool:
+    return set(headlines[: len(causes)]) == set(causes)
+
+
+@cache
+def _registered() -> Mapping[str, str]:
+    return {fault.name: fault.cause for fault in faults()}
 
 
 def _headlines(failed: tuple[Verdict, ...]) -> tuple[str, ...]:

@@ -63,12 +63,10 @@ def causes_of_mean(of: WrongMean) -> Iterator[Cause]:
 
 def causes_of_score(of: WrongScore) -> Iterator[Cause]:
     """All that give this rank's score, within the rounding that the right one may have."""
-    kind = _special(of)
-    if kind:
-        yield from OF_A_SPECIAL_SCORE[kind](of)
-        return
-    found = [cause for hypothesis in OF_A_SCORE for cause, score in hypothesis(of.held) if of.fits(score)]
-    yield from found or OF_A_SPECIAL_SCORE["another number"](of)
+    kind, found = _special(of), list[Cause]()
+    if kind in ("large values", "another number"):
+        found = [cause for hypothesis in OF_A_SCORE for cause, score in hypothesis(of.held) if of.fits(score)]
+    yield from found or OF_A_SPECIAL_SCORE[kind](of)
 
 
 def _special(of: WrongScore) -> str:
@@ -76,4 +74,4 @@ def _special(of: WrongScore) -> str:
         return "large values"
     if math.isnan(of.got):
         return "NaN"
-    return "a number for NaN" if math.isnan(of.want) else ""
+    return "a number for NaN" if math.isnan(of.want) else "another number"

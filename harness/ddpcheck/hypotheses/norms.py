@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 
 import numpy as np
 
 from ..causes import updates as causes
 from ..oracle.origins import Norm
+from ..seeded_values import Array
 from .arrays import Alternatives
 
 
 def of_norm(origin: Norm) -> Alternatives:
     """The norm on every rank for each mistake."""
     own = {name: origin.history.own(name) for name in origin.names}
-    flat = {name: gradient.reshape(len(gradient), -1) for name, gradient in own.items() if gradient is not None}
+    return norms_of({name: gradient for name, gradient in own.items() if gradient is not None}, origin.max_norm)
+
+
+def norms_of(own: Mapping[str, Array], limit: float) -> Alternatives:
+    """The norm on every rank for each mistake. own: each rank's gradients, by name, with the ranks as first axis."""
+    flat = {name: gradient.reshape(len(gradient), -1) for name, gradient in own.items()}
     if not flat:
         return ()
     each = np.concatenate([*flat.values()], axis=1)
@@ -46,7 +52,7 @@ def of_norm(origin: Norm) -> Alternatives:
         *((cause, np.full_like(local, number)) for cause, number in told),
         (causes.NORM_OF_OWN(), local),
         (causes.NORM_LARGEST_OF_RANKS(), np.full_like(local, local.max())),
-        (causes.NORM_AFTER_CLIP(), np.full_like(local, min(norm, origin.max_norm))),
+        (causes.NORM_AFTER_CLIP(), np.full_like(local, min(norm, limit))),
         (causes.NORM_STALE(), np.full_like(local, norm)),
         (causes.NORM_SQUARE(), np.full_like(local, norm**2)),
         (causes.NORM_OF_ONE(), np.full_like(local, norms.max())),

@@ -38,7 +38,7 @@ def _rareness(group: FailureGroup, most: int) -> int:
     if _MANY * len(group.explained) >= most:
         return 0
     known = identity_of(group.first)
-    return 2 if is_a_guess(group.first) or not known or known[0] in LOOKS else 1
+    return 2 if is_a_guess(group.first) or not known or known[0] in LOOKS | {ranks.RANK_RAISED.id} else 1
 
 
 def _standing(verdict: Verdict) -> tuple[bool, bool, int]:

@@ -17,7 +17,8 @@ from .failure_causes import (
     is_known_to_imply,
     may_show_as,
 )
-from .implied_causes import CONSEQUENCES, LOOKS, implied_by
+from .implied_causes import CONSEQUENCES, LOOKS, SLIGHT, implied_by
+from .job_circumstances import circumstances_of, common_circumstances
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,8 @@ def _explains(groups: Sequence[FailureGroup], one: int, other: int) -> bool:
         return True
     guess = bool(told) and is_a_guess(symptom.first)
     if may_show_as(cause.first, symptom.first) and not (guess and _is_special(groups, cause)):
+        return not told or _in_its_circumstances(cause, symptom)
+    if _is_slight_beside(cause, symptom):
         return True
     if not known or not told or cause.first.adapter != symptom.first.adapter or known[0] in implied_by(told[0]):
         return False
@@ -157,6 +160,23 @@ def _explains(groups: Sequence[FailureGroup], one: int, other: int) -> bool:
     in_one = len(cause.names) == 1 and cause.names == symptom.names != frozenset({""})
     before = depth(cause.first) <= depth(symptom.first) and len(cause.checks) > len(symptom.checks)
     return in_one and before and told[0] in LOOKS and known[0] not in LOOKS
+
+
+def _is_slight_beside(cause: FailureGroup, symptom: FailureGroup) -> bool:
+    """Whether the symptom is an error, or a small difference, in one check, in the circumstances of a cause that more
+    checks show.
+    """
+    known, told = identity_of(cause.first), identity_of(symptom.first)
+    if not known or not told or cause.first.adapter != symptom.first.adapter or is_a_guess(cause.first):
+        return False
+    slight = told[0] in SLIGHT and known[0] not in SLIGHT and len(symptom.checks) == 1 < len(cause.checks)
+    return slight and all(each.job is not None for each in symptom.verdicts) and _in_its_circumstances(cause, symptom)
+
+
+def _in_its_circumstances(cause: FailureGroup, symptom: FailureGroup) -> bool:
+    """Whether the Jobs of the symptom have all circumstances that the Jobs of the cause have in common."""
+    needed = common_circumstances(cause.verdicts)
+    return all(needed <= circumstances_of(each) for each in symptom.verdicts if each.job is not None)
 
 
 def _only_describes(group: FailureGroup) -> bool:

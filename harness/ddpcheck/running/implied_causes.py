@@ -11,12 +11,15 @@ from ..causes import (
     Kind,
     collectives,
     gradients,
+    metrics,
     operations,
     process_state,
     programs,
     randomness,
     ranks,
     replicas,
+    samplers,
+    scores,
     traffic,
     training,
     updates,
@@ -50,6 +53,9 @@ LOOKS = frozenset(each.id for each in vars(values).values() if isinstance(each, 
     updates.UPDATED_BY_OWN,
 )
 """Causes that only describe a wrong value, which is often explained by a more specific cause."""
+
+SLIGHT = _ids(ranks.RANK_RAISED, replicas.LAST_BITS_DIFFER, values.FEWER_BITS, values.LAST_BITS_WRONG)
+"""Errors and small differences: many mistakes lead to one somewhere."""
 
 _LOCAL = (
     updates.UPDATED_BY_OWN,
@@ -143,12 +149,13 @@ IMPLIES: dict[str, frozenset[str]] = {
     values.SUMMED_NOT_AVERAGED.id: _ids(*_FACTOR),
     values.DIVIDED_TOO_OFTEN.id: _ids(*_FACTOR),
     values.WRONG_DIVISOR.id: _ids(*_FACTOR),
+    values.LOSS_SCALE_KEPT.id: _ids(updates.EPS_FIXED, *_FACTOR),  # Adam's eps is small beside a scaled gradient
     values.NOT_REDUCED.id: _ids(
         *_LOCAL,
         gradients.PART_OF_LARGE_TENSOR_LOCAL,
         gradients.SOME_RANKS_NOT_RESET,  # the own value stays, and is counted again
-        traffic.SENT_AFTER_BACKWARD,
     ),
+    traffic.SENT_AFTER_BACKWARD.id: _ids(values.NOT_REDUCED),
     # a part may be all of a small array
     values.PART_NOT_REDUCED.id: _ids(values.NOT_REDUCED, gradients.PART_OF_LARGE_TENSOR_LOCAL),
     values.ZERO.id: _ids(gradients.PART_OF_LARGE_TENSOR_ZERO),
@@ -180,6 +187,14 @@ IMPLIES: dict[str, frozenset[str]] = {
     programs.EVALUATION_MOVES_STATISTICS.id: _ids(programs.WRONG_PREDICTION_VALUES),
     updates.NOT_LOADED.id: _ids(programs.STATE_INCOMPLETE, gradients.LOSS_OF_UNLOADED),
     training.LAST_STEP_NOT_SAVED.id: _ids(updates.NOT_UPDATED),  # where the run ends with the step that is lost
+    training.RUN_IN_FLOAT16.id: _ids(training.FROZEN_LAYER_TRAINED),  # it is rounded, too
+    training.SCHEDULE_PER_EPOCH.id: _ids(training.SCHEDULE_IGNORED),  # the same in a first epoch
+    training.MICRO_BATCHES_COUNTED_ON.id: _ids(training.RATE_READ_LATE),
+    samplers.RANK_STAYS_IN_EPOCH.id: _ids(samplers.LOADED_POSITION_IN_NEXT_EPOCH),
+    metrics.METRIC_DIVIDED_TWICE.id: _ids(metrics.METRICS_MIXED_UP),  # beside NaN
+    scores.MEAN_OF_RANK_SCORES.id: _ids(scores.NAN_OF_ONE_CLASS),  # a rank's own score is NaN
+    # in windows of as many micro-batches as ranks
+    training.TERMS_PER_RANK.id: _ids(training.TERMS_PER_MICRO_BATCH),
     training.BEST_NOT_COPIED.id: _ids(training.BEST_FORGOTTEN_ON_RESUME),
     randomness.COMMON_TAKEN_BY_RANK.id: _ids(randomness.COMMON_FROM_OWN),  # the rank is ahead in later calls
     gradients.DIVIDED_BY_MICRO_BATCHES.id: _ids(values.DIVIDED_TOO_OFTEN, *_FACTOR),
@@ -220,6 +235,7 @@ IMPLIES: dict[str, frozenset[str]] = {
         *_SCALED,
     ),
     randomness.GLOBAL_GENERATOR_DECIDES.id: _ids(process_state.GENERATOR_CHANGED, process_state.MAKING_SEEDS),
+    replicas.BROADCAST_IN_FORWARD.id: _ids(replicas.OWN_INITIAL_VALUE),  # until then
     replicas.OWN_INITIAL_VALUE.id: _ids(programs.CONSTRUCTION_VALUE, *_INITIAL),
     programs.CONSTRUCTION_VALUE.id: _ids(*_INITIAL),
     gradients.LOSS_OF_OWN_INITIAL.id: _ids(gradients.AT_OWN_INITIAL, values.PERMUTED, values.ZERO),

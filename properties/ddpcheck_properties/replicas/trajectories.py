@@ -16,6 +16,7 @@ from ddpcheck.contract import Capabilities, Determinism, ReplicaSync, needs
 from ddpcheck.job import Backward, Clip, Job, Operation, OptimizerSpec, SetTrainable, Step, ZeroGrad
 from ddpcheck.models.spec import Linear, ModelSpec
 from ddpcheck.oracle import Oracle
+from ddpcheck.verdict import Finding
 
 from .. import explicit_examples
 from ..drawing import for_all, for_each
@@ -23,6 +24,7 @@ from ..explicit_examples import fitting
 from ..strategies import GRADIENTS, PARAMETERS, adam, choice, models, sgd, shards, training_job, training_jobs
 from .comparison import as_one_process, because
 from .gradients import same_bits_in
+from .shown_clips import raise_for_wrong_clips
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -95,7 +97,12 @@ def check_clipping_uses_the_global_gradient_norm(session: Session) -> None:
     small = _clipping(explicit_examples.steps(world, OptimizerSpec(lr=0.05), count=12), 0.1, look=True)
     only_asked = _clipping(explicit_examples.steps(world, OptimizerSpec(lr=0.05), count=2), math.inf)
     examples = fitting(session, [small, _barely_clipped(world, promised), only_asked])
-    for_all(session, drawn, as_one_process(promised), examples=examples)
+    try:
+        for_all(session, drawn, as_one_process(promised), examples=examples)
+    except Finding as finding:
+        if finding.diagnosis.subject[0] == "gradients":
+            raise_for_wrong_clips(session)
+        raise
 
 
 @law(

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...causes import Cause, gradients
+from ...causes.cause import Given
 from .evidence import WrongArray, close, same
 from .wrong_elements import elements
 
@@ -51,9 +52,9 @@ def last_bits(of: WrongArray) -> Iterator[Cause]:
             yield cause
 
 
-def nearest(of: WrongArray) -> Iterator[Cause]:
-    """The explanation of all elements: the first that is as close as the closest one, up to some last bits. A match that
-    may be a coincidence is only possible.
+def nearest(of: WrongArray) -> Iterator[Given]:
+    """The explanations of all elements that are as close as the closest one, up to some last bits: the first of each
+    kind, as values cannot tell them apart. A match that may be a coincidence is only possible.
     """
     got = of.got
     found = [
@@ -65,9 +66,11 @@ def nearest(of: WrongArray) -> Iterator[Cause]:
         return
     unit = float(np.finfo(got.dtype).eps) if got.dtype.kind == "f" else 0.0
     near = 8 * unit * float(np.abs(got).max()) + min(off for _, off in found)
+    fitting: dict[str, Cause] = {}
     for cause, off in found:
         if not off > near:
-            yield cause.but("possible") if _by_chance(of, cause.id) else cause
+            fitting.setdefault(cause.id, cause.but("possible") if _by_chance(of, cause.id) else cause)
+    yield tuple(fitting.values())
 
 
 def _by_chance(of: WrongArray, kind: str) -> bool:
@@ -85,12 +88,17 @@ def _by_chance(of: WrongArray, kind: str) -> bool:
 
 def wrong_elements(of: WrongArray) -> Iterator[Cause]:
     """The explanation of the wrong elements, if no hypothesis explains all."""
-    got, wrong = of.got, of.wrong
+    got, wrong, idle = of.got, of.wrong, of.evidence.idle
     searched = Counter(cause for cause, _ in of.known) if wrong.sum() < _BY_CHANCE else Counter()
+    # zeros, and updates by gradients of zero, have many causes, so only a cause that predicts all zeros counts; a single
+    # zero proves nothing
+    zero = np.zeros(got.shape) if idle is None else idle
+    zeros = close(got, zero)[wrong].all()
     for cause, array in of.known:
-        # zeros have many causes, so only a cause that predicts all zeros counts; a single zero proves nothing
-        telling = cause.id not in _IN_NO_PART and (got[wrong].any() or (got.size > 1 and not array.any()))
-        if telling and searched[cause] < _MANY and array.shape == got.shape and close(got[wrong], array[wrong]).all():
+        if cause.id in _IN_NO_PART or searched[cause] >= _MANY or array.shape != got.shape:
+            continue
+        telling = not zeros or (got.size > 1 and close(array, zero).all())
+        if telling and close(got[wrong], array[wrong]).all():
             yield cause.among(elements(wrong))
 
 

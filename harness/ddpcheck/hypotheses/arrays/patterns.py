@@ -13,7 +13,7 @@ from ...causes import Cause, values
 from ...causes.cause import Given
 from ...numerics import LARGEST, different_bits, ulp_distance
 from ...seeded_values import Array
-from .evidence import WrongArray
+from .evidence import WrongArray, close
 from .wrong_elements import elements
 
 _ALIKE = 2.0**-7
@@ -32,6 +32,9 @@ def weighted(of: WrongArray) -> Iterator[Cause]:
         return
     found, right = (_weights(matrix, array.reshape(-1).astype(np.float64), got.dtype) for array in (got, expected))
     if found is None or right is None or np.allclose(found, right, rtol=_ALIKE):
+        return
+    if _only_own(found, of):
+        yield values.NOT_REDUCED()
         return
     kind = values.RANKS_WEIGHTED
     if (np.isclose(found, 1) | np.isclose(found, 1 / size)).all():
@@ -64,6 +67,13 @@ _SUBSETS = 4
 """The largest world size at which all subsets of ranks are tried."""
 
 
+def _only_own(weights: Array, of: WrongArray) -> bool:
+    """Whether the part of this rank alone has a weight: 1, or another if the loss is scaled as well."""
+    parts, local = of.evidence.parts, of.evidence.local
+    there = np.flatnonzero(~np.isclose(weights, 0))
+    return len(there) == 1 and parts is not None and local is not None and np.array_equal(parts[there[0]], local)
+
+
 def _weights(matrix: Array, array: Array, dtype: np.dtype[Any]) -> Array | None:
     """The coefficients of the columns whose sum is the array; None if there are none."""
     weights = np.linalg.lstsq(matrix, array, rcond=None)[0]
@@ -78,7 +88,10 @@ _NOT_BY_CHANCE = 20
 
 
 def zeros(of: WrongArray) -> Iterator[Given]:
-    """All wrong elements are zero."""
+    """All wrong elements are zero, or were updated by a gradient of zero."""
+    idle = of.evidence.idle
+    if idle is not None and close(of.got, idle)[of.wrong].all():
+        yield values.ZERO().among(elements(of.wrong))
     for cause in zeros_among(of.got, of.expected, of.wrong):
         yield (of.evidence.zero, cause.but("possible")) if of.evidence.zero else cause
 

@@ -89,4 +89,4 @@ OF_A_SPECIAL_SCORE = {
     "a number for NaN": special_scores.of_number_for_nan,
     "another number": special_scores.of_other_number,
 }
-"""Of a score by its size alone; the last where no other hypothesis fits."""
+"""Of a score by its size alone; the first and the last where no other hypothesis fits."""

@@ -12,8 +12,11 @@ from .evidence import WrongScore
 
 
 def of_large_values(of: WrongScore) -> Iterator[Cause]:
-    """Smaller values gave the right score before."""
-    yield causes.SQUARES_SUMMED_APART() if of.made.name == "rmse" else causes.LOSS_CUT_OFF()
+    """No other hypothesis fits. A score that is too large is not cut off."""
+    if of.made.name == "rmse":
+        yield causes.SQUARES_SUMMED_APART()
+    elif not of.got > of.want:
+        yield causes.LOSS_CUT_OFF()
 
 
 def of_nan(of: WrongScore) -> Iterator[Cause]:

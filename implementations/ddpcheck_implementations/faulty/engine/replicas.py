@@ -6,7 +6,8 @@ several faults share: tensors at construction, checkpoints, and the norm of clip
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -235,6 +236,15 @@ def optimizer_part(replica: PlainReplica, part: str) -> dict[str, Array]:
     """The optimizer's arrays of one kind, by parameter: velocity, first, second, steps."""
     found: dict[str, Array] = getattr(replica.optimizer, f"_{part}", {})
     return found
+
+
+@contextmanager
+def gradients_put_back(replica: PlainReplica) -> Iterator[None]:
+    """The gradients are afterwards those from before."""
+    before = [(gradients, dict(gradients)) for gradients in (replica.synced, replica.local)]
+    yield
+    for gradients, kept in before:
+        gradients.update(kept)
 
 
 @in_place_of("predict")

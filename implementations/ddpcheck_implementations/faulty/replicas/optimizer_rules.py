@@ -18,6 +18,7 @@ from ..engine.replicas import (
     ReplicaEffect,
     after,
     around,
+    gradients_put_back,
     in_place_of,
     optimizer_part,
     settings,
@@ -124,11 +125,12 @@ def with_eps_before_the_correction(moments: Moments) -> Array:
 def dampened(replica: PlainReplica, step: Callable[[], None]) -> None:
     """After the first step, the gradient enters the momentum with weight 1 - momentum."""
     spec, velocity, parameters = settings(replica), optimizer_part(replica, "velocity"), replica.network.parameters
-    for gradients in (replica.synced, replica.local):
-        for name in gradients.keys() & velocity.keys():
-            decay = spec.weight_decay * parameters[name]
-            gradients[name] = np.asarray((gradients[name] + decay) * (1 - spec.momentum) - decay, decay.dtype)
-    step()
+    with gradients_put_back(replica):
+        for gradients in (replica.synced, replica.local):
+            for name in gradients.keys() & velocity.keys():
+                decay = spec.weight_decay * parameters[name]
+                gradients[name] = np.asarray((gradients[name] + decay) * (1 - spec.momentum) - decay, decay.dtype)
+        step()
 
 
 @around("step")

@@ -18,6 +18,7 @@ from ..engine.replicas import (
     before,
     from_step,
     given,
+    gradients_put_back,
     optimizer_part,
     result,
     saved,
@@ -157,12 +158,14 @@ def momentum_cleared(replica: PlainReplica) -> None:
     optimizer_part(replica, "velocity").clear()
 
 
-@before("step")
-def no_weight_decay_of_scalars(replica: PlainReplica) -> None:
+@around("step")
+def no_weight_decay_of_scalars(replica: PlainReplica, step: Callable[[], None]) -> None:
     decay, parameters = settings(replica).weight_decay, replica.network.parameters
-    for gradients in (replica.synced, replica.local):
-        for name in [name for name in gradients if not parameters[name].ndim]:
-            gradients[name] = np.asarray(gradients[name] - decay * parameters[name], parameters[name].dtype)
+    with gradients_put_back(replica):
+        for gradients in (replica.synced, replica.local):
+            for name in [name for name in gradients if not parameters[name].ndim]:
+                gradients[name] = np.asarray(gradients[name] - decay * parameters[name], parameters[name].dtype)
+        step()
 
 
 def without_the_remainder(replica: PlainReplica, owners: dict[str, int]) -> dict[str, int]:

@@ -182,7 +182,7 @@ table(
           caught_by="check_construction_broadcasts_parameters_from_rank_0", cause="own-initial-value"),
     Fault("zero-grad-ends-no-sync", "zero_grad() inside no_sync turns synchronisation on.",
           where=always, effect=after("zero_grad")(no_sync_ended),
-          caught_by=ANY, cause="synchronised-inside-no-sync"),
+          caught_by=ANY, cause="no-sync-ended-by"),
     Fault("empty-batch-clears-the-window", "An empty batch drops the accumulated gradients.",
           where=without_samples, effect=before("backward")(local_gradients_dropped),
           caught_by="check_gradients_inside_no_sync_are_local", cause="last-micro-batch-only"),

@@ -232,7 +232,8 @@ table(
           seen_in=("tenstorrent/tt-metal#53222",)),
     Fault("own-part-of-the-state-loaded", "Each rank loads only the parameters whose optimizer state it owns.",
           where=always, effect=own_parameters_loaded,
-          caught_by="check_optimizer_steps_every_element_of_large_tensors", cause="loaded-state-incomplete",
+          caught_by=("check_resumed_training_is_exact", "check_optimizer_steps_every_element_of_large_tensors"),
+          cause="state-not-loaded",
           seen_in=("NVIDIA/Megatron-LM#6920",)),
 )
 # fmt: on

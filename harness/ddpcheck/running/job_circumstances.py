@@ -1,0 +1,74 @@
+"""The circumstances of a failing Job: what it does, and what its model has.
+
+A mistake that shows in each of several Jobs only under some circumstance, such as no_sync(), does not explain a failing
+Job without that circumstance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+
+from ..job import Backward, CloseWindow, Job, Observe, OpenWindow, Operation, ZeroGrad
+from ..models.layers import Activity, BatchNorm, Embedding, Head, Linear
+from ..verdict import Verdict
+
+NO_SYNC = "no_sync"
+_ORDINARY = (Backward, CloseWindow, Observe, ZeroGrad)
+"""Operations that nearly all Jobs have, or that say no more than another."""
+
+
+def common_circumstances(verdicts: Iterable[Verdict]) -> frozenset[str]:
+    """The circumstances of all failing Jobs of the verdicts; empty if none has a Job."""
+    known = [circumstances_of(verdict) for verdict in verdicts if verdict.job is not None]
+    return frozenset.intersection(*known) if known else frozenset()
+
+
+def circumstances_of(verdict: Verdict) -> frozenset[str]:
+    """The circumstances of the verdict's failing Job, up to the operation that shows the failure."""
+    if verdict.job is None:
+        return frozenset()
+    shown = verdict.diagnosis.operation if verdict.diagnosis is not None else -1
+    return _circumstances(verdict.job, shown)
+
+
+@cache
+def _circumstances(job: Job, shown: int) -> frozenset[str]:
+    return frozenset((*_of_operations(job.operations[: shown + 1 or None]), *_of_model(job)))
+
+
+def _of_operations(done: tuple[Operation, ...]) -> Iterator[str]:
+    for operation in done:
+        if not isinstance(operation, _ORDINARY):
+            yield NO_SYNC if isinstance(operation, OpenWindow) else operation.kind
+        if isinstance(operation, Backward):
+            yield from _of_backward(operation)
+    backwards = sum(isinstance(operation, Backward) for operation in done)
+    if backwards > 1:
+        yield "several backwards"
+
+
+def _of_backward(backward: Backward) -> Iterator[str]:
+    sizes = {len(samples) for samples in backward.samples}
+    if len(sizes) > 1:
+        yield "uneven batches"
+    if 0 in sizes:
+        yield "a rank without samples"
+    if len(set(backward.branches)) > 1:
+        yield "a parameter unused on some ranks"
+    if not backward.sync:
+        yield NO_SYNC
+    if backward.interrupted:
+        yield "interrupted"
+
+
+def _of_model(job: Job) -> Iterator[str]:
+    if job.model is None:
+        return
+    for layer in job.model.layers:
+        if isinstance(layer, BatchNorm | Embedding | Activity | Head):
+            yield layer.kind
+        if isinstance(layer, Linear):
+            yield from ("tied",) * bool(layer.uses)
+            yield from ("frozen",) * layer.frozen
+            yield from ("branch",) * bool(layer.branch)
