@@ -13,6 +13,7 @@ from ddpcheck.audit.evidence import Evidence, RunSeen, StepSeen
 from ddpcheck.audit.laws import (
     LAWS,
     accumulation,
+    batch_means,
     constant_gradients,
     gradients,
     randomness,
@@ -308,6 +309,41 @@ def test_windows() -> None:
     assert cause(judge(run(0.25, 0.25))) == "last-window-divided-by-full-count"
     assert judge(run(1.0, 1.0, root="Div")).status == "held"
     assert judge(run(1.0, 1.0, sizes=(1, 1))).status == "not judged"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "scales", "found"),
+    [
+        ((16, 16, 6), (1 / 3, 1 / 3, 1 / 3), ["micro-batches-of-different-sizes"]),
+        ((16, 16, 6), (16 / 38, 16 / 38, 6 / 38), []),
+        ((16, 16, 16), (1 / 3, 1 / 3, 1 / 3), []),
+    ],
+)
+@pytest.mark.parametrize("mean", [True, False])
+def test_micro_batches_of_different_sizes(
+    sizes: tuple[int, ...], scales: tuple[float, ...], found: list[str], mean: bool
+) -> None:
+    events: list[Event] = []
+    for number, (size, scale) in enumerate(zip(sizes, scales, strict=True)):
+        events.append(
+            {"kind": "batch", "step": 0, "size": size, "grad": True, "key": "a", "passed": 0, "number": number}
+        )
+        events.append(backward(number, scale=scale, mean=mean))
+    judged = accumulation.windows_divide_by_their_size(evidence([*events, step(backwards=3)]))
+    assert [each.id for each in judged.causes] == (found if mean else []), "a sum may have been divided before"
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [([0.5], True), ([1.5, 3.0], True), ([1.5], False), ([0.6], False), ([19.0, 38.0], False)],
+)
+def test_a_mean_of_batch_means_is_a_note(values: list[float], told: bool) -> None:
+    end = {"kind": "epoch_end", "batches": 3, "sizes": [16, 6], "means": [{"plain": 0.5, "weighted": 0.6}]}
+    call = {"kind": "collective", "op": "all_reduce", "values": values, "line": "train.py:15"}
+    judged = batch_means.means_weigh_batches_by_their_samples(evidence([end, call]))
+    assert (judged.status, "train.py:15" in judged.observation) == ("held", told)
+    equal = evidence([{**end, "means": []}, call])
+    assert batch_means.means_weigh_batches_by_their_samples(equal).status == "not judged"
 
 
 def draw(digest: str, shape: list[int], line: str = "train.py:6") -> Event:
