@@ -285,6 +285,7 @@ def test_a_script_that_raises(tmp_path: Path) -> None:
     audited = audit(write(tmp_path, "import torch\n\nraise KeyError('no data')\n"), steps=2)
     assert audited.causes == ("script-raised",)
     assert "script.py:3" in audited.page
+    assert audited.page.count("KeyError: 'no data'") == 1
 
 
 def test_the_command(tmp_path: Path) -> None:

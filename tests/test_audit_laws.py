@@ -505,6 +505,44 @@ def test_collectives() -> None:
     assert found.causes[0].get("ranks") == (0,)
 
 
+def test_a_call_in_a_helper_is_told_with_its_callers_line() -> None:
+    judge = world.ranks_call_the_same_collectives
+    mean, start = "train.py:4", "train.py:30"
+    same = [call("all_reduce", mean, callers=["train.py:20", start])]
+    extra = [*same, call("all_reduce", mean, callers=["train.py:22", start]), call("barrier", "train.py:9")]
+    found = judge(evidence(extra, [*same, call("barrier", "train.py:9")]))
+    assert found.causes[0].get("line") == "train.py:22 (through train.py:4)"
+    assert found.causes[0].get("ranks") == (0,)
+
+
+def test_a_call_of_one_rank_is_told_though_it_was_paired_with_a_later_call_of_the_others() -> None:
+    mean = "train.py:4"
+    alone, common = (call("all_reduce", mean, callers=[line, "train.py:30"]) for line in ("train.py:22", "train.py:25"))
+    found = world.ranks_call_the_same_collectives(evidence([alone, common], [common, call("barrier", "train.py:9")]))
+    assert found.causes[0].get("line") == "train.py:22 (through train.py:4)"
+    assert "call 0 differs" in found.headline
+    assert "rank 1: all_reduce at train.py:25 (through train.py:4)" in found.headline
+
+
+def test_a_hang_in_a_helper_is_told_where_the_stacks_part() -> None:
+    def stack(*lines: int) -> str:
+        return "\n".join(f'  File "/home/me/train.py", line {line} in f' for line in lines)
+
+    def waiting(*stacks: str, events: tuple[Event, ...] = ()) -> tuple[str, ...]:
+        real = RunSeen(((), events), stacks, hung=True)
+        judged = world.ranks_end_without_error(Evidence(("train.py",), 2, 6, 400, real))
+        lines = judged.causes[0].get("lines")
+        assert isinstance(lines, tuple)
+        return tuple(map(str, lines))
+
+    both = ("train.py:22 (through train.py:4)", "train.py:25 (through train.py:4)")
+    assert waiting(stack(4, 22, 30), stack(4, 25, 30)) == both
+    assert waiting(stack(4, 22, 30), stack(4, 22, 30)) == ("train.py:4", "train.py:4")
+    ended: Event = {"kind": "end", "why": "finished"}
+    earlier = call("all_reduce", "train.py:4", callers=["train.py:20", "train.py:30"])
+    assert waiting(stack(4, 22, 30), "", events=(earlier, ended)) == both[:1]
+
+
 def test_hang_names_ranks_and_operations() -> None:
     frames = ('File "/x/site-packages/torch/a.py", line 3 in wait', 'File "/home/me/train.py", line 12 in main')
     stack = "\n  ".join(("Thread 0x1 (most recent call first):", *frames))

@@ -23,11 +23,11 @@ WORLD_HAS_ANOTHER_SIZE = Kind(
 )
 SCRIPT_RAISED = Kind(
     "script-raised",
-    "{ranks:Rank #|Ranks #} raised {error}",
+    "{ranks:Rank #|Ranks #} raised {kind}.",
     look="{line}",
     certainty="certain",
     ranks=tuple[int, ...],
-    error=str,
+    kind=str,
     line=str,
 )
 COLLECTIVE_IN_RANK_BRANCH = Kind(
