@@ -43,6 +43,16 @@ def test_a_right_script_is_right(accumulate: str) -> None:
     assert all(not step.not_comparable and step.relative_off < 1e-6 for step in audited.evidence.compared)
 
 
+def test_a_mean_of_means_of_batches_of_different_sizes_is_a_note() -> None:
+    audited = audit(str(SCRIPTS.parent / "audit" / "scripts" / "right" / "mean_of_batch_means.py"), steps=0)
+    audited.holds()
+    assert "counts batches of 16, 6 samples alike" in audited.page
+    ends = audited.evidence.real.of(0, "epoch_end")
+    assert {end["trained"] for end in ends if end["means"]} == {True, False}, (
+        "losses that are not read, and what is read"
+    )
+
+
 def test_a_script_that_imports_for_longer_than_the_deadline_does_not_hang(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text("import time\n\ntime.sleep(6)\n", encoding="utf-8")
     script = write(tmp_path, f"import runpy\n\nimport slow\n\nrunpy.run_path({TRAIN!r}, run_name='__main__')\n")
@@ -275,6 +285,7 @@ def test_a_script_that_raises(tmp_path: Path) -> None:
     audited = audit(write(tmp_path, "import torch\n\nraise KeyError('no data')\n"), steps=2)
     assert audited.causes == ("script-raised",)
     assert "script.py:3" in audited.page
+    assert audited.page.count("KeyError: 'no data'") == 1
 
 
 def test_the_command(tmp_path: Path) -> None:

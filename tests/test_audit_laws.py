@@ -13,6 +13,7 @@ from ddpcheck.audit.evidence import Evidence, RunSeen, StepSeen
 from ddpcheck.audit.laws import (
     LAWS,
     accumulation,
+    batch_means,
     constant_gradients,
     gradients,
     randomness,
@@ -310,6 +311,41 @@ def test_windows() -> None:
     assert judge(run(1.0, 1.0, sizes=(1, 1))).status == "not judged"
 
 
+@pytest.mark.parametrize(
+    ("sizes", "scales", "found"),
+    [
+        ((16, 16, 6), (1 / 3, 1 / 3, 1 / 3), ["micro-batches-of-different-sizes"]),
+        ((16, 16, 6), (16 / 38, 16 / 38, 6 / 38), []),
+        ((16, 16, 16), (1 / 3, 1 / 3, 1 / 3), []),
+    ],
+)
+@pytest.mark.parametrize("mean", [True, False])
+def test_micro_batches_of_different_sizes(
+    sizes: tuple[int, ...], scales: tuple[float, ...], found: list[str], mean: bool
+) -> None:
+    events: list[Event] = []
+    for number, (size, scale) in enumerate(zip(sizes, scales, strict=True)):
+        events.append(
+            {"kind": "batch", "step": 0, "size": size, "grad": True, "key": "a", "passed": 0, "number": number}
+        )
+        events.append(backward(number, scale=scale, mean=mean))
+    judged = accumulation.windows_divide_by_their_size(evidence([*events, step(backwards=3)]))
+    assert [each.id for each in judged.causes] == (found if mean else []), "a sum may have been divided before"
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [([0.5], True), ([1.5, 3.0], True), ([1.5], False), ([0.6], False), ([19.0, 38.0], False)],
+)
+def test_a_mean_of_batch_means_is_a_note(values: list[float], told: bool) -> None:
+    end = {"kind": "epoch_end", "batches": 3, "sizes": [16, 6], "means": [{"plain": 0.5, "weighted": 0.6}]}
+    call = {"kind": "collective", "op": "all_reduce", "values": values, "line": "train.py:15"}
+    judged = batch_means.means_weigh_batches_by_their_samples(evidence([end, call]))
+    assert (judged.status, "train.py:15" in judged.observation) == ("held", told)
+    equal = evidence([{**end, "means": []}, call])
+    assert batch_means.means_weigh_batches_by_their_samples(equal).status == "not judged"
+
+
 def draw(digest: str, shape: list[int], line: str = "train.py:6") -> Event:
     return {
         "kind": "draw", "op": "bernoulli_", "key": f"bernoulli_ {line} 0", "step": 0, "digest": digest, "shape": shape,
@@ -467,6 +503,44 @@ def test_collectives() -> None:
     assert cause(found) == "collective-in-rank-dependent-branch"
     assert found.causes[0].get("line") == "train.py:7"
     assert found.causes[0].get("ranks") == (0,)
+
+
+def test_a_call_in_a_helper_is_told_with_its_callers_line() -> None:
+    judge = world.ranks_call_the_same_collectives
+    mean, start = "train.py:4", "train.py:30"
+    same = [call("all_reduce", mean, callers=["train.py:20", start])]
+    extra = [*same, call("all_reduce", mean, callers=["train.py:22", start]), call("barrier", "train.py:9")]
+    found = judge(evidence(extra, [*same, call("barrier", "train.py:9")]))
+    assert found.causes[0].get("line") == "train.py:22 (through train.py:4)"
+    assert found.causes[0].get("ranks") == (0,)
+
+
+def test_a_call_of_one_rank_is_told_though_it_was_paired_with_a_later_call_of_the_others() -> None:
+    mean = "train.py:4"
+    alone, common = (call("all_reduce", mean, callers=[line, "train.py:30"]) for line in ("train.py:22", "train.py:25"))
+    found = world.ranks_call_the_same_collectives(evidence([alone, common], [common, call("barrier", "train.py:9")]))
+    assert found.causes[0].get("line") == "train.py:22 (through train.py:4)"
+    assert "call 0 differs" in found.headline
+    assert "rank 1: all_reduce at train.py:25 (through train.py:4)" in found.headline
+
+
+def test_a_hang_in_a_helper_is_told_where_the_stacks_part() -> None:
+    def stack(*lines: int) -> str:
+        return "\n".join(f'  File "/home/me/train.py", line {line} in f' for line in lines)
+
+    def waiting(*stacks: str, events: tuple[Event, ...] = ()) -> tuple[str, ...]:
+        real = RunSeen(((), events), stacks, hung=True)
+        judged = world.ranks_end_without_error(Evidence(("train.py",), 2, 6, 400, real))
+        lines = judged.causes[0].get("lines")
+        assert isinstance(lines, tuple)
+        return tuple(map(str, lines))
+
+    both = ("train.py:22 (through train.py:4)", "train.py:25 (through train.py:4)")
+    assert waiting(stack(4, 22, 30), stack(4, 25, 30)) == both
+    assert waiting(stack(4, 22, 30), stack(4, 22, 30)) == ("train.py:4", "train.py:4")
+    ended: Event = {"kind": "end", "why": "finished"}
+    earlier = call("all_reduce", "train.py:4", callers=["train.py:20", "train.py:30"])
+    assert waiting(stack(4, 22, 30), "", events=(earlier, ended)) == both[:1]
 
 
 def test_hang_names_ranks_and_operations() -> None:

@@ -40,8 +40,8 @@ def table(shown: str) -> list[str]:
 
 def test_laws_that_held_are_counted_and_the_others_are_named() -> None:
     counted, observed, broken, skipped, crashed = table(page(EMPTY, SOME))
-    assert observed.startswith("• note       Batch norm sees")
-    assert observed.endswith("  2 batch norms normalise one rank's samples")
+    sentence = "Batch norm sees the whole batch where that is meant."
+    assert observed == f"• note       2 batch norms normalise one rank's samples (law: {sentence})"
     assert counted == f"✓ held       {len(LAWS) - 4} laws; ddpcheck audit -v names them"
     assert broken == "✗ broken     The processes form one world."
     assert skipped.startswith("- not judged Each sample is used.")

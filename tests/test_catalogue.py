@@ -52,6 +52,7 @@ BY_TESTS = {
     "gradient-at-own-initial-values": ("test_oracle.py", "gradients_causes.AT_OWN_INITIAL"),
     "gradient-summed-at-own-initial-values": ("test_oracle.py", "gradients_causes.SUMMED_AT_OWN_INITIAL"),
     "method-missing": ("test_assertions.py", "ranks.METHOD_MISSING("),
+    "initial-value-of-other-rank": ("test_wrappers.py", '"buffers_of_last_rank": "initial-value-of-other-rank"'),
     "message-too-large": ("test_assertions.py", "ranks.MESSAGE_TOO_LARGE("),
 }
 """Causes that no fault shows, or only after more than a minute or in some drawn Jobs, with the test that shows each with a
@@ -75,7 +76,12 @@ def test_ids_are_in_kebab_case() -> None:
 ONE = {"count": 1, "ranks": (1,), "users": (1,)}
 """Values of parameters for which a text has a singular noun and verb."""
 
-ABOVE_ONE = {"accumulation-not-divided", "clip-every-micro-batch", "communication-every-micro-batch"}
+ABOVE_ONE = {
+    "accumulation-not-divided",
+    "clip-every-micro-batch",
+    "communication-every-micro-batch",
+    "micro-batches-of-different-sizes",
+}
 """Causes whose count is never one."""
 
 
@@ -95,6 +101,15 @@ def test_listed_texts_have_the_form_for_several() -> None:
     kind = causes.audit.LAST_WINDOW_NOT_STEPPED
     assert causes.as_listed(kind.headline) == "{count} micro-batches at the end of an epoch are not stepped."
     assert among_all(lambda kind: re.search(r"[#|]", causes.as_listed(kind.headline + kind.because + kind.look))) == []
+
+
+def test_parts_that_may_come_late_lead_to_the_handles() -> None:
+    late = (
+        causes.gradients.ONE_RANKS_PART_ONLY,
+        causes.values.PARTS_OF_RANKS_MISSING,
+        causes.traffic.SENT_AFTER_BACKWARD,
+    )
+    assert [kind.id for kind in late if "handles" not in kind.look] == []
 
 
 def test_headlines_are_one_short_sentence() -> None:

@@ -16,12 +16,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 import ddpcheck_properties
-from ddpcheck import Job, mlp
+from ddpcheck import Adapter, Job, mlp
 from ddpcheck.cli import COMMANDS, faults, main
 from ddpcheck.cli.log_lines import LogLines
 from ddpcheck.job import Backward, DataSpec
 from ddpcheck.running.check_runner import Settings
 from ddpcheck.running.fault_runs import run_fault
+from ddpcheck.running.plan import installed_checks
 from ddpcheck.running.profiles import PROFILES, profile_named
 from ddpcheck.storage.failing_jobs import Failure
 from ddpcheck.storage.results import Results
@@ -315,6 +316,22 @@ def test_doctor_says_what_is_missing() -> None:
     assert "what to do next" in result.output
     assert "facet replica is not promised: check_" in result.output
     assert ddpcheck("doctor", f"{MINIMAL}:absent").exit_code == 1
+
+
+def test_doctor_names_a_missing_package_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(adapter: Adapter) -> list[str]:
+        return [name for name in adapter.requires if name in ("torch", "accelerate")]
+
+    for module in ("running.plan", "cli.doctor"):
+        monkeypatch.setattr(f"ddpcheck.{module}.missing_modules", missing)
+    monkeypatch.setattr("ddpcheck.cli.doctor.installed_packages", dict)
+    output = ddpcheck("doctor").output
+    assert output.count("pip install 'ddpcheck[torch]'") == 1
+    assert "for accelerate_prepare: pip install accelerate\n" in output
+    adapters, _, advice = output.partition("\nadapters\n")[2].partition("what to do next")
+    assert "pip install" not in adapters
+    assert "pip install torch" not in advice
+    assert f" of {len(installed_checks())} checks apply" in adapters
 
 
 def test_what_ran_before_an_interrupt_is_shown_and_kept(tmp_path: Path) -> None:

@@ -148,6 +148,7 @@ def test_failure_that_does_not_recur_is_reported_with_a_note() -> None:
     finding = failure(Hollow(), seventh)
     assert finding.job == calls[6]
     assert "not reproduced when run again" in finding.diagnosis.text()
+    assert "a handle is not waited for" in finding.diagnosis.text()
 
 
 def test_a_check_that_crashes_is_no_finding() -> None:

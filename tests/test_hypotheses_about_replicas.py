@@ -165,6 +165,7 @@ def test_values_after_lost_steps_and_micro_batches_are_known() -> None:
     assert [array.tolist() for _, array in lost_steps(ONE, ONE, 3, 1)] == [[4.0, 6.0], [6.0, 9.0]]
     assert [array.tolist() for _, array in lost_micro_batches(ONE, 2)] == [[0.0, 0.0], [2.0, 3.0]]
     known = {cause.id: array.tolist() for cause, array in other_initial_values(list(OWN), 1)}
+    assert [*other_initial_values(list(OWN), 0)][1][0] == replicas.INITIAL_VALUE_OF_OTHER(rank=0, other=1)
     assert known == {
         replicas.OWN_INITIAL_VALUE.id: [3.0, 6.0],
         replicas.INITIAL_VALUES_AVERAGED.id: [2.0, 4.0],

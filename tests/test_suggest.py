@@ -68,6 +68,27 @@ def connect_bare(context):
     object.__setattr__(facets, "make_replica", lambda *given: Bare(made(*given)))
     return facets
 
+class Zeros:
+    """A replica whose unused parameters have a gradient of zeros."""
+
+    def __init__(self, made):
+        self.made = made
+
+    def __getattr__(self, name):
+        return getattr(self.made, name)
+
+    def gradients(self):
+        parameters = self.made.parameters()
+        return {name: 0 * parameters[name] if each is None else each for name, each in self.made.gradients().items()}
+
+def connect_zeros(context):
+    facets = sockets.connect(context)
+    made = facets.make_replica
+    object.__setattr__(facets, "make_replica", lambda *given: Zeros(made(*given)))
+    return facets
+
+zeros = Adapter("zeros", connect_zeros, Capabilities(replica=ReplicaPromises()))
+
 class Stuck:
     """A sampler that never ends if it is to shuffle, as on a machine that is too slow."""
 
@@ -159,6 +180,9 @@ def test_the_command_prints_what_to_paste(own: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "    capabilities=sampler.capabilities.but(\n" in done.output
     assert "        shuffles=True,\n" in done.output
+    assert "ddpcheck list capabilities explains them" in done.output
+    first = "state() may be called at any point of an epoch, even before the first sample"
+    assert f"sampler_state=True: {first}\n" in done.output, "one sentence"
 
 
 def test_log_shows_what_is_tried(own: Path) -> None:
@@ -245,6 +269,30 @@ def test_failed_promise_is_tried_again_after_one_that_its_check_asks_for(own: Pa
     suggesting, found = suggested(f"{own}:unshuffled", "sampler")
     assert {"shuffles=True", "distinct_streams=True"} & {name for name, each in found.items() if not each.holds}
     assert all(each.judge in suggesting.asked for each in suggesting.failed.values())
+
+
+UNUSED = "check_unused_parameters_on_some_ranks_count_as_zero"
+
+
+def test_a_convention_that_goes_with_a_promise_is_named(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = select(installed_checks(), ("large_batch_exactly", UNUSED))
+    monkeypatch.setattr("ddpcheck.cli.suggest.installed_checks", lambda: checks)
+    done = CliRunner().invoke(main, ["suggest", f"{own}:zeros", "-w", "2"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    shown = next(line for line in done.output.splitlines() if "unused_parameters='synchronised', with" in line)
+    assert "unused_gradient='zero'" in shown
+    assert '        unused_gradient="zero",\n' in done.output
+    assert "unused_parameters='synchronised': check_" not in done.output, "it does not fail"
+
+
+def test_a_promise_that_is_not_judged_says_what_its_check_needs(own: Path) -> None:
+    checks = select(installed_checks(), (UNUSED,))
+    with ForkServers() as fork_servers:
+        search = PromiseSearch(f"{own}:replica", (2,), checks, fork_servers)
+    assert search.needed_with(CandidatePromise("model_features", "branch")) == (
+        "replica.unused_parameters=synchronised",
+    )
+    assert search.needed_with(CandidatePromise("timeline", True)) == ()
 
 
 def test_promise_that_ranks_withdraw_is_not_judged(own: Path) -> None:

@@ -9,7 +9,7 @@ from oracle_jobs import PROMISED, moments
 from ddpcheck.job import Backward, CloseWindow, Job, Observe, OpenWindow, Step, Switch, ZeroGrad
 from ddpcheck.models.spec import mlp
 from ddpcheck_properties.replicas.comparison import when
-from ddpcheck_properties.replicas.program_grammar import training_program
+from ddpcheck_properties.replicas.program_grammar import program_text, training_program
 from ddpcheck_properties.replicas.two_replicas import in_turns, of_each
 from ddpcheck_properties.strategies import shards
 
@@ -57,3 +57,10 @@ def test_windows_belong_to_a_replica_and_so_does_what_is_counted() -> None:
         Job(1, (OpenWindow(), backward, Switch(), CloseWindow()), mlp((1, 1)), data=job.data)
     with pytest.raises(ValueError, match="still open at the end"):
         Job(1, (OpenWindow(), backward, Switch()), mlp((1, 1)), data=job.data)
+
+
+def test_a_long_program_is_told_by_its_last_operations() -> None:
+    short = (Backward(((0,),)), Step(), Observe(("parameters",)))
+    assert program_text(short) == "backward, step"
+    told = program_text((*short * 10, ZeroGrad()))
+    assert told == "21 operations; the last: step, backward, step, backward, step, zero_grad"

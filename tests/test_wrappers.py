@@ -32,6 +32,7 @@ WRONG = {
     "first_backward_only": "not-reduced",
     "every_second_bucket": "not-reduced",
     "buffers_stay": "own-initial-value",
+    "buffers_of_last_rank": "initial-value-of-other-rank",
     "handle_dropped": "one-ranks-part-only",
 }
 """The cause of each, the most frequent first."""

@@ -296,7 +296,7 @@ class _Search:
         if self.lost_a_rank or finding.job is None or self.failure(finding.job) is not None:
             return finding
         sure = finding.diagnosis.causes
-        note = "not reproduced when run again: timing or state dependent"
+        note = "not reproduced when run again: it depends on state, or on timing, as where a handle is not waited for"
         return finding.blaming(sure, right_when_repeated(sure)).noting(note)
 
 

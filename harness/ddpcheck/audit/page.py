@@ -78,6 +78,9 @@ def _table(verdicts: list[Verdict], *, every: bool) -> Iterator[str]:
             yield f"{_SYMBOLS[result]} {word:<10} {counted(len(own), 'law')}; ddpcheck audit -v names them"
             continue
         for verdict in own:
+            if result == "noted":  # its sentence alone may contradict the observation
+                yield f"{_SYMBOLS[result]} {word:<10} {_note(verdict)} (law: {sentences[verdict.check]})"
+                continue
             note = "" if result == "unknown" else _note(verdict)
             yield f"{_SYMBOLS[result]} {word:<10} {sentences[verdict.check]:<{width}}  {note}".rstrip()
 

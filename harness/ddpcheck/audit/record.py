@@ -55,6 +55,7 @@ def run_script(words: list[str], rank: int, install: Callable[[Run], None]) -> N
 
 def _install(run: Run) -> None:
     from .recorder import (
+        batch_values,
         collectives,
         compile_and_spawn,
         data,
@@ -79,6 +80,7 @@ def _install(run: Run) -> None:
         wrappers,
         models,
         data,
+        batch_values,
         files,
         python_random_draws,
         torch_random_draws,

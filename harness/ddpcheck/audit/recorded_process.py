@@ -117,6 +117,12 @@ class Run:
 
         return own_line(self.root)
 
+    def callers(self) -> list[str]:
+        """The script's lines that called this line, innermost first."""
+        from .recorder.patching import own_callers
+
+        return own_callers(self.root)
+
     def note(self, kind: str, **fields: Any) -> None:
         if kind in _CALLS:
             self.calls.add((kind, fields.get("line", ""), str(fields.get("sync", ""))))

@@ -23,11 +23,11 @@ WORLD_HAS_ANOTHER_SIZE = Kind(
 )
 SCRIPT_RAISED = Kind(
     "script-raised",
-    "{ranks:Rank #|Ranks #} raised {error}",
+    "{ranks:Rank #|Ranks #} raised {kind}.",
     look="{line}",
     certainty="certain",
     ranks=tuple[int, ...],
-    error=str,
+    kind=str,
     line=str,
 )
 COLLECTIVE_IN_RANK_BRANCH = Kind(
@@ -366,6 +366,15 @@ LAST_WINDOW_FULL_COUNT = Kind(
     certainty="certain",
     count=int,
     full=int,
+    line=str,
+)
+MICRO_BATCHES_COUNT_ALIKE = Kind(
+    "micro-batches-of-different-sizes",
+    "Micro-batches of {sizes} samples have the same weight in one step.",
+    because="A sample of a small micro-batch counts more than one of a large micro-batch: it is no mean over the samples.",
+    look="{line}: divide a summed loss by the number of samples in the window, or drop the last batch of an epoch",
+    certainty="certain",
+    sizes=tuple[int, ...],
     line=str,
 )
 LAST_WINDOW_NOT_STEPPED = Kind(

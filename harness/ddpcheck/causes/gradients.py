@@ -1,6 +1,7 @@
 """Why a gradient or a loss differs from the mean of the ranks' parts."""
 
 from .cause import Kind
+from .values import EVERY_HANDLE
 
 STATE_LEFT_BEHIND = Kind(
     "state-left-behind",
@@ -112,6 +113,7 @@ ONE_RANKS_PART_ONLY = Kind(
     "one-ranks-part-only",
     "The value is rank {rank}'s part alone, divided by the world size.",
     because="The other ranks' parts did not arrive here, or were not waited for.",
+    look=EVERY_HANDLE,
     rank=int,
 )
 OTHER_RANKS_VALUE = Kind(

@@ -192,6 +192,13 @@ STEPS_LOST = Kind(
 OWN_INITIAL_VALUE = Kind(
     "own-initial-value", "Rank {rank} keeps its own initial value: rank 0's is not broadcast.", rank=int
 )
+INITIAL_VALUE_OF_OTHER = Kind(
+    "initial-value-of-other-rank",
+    "Rank {rank} has rank {other}'s initial value, not rank 0's.",
+    look="the source rank of the broadcast at construction",
+    rank=int,
+    other=int,
+)
 INITIAL_VALUES_AVERAGED = Kind(
     "initial-values-averaged", "The initial values are averaged over the ranks; they should be rank 0's."
 )

@@ -1,6 +1,7 @@
 """Why more bytes are sent than needed, or counts() differs from the bytes sent."""
 
 from .cause import Kind
+from .values import EVERY_HANDLE
 
 EVERYTHING_THROUGH_ONE_RANK = Kind(
     "everything-through-one-rank", "All data pass through one rank, which sends the whole result to each other rank."
@@ -23,7 +24,7 @@ SENT_AFTER_BACKWARD = Kind(
     "sent-after-backward",
     "Backward ends before its gradients are sent: it does not wait for its reductions.",
     because="Fewer bytes were sent by the end of synchronised backwards than their gradients need; the rest came later.",
-    look="handles of asynchronous reductions, and the last bucket: each must be waited for",
+    look=EVERY_HANDLE,
 )
 NOT_COUNTED = Kind("sending-not-counted", "counts() does not count this way of sending.")
 PARTLY_COUNTED = Kind("sending-partly-counted", "counts() leaves out part of the bytes.")

@@ -2,6 +2,9 @@
 
 from .cause import Kind
 
+EVERY_HANDLE = "handles of asynchronous reductions, and the last bucket: each must be waited for"
+"""Where to look for a part that arrives too late."""
+
 SUMMED_NOT_AVERAGED = Kind(
     "summed-not-averaged",
     "Values are summed over the ranks, not averaged.",
@@ -98,7 +101,8 @@ DIVIDED_WHILE_SENT = Kind(
 PARTS_OF_RANKS_MISSING = Kind(
     "parts-of-ranks-missing",
     "Elements lack the parts of some ranks, different ranks in different places.",
-    because="Each rank sends its largest elements only, or pieces are lost.",
+    because="Each rank sends its largest elements only, or pieces are lost, or were not waited for.",
+    look=EVERY_HANDLE,
 )
 
 NONFINITE = Kind(

@@ -24,6 +24,12 @@ from .verdict_table import symbol
 
 _SMALL_SHM = 256 << 20
 _SIZES = (1, 2, 3, 4)
+_EXTRAS = (
+    ("torch", "torch", "torch implementations"),
+    ("mpi4py", "mpi", "NumPy over MPI"),
+    ("scikit-learn", "train", "training on handwritten digits"),
+)
+"""A package, the extra of ddpcheck that installs it, and what it is for."""
 
 
 @click.command("doctor")
@@ -84,11 +90,7 @@ def _packages(out: Console) -> list[str]:
     for name, version in installed.items():
         _line(out, name, version)
     advice = []
-    for name, extra, what in (
-        ("torch", "torch", "torch implementations"),
-        ("mpi4py", "mpi", "NumPy over MPI"),
-        ("scikit-learn", "train", "training on handwritten digits"),
-    ):
+    for name, extra, what in _EXTRAS:
         if name not in installed:
             _line(out, name, f"not installed ({what})")
             advice.append(f"for {what}: pip install 'ddpcheck[{extra}]'" + (" mpich" if extra == "mpi" else ""))
@@ -120,8 +122,9 @@ def _adapters(out: Console, names: tuple[str, ...]) -> tuple[list[str], dict[str
     advice.
     """
     _title(out, "adapters")
-    ready, advice = [], []
+    ready = []
     reasons: dict[str, list[str]] = {}
+    absent: dict[str, list[str]] = {}
     with usage_errors():
         checks = installed_checks()
     for name in names:
@@ -133,19 +136,21 @@ def _adapters(out: Console, names: tuple[str, ...]) -> tuple[list[str], dict[str
         start = [item for item in items if item.check is RANKS_START]
         sizes = [item.world_size for item in start if not item.skip]
         if not sizes:
-            reason = start[0].skip
-            _line(out, name, reason, good=False)
-            absent = missing_modules(start[0].adapter)
-            advice += [f"for {name}: pip install {' '.join(absent)}"] if absent else []
+            missing = missing_modules(start[0].adapter)
+            _line(out, name, f"not installed: {', '.join(missing)}" if missing else start[0].skip, good=False)
+            for package in missing:
+                absent.setdefault(package, []).append(name)
             continue
         ready.append(name)
         # the largest world size skips the fewest checks
-        last = [item for item in items if item.world_size == sizes[-1] and item.check is not RANKS_START]
+        last = [item for item in items if item.world_size == sizes[-1]]
         skipped = [item for item in last if item.skip]
         where = "" if len(sizes) == len(_SIZES) else f" at world size {', '.join(map(str, sizes))}"
         _line(out, name, f"ready{where}: {len(last) - len(skipped)} of {len(last)} checks apply", good=True)
         for item in skipped:
             reasons.setdefault(item.skip, []).append(item.check.name)
+    told = {package for package, _, _ in _EXTRAS}
+    advice = [f"for {', '.join(names)}: pip install {each}" for each, names in absent.items() if each not in told]
     return ready, reasons, advice
 
 

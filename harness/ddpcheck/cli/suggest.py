@@ -97,7 +97,9 @@ def _search(out: Console, search: PromiseSearch, progress: SearchProgress) -> No
     counted = Counter(verdict.status for verdict in search.baseline())
     failed = f"; {len(search.broken)} failed" if search.broken else ""
     out.print(f"with its present promises: {counted['passed']} checks passed{failed}", markup=False)
-    out.print(f"\n[bold]{len(search.untried)} promises to try[/]")
+    out.print(
+        f"\n[bold]{len(search.untried)} promises to try[/]; ddpcheck list capabilities explains them", soft_wrap=True
+    )
     progress.stage("promises tried")
     shown: set[str] = set()
     for suggestion in chain(search.mending(), search.suggestions()):
@@ -108,9 +110,14 @@ def _search(out: Console, search: PromiseSearch, progress: SearchProgress) -> No
 def _show(out: Console, suggestion: SuggestedPromise, *, again: bool) -> None:
     """Show a promise that holds. again: its sentence was already shown."""
     sentence = "" if again else f": {escape(suggestion.sentence)}"
+    partners = f", with {escape(', '.join(suggestion.partners))}" if suggestion.partners else ""
     first, more = ", ".join(suggestion.passed[:2]), len(suggestion.passed) - 2
-    out.print(f"  {symbol('passed')} [bold]{escape(suggestion.candidate.text)}[/]{sentence}", soft_wrap=True)
+    out.print(f"  {symbol('passed')} [bold]{escape(suggestion.candidate.text)}[/]{partners}{sentence}", soft_wrap=True)
     out.print(f"      passed: {first}" + f" and {more} more" * (more > 0), style="dim", soft_wrap=True)
+
+
+def _needs(names: tuple[str, ...]) -> str:
+    return f" (needs {' and '.join(names)})" if names else ""
 
 
 def _show_end(out: Console, search: PromiseSearch, source: str, stopped: str) -> None:
@@ -143,7 +150,7 @@ def _show_end(out: Console, search: PromiseSearch, source: str, stopped: str) ->
             soft_wrap=True,
         )
     elif search.unjudged:
-        names = ", ".join(each.text for each in search.unjudged)
+        names = ", ".join(f"{each.text}{_needs(search.needed_with(each))}" for each in search.unjudged)
         out.print(f"\nnot judged, because each needs another promise or method: {names}", markup=False, soft_wrap=True)
     if not search.held:
         out.print("\nNo further promise was found." if stopped else "\nNo further promise seems to be kept.")

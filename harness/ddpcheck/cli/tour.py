@@ -59,6 +59,9 @@ def command(world_sizes: tuple[int, ...] | None, train: bool, verbose: bool) -> 
     if not ready:
         raise click.ClickException("no reference implementation can run here; see: ddpcheck doctor")
     out.print(f"checking {', '.join(ready)}", style="bold", markup=False)
+    out.print(
+        "each check runs Jobs: a few operations for all ranks, such as backward and step, whose results it judges"
+    )
     began = time.monotonic()
     verdicts: list[Verdict] = []
     failures = Path(FAILURES_FOLDER)

@@ -54,6 +54,17 @@ def candidates(capabilities: Capabilities) -> list[CandidatePromise]:
     ]
 
 
+def other_conventions(capabilities: Capabilities, names: Iterable[str]) -> list[CandidatePromise]:
+    """The other values of these promises, where the default is a claim, too: a gradient is the mean or the sum."""
+    return [
+        CandidatePromise(name, value)
+        for name in sorted(names)
+        if isinstance(have := capabilities.value_of(name), str) and have not in _OPEN
+        for value in _literals(typing.get_type_hints(GROUPS[GROUP_OF[name]])[name])
+        if value not in (have, *_OPEN)
+    ]
+
+
 def _values(group: str, name: str, known: frozenset[str] | None, have: object) -> Sequence[Any]:
     if isinstance(have, IntEnum):
         return [rung for rung in type(have) if rung > have]

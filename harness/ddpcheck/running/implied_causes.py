@@ -237,6 +237,7 @@ IMPLIES: dict[str, frozenset[str]] = {
     randomness.GLOBAL_GENERATOR_DECIDES.id: _ids(process_state.GENERATOR_CHANGED, process_state.MAKING_SEEDS),
     replicas.BROADCAST_IN_FORWARD.id: _ids(replicas.OWN_INITIAL_VALUE),  # until then
     replicas.OWN_INITIAL_VALUE.id: _ids(programs.CONSTRUCTION_VALUE, *_INITIAL),
+    replicas.INITIAL_VALUE_OF_OTHER.id: _ids(programs.CONSTRUCTION_VALUE, *_INITIAL, *_STATISTICS),
     programs.CONSTRUCTION_VALUE.id: _ids(*_INITIAL),
     gradients.LOSS_OF_OWN_INITIAL.id: _ids(gradients.AT_OWN_INITIAL, values.PERMUTED, values.ZERO),
     gradients.LOSS_OF_MEAN_INITIAL.id: _ids(replicas.INITIAL_VALUES_AVERAGED, *_INITIAL),

@@ -1,8 +1,9 @@
 """Promises that an adapter does not make and seems to keep: each is tried by the checks that judge it.
 
 Some promises are judged only together with others (clipping needs an optimizer). The fewest that make a check apply are
-tried together; those that make most checks apply come first. A failed promise is tried again at the end if its check has
-asked for a promise that has held since.
+tried together; those that make most checks apply come first. A failed promise is tried again with other conventions that only
+its check has asked for (unused_gradient, for unused parameters), and at the end if its check has asked for a promise that has
+held since.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ..ranks.attaching import StartFailed
 from ..session import Session
 from ..verdict import Verdict
 from .adapter_lookup import resolve
-from .candidate_promises import CandidatePromise, candidates, with_promises
+from .candidate_promises import CandidatePromise, candidates, other_conventions, with_promises
 from .check_runner import run_check
 from .guarded_import import IMPORT_SECONDS
 
@@ -37,8 +38,9 @@ _LOOSENS = frozenset({"behind_loader"})
 @dataclass(frozen=True, slots=True)
 class SuggestedPromise:
     """A candidate, with the checks that passed, and the message of the failed check, its judge. Neither: no check judges
-    it. missing: the method that its judge needs and the implementation does not have. hung: its judge did not end within
-    the deadline, which is short here, so that a slow machine looks the same.
+    it. partners: the promises that were tried together with it. missing: the method that its judge needs and the
+    implementation does not have. hung: its judge did not end within the deadline, which is short here, so that a slow
+    machine looks the same.
     """
 
     candidate: CandidatePromise
@@ -47,6 +49,7 @@ class SuggestedPromise:
     judge: str = ""
     missing: str = ""
     hung: bool = False
+    partners: tuple[str, ...] = ()
 
     @property
     def holds(self) -> bool:
@@ -54,7 +57,8 @@ class SuggestedPromise:
 
     @property
     def sentence(self) -> str:
-        return SENTENCES[self.candidate.name]
+        """The first sentence of the promise, without its full stop."""
+        return SENTENCES[self.candidate.name].partition(". ")[0].removesuffix(".")
 
 
 class OutOfTime(Exception):
@@ -108,6 +112,17 @@ class PromiseSearch:
         """The candidates that no check can judge. Known when suggestions() has ended."""
         return [each for each in self._candidates() if each in self._unjudged]
 
+    def needed_with(self, candidate: CandidatePromise) -> tuple[str, ...]:
+        """What a check of this promise needs besides, in the check that needs the least; empty if no check names it."""
+        made = candidate.made(self.capabilities)
+        size = self.world_sizes[-1]
+        lacks = [
+            tuple(need.name for need in check.needs if need.lacking(made, size) is not None)
+            for check in self.checks
+            if any(need.name in candidate.needs for need in check.needs)
+        ]
+        return min(lacks, key=len, default=())
+
     def baseline(self) -> Iterator[Verdict]:
         """Verdicts of the adapter without changes, at the smallest world size of several ranks. A check that fails already
         judges no promise, unless a promise mends it.
@@ -147,7 +162,11 @@ class PromiseSearch:
         while found := self._next(tried) or self._again(tried, changed):
             together, judges = found
             outcome = self._tried(together, judges)
-            suggestions = [replace(outcome, candidate=candidate) for candidate in together]
+            together, outcome = self._with_convention(together, judges, outcome)
+            suggestions = [
+                replace(outcome, candidate=each, partners=tuple(sorted(other.text for other in together - {each})))
+                for each in together
+            ]
             if outcome.holds:
                 self._hold(suggestions)
                 yield from suggestions
@@ -166,6 +185,19 @@ class PromiseSearch:
             }
             self._unjudged |= together - self.failed.keys()  # the checks could not tell
         self._unjudged |= {each for each in self._candidates() if each not in self.failed}
+
+    def _with_convention(
+        self, together: frozenset[CandidatePromise], judges: list[Check], outcome: SuggestedPromise
+    ) -> tuple[frozenset[CandidatePromise], SuggestedPromise]:
+        """A failed bundle and its outcome, or the bundle with a convention that no other check has asked for, if it holds."""
+        judge = outcome.judge if outcome.failed and not outcome.missing and not outcome.hung else ""
+        elsewhere = {name for check, names in self.asked.items() if check != judge for name in names}
+        for convention in other_conventions(self.capabilities, self.asked.get(judge, set()) - elsewhere):
+            wider = together | {convention}
+            again = self._tried(wider, judges)
+            if again.holds:
+                return wider, again
+        return together, outcome
 
     def _again(
         self, tried: dict[frozenset[CandidatePromise], str], changed: dict[frozenset[CandidatePromise], set[str]]

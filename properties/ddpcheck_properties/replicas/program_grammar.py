@@ -220,11 +220,19 @@ _PLAIN: dict[Word, Operation] = {
 
 
 def program_text(operations: Iterable[Operation]) -> str:
-    """A description of a program, without its observations."""
-    told = ((_SAID.get(type(each)) or each.kind, isinstance(each, Backward) and not each.sync) for each in operations)
-    return ", ".join(word + " in no_sync" * local for word, local in told if word != Observe.kind)
+    """A description of a program, without its observations: of a long one, its length and its last operations."""
+    acts = [each for each in operations if not isinstance(each, Observe)]
+    words = [
+        (_SAID.get(type(each)) or each.kind) + " in no_sync" * (isinstance(each, Backward) and not each.sync)
+        for each in acts
+    ]
+    return (
+        ", ".join(words) if len(words) <= _LONG else f"{len(words)} operations; the last: {', '.join(words[-_LAST:])}"
+    )
 
 
+_LONG = 12
+_LAST = 6
 _SAID: dict[type[Operation], str] = {
     OpenWindow: "no_sync begins",
     CloseWindow: "no_sync ends",

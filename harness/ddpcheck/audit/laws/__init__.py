@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from . import accumulation, constant_gradients, data, gradients, randomness, replicas, results, resuming, steps, world
+from . import (
+    accumulation,
+    batch_means,
+    constant_gradients,
+    data,
+    gradients,
+    randomness,
+    replicas,
+    results,
+    resuming,
+    steps,
+    world,
+)
 from .law import Law, LawVerdict, Status
 
 __all__ = ["LAWS", "Law", "LawVerdict", "Status"]
@@ -84,7 +96,7 @@ LAWS: tuple[Law, ...] = (
     Law(
         "windows_divide_by_their_size",
         "accumulation",
-        "Each of k accumulated micro-batches counts 1/k.",
+        "Accumulated micro-batches make the mean over their samples.",
         accumulation.windows_divide_by_their_size,
     ),
     Law(
@@ -128,6 +140,12 @@ LAWS: tuple[Law, ...] = (
         "results",
         "A mean over ranks weighs each rank by its samples.",
         results.means_weigh_ranks_by_their_samples,
+    ),
+    Law(
+        "means_weigh_batches_by_their_samples",
+        "results",
+        "A mean over batches weighs each batch by its samples.",
+        batch_means.means_weigh_batches_by_their_samples,
     ),
     Law(
         "metrics_are_combined",

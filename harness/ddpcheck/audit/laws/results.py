@@ -138,5 +138,5 @@ def checkpoints_fit_the_bare_model(evidence: Evidence) -> LawVerdict:
                     audit.CHECKPOINT_PREFIX(line=line),
                 )
     if prefixed is not None:
-        return held(observation="names in it begin with `module.`: it fits the wrapped model only")
+        return held(observation="names in the checkpoint begin with `module.`: it fits the wrapped model only")
     return held()

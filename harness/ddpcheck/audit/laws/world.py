@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 
 from ...causes import Cause, audit
@@ -10,10 +9,9 @@ from ...counted_nouns import counted, ranks_named
 from ..event_journal import Event
 from ..evidence import Evidence
 from ..missing_gpu import missing_gpu
+from .call_sites import chain_of, where_calls_part, where_it_waits
 from .law import LawVerdict, broken, held, not_judged
 
-_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
-_LIBRARY = re.compile(r"[/\\](lib[/\\]python3|site-packages|dist-packages)|^<|ddpcheck[/\\]audit")
 _ERROR = 160
 _FAILED = ("raised", "exit")
 
@@ -47,9 +45,10 @@ def ranks_call_the_same_collectives(evidence: Evidence) -> LawVerdict:
                  evidence.each_rank("collective", "forward")]  # fmt: skip
     if not any(sequences):
         return not_judged("the script called no collective and no wrapper")
-    for number, together in enumerate(zip(*sequences, strict=False)):
+    paired = list(zip(*sequences, strict=False))
+    for number, together in enumerate(paired):
         if len(set(map(_signature, together))) > 1:
-            return _odd_one(evidence, number, together)
+            return _odd_one(evidence, paired[: number + 1])
     lengths = [len(sequence) for sequence in sequences]
     if len(set(lengths)) > 1 and _stopped(evidence) is None and not _uneven_batches(evidence):
         longest = max(range(evidence.ranks), key=lambda rank: lengths[rank])
@@ -57,7 +56,8 @@ def ranks_call_the_same_collectives(evidence: Evidence) -> LawVerdict:
         if all(evidence.real.end(rank)["why"] == "finished" for rank in range(evidence.ranks)) or _is_eval(extra):
             ranks = tuple(rank for rank in range(evidence.ranks) if lengths[rank] > min(lengths))
             return broken(
-                f"rank {longest} makes {lengths[longest]} calls, others make {min(lengths)}", _branch(extra, ranks)
+                f"rank {longest} makes {lengths[longest]} calls, others make {min(lengths)}",
+                _branch(evidence, extra, ranks),
             )
     return held(f"{min(lengths)} calls compared")
 
@@ -79,32 +79,47 @@ def _is_eval(event: Event) -> bool:
     return event["kind"] == "forward" and not event["grad"]
 
 
-def _odd_one(evidence: Evidence, number: int, together: tuple[Event, ...]) -> LawVerdict:
-    """The rank whose call the others do not make, or make later."""
+def _odd_one(evidence: Evidence, paired: list[tuple[Event, ...]]) -> LawVerdict:
+    """The rank whose call the others do not make, or make later. The last of these calls is the first that shows. An earlier
+    one is told if a rank made it alone, and it was paired with a call that every rank makes.
+    """
     if _uneven_batches(evidence) or _stopped(evidence) is not None:
         return not_judged("the ranks take different numbers of steps")
-    lines = Counter(
-        (rank, event["line"])
+    ranks = range(evidence.ranks)
+    calls = Counter(
+        (rank, chain_of(event))
         for rank, events in enumerate(evidence.each_rank("collective", "forward"))
         for event in events
     )
-    ranks = range(evidence.ranks)
+    everywhere = {chain for _, chain in calls if all(calls[rank, chain] for rank in ranks)}
+    number, together = next(
+        (
+            (number, pair)
+            for number, pair in enumerate(paired)
+            if 0 < sum(chain_of(event) in everywhere for event in pair) < evidence.ranks
+        ),
+        (len(paired) - 1, paired[-1]),
+    )
     found = [
-        (event, tuple(rank for rank in ranks if lines[rank, event["line"]]))
+        (event, tuple(rank for rank in ranks if calls[rank, chain_of(event)]))
         for event in together
-        if len({lines[rank, event["line"]] for rank in ranks}) > 1
+        if len({calls[rank, chain_of(event)] for rank in ranks}) > 1
     ]
     found.sort(key=lambda pair: len(pair[1]))
     event, own = found[0] if found else (together[0], (0,))
     if len(own) == evidence.ranks:
-        most = max(lines[rank, event["line"]] for rank in ranks)
-        own = tuple(rank for rank in ranks if lines[rank, event["line"]] == most)
-    shown = "; ".join(f"rank {rank}: {_named(each)} at {each['line']}" for rank, each in enumerate(together))
-    return broken(f"call {number} differs between ranks: {shown}", _branch(event, own))
+        most = max(calls[rank, chain_of(event)] for rank in ranks)
+        own = tuple(rank for rank in ranks if calls[rank, chain_of(event)] == most)
+    chains = [chain_of(each) for each in together]
+    lines = [where_calls_part(chain, chains[:rank] + chains[rank + 1 :]) for rank, chain in enumerate(chains)]
+    shown = "; ".join(f"rank {rank}: {_named(together[rank])} at {line}" for rank, line in enumerate(lines))
+    return broken(f"call {number} differs between ranks: {shown}", _branch(evidence, event, own))
 
 
-def _branch(event: Event, ranks: tuple[int, ...]) -> Cause:
-    return audit.COLLECTIVE_IN_RANK_BRANCH(operation=_named(event), ranks=ranks, line=event["line"])
+def _branch(evidence: Evidence, event: Event, ranks: tuple[int, ...]) -> Cause:
+    others = [events for rank, events in enumerate(evidence.each_rank("collective", "forward")) if rank not in ranks]
+    line = where_calls_part(chain_of(event), (chain_of(each) for events in others for each in events))
+    return audit.COLLECTIVE_IN_RANK_BRANCH(operation=_named(event), ranks=ranks, line=line)
 
 
 def _named(event: Event) -> str:
@@ -180,8 +195,8 @@ def ranks_end_without_error(evidence: Evidence) -> LawVerdict:
         error = _short(end["error"])
         return broken(
             f"rank {first} raised {error}",
-            audit.SCRIPT_RAISED(ranks=tuple(failed), error=error, line=end["line"]),
-            details=[real.output],
+            audit.SCRIPT_RAISED(ranks=tuple(failed), kind=error.partition(":")[0], line=end["line"]),
+            details=["\n".join(line for line in real.output.splitlines() if _first_line(end["error"]) not in line)],
         )
     silent = [rank for rank in ranks if real.end(rank)["why"] == ""]
     if silent:
@@ -190,19 +205,13 @@ def ranks_end_without_error(evidence: Evidence) -> LawVerdict:
 
 
 def _short(error: str) -> str:
-    line = error.strip().partition("\n")[0]
+    line = _first_line(error)
     return line if len(line) <= _ERROR else f"{line[:_ERROR]} ..."
+
+
+def _first_line(error: str) -> str:
+    return error.strip().partition("\n")[0]
 
 
 def _from_a_peer(error: str) -> bool:
     return any(word in error for word in ("Connection closed by peer", "gloo", "NCCL", "Broken pipe", "reset by peer"))
-
-
-def where_it_waits(evidence: Evidence, rank: int) -> str:
-    """The script's innermost line on the stack of a hung rank."""
-    stack = evidence.real.stacks[rank] if rank < len(evidence.real.stacks) else ""
-    for file, line in _FRAME.findall(stack):
-        if not _LIBRARY.search(file):
-            return f"{file.rpartition('/')[2]}:{line}"
-    events = [event for event in evidence.real.events[rank] if event.get("line")]
-    return str(events[-1]["line"]) if events else ""

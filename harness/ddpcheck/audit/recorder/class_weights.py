@@ -10,16 +10,15 @@ from typing import Any
 import torch
 
 from ..recorded_process import Run
+from .loss_factors import MEAN
 
 LOSSES = frozenset({"nll_loss_forward", "nll_loss2d_forward"})
-_MEAN = 1
-"""torch's number of reduction="mean"."""
 
 
 def note(run: Run, args: Any, result: Any) -> None:
     """Record a call of one of LOSSES, if it is a mean over weighted targets."""
     _, target, weight, reduction, ignored = args
-    if weight is None or reduction != _MEAN or run.mirrors or not run.full or not torch.is_grad_enabled():
+    if weight is None or reduction != MEAN or run.mirrors or not run.full or not torch.is_grad_enabled():
         return
     run.note(
         "class_weights", step=run.step, backwards=run.backwards, targets=int((target != ignored).sum()),

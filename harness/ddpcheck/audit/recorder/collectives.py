@@ -61,6 +61,7 @@ def install(run: Run) -> None:
                     point=name in _POINT_TO_POINT,
                     loses_gradient=name.startswith("all_gather") and _loses_gradient(args, kwargs),
                     line=run.line(),
+                    callers=run.callers(),
                     **described,
                     **_averaged(name, described),
                     **(_buffer(run, args, kwargs) if name == "broadcast" else {}),

@@ -18,7 +18,7 @@ import ddpcheck.audit
 
 from ..mirror.batches import MirroredBatches, lengths, marked_batch
 from ..recorded_process import Run
-from . import compared_steps
+from . import batch_values, compared_steps
 from .patching import replace
 from .tensors import children, copied, digest_of_nest, plain, walk
 
@@ -66,6 +66,7 @@ class Batches:
         self._run, self._loader, self._source = run, loader, source
         self._pass = loader.passes
         self._given = 0
+        self._values = batch_values.BatchValues()
         self._step_before = run.step
         loader.passes += 1
 
@@ -98,7 +99,8 @@ class Batches:
             run.loading -= 1
         queue = getattr(self._source, "_ddpcheck_indices", None)
         indices = queue.popleft() if queue else None
-        note_batch(run, batch, loader.number, loader.key, self._pass, self._given, indices)
+        size = note_batch(run, batch, loader.number, loader.key, self._pass, self._given, indices)
+        batch_values.begin_batch(run, self._values, size)
         self._given += 1
         if loader.trained and self._given == loader.batches:
             compared_steps.of(run).epoch()
@@ -106,6 +108,7 @@ class Batches:
 
     def _ended(self, *, cut: bool) -> None:
         run = self._run
+        batch_values.end_pass(run)
         run.note(
             "epoch_end",
             loader=self._loader.number,
@@ -116,12 +119,14 @@ class Batches:
             step=run.step,
             pending=run.backwards,
             trained=self._loader.trained,
+            sizes=sorted(set(self._values.sizes), reverse=True),
+            means=self._values.means(),
             line=run.line(),
         )
 
 
-def note_batch(run: Run, batch: Any, number: int, key: str, passed: int, given: int, indices: Any = None) -> None:
-    """Record a batch that a rank of the real run was given."""
+def note_batch(run: Run, batch: Any, number: int, key: str, passed: int, given: int, indices: Any = None) -> int:
+    """Record a batch that a rank of the real run was given; returns the number of its samples."""
     run.started = True
     size = samples_in(batch, indices)
     rows = rows_of(batch, size)
@@ -144,6 +149,7 @@ def note_batch(run: Run, batch: Any, number: int, key: str, passed: int, given: 
         grad=torch.is_grad_enabled(),
         line=run.line(),
     )
+    return size
 
 
 def rows_of(batch: Any, size: int) -> list[str]:

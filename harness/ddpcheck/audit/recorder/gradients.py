@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ..recorded_process import Run
-from . import compared_steps, flat_parameters, loss_factors, script_objects, torch_random_draws
+from . import batch_values, compared_steps, flat_parameters, loss_factors, script_objects, torch_random_draws
 from .fully_sharded import shared_digest, whole
 from .patching import replace
 from .tensors import sample
@@ -108,10 +108,12 @@ class Gradients:
                 return original(tensors, *args, **kwargs)
             finally:
                 self._inside = False
+                line = run.line()
                 run.note(
-                    "backward", step=run.step, number=run.backwards, line=run.line(), sync=syncing(run),
-                    again=self.stepping, **loss,
+                    "backward", step=run.step, number=run.backwards, line=line, sync=syncing(run), again=self.stepping,
+                    **loss,
                 )  # fmt: skip
+                batch_values.note_loss(run, line, loss["loss"], loss["scale"])
                 run.backwards += not self.stepping
 
         return backward

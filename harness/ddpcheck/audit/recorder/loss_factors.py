@@ -8,10 +8,13 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 _DEPTH = 4
+MEAN = 1
+"""torch's number of reduction="mean"."""
 
 
 def described(loss: torch.Tensor, loss_scale: float = 1.0) -> dict[str, Any]:
-    """loss: its value. scale: the product of the plain numbers at the root. root: the operation below these.
+    """loss: its value. scale: the product of the plain numbers at the root. root: the operation below these. mean: whether
+    that is a mean over elements.
 
     loss_scale: the factor of a gradient scaler, which is removed from loss and scale.
     """
@@ -25,7 +28,11 @@ def described(loss: torch.Tensor, loss_scale: float = 1.0) -> dict[str, Any]:
         node = next((each for each, _ in node.next_functions if each is not None), None)
     root = node.name().removesuffix("0").removesuffix("Backward") if node is not None else ""
     value = float(loss.detach()) / loss_scale if loss.numel() == 1 else None
-    return {"loss": value, "scale": scale / loss_scale, "root": root}
+    return {"loss": value, "scale": scale / loss_scale, "root": root, "mean": _is_mean(node, root)}
+
+
+def _is_mean(node: Any, root: str) -> bool:
+    return root.startswith("Mean") or getattr(node, "_saved_reduction", None) == MEAN
 
 
 def _factor(node: Any) -> float | None:

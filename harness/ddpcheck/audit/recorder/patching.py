@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 _LIBRARY = re.compile(r"[/\\](lib[/\\]python3|site-packages|dist-packages)|^<")
+_CALLERS = 8
 OWN = str(Path(__file__).resolve().parents[1]) + os.sep
 
 
@@ -36,6 +37,16 @@ def own_line(root: str) -> str:
     """The innermost line outside libraries and ddpcheck, as file:line, relative to `root`; empty if there is none."""
     frame = own_frame()
     return f"{_relative(frame.f_code.co_filename, root)}:{frame.f_lineno}" if frame is not None else ""
+
+
+def own_callers(root: str) -> list[str]:
+    """The lines that called own_line's, innermost first; calls inside libraries are left out."""
+    frame, found = own_frame(), list[str]()
+    while frame is not None and len(found) < _CALLERS:
+        frame = frame.f_back
+        if frame is not None and not (frame.f_code.co_filename.startswith(OWN) or is_library(frame.f_code.co_filename)):
+            found.append(f"{_relative(frame.f_code.co_filename, root)}:{frame.f_lineno}")
+    return found
 
 
 def own_frame() -> FrameType | None:

@@ -67,6 +67,7 @@ def install(run: Run) -> None:
                 training=bool(self.training),
                 buffers=bool(self.will_sync_module_buffers()),
                 line=run.line(),
+                callers=run.callers(),
             )
             return original(self, *args, **kwargs)
 

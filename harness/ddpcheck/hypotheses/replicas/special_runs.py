@@ -20,6 +20,9 @@ from ..losses import REPORTED_ONLY
 def other_initial_values(of_ranks: Sequence[Array], rank: int) -> WhatIf:
     """Values of a new replica that are not rank 0's. of_ranks: those that each rank's model began with."""
     yield causes.OWN_INITIAL_VALUE(rank=rank), of_ranks[rank]
+    for other in range(1, len(of_ranks)):
+        if other != rank:
+            yield causes.INITIAL_VALUE_OF_OTHER(rank=rank, other=other), of_ranks[other]
     yield causes.INITIAL_VALUES_AVERAGED(), np.mean(of_ranks, axis=0)
     yield causes.SPLIT_BEFORE_BROADCAST(), _split(of_ranks)
 
