@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from . import accumulation, constant_gradients, data, gradients, randomness, replicas, results, resuming, steps, world
+from . import (
+    accumulation,
+    constant_gradients,
+    data,
+    gradients,
+    randomness,
+    replicas,
+    results,
+    resuming,
+    schedules,
+    steps,
+    world,
+)
 from .law import Law, LawVerdict, Status
 
 __all__ = ["LAWS", "Law", "LawVerdict", "Status"]
@@ -55,6 +67,12 @@ LAWS: tuple[Law, ...] = (
         "steps",
         "All ranks use the same hyperparameters.",
         steps.hyperparameters_are_equal,
+    ),
+    Law(
+        "schedules_last_as_long_as_training",
+        "steps",
+        "The learning rate's schedule lasts as long as the training.",
+        schedules.schedules_last_as_long_as_training,
     ),
     Law("ranks_skip_the_same_steps", "steps", "All ranks skip the same steps.", steps.ranks_skip_the_same_steps),
     Law(
