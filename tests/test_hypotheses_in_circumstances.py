@@ -195,7 +195,12 @@ def test_nonfinite_values_that_are_lost_are_named() -> None:
 
 @pytest.mark.parametrize(
     ("got", "cause"),
-    [(math.nan, metrics.NAN_SPREADS), (2.0, metrics.RANK_LEFT_OUT_FOR_NAN), (7.0, metrics.METRICS_MIXED_UP)],
+    [
+        (math.nan, metrics.NAN_SPREADS),
+        (2.0, metrics.RANK_LEFT_OUT_FOR_NAN),
+        (8.0, metrics.MEAN_TIMES_WORLD_SIZE),
+        (7.0, metrics.METRICS_MIXED_UP),
+    ],
 )
 def test_metric_beside_nan_is_explained(got: float, cause: Kind) -> None:
     made = Aggregate((1.0, 3.0), (1, 1), ("train_loss", "train_acc"), no_number=(1, "train_loss"))

@@ -96,6 +96,7 @@ JOBS = {
         "left behind by every round: WRONG",
     ),
     "every-epoch-cut-after-resume": (Job(2, (ResumeSampling(20, (3, 2)),)), "epoch 1 in the last sampler: WRONG"),
+    "one-state-for-all-ranks": (Job(2, (ResumeSampling(20, (3,), 2, 3, ahead=1),)), "epoch 2 in pieces: WRONG"),
 }
 EVERYTHING = Job(
     2,
@@ -126,6 +127,7 @@ EVERYTHING = Job(
         ResumeSampling(20, (2, 0, 3), seed=3),
         ResumeSampling(5, (9,), told=False),
         ResumeSampling(20, (), then=None, used=True),
+        ResumeSampling(20, (3, 1), used=True, ahead=1),
         Aggregate((0.1, 0.7), (3, 4), ("loss", "accuracy")),
         Aggregate((1.0, 4.0), (2, 2), ("loss", "accuracy"), (1, "accuracy")),
         Aggregate((1.0, 4.0), (1, 63), ("loss", "accuracy"), turned=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,8 @@ def alike(second: tuple[int, int, int | None], same: int = 1024, in_place: int =
         (OF_ANOTHER_PIECE, piece(WHOLE[2:], at=4, last=2), "position-since-last-load"),
         (OF_ANOTHER_PIECE, piece(WHOLE[4:]), "resumed-too-late"),
         (OF_ANOTHER_PIECE, piece(WHOLE[2:]), "resumed-too-early"),
+        (OF_ANOTHER_PIECE, replace(piece(WHOLE[3:], at=4, last=4, ahead=1), world=2), "position-of-another-rank"),
+        (OF_ANOTHER_PIECE, replace(piece(WHOLE[5:], at=4, last=4, ahead=1), world=2), "resumed-too-late"),
         (OF_ANOTHER_PIECE, piece([]), "nothing-left-when-resumed"),
         (OF_ANOTHER_PIECE, piece(OTHER[3:]), "rest-of-another-epoch"),
         (OF_ANOTHER_PIECE, piece([9], at=8), "rest-padded-again"),

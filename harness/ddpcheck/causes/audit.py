@@ -65,6 +65,15 @@ SAME_DATA = Kind(
     how=str,
     line=str,
 )
+RANKS_DRAW_ALIKE = Kind(
+    "ranks-draw-alike",
+    "The ranks draw the same samples, in the same order, in {count} of {size} batches.",
+    because="They read different parts of the data otherwise, so they shuffle, or draw, by one seed.",
+    look="the seeds in the data set of the loader made at {line}: mix in the rank, and the worker",
+    count=int,
+    size=int,
+    line=str,
+)
 SHARDS_OVERLAP = Kind(
     "shards-overlap",
     "{count} of {size} samples of an epoch {count:goes|go} to more than one rank.",
@@ -192,6 +201,30 @@ GRADIENTS_SCALED = Kind(
     look="what the loss is multiplied by before {line}",
     factor=float,
     weights=str,
+    line=str,
+)
+REDUCED_WITHOUT_GRADIENT = Kind(
+    "reduced-without-gradient",
+    "all_reduce at {line} adds up values of the loss and drops their gradient.",
+    because="The loss is that of one process, but every gradient is 1/{ranks} of one process's.",
+    look="torch.distributed.nn.functional.all_reduce, whose backward reduces the gradient too",
+    ranks=int,
+    line=str,
+)
+LOSS_FACTOR_IGNORED = Kind(
+    "loss-factor-ignored",
+    "The loss is multiplied by {factor:.6g}, but its gradient is not.",
+    because="The backward of {operation} does not use the gradient that it gets.",
+    look="the backward of {operation}: multiply its results by grad_output",
+    factor=float,
+    operation=str,
+)
+GRADIENT_SMALLER_THAN_LOSS = Kind(
+    "gradient-smaller-than-loss",
+    "Every gradient is 1/{ranks} of one process's, although the loss is the same.",
+    because="A loss that is a sum over samples would be smaller, too.",
+    look="the loss before {line}: values of other ranks without their gradient, or a backward of the script's own",
+    ranks=int,
     line=str,
 )
 LOSS_NORMALISED_PER_RANK = Kind(
@@ -368,15 +401,6 @@ LAST_WINDOW_FULL_COUNT = Kind(
     full=int,
     line=str,
 )
-MICRO_BATCHES_COUNT_ALIKE = Kind(
-    "micro-batches-of-different-sizes",
-    "Micro-batches of {sizes} samples have the same weight in one step.",
-    because="A sample of a small micro-batch counts more than one of a large micro-batch: it is no mean over the samples.",
-    look="{line}: divide a summed loss by the number of samples in the window, or drop the last batch of an epoch",
-    certainty="certain",
-    sizes=tuple[int, ...],
-    line=str,
-)
 LAST_WINDOW_NOT_STEPPED = Kind(
     "last-window-not-stepped",
     "{count:# micro-batch|# micro-batches} at the end of an epoch {count:is|are} not stepped.",
@@ -411,6 +435,16 @@ LEARNING_RATE_DIFFERS = Kind(
     certainty="certain",
     step=int,
     values=str,
+)
+SCHEDULE_COUNTS_RANKS = Kind(
+    "schedule-counts-ranks",
+    "The learning rate's schedule ends after {step} of {steps} steps: it advances {ranks} times in each.",
+    because="The scheduler takes a step for each rank, but the length of its schedule counts optimizer steps.",
+    look="the scheduler's step at {line}, or its length, which must then be {ranks} times as large",
+    ranks=int,
+    step=int,
+    steps=int,
+    line=str,
 )
 HYPERPARAMETERS_DIFFER = Kind(
     "hyperparameters-differ",

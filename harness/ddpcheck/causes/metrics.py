@@ -90,9 +90,11 @@ UNWEIGHTED_SUM_BY_SAMPLES = Kind(
     "unweighted-sum-divided-by-samples",
     "Means are added up without their counts and divided by the count of all samples.",
 )
-COUNT_AVERAGED = Kind(
-    "count-averaged",
-    "The count is averaged over the ranks but the sum is not: exactly {world_size} x too large.",
+MEAN_TIMES_WORLD_SIZE = Kind(
+    "mean-times-world-size",
+    "The mean is multiplied by the world size: it is exactly {world_size} x too large.",
+    because="A factor is meant for a loss of another kind, or the count is averaged over the ranks and the sum is not.",
+    look="factors of the world size, and the reduction of the count",
     world_size=int,
 )
 METRIC_DIVIDED_TWICE = Kind(

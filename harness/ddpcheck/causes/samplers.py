@@ -186,6 +186,14 @@ POSITION_SINCE_LOAD = Kind(
     "The position counts from the last load only, not from the epoch's start.",
     because="Samples are repeated.",
 )
+POSITION_OF_ANOTHER_RANK = Kind(
+    "position-of-another-rank",
+    "The loaded position is that of rank {rank}.",
+    because="The ranks have read different numbers of samples. Reading resumes at sample {start} of the rank's share.",
+    look="where the state is saved: one entry of the checkpoint for all ranks keeps the position of one",
+    rank=int,
+    start=int,
+)
 RESUMED_TOO_LATE = Kind(
     "resumed-too-late",
     "The epoch resumes {count:# sample too late: it is|# samples too late: they are} lost.",

@@ -57,7 +57,7 @@ def resume_sampling(rank_state: RankState, op: ops.ResumeSampling) -> Values:
     reading = iter(()) if op.used else iter(sampler)
     begun = None if op.used else reading
     pieces, saved = [], []
-    for count in (0,) * op.used + op.pieces:
+    for count in op.counts(rank_state.rank):
         pieces.append(_next(reading, count))
         for _ in range(1 + op.at_once):
             state = offered_method(sampler, "state")()

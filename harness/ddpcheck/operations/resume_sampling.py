@@ -21,7 +21,8 @@ class ResumeSampling:
 
     told: each new sampler gets set_epoch after it has loaded the state, as in most programs. used: the first sampler
     has read epoch + 1 before, and is first saved right after set_epoch. at_once: each new sampler saves its loaded
-    state at once, and another sampler continues from that state.
+    state at once, and another sampler continues from that state. ahead: rank r reads r times as many indices more in each
+    piece, so that the ranks' positions differ.
     """
 
     kind: ClassVar[str] = "resume_sampling"
@@ -35,3 +36,8 @@ class ResumeSampling:
     told: bool = True
     used: bool = False
     at_once: bool = False
+    ahead: int = 0
+
+    def counts(self, rank: int) -> tuple[int, ...]:
+        """The number of indices that a rank reads in each piece."""
+        return (0,) * self.used + tuple(count + self.ahead * rank for count in self.pieces)

@@ -104,6 +104,7 @@ def resume_sampling(text: Text, position: int, op: ResumeSampling) -> None:
     more = "    " * op.at_once
     shown = "another reading" if op.then is None else f"epoch {op.then}"
     size = "len" if op.then is None and op.shuffle else "list"
+    counts = f"{[0] * op.used} + [count + {op.ahead} * rank for count in {list(op.pieces)}]"
     text.add(
         f"sampler = {made}",
         *before,
@@ -112,7 +113,7 @@ def resume_sampling(text: Text, position: int, op: ResumeSampling) -> None:
         "from copy import deepcopy",
         "",
         "read = []",
-        f"for count in {[0] * op.used + list(op.pieces)}:",
+        f"for count in {counts if op.ahead else list(op.counts(0))}:",
         "    read.append([int(index) for _, index in zip(range(count), reading)])",
         *(["    for _ in range(2):  # the loaded state is saved again at once"] if op.at_once else []),
         f"{more}    state = deepcopy(dict(sampler.state()))  # as from a file",

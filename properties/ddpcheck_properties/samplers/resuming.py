@@ -37,7 +37,8 @@ def check_sampler_state_resumes_mid_epoch(session: Session) -> None:
     yield, in order. The next read is a whole epoch.
 
     This also holds for an epoch that has only just begun in a sampler read before, and for a state that is loaded and saved
-    again before a read. If another epoch is set after loading, that epoch is whole.
+    again before a read. If another epoch is set after loading, that epoch is whole. The ranks may have read different
+    numbers of indices: each resumes at its own position.
     """
     world = session.world_size
     ways: list[tuple[tuple[int, ...], bool]] = [
@@ -64,6 +65,10 @@ def check_sampler_state_resumes_mid_epoch(session: Session) -> None:
         examples += [Job(world, (ResumeSampling(10 * world, (3,), 0, then, shuffle=shuffle),)) for then in (0, None)]
     examples += [
         Job(world, (ResumeSampling(10 * world, (3,), 2, 3, told=told, at_once=True),)) for told in (True, False)
+    ]
+    # ranks at different positions, as where each packs samples into batches of its own
+    examples += [
+        Job(world, (ResumeSampling(10 * world, (3,), 2, 3, told=told, ahead=1),)) for told in (True, False) if world > 1
     ]
     for_all(session, interruptions(world, session.capabilities), _as_uninterrupted, examples=examples)
 
@@ -100,7 +105,7 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
             trace.values(0, name)[rank].tolist() for name in ("whole", "then", "on", "then_whole")
         )
         pieces = [piece.tolist() for piece in trace.values(0, "pieces")[rank]]
-        counts = (0,) * read.used + read.pieces
+        counts = read.counts(rank)
         at_last = at = 0
         for number, piece in enumerate(pieces):
             should = whole[at : at + counts[number]] if number < len(counts) else whole[at:]
@@ -110,7 +115,7 @@ def _as_uninterrupted(job: Job, trace: Trace) -> None:
                 f"epoch {read.epoch} on rank {rank}, saved and loaded after {at} of {len(whole)} samples{again}: "
                 f"got {_differing(piece, should)}"
             )
-            evidence = OtherPiece(read, number, piece, should, whole, at, len(before), other)
+            evidence = OtherPiece(read, number, piece, should, whole, at, len(before), other, job.world_size)
             assertions.that(piece == should, headline, first_cause(OF_ANOTHER_PIECE, evidence))
             at_last, at = at, at + len(should)
         again = "another reading" if read.then is None else f"epoch {read.then}"

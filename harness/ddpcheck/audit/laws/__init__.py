@@ -12,6 +12,7 @@ from . import (
     replicas,
     results,
     resuming,
+    schedules,
     steps,
     world,
 )
@@ -68,6 +69,12 @@ LAWS: tuple[Law, ...] = (
         "All ranks use the same hyperparameters.",
         steps.hyperparameters_are_equal,
     ),
+    Law(
+        "schedules_last_as_long_as_training",
+        "steps",
+        "The learning rate's schedule lasts as long as the training.",
+        schedules.schedules_last_as_long_as_training,
+    ),
     Law("ranks_skip_the_same_steps", "steps", "All ranks skip the same steps.", steps.ranks_skip_the_same_steps),
     Law(
         "clipping_comes_last",
@@ -96,7 +103,7 @@ LAWS: tuple[Law, ...] = (
     Law(
         "windows_divide_by_their_size",
         "accumulation",
-        "Accumulated micro-batches make the mean over their samples.",
+        "Each of k accumulated micro-batches counts 1/k.",
         accumulation.windows_divide_by_their_size,
     ),
     Law(

@@ -67,9 +67,15 @@ def ranks_read_different_shards(evidence: Evidence) -> LawVerdict:
                 audit.SAME_DATA(how=_why_same(evidence, key), line=line),
             )
         if not loader or loader.get("iterable"):
+            alike = [each for each in together if _drawn_alike(each)]
+            if len(alike) > 1:
+                return broken(
+                    f"all ranks get the same batch {len(alike)} times in pass {passed}, of {len(together)}",
+                    audit.RANKS_DRAW_ALIKE(count=len(alike), size=len(together), line=line),
+                )
             rows = [{row for event in events for row in event["rows"]} for events in ranks]
             common = set.intersection(*rows) if all(rows) else set()
-            if common and len(common) > 0.5 * min(map(len, rows)):
+            if common and len(common) > 0.5 * min(map(len, rows)) and not _drawn_with_replacement(ranks):
                 return broken(
                     f"{len(common)} of {min(map(len, rows))} samples come to all ranks in pass {passed}",
                     audit.SAME_DATA(how=_why_same(evidence, key), line=line),
@@ -91,6 +97,17 @@ def ranks_read_different_shards(evidence: Evidence) -> LawVerdict:
         if found is not None:
             return found
     return held(f"{counted(len(passes), 'pass', 'passes')} looked at")
+
+
+def _drawn_alike(together: tuple[Event, ...]) -> bool:
+    """Whether all ranks get one batch of different samples, in one order. Independent draws do not give that."""
+    return len({event["digest"] for event in together}) == 1 and len(set(together[0]["rows"])) > 2
+
+
+def _drawn_with_replacement(ranks: list[list[Event]]) -> bool:
+    """Whether a rank gets samples repeatedly within a pass, as random draws do: other ranks may get them, too."""
+    rows = [row for event in ranks[0] for row in event["rows"]]
+    return len(set(rows)) < 0.9 * len(rows)
 
 
 def _why_same(evidence: Evidence, key: str) -> str:

@@ -12,6 +12,7 @@ from ..evidence import Evidence, StepSeen
 from .class_weights import divided_by_own_weights
 from .constant_gradients import constant_gradients
 from .law import LawVerdict, broken, held, not_judged
+from .losses import lost_in_the_loss
 from .replicas import buffers_equal_until, equal_until
 
 _CLOSE = 1e-3
@@ -204,6 +205,9 @@ def _explained(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) 
             (all(_near(v, 1 / ranks) for v in first.v) and _all_near(first.w, 1.0))
             or (_sees_updates(evidence) and _near(first.factor_all, 1 / ranks) and first.factor_all_off <= 1)
         ):
+            cause = lost_in_the_loss(evidence, [step.step for step in usable], line)
+            if cause is not None:
+                return broken(headline, cause, details=details)
             return held(
                 observation=f"every gradient is 1/{ranks} of one process's: the loss is a sum over samples and the ranks' "
                 "gradients are averaged. This is right if the learning rate is meant so"
@@ -234,9 +238,9 @@ def _explained(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) 
                 "mark them with ddpcheck.audit.batch()"
             )
         return broken(headline, _normalised_per_rank(evidence, first, _shown(first.v), line), details=details)
-    gathers = [e for e in evidence.real.of(0, "collective") if e["loses_gradient"]]
-    if gathers:
-        cause = audit.GATHERED_WITHOUT_GRADIENT(operation=gathers[0]["op"], line=gathers[0]["line"])
+    lost = [event for event in _gathers(evidence) if event["loses_gradient"]]
+    if lost:
+        cause = audit.GATHERED_WITHOUT_GRADIENT(operation=lost[0]["op"], line=lost[0]["line"])
         return broken(headline, cause, details=details)
     if first.order_matters:
         return not_judged(
@@ -296,8 +300,12 @@ def _shown(weights: Sequence[float]) -> str:
     return ", ".join(f"{weight:.4g}" for weight in weights)
 
 
+def _gathers(evidence: Evidence) -> list[Event]:
+    return [event for event in evidence.real.of(0, "collective") if event["op"].startswith("all_gather")]
+
+
 def gathered_features_keep_their_gradient(evidence: Evidence) -> LawVerdict:
-    gathers = [event for event in evidence.real.of(0, "collective") if event["op"].startswith("all_gather")]
+    gathers = _gathers(evidence)
     lost = [event for event in gathers if event["loses_gradient"]]
     if lost:
         return broken(

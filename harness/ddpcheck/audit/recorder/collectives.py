@@ -59,7 +59,7 @@ def install(run: Run) -> None:
                     step=run.step,
                     number=run.backwards,
                     point=name in _POINT_TO_POINT,
-                    loses_gradient=name.startswith("all_gather") and _loses_gradient(args, kwargs),
+                    loses_gradient=_loses_gradient(name, args, kwargs),
                     line=run.line(),
                     callers=run.callers(),
                     **described,
@@ -134,14 +134,18 @@ def _without_nccl(backend: Any) -> Any:
     return "gloo" if backend is None or "nccl" in str(backend) else backend
 
 
-def _loses_gradient(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a tensor with a gradient is gathered outside an autograd function, which would return the gradient.
+def _loses_gradient(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a tensor with a gradient is gathered or reduced outside an autograd function, which would return the gradient.
 
     A parameter is computed from nothing: an optimizer that gathers the parameters of other ranks needs no gradient of it.
+    Small tensors that are gathered are shown, as losses are; a reduced one may be a part of the loss.
     """
+    gathers = name.startswith("all_gather")
+    if not gathers and name != "all_reduce":
+        return False
     tensor = next((each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor)), None)
     several = next((each for each in args[1:] if isinstance(each, torch.Tensor)), tensor)
-    if several is None or several.grad_fn is None or several.numel() <= _SMALL:
+    if several is None or several.grad_fn is None or (gathers and several.numel() <= _SMALL):
         return False
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:

@@ -19,6 +19,7 @@ from . import (
     gradients,
     models,
     scalers,
+    schedules,
     script_objects,
     sharded_gradients,
     torch_random_draws,
@@ -207,3 +208,4 @@ def install(run: Run) -> None:
     register_optimizer_step_pre_hook(optimizers.before)
     register_optimizer_step_post_hook(optimizers.after)
     scalers.install(run)
+    schedules.install(run)

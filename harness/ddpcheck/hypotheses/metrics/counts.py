@@ -40,7 +40,7 @@ def divided_by_other_count(of: WrongMean) -> Iterator[Cause]:
     wrong = {
         causes.WEIGHTED_SUM_BY_RANKS(): total / world,
         causes.UNWEIGHTED_SUM_BY_SAMPLES(): math.fsum(of.present) / every,
-        causes.COUNT_AVERAGED(world_size=world): total * world / every,
+        causes.MEAN_TIMES_WORLD_SIZE(world_size=world): total * world / every,
         causes.METRIC_DIVIDED_TWICE(world_size=world): total / every / world,
         causes.DIVIDED_BY_LARGEST_COUNT(): total / max(counts),
         causes.DIVIDED_BY_OWN_COUNT(): total / (counts[of.rank] or math.nan),

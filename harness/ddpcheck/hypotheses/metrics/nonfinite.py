@@ -61,5 +61,12 @@ def rank_left_out_for_nan(of: WrongBesideNan) -> Cause | None:
     return causes.RANK_LEFT_OUT_FOR_NAN(rank=rank) if left_out else None
 
 
+def multiplied_beside_nan(of: WrongBesideNan) -> Cause | None:
+    made, world = of.made, len(of.made.values)
+    right = (made.names.index(of.name) + 1) * mean_of([made])
+    multiplied = world > 1 and math.isclose(of.close.get(of.name, 0.0), right * world, rel_tol=1e-6)
+    return causes.MEAN_TIMES_WORLD_SIZE(world_size=world) if multiplied else None
+
+
 def mixed_up_beside_nan(of: WrongBesideNan) -> Cause:
     return causes.METRICS_MIXED_UP()

@@ -63,6 +63,7 @@ OF_LOST_NONFINITE = (
 OF_METRICS_BESIDE_NAN = (
     nonfinite.nan_spreads,
     nonfinite.rank_left_out_for_nan,
+    nonfinite.multiplied_beside_nan,
     nonfinite.mixed_up_beside_nan,
 )
 """Of a metric beside another one that is NaN on one rank."""

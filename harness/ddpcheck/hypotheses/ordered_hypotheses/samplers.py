@@ -95,6 +95,7 @@ OF_ANOTHER_PIECE = (
     resuming.state_narrowed,
     resuming.rest_reshuffled,
     resuming.position_since_load,
+    resuming.position_of_another_rank,
     resuming.resumed_elsewhere,
     resuming.nothing_left,
     resuming.rest_of_other_epoch,

@@ -15,7 +15,8 @@ class OtherPiece:
     """Indices, read after a state was loaded, that are not the next ones of the epoch.
 
     number: of this piece of the epoch. piece: the indices; should: the right ones. whole: the epoch's. at: the number
-    read before; last: the number since the last load. other: the order of the epoch `read.then`.
+    read before; last: the number since the last load. other: the order of the epoch `read.then`. world: the
+    number of ranks.
     """
 
     read: ResumeSampling
@@ -26,6 +27,7 @@ class OtherPiece:
     at: int
     last: int
     other: Order
+    world: int = 1
 
     @property
     def rest(self) -> Order:
@@ -84,6 +86,14 @@ def rest_reshuffled(of: OtherPiece) -> Cause | None:
 
 def position_since_load(of: OtherPiece) -> Cause | None:
     return causes.POSITION_SINCE_LOAD() if of.at > of.last == of.start else None
+
+
+def position_of_another_rank(of: OtherPiece) -> Cause | None:
+    """The indices begin where those of another rank would, as each rank has read another number of them."""
+    if not of.read.ahead or of.start is None or of.start == of.at:
+        return None
+    read = [sum(of.read.counts(rank)[: of.number]) for rank in range(of.world)]
+    return causes.POSITION_OF_ANOTHER_RANK(rank=read.index(of.start), start=of.start) if of.start in read else None
 
 
 def resumed_elsewhere(of: OtherPiece) -> Cause | None:

@@ -33,7 +33,7 @@ def counts_only_divide(comm: Any, rank: int, metrics: Mapping[str, float], count
     return {name: _sum(comm, value if count else 0.0) / every for name, value in metrics.items()}
 
 
-@metrics("metric-count-averaged", WEIGHTED, cause="count-averaged")
+@metrics("metric-count-averaged", WEIGHTED, cause="mean-times-world-size")
 def count_averaged(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
     """The sum is summed over ranks, but the count is averaged."""
     every = _sum(comm, count) / comm.world_size or math.nan

@@ -1,8 +1,11 @@
-"""Replicas from bug reports: wrong or misreported norms, reused buffers, a group of one rank, and skipped steps or backwards."""
+"""Replicas from bug reports: wrong or misreported norms, reused buffers, wrong groups or tensors, lost optimizer state, and
+skipped steps or backwards.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -23,6 +26,32 @@ class GroupOfOne(PlainReplica):
 
     def reduce(self, name: str, gradient: Array) -> Array:
         return np.asarray(self.comm.all_reduce(gradient, group=[self.rank]), gradient.dtype)
+
+
+@fault("hook-averages-the-parameter", EXACT, seen_in=("huggingface/picotron#39",), cause="not-reduced")
+class AveragesTheParameter(PlainReplica):
+    """The gradient hook gets the parameter, not its gradient, and averages it. The gradient stays local."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        parameter = self.network.parameters[name]
+        parameter[...] = super().reduce(name, parameter)
+        return gradient
+
+
+@fault("each-group-from-the-original", EXACT, seen_in=("flagos-ai/FlagScale#907",), cause="one-ranks-part-only")
+class EachGroupFromTheOriginal(PlainReplica):
+    """Gradients are reduced on each host, then among the hosts' first ranks, which begin with their own gradient again."""
+
+    per_host = 2
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        first = self.rank // self.per_host * self.per_host
+        host = list(range(first, min(first + self.per_host, self.world)))
+        total = gradient
+        for group in (host, list(range(0, self.world, self.per_host))):
+            if self.rank in group:
+                total = self.comm.all_reduce(gradient, group=group)
+        return np.asarray(self.comm.broadcast(total, first, group=host) / self.world, gradient.dtype)
 
 
 @fault(
@@ -98,6 +127,21 @@ class GatheredIntoGradients(PlainReplica):
                 parameter = self.network.parameters[name]
                 self.local[name] = np.asarray(self.comm.broadcast(parameter, number % self.world))
                 parameter[...] = self.local[name]
+
+
+@fault(
+    "moments-of-a-new-optimizer-only",
+    "check_resumed_training_matches_one_process",
+    seen_in=("areal-project/AReaL#1468",),
+    cause="optimizer-state-lost",
+)
+class MomentsOfNewOptimizer(PlainReplica):
+    """Loading fills only the optimizer state that the new replica has: none, before its first step."""
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        known = {f"optimizer.{name}" for name in self.optimizer.state()}
+        lost = {name for name in state if name.startswith("optimizer.")} - known
+        super().load_state({name: value for name, value in state.items() if name not in lost})
 
 
 @fault(

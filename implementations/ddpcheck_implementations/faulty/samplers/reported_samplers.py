@@ -1,4 +1,4 @@
-"""Samplers from bug reports: lost positions, len() with side effects, and ranks without samples."""
+"""Samplers from bug reports: lost or shared positions, len() with side effects, and ranks without samples."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ddpcheck.contract.adapter import Facets
+from ddpcheck.contract.rank_context import RankContext
 from ddpcheck.seeded_values import Array
 
-from ..facet_seams import PlainSampler, sampler
+from ..facet_seams import PROMISED, PlainSampler, sampler
+from ..registry import connecting
 from .sampler_state import RESUMED
 
 SHARED_OUT = "check_shards_are_disjoint_and_complete"
@@ -43,6 +46,41 @@ class UsedByFirstIterator(PlainSampler):
     def __iter__(self) -> Iterator[int]:
         super().__iter__()
         return super().__iter__()
+
+
+class _SharedState(PlainSampler):
+    """Counts the samples of all ranks. The checkpoint has one entry for the state, which rank 0 fills."""
+
+    comm: Any = None
+
+    def state(self) -> dict[str, Any]:
+        step = self.given * self.world + self.rank
+        return {"epoch": self.epoch, "step": int(self.comm.broadcast(np.array(step)))}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        given = -(-(state["step"] - self.rank) // self.world)
+        super().load_state({"epoch": state["epoch"], "given": max(0, given)})
+
+
+@connecting(PROMISED.of_facets("sampler"))(
+    "one-state-for-all-ranks",
+    RESUMED,
+    seen_in=("PrimeIntellect-ai/prime-rl#1035",),
+    cause="position-of-another-rank",
+)
+def shared_state(context: RankContext) -> Facets:
+    """The checkpoint keeps one state for all ranks, that of rank 0, so a rank that has read more samples repeats some."""
+    from ...numpy_sockets import tcp
+
+    reference = tcp.connect(context)
+    rank, world = context.rank, context.world_size
+
+    def make_sampler(length: int, *, shuffle: bool, seed: int, drop_last: bool) -> PlainSampler:
+        made = _SharedState(length, rank, world, shuffle=shuffle, seed=seed, drop_last=drop_last)
+        made.comm = reference.collectives
+        return made
+
+    return Facets(rank=rank, world_size=world, make_sampler=make_sampler, close=reference.close)
 
 
 @sampler("counting-shards-again", SHARED_OUT, seen_in=("scverse/annbatch#278",), cause="sharded-twice")

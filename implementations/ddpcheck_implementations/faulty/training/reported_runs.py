@@ -16,7 +16,7 @@ from ..engine.circumstances import always
 from ..engine.fault import Fault, table
 from ..engine.trainers import in_place_of, result
 from ..facet_seams import metrics, scores
-from ..metrics.metrics import WEIGHTED
+from ..metrics.metrics import WEIGHTED, right_means
 from ..metrics.score_samples import ONCE
 from ..metrics.scores import TWICE, right_score
 from ..trainers import trainer
@@ -171,6 +171,17 @@ def integer_counts(comm: Any, rank: int, metrics: Mapping[str, float], count: in
     counts = int(comm.all_reduce(np.array(count))) // size
     sums = {name: float(comm.all_reduce(np.array(value * count if count else 0.0))) for name, value in metrics.items()}
     return {name: total / size / counts if counts else float("nan") for name, total in sums.items()}
+
+
+@metrics(
+    "metric-times-world-size",
+    WEIGHTED,
+    seen_in=("Liquid4All/liquid-finetune#38",),
+    cause="mean-times-world-size",
+)
+def times_world_size(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """A correction by the world size, made for losses divided by the tokens of all ranks, multiplies a local mean."""
+    return {name: value * comm.world_size for name, value in right_means(comm, metrics, count).items()}
 
 
 @scores(

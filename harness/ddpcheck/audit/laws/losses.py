@@ -1,0 +1,50 @@
+"""Compares the ranks' losses with those of one process, where every gradient is too small by the world size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ...causes import Cause, audit
+from ..event_journal import Event
+from ..evidence import Evidence, RunSeen
+
+_CLOSE = 1e-3
+"""Losses and factors within this part of one another are equal. Those of a sum over samples differ by the world size."""
+
+
+def lost_in_the_loss(evidence: Evidence, steps: Sequence[int], line: str) -> Cause | None:
+    """The cause if the mean of the ranks' losses is one process's loss: the loss is no sum over samples, so its gradient is
+    lost. None if the losses differ, or are not known.
+    """
+    one, ranks = evidence.mirrors.get("one"), evidence.ranks
+    if one is None:
+        return None
+    for step in steps:
+        own = [_loss(evidence.real, rank, step) for rank in range(ranks)]
+        whole = _loss(one, 0, step)
+        if None in own or not whole or not _near(sum(each or 0.0 for each in own) / ranks, whole):
+            return None
+    first, alone = (_backwards(run, 0, steps[0])[-1] for run in (evidence.real, one))
+    if alone["scale"] and _near(first["scale"] / alone["scale"], ranks):
+        return audit.LOSS_FACTOR_IGNORED(factor=first["scale"] / alone["scale"], operation=first["root"])
+    for event in evidence.real.of(0, "collective"):
+        if event["step"] in steps and event["op"] == "all_reduce" and event["loses_gradient"]:
+            return audit.REDUCED_WITHOUT_GRADIENT(ranks=ranks, line=event["line"])
+    return audit.GRADIENT_SMALLER_THAN_LOSS(ranks=ranks, line=line)
+
+
+def _backwards(run: RunSeen, rank: int, step: int) -> list[Event]:
+    return [event for event in run.of(rank, "backward") if event["step"] == step and not event.get("again")]
+
+
+def _loss(run: RunSeen, rank: int, step: int) -> float | None:
+    """The sum of the losses of a step's backward passes. None if one of them is no finite number, or there is none."""
+    losses = [event["loss"] for event in _backwards(run, rank, step)]
+    if not losses or any(loss is None or not math.isfinite(loss) for loss in losses):
+        return None
+    return float(sum(losses))
+
+
+def _near(a: float, b: float) -> bool:
+    return abs(a - b) <= _CLOSE * abs(b)
