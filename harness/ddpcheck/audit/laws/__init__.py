@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from . import accumulation, constant_gradients, data, gradients, randomness, replicas, results, resuming, steps, world
+from . import (
+    accumulation,
+    constant_gradients,
+    data,
+    gradients,
+    randomness,
+    replicas,
+    results,
+    resuming,
+    schedules,
+    steps,
+    world,
+)
 from .law import Law, LawVerdict, Status
 
 __all__ = ["LAWS", "Law", "LawVerdict", "Status"]
@@ -57,6 +69,12 @@ LAWS: tuple[Law, ...] = (
         steps.hyperparameters_are_equal,
     ),
     Law("ranks_skip_the_same_steps", "steps", "All ranks skip the same steps.", steps.ranks_skip_the_same_steps),
+    Law(
+        "schedules_fit_the_run",
+        "steps",
+        "Learning rates are scheduled for the steps of a rank.",
+        schedules.schedules_fit_the_run,
+    ),
     Law(
         "clipping_comes_last",
         "gradients",

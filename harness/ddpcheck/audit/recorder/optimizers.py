@@ -19,6 +19,7 @@ from . import (
     gradients,
     models,
     scalers,
+    schedules,
     script_objects,
     sharded_gradients,
     torch_random_draws,
@@ -102,6 +103,7 @@ class Optimizers:
             "optimizer": place,
             "name": type(optimizer).__name__,
             "groups": [_hyperparameters(group) for group in optimizer.param_groups],
+            "schedules": [] if run.mirrors else schedules.of(run).places(),
             "looked": looked,
             "grads": [],
             "clipped": any(id(each) in seen.clipped for each in every),
@@ -207,3 +209,4 @@ def install(run: Run) -> None:
     register_optimizer_step_pre_hook(optimizers.before)
     register_optimizer_step_post_hook(optimizers.after)
     scalers.install(run)
+    schedules.install(run)
