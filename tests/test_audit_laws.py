@@ -61,6 +61,7 @@ def backward(number: int = 0, **changes: Any) -> Event:
         "sync": [True],
         "scale": 1.0,
         "root": "NllLoss",
+        "loss": None,
     }
     return {**made, **changes}
 
@@ -246,30 +247,6 @@ def test_a_gradient_lost_in_the_loss_is_no_sum_over_samples() -> None:
     assert judge(lossy(float("nan"), float("nan"))).status == "held"
 
 
-def test_a_schedule_that_counts_ranks() -> None:
-    def run(own: int, *rates: float, why: str = "finished", cut: bool = False) -> list[Event]:
-        events: list[Event] = [{"kind": "schedule", "step": 0, "line": ""}]
-        for number, rate in enumerate(rates):
-            events.append(step(number, groups=[{"lr": rate}]))
-            events += [{"kind": "schedule", "step": number + 1, "line": "train.py:9"}] * own
-        return [*events, {"kind": "epoch_end", "cut": cut}, {"kind": "end", "why": why}]
-
-    def judged(*events: Event, alone: tuple[float, ...] = (8.0, 7.0, 6.0)) -> LawVerdict:
-        one = RunSeen((tuple(run(1, *alone)),))
-        return schedules.schedules_last_as_long_as_training(
-            replace(evidence(list(events), list(events)), mirrors={"one": one})
-        )
-
-    fast = (8.0, 6.0, 4.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    assert cause(judged(*run(2, *fast))) == "schedule-counts-ranks"
-    assert judged(*run(1, *fast)).status == "held"
-    assert judged(*run(2, *fast), alone=(4.0, 3.0, 2.0)).status == "held"  # a rate for the larger batch
-    assert judged(*run(2, *fast[:4], 1.0, 0.5, 0.2, 0.1)).status == "held"  # it falls until the end
-    assert judged(*run(2, *fast, why="stopped")).status == "not judged"
-    assert judged(*run(2, *fast, cut=True)).status == "not judged"
-    assert judged(step()).status == "not judged"
-
-
 def test_ranks_that_draw_from_all_samples() -> None:
     def judged(*batches: str) -> LawVerdict:
         """Every rank reads batches of rows; rank 1 reads those of the second half."""
@@ -316,6 +293,230 @@ def test_class_weights_are_a_cause_if_their_sums_explain_the_gradient(
     judged = gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(off,)))
     assert cause(judged) == found
     assert ("12, 28" in judged.causes[0].because) == (found == "class-weights-normalised-per-rank")
+
+
+def test_a_loss_that_is_divided_twice_has_the_factor_of_identical_ranks() -> None:
+    """A plain sum over samples that is averaged is N times as large in N identical ranks, and may be meant."""
+
+    def judged(factor_all: float, rate_of_one: float = 0.1) -> LawVerdict:
+        ranks = [[state(0, **{"0.0": "p"}), backward(), step()] for _ in range(2)]
+        seen = compared(factor_one=0.5, factor_all=factor_all, w=((1.0, 1.0),), off_one=OFF)
+        one = RunSeen(((step(groups=[{"lr": rate_of_one}]),),))
+        return gradients.gradients_equal_those_of_one_process(
+            replace(evidence(*ranks, compared=(seen,)), mirrors={"one": one})
+        )
+
+    assert cause(judged(1.0)) == "loss-divided-twice"
+    assert judged(0.5).status == "held"
+    assert judged(1.0, rate_of_one=0.05).status == "held", "a rate that grows with the world size makes up for it"
+
+
+@pytest.mark.parametrize(
+    ("firsts", "columns", "found"),
+    [
+        ((0, 0), 64, "targets-not-shifted-by-rank"),
+        ((0, 32), 64, "loss-couples-samples"),
+        ((0, 0), 32, "loss-couples-samples"),
+    ],
+)
+def test_targets_of_gathered_features(firsts: tuple[int, ...], columns: int, found: str) -> None:
+    def positions(first: int) -> Event:
+        shape = {"rows": 32, "columns": columns}
+        return {"kind": "positions", "step": 0, **shape, "first": first, "line": "train.py:6"}
+
+    ranks = [[state(0, **{"0.0": "p"}), positions(first), backward(), step()] for first in firsts]
+    off = compared(factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF)
+    assert cause(gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(off,)))) == found
+
+
+def test_a_value_that_each_rank_has_of_its_own() -> None:
+    def judged(*digests: str, line: str = "train.py:7") -> LawVerdict:
+        used = [
+            {"kind": "constant", "step": 1, "digest": each, "shape": [4], "line": line if n else "train.py:7"}
+            for n, each in enumerate(digests)
+        ]
+        ranks = [[state(0, **{"0.0": "p"}), each, backward(), step()] for each in used]
+        off = compared(factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF)
+        return gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(off,)))
+
+    assert cause(judged("a", "b")) == "value-differs-between-ranks"
+    assert cause(judged("a", "a")) == cause(judged("a", "b", line="train.py:9")) == "loss-couples-samples"
+
+
+def test_parts_of_split_gradients_with_factors_of_their_own() -> None:
+    wanted = {"a": np.array([1.0, 2.0, 0.0, 4.0]), "b": np.array([3.0, -3.0])}
+    apart = {"a": wanted["a"] * [0.5, 0.5, 1.0, 1.0], "b": wanted["b"] * [0.5, 1.0]}
+    assert gradient_weights.factors_of_parts(apart, wanted, 2) == (0.5, 1.0)
+    assert gradient_weights.factors_of_parts({name: 0.5 * each for name, each in wanted.items()}, wanted, 2) == ()
+    noisy = {"a": wanted["a"] * [0.5, 0.7, 1.0, 1.0], "b": apart["b"]}
+    assert gradient_weights.factors_of_parts(noisy, wanted, 2) == ()
+    off = compared(factor_one_off=50.0, v_off=OFF, off_one=OFF, part_factors=(0.5, 1.0))
+    ranks = [[state(0, **{"0.0": "p"}), backward(), step()] for _ in range(2)]
+    judged = gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(off,)))
+    assert cause(judged) == "parts-scaled-apart"
+
+
+def test_evaluations_that_read_samples_twice_are_noted() -> None:
+    def judged(read: int, *mentions: str) -> str:
+        loader = {"kind": "loader", "key": "v", "size": 100, "line": "train.py:4"}
+        batch = {"kind": "batch", "key": "v", "passed": 0, "size": read, "grad": False, "step": 3}
+        end = {"kind": "epoch_end", "key": "v", "passed": 0, "cut": False}
+        events = [{"kind": "begin", "mentions": list(mentions)}, loader, batch, end]
+        return results.metrics_are_combined(evidence(events, events)).observation
+
+    assert "128 samples of 100" in judged(64)
+    assert judged(50) == judged(64, "gather_for_metrics") == judged(100) == ""
+
+
+def module(name: str = "Teacher") -> Event:
+    return {"kind": "module", "name": name, "place": 0}
+
+
+@pytest.mark.parametrize(
+    ("digests", "found"),
+    [
+        (("aa", "bb"), "untrained-parameters-start-different"),
+        (("ab", "cd"), "untrained-parameters-start-different"),
+        (("aa", "ab"), "evaluated-models-differ"),
+    ],
+    ids=["frozen", "updated on all ranks", "updated on one rank"],
+)
+def test_untrained_parameters(digests: tuple[str, str], found: str) -> None:
+    ranks = [[module(), *(state(n + 1, **{"m0.weight": value}) for n, value in enumerate(own))] for own in digests]
+    seen = evidence(*ranks)
+    assert cause(replicas.evaluated_models_are_equal(seen)) == found
+
+
+def test_gradients_of_ranks_with_different_teachers_are_not_judged() -> None:
+    ranks = [[module(), state(0, **{"0.0": "p", "m0.weight": own}), backward(), step()] for own in "ab"]
+    off = compared(factor_one=1.1, factor_one_off=50.0, w_off=30.0, off_one=OFF)
+    judged = gradients.gradients_equal_those_of_one_process(evidence(*ranks, compared=(off,)))
+    assert judged.status == "not judged"
+    assert "Teacher" in judged.note
+
+
+def dealt_out(*sent: str) -> Evidence:
+    """Rank 0 steps a and c, rank 1 steps b. sent: the digests of c on the ranks after a step."""
+    ranks: list[list[Event]] = []
+    for own, others, last in zip(("ac", "b"), ("b", "ac"), sent, strict=True):
+        events: list[Event] = [{"kind": "group", "optimizer": 0, "line": "train.py:4"}]
+        events.append({"kind": "names", "names": {f"0.{place}": name for place, name in enumerate(own)}})
+        for number in range(2):
+            digests = {name: f"{name}{number}" for name in "abc"}
+            digests["c"] = last if number else digests["c"]
+            keys = {f"0.{place}": digests[name] for place, name in enumerate(own)}
+            keys |= {f"m0.{name}": digests[name] for name in others}
+            events += [state(number, **keys), step(number, grads=list(own))]
+        ranks.append(events)
+    return evidence(*ranks)
+
+
+def test_optimizers_that_hold_parts_of_the_parameters() -> None:
+    right = dealt_out("c1", "c1")
+    assert replicas.ranks_start_from_the_same_parameters(right).status == "held"
+    assert replicas.replicas_stay_equal(right).status == "held"
+    assert gradients.gradients_are_synchronised(right).status == "not judged"
+    found = replicas.replicas_stay_equal(dealt_out("c1", "c0")).causes
+    assert [each.id for each in found] == ["parameter-not-sent-by-its-owner", "replicas-drift"]
+    assert (found[0].get("rank"), found[0].get("parameter")) == (0, "c")
+
+
+def test_a_checkpoint_that_one_rank_reads_in_the_middle() -> None:
+    def judged(number: int) -> list[str]:
+        load = {"kind": "load", "path": "best.pt", "step": number, "line": "train.py:7"}
+        ranks = [[load, step(3, groups=[{"lr": 0.1}])], [step(3, groups=[{"lr": 0.2}])]]
+        return [each.id for each in steps.hyperparameters_are_equal(evidence(*ranks)).causes]
+
+    assert judged(2) == ["state-restored-on-one-rank", "learning-rate-differs"]
+    assert judged(0) == judged(4) == ["learning-rate-differs"], "at the start, and after the difference"
+
+
+def reads(rows: list[str], indices: list[int] | None = None, *, iterable: bool = True) -> list[Event]:
+    """One batch that is trained on, with a digest for each sample."""
+    loader = {"kind": "loader", "key": "a", "iterable": iterable, "workers": 0, "line": "train.py:3", "size": 64}
+    kind = {"sampler": "Weighted", "batch_sampler": "BatchSampler", "subset": None, "base_size": 64, "batch_size": 8}
+    batch = {
+        "kind": "batch",
+        "key": "a",
+        "passed": 0,
+        "rows": rows,
+        "indices": indices,
+        "size": len(rows),
+        "grad": True,
+    }
+    end = {"kind": "epoch_end", "key": "a", "passed": 0, "cut": False}
+    return [{**loader, **kind}, {**batch, "step": 0, "digest": str(rows), "line": "train.py:5"}, backward(), end]
+
+
+def test_samples_of_an_iterable_data_set_that_come_to_several_ranks() -> None:
+    def judged(first: int, *again: int) -> LawVerdict:
+        own = [[f"row {row}" for row in range(begin, begin + 64)] for begin in (0, first)]
+        return data.ranks_read_different_shards(evidence(*(reads(rows + [rows[n] for n in again]) for rows in own)))
+
+    assert cause(judged(40)) == "shards-overlap"
+    assert judged(60).status == "held", "a few samples may be equal"
+    assert judged(40, 1).status == "held", "a rank gets a sample twice: they are drawn with replacement"
+
+
+def test_samples_that_are_drawn_with_replacement() -> None:
+    def judged(*own: list[int]) -> list[str]:
+        ranks = [reads([f"row {n}" for n in indices], indices, iterable=False) for indices in own]
+        laws = (data.ranks_read_different_shards, data.every_sample_is_used)
+        return [law(evidence(*ranks)).status for law in laws]
+
+    assert judged(list(range(32)), list(range(20, 52)))[0] == "broken"
+    twice = [[n // 2 for n in range(begin, begin + 32)] for begin in (0, 20)]
+    assert judged(*twice) == ["held", "held"]
+
+
+def scheduled(
+    places: list[int], rates: list[float] | None = None, *, length: int | None = 16, why: str = "finished", **begin: Any
+) -> Evidence:
+    """Two epochs of 4 batches of 4 on each of 2 ranks, from 32 samples. places: of the schedule, before each step."""
+    loader = {"kind": "loader", "key": "a", "size": 32, "batch_size": 4, "batches": 4, "line": "train.py:3"}
+    events: list[Event] = [{"kind": "begin", "mentions": [], **begin}, loader]
+    events.append(
+        {"kind": "schedule", "schedule": 0, "optimizer": 0, "name": "OneCycleLR", "length": length, "line": "a.py:4"}
+    )
+    for number, place in enumerate(places):
+        events.append({"kind": "batch", "key": "a", "passed": number // 4, "grad": True, "step": number})
+        rate = rates[number] if rates else 0.1
+        events += [backward(step=number), step(number, schedules=[place], groups=[{"lr": rate}])]
+    events.append({"kind": "end", "why": why})
+    return evidence(events, events)
+
+
+def test_schedules_for_the_steps_of_one_process() -> None:
+    judge = schedules.schedules_fit_the_run
+    assert cause(judge(scheduled(list(range(8))))) == "schedule-made-for-one-process"
+    assert judge(scheduled(list(range(8)), length=8)).status == "held"
+    assert judge(scheduled(list(range(8)), length=20)).status == "held", "no number of batches of one process"
+    assert judge(scheduled(list(range(0, 16, 2)))).status == "held", "stepped once for each rank"
+    assert judge(scheduled(list(range(8)), why="enough")).status == "held", "the run was not watched to its end"
+    assert judge(scheduled(list(range(8)), mentions=["break"])).status == "held", "training may have ended early"
+    assert judge(evidence([step()], [step()])).status == "not judged"
+
+
+def judged_rates(*rates: float, each: int = 1, why: str = "finished") -> LawVerdict:
+    """each: the number of times that the schedule advances in a step."""
+    places = list(range(0, each * len(rates), each))
+    return schedules.schedules_fit_the_run(scheduled(places, list(rates), length=None, why=why))
+
+
+def test_a_learning_rate_that_is_zero_long_before_the_end() -> None:
+    assert cause(judged_rates(0.4, 0.3, 0.2, *[0.0] * 5)) == "learning-rate-ends-early"
+    assert judged_rates(0.4, 0.3, 0.2, 0.1, 0.0).status == "held"
+    assert judged_rates(*[0.0] * 8).status == "held"
+    assert judged_rates(*[0.0] * 5, 0.2, 0.1, 0.1).status == "held"
+
+
+def test_a_schedule_that_counts_ranks() -> None:
+    fast = (8.0, 7.0, 6.0, 5.0, 4.0, 3.0, *[2.0] * 6)
+    assert cause(judged_rates(*fast, each=2)) == "schedule-counts-ranks"
+    assert judged_rates(*fast).status == "held", "it advances once in each step, and ends early as it is meant to"
+    assert judged_rates(*fast[:6], 2.0, 1.0, 0.5, 0.4, 0.3, 0.2, each=2).status == "held", "it falls until the end"
+    assert judged_rates(8.0, *[2.0] * 11, each=2).status == "held", "it ends elsewhere"
+    assert judged_rates(*fast, each=2, why="enough").status == "held", "the run was not watched to its end"
 
 
 def test_a_later_step_whose_gradients_are_not_synchronised_is_not_compared() -> None:

@@ -131,6 +131,24 @@ def test_the_scale_of_a_loss(scaled: Any, scale: float) -> None:
     assert loss_factors.described(scaled(torch.ones(3, requires_grad=True)))["scale"] == scale
 
 
+def test_the_scale_of_a_loss_that_a_wrapper_gives_out() -> None:
+    """DistributedDataParallel puts a node behind each output, in their order."""
+
+    class _DDPSink(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *outputs: Any) -> Any:
+            return tuple(each.clone() for each in outputs)
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            return gradients
+
+    x = torch.ones(3, requires_grad=True)
+    _, loss = _DDPSink.apply(x.exp(), x.sum() / 8)  # type: ignore[no-untyped-call]
+    seen = loss_factors.described(loss * 2)
+    assert (seen["scale"], seen["root"]) == (0.25, "Sum")
+
+
 def test_nudged_values_differ_in_the_last_place_and_flags_stay() -> None:
     values = torch.tensor([[0.0, 1.0], [0.3, -0.7], [0.3, 5.5]])
     moved = nudged(values)

@@ -49,11 +49,15 @@ def _compared(evidence: Evidence, folder: Path, step: int) -> StepSeen:
     v = [gradient_weights.fit(each, local) for each in synced]
     by_parameter = {}
     off = _in(v[0].off, tolerance)
+    split = bool(evidence.real.of(0, "gathered"))
     for name in [name for name, value in off.items() if value > 1]:
         by_parameter[name] = gradient_weights.fit({name: synced[0][name]}, local).weights
     made: dict[str, Any] = {
         "v": v[0].weights,
         "v_off": {name: value for name, value in off.items() if value > 1},
+        "part_factors": gradient_weights.factors_of_parts(synced[0], _mean(local), evidence.ranks)
+        if split and off
+        else (),
         "v_of_rank": tuple(each.weights for each in v),
         "v_off_of_rank": tuple(gradient_weights.worst(each.off, tolerance)[1] for each in v),
         "by_parameter": by_parameter,
@@ -132,6 +136,13 @@ def _local(kept: dict[str, Any]) -> Gradients:
     return {
         name: np.sum([_array(part) for part in each["parts"]], axis=0) for name, each in kept.items() if each["parts"]
     }
+
+
+def _mean(terms: Sequence[Gradients]) -> Gradients:
+    """The mean over ranks, of the parameters that all ranks have."""
+    first, *others = terms
+    return {name: np.mean([values, *(each[name] for each in others)], axis=0) for name, values in first.items()
+            if all(name in each and each[name].shape == values.shape for each in others)}  # fmt: skip
 
 
 def _part(kept: dict[str, Any], number: int) -> Gradients:

@@ -66,7 +66,8 @@ class StepSeen:
     the distance, by parameter. v_of_rank: the weights on every rank. w: M = sum w_r g_r for each backward of the
     window, M of one process; w_off: the largest distance. rate: the script's number that grows with the world size and
     scales every update, if it alone explains the difference. off_one, off_all: G against M = 1 and M = N, by parameter.
-    factor_one, factor_all: G = factor * M, with the largest distance.
+    factor_one, factor_all: G = factor * M, with the largest distance. part_factors: of split gradients, the factors by which
+    parts of G differ from the mean of the ranks' gradients.
     """
 
     step: int
@@ -88,6 +89,7 @@ class StepSeen:
     factor_one_off: float = 0.0
     factor_all: float = 0.0
     factor_all_off: float = 0.0
+    part_factors: tuple[float, ...] = ()
     rate: str = ""
 
 
@@ -110,7 +112,13 @@ class Evidence:
     @cached_property
     def names(self) -> dict[str, str]:
         """Parameters of the optimizers, with the names that modules give them."""
-        return {key: name for event in self.real.of(0, "names") for key, name in event["names"].items()}
+        return self.names_of_rank[0]
+
+    @cached_property
+    def names_of_rank(self) -> tuple[dict[str, str], ...]:
+        """Parameters of each rank's optimizers, with the names that modules give them."""
+        each_rank = self.each_rank("names")
+        return tuple({key: name for event in own for key, name in event["names"].items()} for own in each_rank)
 
     @property
     def title(self) -> str:
@@ -122,7 +130,7 @@ class Evidence:
         if key in self.names:
             return self.names[key]
         optimizer, _, number = key.partition(".")
-        return f"parameter {number} of optimizer {optimizer}" if optimizer.isdigit() else number
+        return f"parameter {number} of optimizer {optimizer}" if optimizer.isdigit() and number.isdigit() else number
 
     @property
     def sharded(self) -> str:
@@ -131,6 +139,17 @@ class Evidence:
         """
         found = parts_alone(self.real.events[0])
         return f"each rank holds a part of the parameters of the optimizer made at {found['line']}" if found else ""
+
+    @cached_property
+    def dealt_out(self) -> str:
+        """The reason why gradients of ranks are not compared: each rank steps other whole parameters, as where ZeRO is written
+        by hand. Empty if all step the same.
+        """
+        first, *others = self.names_of_rank
+        if all(own.get(key, name) == name for own in others for key, name in first.items()):
+            return ""
+        line = self.real.of(0, "group")[0]["line"]
+        return f"the ranks' optimizers made at {line} hold different parameters"
 
     @property
     def sent_precision(self) -> str:

@@ -25,6 +25,9 @@ MOST_NOISE = 0.05
 """More than this is no rounding: the loss depends on the order of the samples, and the noise is not measured."""
 ROUNDINGS = 128
 HALF_OF_SMALLEST_FLOAT16 = 2.0**-25
+CLEAR = 5e-2
+"""Elements above this part of the largest one have ratios that rounding does not change much."""
+ALIKE = 1e-4
 LOW_ROUNDINGS = 4
 """For results of products in bfloat16 or float16, whose sums are computed in float32: each rank rounds its own once."""
 
@@ -133,6 +136,30 @@ def factor(
     made = fit(got, [wanted])
     found = made.weights[0]
     return found, worst(made.off, tolerance)[1] / max(abs(found), 1.0)
+
+
+def factors_of_parts(got: Mapping[str, Array], wanted: Mapping[str, Array], ranks: int) -> tuple[float, ...]:
+    """The different factors in got = factor * wanted, if there are 2 to `ranks` over all elements; else none.
+
+    A rank that changes its part of split gradients alone gives that part a factor of its own.
+    """
+    ratios = []
+    for name, values in wanted.items():
+        there = got.get(name)
+        if (
+            there is None
+            or there.shape != values.shape
+            or not np.isfinite(there).all()
+            or not np.isfinite(values).all()
+        ):
+            return ()
+        large = np.abs(values) > CLEAR * np.abs(values).max(initial=0.0)
+        ratios.append(there[large] / values[large])
+    every = np.sort(np.concatenate(ratios)) if ratios else np.zeros(0)
+    groups = np.split(every, np.flatnonzero(np.diff(every) > ALIKE * np.abs(every[1:])) + 1)
+    if not 2 <= len(groups) <= ranks:
+        return ()
+    return tuple(float(np.median(group)) for group in groups)
 
 
 def relative(off: Mapping[str, float], whole: Mapping[str, Array]) -> float:

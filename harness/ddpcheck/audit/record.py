@@ -19,7 +19,15 @@ from typing import Any
 from ..launchers.process_handles import DRIVER, end_with_parent
 from .recorded_process import Run, RunSettings
 
-_INTENTIONS = ("no_sync", "SyncBatchNorm", "set_epoch", "DistributedSampler", "init_process_group")
+_INTENTIONS = (
+    "no_sync",
+    "SyncBatchNorm",
+    "set_epoch",
+    "DistributedSampler",
+    "init_process_group",
+    "break",
+    "gather_for_metrics",
+)
 
 
 def run_script(words: list[str], rank: int, install: Callable[[Run], None]) -> None:

@@ -227,6 +227,14 @@ GRADIENT_SMALLER_THAN_LOSS = Kind(
     ranks=int,
     line=str,
 )
+LOSS_DIVIDED_TWICE = Kind(
+    "loss-divided-twice",
+    "Gradients are 1/{ranks} of those of one process: divided by the ranks' total, and averaged.",
+    because="The sum of the ranks' gradients is that of one process; their mean is {ranks} times too small.",
+    look="the loss before {line}: multiply it by the world size, or sum gradients instead of averaging them",
+    ranks=int,
+    line=str,
+)
 LOSS_NORMALISED_PER_RANK = Kind(
     "loss-normalised-per-rank",
     "The loss is a mean over each rank's own tokens or samples, and their numbers or weights differ.",
@@ -249,7 +257,25 @@ LOSS_COUPLES_SAMPLES = Kind(
     "loss-couples-samples",
     "The loss compares samples of a batch, and a rank sees only its own.",
     because="The whole batch's gradient is no combination of the ranks' gradients.",
-    look="the loss before {line}: gather what it compares from all ranks",
+    look="the loss before {line}: gather what it compares from all ranks, and reduce values that a rank "
+    "computes from its own part of the data, such as class weights",
+    line=str,
+)
+VALUE_DIFFERS = Kind(
+    "value-differs-between-ranks",
+    "The value that {line} uses in each step differs between ranks.",
+    because="It is no parameter and no part of a batch; each rank computed it, as with class weights of its own data.",
+    look="where the value is computed: reduce over ranks what it is computed from",
+    line=str,
+)
+TARGETS_NOT_SHIFTED = Kind(
+    "targets-not-shifted-by-rank",
+    "The targets of gathered features begin with 0 on every rank.",
+    because="A loss compares a rank's {rows} rows with {columns} gathered columns, and only rank 0's own columns begin with 0.",
+    look="{line}: add rank * {rows} to the targets",
+    certainty="certain",
+    rows=int,
+    columns=int,
     line=str,
 )
 GATHERED_WITHOUT_GRADIENT = Kind(
@@ -263,7 +289,7 @@ GATHERED_WITHOUT_GRADIENT = Kind(
 REDUCTION_IS_NO_COMBINATION = Kind(
     "reduction-is-no-combination",
     "The reduced gradient of {parameter} is no combination of the ranks' gradients.",
-    look="compression, noise or another change between {line} and the step",
+    look="compression, noise or another change between {line} and the step, such as each rank's own clipping of its part",
     parameter=str,
     line=str,
 )
@@ -324,6 +350,14 @@ CLIP_EVERY_MICRO_BATCH = Kind(
     count=int,
     line=str,
 )
+PARTS_SCALED_APART = Kind(
+    "parts-scaled-apart",
+    "Each rank multiplies its part of the gradients by a factor of its own: {factors}.",
+    because="The gradients are split over the ranks. Clipping by the norm of a rank's own part does that.",
+    look="the lines between backward and {line}: reduce the sum of squares over ranks, or call clip_grad_norm_",
+    factors=str,
+    line=str,
+)
 CLIP_BY_OWN_PART = Kind(
     "clip-by-own-part",
     "Each rank clips by the norm of its own part of the gradients.",
@@ -332,6 +366,15 @@ CLIP_BY_OWN_PART = Kind(
     certainty="certain",
     norms=str,
     line=str,
+)
+PARAMETER_NOT_SENT = Kind(
+    "parameter-not-sent-by-its-owner",
+    "Rank {rank} alone steps {parameter}, and the other ranks do not get the result.",
+    because="The ranks' optimizers hold different parameters, and this one differs from step {step} on.",
+    look="the loop that sends parameters after a step: it must reach all of them",
+    rank=int,
+    parameter=str,
+    step=int,
 )
 REPLICAS_DRIFT = Kind(
     "replicas-drift",
@@ -371,6 +414,15 @@ MODELS_DIFFER = Kind(
     look="where {parameter} is updated; each rank must do so",
     module=str,
     parameter=str,
+)
+MODELS_START_DIFFERENT = Kind(
+    "untrained-parameters-start-different",
+    "The ranks start with different parameters of {module} that no optimizer trains, first {parameter}.",
+    because="{how}",
+    look="the seed before {module} is made, or a broadcast of all its parameters from rank 0, before any copy of it is made",
+    module=str,
+    parameter=str,
+    how=str,
 )
 OPTIMIZER_HOLDS_REPLACED = Kind(
     "optimizer-holds-replaced-parameters",
@@ -440,7 +492,7 @@ SCHEDULE_COUNTS_RANKS = Kind(
     "schedule-counts-ranks",
     "The learning rate's schedule ends after {step} of {steps} steps: it advances {ranks} times in each.",
     because="The scheduler takes a step for each rank, but the length of its schedule counts optimizer steps.",
-    look="the scheduler's step at {line}, or its length, which must then be {ranks} times as large",
+    look="the length of the schedule made at {line}: it must be {ranks} times as large, or the scheduler takes one step for all",
     ranks=int,
     step=int,
     steps=int,
@@ -454,6 +506,28 @@ HYPERPARAMETERS_DIFFER = Kind(
     name=str,
     step=int,
     values=str,
+)
+SCHEDULE_FOR_ONE_PROCESS = Kind(
+    "schedule-made-for-one-process",
+    "The {schedule} made at {line} is for {length} steps; the run ends after {steps}.",
+    because="{length} counts the batches of one process in {epochs:# epoch|# epochs}; each of {ranks} ranks gets a part of them.",
+    look="{line}: count the batches of a rank's own loader",
+    schedule=str,
+    length=int,
+    steps=int,
+    epochs=int,
+    ranks=int,
+    line=str,
+)
+LEARNING_RATE_ENDS_EARLY = Kind(
+    "learning-rate-ends-early",
+    "The learning rate is 0 from step {step} on, and training goes on to step {last}.",
+    because="The schedule ends before training does.",
+    look="the number of steps that the {schedule} made at {line} is given",
+    step=int,
+    last=int,
+    schedule=str,
+    line=str,
 )
 SKIPPED_STEP_DIFFERS = Kind(
     "skipped-step-differs",

@@ -69,13 +69,13 @@ LAWS: tuple[Law, ...] = (
         "All ranks use the same hyperparameters.",
         steps.hyperparameters_are_equal,
     ),
-    Law(
-        "schedules_last_as_long_as_training",
-        "steps",
-        "The learning rate's schedule lasts as long as the training.",
-        schedules.schedules_last_as_long_as_training,
-    ),
     Law("ranks_skip_the_same_steps", "steps", "All ranks skip the same steps.", steps.ranks_skip_the_same_steps),
+    Law(
+        "schedules_fit_the_run",
+        "steps",
+        "Learning rates are scheduled for the steps of a rank.",
+        schedules.schedules_fit_the_run,
+    ),
     Law(
         "clipping_comes_last",
         "gradients",

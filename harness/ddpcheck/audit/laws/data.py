@@ -16,6 +16,10 @@ from .law import LawVerdict, broken, held, not_judged
 _WHOLE = ("RandomSampler", "SequentialSampler")
 """Samplers that yield every sample of their data set on each rank."""
 
+_COMMON = 16
+_COMMON_PART = 0.1
+"""Fewer equal samples of several ranks may be so by chance."""
+
 Passes = dict[tuple[str, int], list[list[Event]]]
 
 
@@ -75,11 +79,21 @@ def ranks_read_different_shards(evidence: Evidence) -> LawVerdict:
                 )
             rows = [{row for event in events for row in event["rows"]} for events in ranks]
             common = set.intersection(*rows) if all(rows) else set()
-            if common and len(common) > 0.5 * min(map(len, rows)) and not _drawn_with_replacement(ranks):
+            if common and len(common) > 0.5 * min(map(len, rows)) and not _rows_repeat(ranks):
                 return broken(
                     f"{len(common)} of {min(map(len, rows))} samples come to all ranks in pass {passed}",
                     audit.SAME_DATA(how=_why_same(evidence, key), line=line),
                 )
+            if loader and (overlap := _common_rows(ranks)):
+                count, size = overlap
+                workers = f", and {loader['workers']} workers of each," if loader.get("workers") else ""
+                return broken(
+                    f"{count} samples come to several ranks in pass {passed}",
+                    audit.SHARDS_OVERLAP(
+                        count=count, size=size, line=line,
+                        how=f"The data set is iterable. It must split its samples over {evidence.ranks} ranks{workers} itself.",
+                    ),
+                )  # fmt: skip
             continue
         if (
             loader["sampler"] in _WHOLE
@@ -104,10 +118,25 @@ def _drawn_alike(together: tuple[Event, ...]) -> bool:
     return len({event["digest"] for event in together}) == 1 and len(set(together[0]["rows"])) > 2
 
 
-def _drawn_with_replacement(ranks: list[list[Event]]) -> bool:
+def _rows_repeat(ranks: list[list[Event]]) -> bool:
     """Whether a rank gets samples repeatedly within a pass, as random draws do: other ranks may get them, too."""
     rows = [row for event in ranks[0] for row in event["rows"]]
     return len(set(rows)) < 0.9 * len(rows)
+
+
+def _common_rows(ranks: list[list[Event]]) -> tuple[int, int] | None:
+    """The number of equal samples that come to several ranks, and of all samples, where no rank gets one twice.
+
+    Samples drawn with replacement come twice to one rank, too, and may be common.
+    """
+    rows = [[row for event in events for row in event["rows"]] for events in ranks]
+    unique = [set(own) for own in rows]
+    if any(len(own) < len(every) for own, every in zip(unique, rows, strict=True)):
+        return None
+    common = set.union(*(unique[a] & unique[b] for a in range(len(unique)) for b in range(a)))
+    if len(common) < _COMMON or len(common) <= _COMMON_PART * min(map(len, unique)):
+        return None
+    return len(common), len(set.union(*unique))
 
 
 def _why_same(evidence: Evidence, key: str) -> str:
@@ -160,6 +189,8 @@ def _overlap(evidence: Evidence, key: str, passed: int, ranks: list[list[Event]]
         return None
     if len(common) <= evidence.ranks:  # the last ones may be padding, so that all ranks have equal numbers
         return None
+    if _drawn_with_replacement(evidence, ranks):
+        return None
     seeds = [state["seed"] for state in states if state]
     how = "The ranks' samplers choose samples that are not disjoint."
     if len(set(seeds)) > 1:
@@ -172,6 +203,12 @@ def _overlap(evidence: Evidence, key: str, passed: int, ranks: list[list[Event]]
         f"{len(common)} samples go to several ranks in pass {passed}",
         audit.SHARDS_OVERLAP(count=len(common), size=count, how=how, line=loader.get("line", key)),
     )
+
+
+def _drawn_with_replacement(evidence: Evidence, ranks: list[list[Event]]) -> bool:
+    """Whether a rank gets samples more than once in a pass, beyond padding: then ranks may get the same ones, and not all."""
+    every = [[index for event in events for index in event["indices"] or ()] for events in ranks]
+    return any(len(own) - len(set(own)) > evidence.ranks for own in every)
 
 
 def _base_indices(evidence: Evidence, key: str, rank: int, events: list[Event]) -> set[int]:
@@ -211,7 +248,8 @@ def every_sample_is_used(evidence: Evidence) -> LawVerdict:
         used = set().union(*(_base_indices(evidence, key, rank, events) for rank, events in enumerate(ranks)))
         judged += 1
         tail = evidence.ranks * max(loaders[0]["batch_size"] or 1, 1)
-        if size - len(used) >= tail and not _overlap(evidence, key, passed, ranks):
+        partly = _drawn_with_replacement(evidence, ranks) or _overlap(evidence, key, passed, ranks)
+        if size - len(used) >= tail and not partly:
             return broken(
                 f"{size - len(used)} of {size} samples were given to no rank in pass {passed}",
                 audit.SAMPLES_NEVER_USED(count=size - len(used), size=size, line=line),

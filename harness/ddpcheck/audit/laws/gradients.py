@@ -11,9 +11,11 @@ from ..event_journal import Event
 from ..evidence import Evidence, StepSeen
 from .class_weights import divided_by_own_weights
 from .constant_gradients import constant_gradients
+from .constants import constant_of_each_rank
+from .gathered_targets import targets_not_shifted
 from .law import LawVerdict, broken, held, not_judged
 from .losses import lost_in_the_loss
-from .replicas import buffers_equal_until, equal_until
+from .replicas import buffers_equal_until, equal_until, untrained_model_apart
 
 _CLOSE = 1e-3
 """Weights and factors within this part of 1/N, 1 or N are reported as that value."""
@@ -76,8 +78,8 @@ def _why_uncovered(evidence: Evidence, step: Event, number: int, status: str) ->
 def gradients_are_synchronised(evidence: Evidence) -> LawVerdict:
     if evidence.ranks == 1:
         return not_judged("there is one rank")
-    if evidence.sharded:
-        return not_judged(evidence.sharded)
+    if evidence.sharded or evidence.dealt_out:
+        return not_judged(evidence.sharded or evidence.dealt_out)
     seen = 0
     for together in evidence.aligned("step"):
         if not all(looked_at(event) for event in together):
@@ -130,8 +132,8 @@ def gradients_equal_those_of_one_process(evidence: Evidence) -> LawVerdict:
     draws.
     """
     compared = evidence.compared
-    if evidence.sharded:
-        return not_judged(evidence.sharded)
+    if evidence.sharded or evidence.dealt_out:
+        return not_judged(evidence.sharded or evidence.dealt_out)
     if not compared:
         return not_judged("no step was compared with one process")
     limit = min(equal_until(evidence), buffers_equal_until(evidence))
@@ -201,6 +203,8 @@ def _explained(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) 
     factors = {round(step.factor_one, 3) for step in scaled}
     if all(map(_is_scaled, scaled)) and len(factors) == 1 and (not hooks or factors != {1.0}):
         factor = first.factor_one
+        if _divided_twice(evidence, scaled):
+            return broken(headline, audit.LOSS_DIVIDED_TWICE(ranks=ranks, line=line), details=details)
         if _near(factor, 1 / ranks) and (
             (all(_near(v, 1 / ranks) for v in first.v) and _all_near(first.w, 1.0))
             or (_sees_updates(evidence) and _near(first.factor_all, 1 / ranks) and first.factor_all_off <= 1)
@@ -231,6 +235,8 @@ def _explained(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) 
     if first.v_off:
         wrong = max(first.v_off, key=lambda each: first.v_off[each])
         return broken(headline, _no_combination(evidence, first, wrong), details=details)
+    if by_position := targets_not_shifted(evidence, first.step):
+        return broken(headline, by_position, details=details)
     if all(_near(v, first.v[0]) for v in first.v) and first.w_off <= 1 and first.w:
         if _one_rank_only(first.w):
             return not_judged(
@@ -242,11 +248,34 @@ def _explained(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) 
     if lost:
         cause = audit.GATHERED_WITHOUT_GRADIENT(operation=lost[0]["op"], line=lost[0]["line"])
         return broken(headline, cause, details=details)
+    if of_each_rank := constant_of_each_rank(evidence):
+        return broken(headline, of_each_rank, audit.LOSS_COUPLES_SAMPLES(line=line), details=details)
+    if module := untrained_model_apart(evidence, first.step):
+        return not_judged(f"the ranks use different parameters of {module}, which no optimizer trains")
     if first.order_matters:
         return not_judged(
             f"one process's gradient in step {first.step} depends on the order of the samples, as where a batch has one task"
         )
     return broken(headline, audit.LOSS_COUPLES_SAMPLES(line=line), details=details)
+
+
+def _divided_twice(evidence: Evidence, steps: list[StepSeen]) -> bool:
+    """Whether each rank's loss is divided by what grows with the world size, and the gradients are averaged as well.
+
+    N identical ranks then have the same factor 1/N. If a plain sum over samples is averaged, their gradient is N times as large.
+    A learning rate that grows with the world size makes up for it.
+    """
+    rates = [
+        [group.get("lr") for event in run.of(0, "step")[:1] for group in event["groups"]]
+        for run in (evidence.real, evidence.mirrors.get("one", evidence.real))
+    ]
+    return (
+        not _sees_updates(evidence)
+        and all(_near(step.factor_one, 1 / evidence.ranks) and _near(step.factor_all, 1.0) for step in steps)
+        and all(step.factor_all_off <= 1 and _all_near(step.w, 1.0) for step in steps)
+        and all(_near(v, 1 / evidence.ranks) for step in steps for v in step.v)
+        and rates[0] == rates[1]
+    )
 
 
 def _sees_updates(evidence: Evidence) -> bool:
@@ -270,6 +299,8 @@ def _no_combination(evidence: Evidence, step: StepSeen, wrong: str) -> Cause:
     if partly and reduced and not evidence.real.of(0, "wrapped"):
         name = evidence.name(f"{step.optimizer}.{partly[0]}")
         return audit.COLLECTIVES_PAIR_DIFFERENT(parameter=name, line=line)
+    if step.part_factors:
+        return audit.PARTS_SCALED_APART(factors=_shown(step.part_factors), line=together[0]["line"])
     return audit.REDUCTION_IS_NO_COMBINATION(parameter=evidence.name(wrong), line=line)
 
 

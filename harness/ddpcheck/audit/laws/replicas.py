@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...causes import audit
+from ...causes import Cause, audit
 from ...counted_nouns import counted
 from ..event_journal import Event
 from ..evidence import Evidence
 from .law import LawVerdict, broken, held, not_judged
+from .resuming import restored_on_some_ranks
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
@@ -18,15 +19,25 @@ _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 def states(evidence: Evidence) -> Iterator[tuple[Event, ...]]:
     """The states in use at the same point of the run on every rank: the n-th of each step."""
     found: list[dict[tuple[int, int], Event]] = []
-    for events in evidence.each_rank("state"):
+    for rank, events in enumerate(evidence.each_rank("state")):
         own: dict[tuple[int, int], Event] = {}
         count: dict[int, int] = {}
         for event in events:
             number = count[event["step"]] = count.get(event["step"], -1) + 1
-            own[event["step"], number] = event
+            own[event["step"], number] = _by_name(evidence, rank, event) if evidence.dealt_out else event
         found.append(own)
     for place in sorted(set(found[0]).intersection(*found[1:])):
         yield tuple(own[place] for own in found)
+
+
+def _by_name(evidence: Evidence, rank: int, state: Event) -> Event:
+    """The state with parameters by name, as their numbers differ between ranks. Each is in the optimizer of some rank."""
+    names, every = evidence.names_of_rank[rank], {name for own in evidence.names_of_rank for name in own.values()}
+    digests = {}
+    for key, value in state["digests"].items():
+        name = names.get(key, key.partition(".")[2])
+        digests[f"0.{name}" if name in every else key] = value
+    return {**state, "digests": digests}
 
 
 def different(together: tuple[Event, ...], kind: str) -> list[str]:
@@ -95,11 +106,22 @@ def replicas_stay_equal(evidence: Evidence) -> LawVerdict:
             return broken(
                 f"{counted(len(names), 'parameter differs', 'parameters differ')} in step {step}, "
                 f"first {evidence.name(names[0])}{last}",
+                *restored_on_some_ranks(evidence, step),
+                *_not_sent(evidence, names[0], step),
                 audit.REPLICAS_DRIFT(step=step, parameter=evidence.name(names[0])),
             )
         if any(name[0].isdigit() for name in together[0]["digests"]):
             seen.add(step)
     return held(f"equal in all bits in {counted(len(seen), 'step')}, last in step {max(seen, default=0)}")
+
+
+def _not_sent(evidence: Evidence, key: str, step: int) -> tuple[Cause, ...]:
+    """The cause, if one rank's optimizer alone holds a parameter that differs."""
+    name = evidence.name(key)
+    owners = [rank for rank, names in enumerate(evidence.names_of_rank) if name in names.values()]
+    if not evidence.dealt_out or len(owners) != 1:
+        return ()
+    return (audit.PARAMETER_NOT_SENT(rank=owners[0], parameter=name, step=step),)
 
 
 def buffers_are_equal(evidence: Evidence) -> LawVerdict:
@@ -149,20 +171,47 @@ def _lost_by_a_wrapper(evidence: Evidence) -> str:
 
 
 def evaluated_models_are_equal(evidence: Evidence) -> LawVerdict:
-    """Modules without optimizer, such as moving averages, that all ranks use."""
-    modules = evidence.real.of(0, "module")
+    """Parameters without optimizer that all ranks use, such as those of moving averages and of teachers."""
     seen = False
     for together in states(evidence):
         seen = seen or any(name[0] == "m" for name in together[0]["digests"])
         names = different(together, "m")
         if names and together[0]["step"] > 0:
-            place, _, parameter = names[0].partition(".")
-            module = next((m["name"] for m in modules if m["place"] == int(place[1:])), "a module")
-            return broken(
-                f"{counted(len(names), 'parameter')} of {module} {'differs' if len(names) == 1 else 'differ'}, first {parameter}",
-                audit.MODELS_DIFFER(module=module, parameter=parameter),
-            )
+            module, parameter = _module_of(evidence, names[0])
+            differ = f"{counted(len(names), 'parameter')} of {module} {'differs' if len(names) == 1 else 'differ'}"
+            return broken(f"{differ}, first {parameter}", _why_models_differ(evidence, names[0]))
     return held() if seen else not_judged("every parameter is in an optimizer")
+
+
+def _module_of(evidence: Evidence, name: str) -> tuple[str, str]:
+    """The module's class, and the parameter's name in it."""
+    place, _, parameter = name.partition(".")
+    modules = evidence.real.of(0, "module")
+    return next((m["name"] for m in modules if m["place"] == int(place[1:])), "a module"), parameter
+
+
+def _why_models_differ(evidence: Evidence, name: str) -> Cause:
+    """Parameters that some ranks change and others do not are updated on one rank alone. Otherwise the ranks do the same with
+    them, so that they differed at the start.
+    """
+    module, parameter = _module_of(evidence, name)
+    own = [
+        [each["digests"][name] for each in rank if name in each["digests"]]
+        for rank in zip(*states(evidence), strict=True)
+    ]
+    changing = [len(set(digests)) > 1 for digests in own]
+    if len(own[0]) == 1 or any(each != changing[0] for each in changing):
+        return audit.MODELS_DIFFER(module=module, parameter=parameter)
+    how = "Every rank updates them." if changing[0] else "No rank changes them."
+    return audit.MODELS_START_DIFFERENT(
+        module=module, parameter=parameter, how=f"{how} No wrapper sends them to other ranks."
+    )
+
+
+def untrained_model_apart(evidence: Evidence, step: int) -> str:
+    """The first module whose untrained parameters differ between ranks in this step; empty if there is none."""
+    names = (name for together in states(evidence) if together[0]["step"] == step for name in different(together, "m"))
+    return next((_module_of(evidence, name)[0] for name in names), "")
 
 
 def optimizers_hold_what_is_trained(evidence: Evidence) -> LawVerdict:
@@ -177,7 +226,7 @@ def optimizers_hold_what_is_trained(evidence: Evidence) -> LawVerdict:
             cause = audit.OPTIMIZER_HOLDS_REPLACED(parameter=missing[0], count=len(strays))
             these = counted(len(missing), "trained parameter is", "trained parameters are")
             return broken(f"{these} in no optimizer, first {missing[0]}", cause)
-    last = found[-1]["unoptimized"]
+    last = found[-1]["unoptimized"] if not evidence.dealt_out else ()
     if last:
         return held(
             observation=f"no optimizer has {counted(len(last), 'parameter that needs', 'parameters that need')} a gradient, "

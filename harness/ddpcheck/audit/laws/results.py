@@ -102,7 +102,24 @@ def metrics_are_combined(evidence: Evidence) -> LawVerdict:
         if sharded and not any(reductions for _, _, reductions in together):
             line = loader_of(evidence, key).get("line", key)
             return broken("each rank evaluates a shard, and no reduction follows", audit.METRIC_OF_ONE_RANK(line=line))
-    return held()
+    return held(observation=_read_twice(evidence, list(zip(*passes, strict=False))))
+
+
+def _read_twice(evidence: Evidence, passes: list[tuple[tuple[Event, int, list[Event]], ...]]) -> str:
+    """A remark on evaluations that pad their last batches with samples of the beginning; empty if there are none.
+
+    A sampler of torch adds fewer samples than there are ranks. Accelerate's gather_for_metrics leaves added ones out.
+    """
+    if any("gather_for_metrics" in event["mentions"] for event in evidence.real.of(0, "begin")):
+        return ""
+    for together in passes:
+        event = together[0][0]
+        size = loader_of(evidence, event["key"]).get("size")
+        read = sum(samples for _, samples, _ in together)
+        parts = all(samples < (size or 0) for _, samples, _ in together)
+        if size and parts and read >= size + evidence.ranks:
+            return f"an evaluation reads {read} samples of {size}: added ones count twice in a metric, unless they are left out"
+    return ""
 
 
 def one_rank_writes_each_checkpoint(evidence: Evidence) -> LawVerdict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ...causes import audit
+from ...causes import Cause, audit
 from ...counted_nouns import counted, ranks_named
 from ..evidence import Evidence, RunSeen
 from .law import LawVerdict, broken, held, not_judged
@@ -50,6 +50,15 @@ def resumed_runs_go_on(evidence: Evidence) -> LawVerdict:
         if count
         else not_judged("no step was resumed")
     )
+
+
+def restored_on_some_ranks(evidence: Evidence, step: int) -> tuple[Cause, ...]:
+    """The cause, if some ranks read a checkpoint in the middle of the run, up to this step, and others did not."""
+    loads = [[event for event in events if 0 < event["step"] <= step] for events in evidence.each_rank("load")]
+    ranks = tuple(rank for rank, own in enumerate(loads) if own)
+    if not 0 < len(ranks) < evidence.ranks:
+        return ()
+    return (audit.STATE_RESTORED_ON_ONE_RANK(ranks=ranks, line=loads[ranks[0]][-1]["line"]),)
 
 
 def _difference(whole: dict[str, object], again: dict[str, object], other: Callable[[], str]) -> str:

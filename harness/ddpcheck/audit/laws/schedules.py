@@ -1,63 +1,120 @@
-"""The law of schedules: a schedule that counts ranks, made for the steps of one process, ends at 1/N of the training."""
+"""The law of learning-rate schedules: each is made for the steps that a rank takes, not for those of one process."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from itertools import takewhile
 
-from ...causes import audit
-from ..evidence import Evidence, RunSeen
+from ...causes import Cause, audit
+from ..event_journal import Event
+from ..evidence import Evidence
+from .data import loader_of, trained_passes
 from .law import LawVerdict, broken, held, not_judged
 
-_CLOSE = 1e-6
+_STEPS = 4
+"""A schedule may reach 0 this many steps before the end of a run by rounding."""
 _APART = 2
-"""Steps by which the end of a schedule may be off 1/N of all steps: a schedule may begin at 0 or at 1."""
+"""Steps by which the end of a schedule may be off 1/N of the run: a schedule may begin at 0 or at 1."""
+_PART = 0.1
+"""The part of a run that training at a rate of 0 takes, to be told."""
+_BREAKS = "break"
 
 
-def schedules_last_as_long_as_training(evidence: Evidence) -> LawVerdict:
-    """Compare the scheduler's steps, and the learning rates, with those of one process."""
-    ranks, one = evidence.ranks, evidence.mirrors.get("one")
-    if ranks == 1:
-        return not_judged("there is one rank")
-    line = next((event["line"] for event in evidence.real.of(0, "schedule") if event["step"]), "")
-    if not line:
-        return not_judged("no scheduler of torch took a step")
-    if one is None:
-        return not_judged("no step was compared with one process")
-    own, alone = _advances(evidence.real), _advances(one)
-    common = sorted(own.keys() & alone.keys())
-    if not common or any(own[step] != ranks * alone[step] for step in common):
-        return held("the scheduler takes as many steps as in one process")
-    rates = _rates(evidence.real)
-    if _proportional(rates, _rates(one)):
-        return held("the learning rates are those of one process")
-    ends = [event["cut"] for event in evidence.real.of(0, "epoch_end")]
-    if evidence.real.end(0)["why"] != "finished" or any(ends):
-        return not_judged("the end of the training was not seen")
-    last = max((step for step in range(1, len(rates)) if rates[step] != rates[step - 1]), default=0)
-    if abs(last - len(rates) / ranks) > _APART or last >= len(rates) - 1:
-        return held("the learning rate changes until the end of its schedule")
-    return broken(
-        f"the learning rate is {rates[last]:.6g} from step {last} on, of {len(rates)}",
-        audit.SCHEDULE_COUNTS_RANKS(ranks=ranks, step=last, steps=len(rates), line=line),
+def schedules_fit_the_run(evidence: Evidence) -> LawVerdict:
+    made = evidence.real.of(0, "schedule")
+    steps = evidence.real.of(0, "step")
+    if not made or not steps:
+        return not_judged("no learning-rate schedule of torch was seen")
+    for schedule in made:
+        own = _steps_under(schedule, steps)
+        cause = own and (_counts_ranks(evidence, schedule, own) or _ends_early(schedule, own))
+        if cause:
+            return broken(f"the learning rate is {_rate(own[-1]):.6g} at the end of {len(own)} steps", cause)
+    return _made_for_one_process(evidence, made, steps) or held()
+
+
+def _counts_ranks(evidence: Evidence, schedule: Event, own: list[Event]) -> Cause | None:
+    """A schedule that advances once for each rank, and whose rate changes no more after 1/N of a run that was seen to its
+    end.
+    """
+    last = max((place for place in range(1, len(own)) if _rate(own[place]) != _rate(own[place - 1])), default=0)
+    if (
+        not _advance(own, schedule["schedule"]) == evidence.ranks > 1
+        or not _finished(evidence)
+        or abs(last - len(own) / evidence.ranks) > _APART
+        or last >= len(own) - 1
+    ):
+        return None
+    return audit.SCHEDULE_COUNTS_RANKS(ranks=evidence.ranks, step=last, steps=len(own), line=schedule["line"])
+
+
+def _ends_early(schedule: Event, own: list[Event]) -> Cause | None:
+    """A rate that falls to 0 and stays there while training goes on."""
+    tail = list(takewhile(_is_zero, reversed(own)))
+    if len(tail) <= max(_STEPS, _PART * len(own)) or len(tail) == len(own) or all(map(_is_zero, own[: -len(tail)])):
+        return None
+    return audit.LEARNING_RATE_ENDS_EARLY(
+        step=tail[-1]["step"], last=own[-1]["step"], schedule=schedule["name"], line=schedule["line"]
     )
 
 
-def _advances(run: RunSeen) -> Counter[int]:
-    """The scheduler's steps before each optimizer step. Those before the first one belong to its construction."""
-    return Counter(event["step"] for event in run.of(0, "schedule") if event["step"])
+def _steps_under(schedule: Event, steps: list[Event]) -> list[Event]:
+    """The steps of the schedule's optimizer since the schedule was made."""
+    return [
+        event
+        for event in steps
+        if event["optimizer"] == schedule["optimizer"] and len(event.get("schedules", ())) > schedule["schedule"]
+    ]
 
 
-def _rates(run: RunSeen) -> list[float]:
-    """The learning rate of the first group in each step of the first optimizer."""
-    steps = [event for event in run.of(0, "step") if event["optimizer"] == 0 and event["groups"]]
-    return [float(event["groups"][0].get("lr", 0.0)) for event in steps]
+def _rate(step: Event) -> float:
+    return float(step["groups"][0].get("lr", 0.0)) if step["groups"] else 0.0
 
 
-def _proportional(rates: Sequence[float], others: Sequence[float]) -> bool:
-    """Whether both change alike, in the steps that both have. One may be a multiple, as of a rate for larger batches."""
-    pairs = list(zip(rates, others, strict=False))
-    if not pairs:
-        return True
-    rate, other = max(pairs, key=lambda pair: abs(pair[1]))
-    return all(abs(a * other - b * rate) <= _CLOSE * abs(rate * other) for a, b in pairs)
+def _is_zero(step: Event) -> bool:
+    return bool(step["groups"]) and all(group.get("lr") == 0 for group in step["groups"])
+
+
+def _finished(evidence: Evidence) -> bool:
+    """Whether the whole run was watched."""
+    ends = {evidence.real.end(rank)["why"] for rank in range(evidence.ranks)}
+    return ends == {"finished"} and not evidence.real.of(0, "cut")
+
+
+def _advance(steps: list[Event], schedule: int) -> int:
+    """How often the schedule is stepped between two steps of its optimizer."""
+    places: list[int] = [event["schedules"][schedule] for event in steps]
+    return (places[-1] - places[0]) // max(len(places) - 1, 1)
+
+
+def _made_for_one_process(evidence: Evidence, made: list[Event], steps: list[Event]) -> LawVerdict | None:
+    """A schedule whose length is the number of batches that one process gets in the run's epochs.
+
+    A run that was not watched to its end, and a script that may stop early, show nothing.
+    """
+    passes = sorted(trained_passes(evidence))
+    begin = evidence.real.of(0, "begin")
+    early = any(_BREAKS in event["mentions"] for event in begin)
+    if not _finished(evidence) or early or evidence.ranks == 1:
+        return None
+    if len({key for key, _ in passes}) != 1:
+        return None
+    loader = loader_of(evidence, passes[0][0])
+    size, batch, batches = loader.get("size"), loader.get("batch_size"), loader.get("batches")
+    if not size or not batch or not batches:
+        return None
+    epochs = len(passes)
+    for schedule in made:
+        own = _steps_under(schedule, steps)
+        if not own or schedule["length"] is None:
+            continue
+        window = max(round(epochs * batches / len(own)), 1)
+        whole = {size // batch, -(-size // batch)}
+        of_one = {epochs * count // window for count in whole} | {epochs * (count // window) for count in whole}
+        longer = schedule["length"] > len(own) + _STEPS
+        if schedule["length"] in of_one and longer and _advance(own, schedule["schedule"]) == 1:
+            cause = audit.SCHEDULE_FOR_ONE_PROCESS(
+                schedule=schedule["name"], length=schedule["length"], steps=len(own), epochs=epochs, ranks=evidence.ranks,
+                line=schedule["line"],
+            )  # fmt: skip
+            return broken(f"a schedule of {schedule['length']} steps is at step {len(own)} when the run ends", cause)
+    return None

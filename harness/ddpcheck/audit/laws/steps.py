@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...causes import audit
 from ..evidence import Evidence
 from .law import LawVerdict, broken, held, not_judged
+from .resuming import restored_on_some_ranks
 
 
 def hyperparameters_are_equal(evidence: Evidence) -> LawVerdict:
@@ -18,9 +19,10 @@ def hyperparameters_are_equal(evidence: Evidence) -> LawVerdict:
                     step = together[0]["step"]
                     shown = ", ".join(f"{value:.6g}" if isinstance(value, float) else str(value) for value in values)
                     headline = f"{name} is {shown} in step {step}"
+                    cause = audit.HYPERPARAMETERS_DIFFER(name=name, step=step, values=shown)
                     if name == "lr":
-                        return broken(headline, audit.LEARNING_RATE_DIFFERS(step=step, values=shown))
-                    return broken(headline, audit.HYPERPARAMETERS_DIFFER(name=name, step=step, values=shown))
+                        cause = audit.LEARNING_RATE_DIFFERS(step=step, values=shown)
+                    return broken(headline, *restored_on_some_ranks(evidence, step), cause)
     return held(f"equal in {seen} steps") if seen else not_judged("no step of a torch optimizer was seen on all ranks")
 
 

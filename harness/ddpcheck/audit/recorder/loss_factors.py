@@ -7,9 +7,11 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-_DEPTH = 4
+_DEPTH = 6
 MEAN = 1
 """torch's number of reduction="mean"."""
+_SINK = "_DDPSink"
+"""DistributedDataParallel's node between a module's outputs and their graph; its inputs are its outputs, in order."""
 
 
 def described(loss: torch.Tensor, loss_scale: float = 1.0) -> dict[str, Any]:
@@ -19,13 +21,20 @@ def described(loss: torch.Tensor, loss_scale: float = 1.0) -> dict[str, Any]:
     loss_scale: the factor of a gradient scaler, which is removed from loss and scale.
     """
     node: Any = loss.grad_fn
+    place = loss.output_nr
     scale = 1.0
     for _ in range(_DEPTH):
+        if node is None:
+            break
+        if node.name().startswith(_SINK):
+            node, place = node.next_functions[place]
+            continue
         factor = _factor(node)
         if factor is None:
             break
         scale *= factor
-        node = next((each for each, _ in node.next_functions if each is not None), None)
+        edges: Any = node.next_functions
+        node, place = next((edge for edge in edges if edge[0] is not None), (None, 0))
     root = node.name().removesuffix("0").removesuffix("Backward") if node is not None else ""
     value = float(loss.detach()) / loss_scale if loss.numel() == 1 else None
     return {"loss": value, "scale": scale / loss_scale, "root": root, "mean": _is_mean(node, root)}

@@ -103,6 +103,7 @@ class Optimizers:
             "optimizer": place,
             "name": type(optimizer).__name__,
             "groups": [_hyperparameters(group) for group in optimizer.param_groups],
+            "schedules": [] if run.mirrors else schedules.of(run).places(),
             "looked": looked,
             "grads": [],
             "clipped": any(id(each) in seen.clipped for each in every),

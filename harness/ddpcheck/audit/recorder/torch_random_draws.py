@@ -17,7 +17,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 from ..recorded_process import Run
-from . import class_weights
+from . import class_weights, constants, gathered_targets
 from .tensors import digest, plain
 
 _KEPT_BYTES = 512 << 20
@@ -103,10 +103,13 @@ class Draws:
 
 
 @functools.cache
-def _kind(operation: Any) -> tuple[bool, bool, bool]:
-    """Whether it draws, whether it is a product, and whether it is a loss that may be weighted by class."""
+def _kind(operation: Any) -> tuple[bool, bool, bool, bool]:
+    """Whether it draws, whether it is a product, whether it is a loss that may be weighted by class, and whether it may apply
+    a constant.
+    """
     name = operation.overloadpacket.__name__
-    return torch.Tag.nondeterministic_seeded in operation.tags, name in _PRODUCTS, name in class_weights.LOSSES
+    drawing = torch.Tag.nondeterministic_seeded in operation.tags
+    return drawing, name in _PRODUCTS, name in class_weights.LOSSES, name in constants.OPERATIONS
 
 
 @functools.cache
@@ -141,12 +144,15 @@ class _Watching(_Mode):  # type: ignore[misc]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         draws, run = self._draws, self._draws.run
-        drawing, product, loss = _kind(func)
+        drawing, product, loss, applying = _kind(func)
         if not drawing:
             if product and isinstance(result, torch.Tensor) and result.dtype in _LOW:
                 run.precision = _LOW[result.dtype]
+            if applying:
+                constants.of(run).see(args)
             if loss:
                 class_weights.note(run, args, result)
+                gathered_targets.note(run, args)
             return result
         if run.loading or (args and isinstance(args[0], torch.nn.Parameter)) or _drops_nothing(func, args, kwargs):
             return result  # a part of the batch, an initial value of a parameter, or not random

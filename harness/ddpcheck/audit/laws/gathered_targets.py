@@ -1,0 +1,16 @@
+"""Tells a loss over gathered features whose targets are those of rank 0 on every rank."""
+
+from __future__ import annotations
+
+from ...causes import Cause, audit
+from ..evidence import Evidence
+
+
+def targets_not_shifted(evidence: Evidence, step: int) -> Cause | None:
+    """The cause, if each rank's targets count from 0 and the ranks compare their rows with those of all ranks."""
+    for together in evidence.aligned("positions"):
+        rows, columns = together[0]["rows"], together[0]["columns"]
+        gathered = all(e["rows"] == rows and e["columns"] == columns == rows * evidence.ranks for e in together)
+        if together[0]["step"] == step and gathered and all(e["first"] == 0 for e in together):
+            return audit.TARGETS_NOT_SHIFTED(rows=rows, columns=columns, line=together[0]["line"])
+    return None
