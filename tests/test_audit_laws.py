@@ -454,13 +454,18 @@ def test_schedules_for_the_steps_of_one_process() -> None:
 
 
 def test_a_learning_rate_that_is_zero_long_before_the_end() -> None:
-    def judged(*rates: float) -> LawVerdict:
-        return schedules.schedules_fit_the_run(scheduled(list(range(0, 2 * len(rates), 2)), list(rates), length=None))
+    def judged(*rates: float, each: int = 2) -> LawVerdict:
+        places = list(range(0, each * len(rates), each)) if each else [0] * len(rates)
+        return schedules.schedules_fit_the_run(scheduled(places, list(rates), length=None))
 
     falling = judged(0.4, 0.3, 0.2, *[0.0] * 5)
     assert cause(falling) == "learning-rate-ends-early"
     assert "2 times in each step" in falling.causes[0].because
-    assert judged(0.4, 0.3, 0.2, 0.1, 0.0).status == "held"
+    half = judged(*[0.2] * 8, *[0.0] * 8, each=1)
+    assert "1/2 of the steps" in half.causes[0].because
+    for note in (judged(*[0.2] * 8, *[0.0] * 8, each=0), judged(*[0.2] * 20, *[0.0] * 6, each=1)):
+        assert (note.status, "learning rate is 0" in note.observation) == ("held", True), "one process may do the same"
+    assert judged(0.4, 0.3, 0.2, 0.1, 0.0).observation == ""
     assert judged(*[0.0] * 8).status == "held"
     assert judged(*[0.0] * 5, 0.2, 0.1, 0.1).status == "held"
 

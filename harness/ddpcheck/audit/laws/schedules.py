@@ -26,7 +26,9 @@ def schedules_fit_the_run(evidence: Evidence) -> LawVerdict:
 
 
 def _ended_early(evidence: Evidence, made: list[Event], steps: list[Event]) -> LawVerdict | None:
-    """A rate that falls to 0 and stays there while training goes on."""
+    """A rate that falls to 0 and stays there while training goes on. On one process it may do the same, unless the schedule
+    advances once for each rank, or training takes as many times the steps as there are ranks: else it is a note.
+    """
     for schedule in made:
         own = _steps_under(schedule, steps)
         tail = list(takewhile(_is_zero, reversed(own)))
@@ -34,13 +36,18 @@ def _ended_early(evidence: Evidence, made: list[Event], steps: list[Event]) -> L
             continue
         begin = tail[-1]
         each = _advance(own, schedule["schedule"])
-        how = "The schedule ends before training does."
+        part = abs((len(own) - len(tail)) * evidence.ranks - len(own)) <= _STEPS
+        told = f"the learning rate is 0 in {len(tail)} of {len(own)} steps"
         if each == evidence.ranks > 1:
-            how = f"The schedule advances {each} times in each step, as accelerate's do on {evidence.ranks} ranks."
+            how = f"The schedule advances {each} times in each step, as Accelerate's do on {evidence.ranks} ranks."
+        elif each == 1 and evidence.ranks > 1 and part and not evidence.real.of(0, "cut"):
+            how = f"The schedule ends after 1/{evidence.ranks} of the steps."
+        else:
+            return held(observation=told)
         cause = audit.LEARNING_RATE_ENDS_EARLY(
             step=begin["step"], last=own[-1]["step"], how=how, schedule=schedule["name"], line=schedule["line"]
         )
-        return broken(f"the learning rate is 0 in {len(tail)} of {len(own)} steps", cause)
+        return broken(told, cause)
     return None
 
 
