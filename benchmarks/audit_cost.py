@@ -82,7 +82,7 @@ def recorder() -> None:
                 cwd=name, capture_output=True, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
             )  # fmt: skip
             request = Request((str(script), str(STEPS), f"{name}/recorded"), steps=AUDITED, seconds=86400)
-            with audited(request) as folder:
+            with audited() as folder:
                 real_run(request, kind_of(request.script), folder)
             for rank in range(2):
                 found["without"] += _steps(f"{name}/without-{rank}")

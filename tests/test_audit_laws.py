@@ -499,20 +499,22 @@ def test_schedules_for_the_steps_of_one_process() -> None:
 
 def judged_rates(*rates: float, each: int = 1, why: str = "finished") -> LawVerdict:
     """each: the number of times that the schedule advances in a step."""
-    places = list(range(0, each * len(rates), each))
+    places = list(range(0, each * len(rates), each)) if each else [0] * len(rates)
     return schedules.schedules_fit_the_run(scheduled(places, list(rates), length=None, why=why))
 
 
 def test_a_learning_rate_that_is_zero_long_before_the_end() -> None:
-    assert cause(judged_rates(0.4, 0.3, 0.2, *[0.0] * 5)) == "learning-rate-ends-early"
-    assert judged_rates(0.4, 0.3, 0.2, 0.1, 0.0).status == "held"
-    assert judged_rates(*[0.0] * 8).status == "held"
-    assert judged_rates(*[0.0] * 5, 0.2, 0.1, 0.1).status == "held"
+    assert cause(judged_rates(*[0.2] * 8, *[0.0] * 8)) == "learning-rate-ends-early"
+    for note in (judged_rates(*[0.2] * 8, *[0.0] * 8, each=0), judged_rates(*[0.2] * 20, *[0.0] * 6)):
+        assert (note.status, "learning rate is 0" in note.observation) == ("held", True), "one process may do the same"
+    for silent in (judged_rates(0.4, 0.3, 0.2, 0.1, 0.0), judged_rates(*[0.0] * 8), judged_rates(*[0.0] * 5, 0.2, 0.1)):
+        assert (silent.status, silent.observation) == ("held", "")
 
 
 def test_a_schedule_that_counts_ranks() -> None:
     fast = (8.0, 7.0, 6.0, 5.0, 4.0, 3.0, *[2.0] * 6)
     assert cause(judged_rates(*fast, each=2)) == "schedule-counts-ranks"
+    assert cause(judged_rates(0.4, 0.3, 0.2, *[0.0] * 5, each=2, why="enough")) == "schedule-counts-ranks"
     assert judged_rates(*fast).status == "held", "it advances once in each step, and ends early as it is meant to"
     assert judged_rates(*fast[:6], 2.0, 1.0, 0.5, 0.4, 0.3, 0.2, each=2).status == "held", "it falls until the end"
     assert judged_rates(8.0, *[2.0] * 11, each=2).status == "held", "it ends elsewhere"

@@ -521,11 +521,12 @@ SCHEDULE_FOR_ONE_PROCESS = Kind(
 )
 LEARNING_RATE_ENDS_EARLY = Kind(
     "learning-rate-ends-early",
-    "The learning rate is 0 from step {step} on, and training goes on to step {last}.",
-    because="The schedule ends before training does.",
-    look="the number of steps that the {schedule} made at {line} is given",
+    "The learning rate is 0 from step {step} on, and training takes {steps} steps.",
+    because="The schedule ends after 1/{ranks} of the steps.",
+    look="the length of the {schedule} made at {line}: it may have been divided by the world size twice",
     step=int,
-    last=int,
+    steps=int,
+    ranks=int,
     schedule=str,
     line=str,
 )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
-
-from ...causes import Cause, audit
+from ...causes import audit
 from ..event_journal import Event
 from ..evidence import Evidence
 from .data import loader_of, trained_passes
@@ -26,35 +24,29 @@ def schedules_fit_the_run(evidence: Evidence) -> LawVerdict:
         return not_judged("no learning-rate schedule of torch was seen")
     for schedule in made:
         own = _steps_under(schedule, steps)
-        cause = own and (_counts_ranks(evidence, schedule, own) or _ends_early(schedule, own))
-        if cause:
-            return broken(f"the learning rate is {_rate(own[-1]):.6g} at the end of {len(own)} steps", cause)
+        if own and (verdict := _ended_early(evidence, schedule, own)):
+            return verdict
     return _made_for_one_process(evidence, made, steps) or held()
 
 
-def _counts_ranks(evidence: Evidence, schedule: Event, own: list[Event]) -> Cause | None:
-    """A schedule that advances once for each rank, and whose rate changes no more after 1/N of a run that was seen to its
-    end.
+def _ended_early(evidence: Evidence, schedule: Event, own: list[Event]) -> LawVerdict | None:
+    """A rate that changes no more while training goes on. On one process it may do the same, unless the schedule advances
+    once for each rank, or the rate is 0 after as small a part of the steps as a rank has of the batches.
     """
-    last = max((place for place in range(1, len(own)) if _rate(own[place]) != _rate(own[place - 1])), default=0)
-    if (
-        not _advance(own, schedule["schedule"]) == evidence.ranks > 1
-        or not _finished(evidence)
-        or abs(last - len(own) / evidence.ranks) > _APART
-        or last >= len(own) - 1
-    ):
-        return None
-    return audit.SCHEDULE_COUNTS_RANKS(ranks=evidence.ranks, step=last, steps=len(own), line=schedule["line"])
-
-
-def _ends_early(schedule: Event, own: list[Event]) -> Cause | None:
-    """A rate that falls to 0 and stays there while training goes on."""
-    tail = list(takewhile(_is_zero, reversed(own)))
-    if len(tail) <= max(_STEPS, _PART * len(own)) or len(tail) == len(own) or all(map(_is_zero, own[: -len(tail)])):
-        return None
-    return audit.LEARNING_RATE_ENDS_EARLY(
-        step=tail[-1]["step"], last=own[-1]["step"], schedule=schedule["name"], line=schedule["line"]
-    )
+    ranks, count = evidence.ranks, len(own)
+    last = max((place for place in range(1, count) if _rate(own[place]) != _rate(own[place - 1])), default=0)
+    after_a_part = abs(last - count / ranks) <= _APART and last < count - 1
+    zero = _rate(own[-1]) == 0 and 0 < last < count - max(_STEPS, _PART * count)
+    told = f"the learning rate is {_rate(own[-1]):.6g} in the last {count - last} of {count} steps"
+    each = _advance(own, schedule["schedule"])
+    if each == ranks > 1 and (zero or (after_a_part and _finished(evidence))):
+        return broken(told, audit.SCHEDULE_COUNTS_RANKS(ranks=ranks, step=last, steps=count, line=schedule["line"]))
+    if each == 1 < ranks and zero and after_a_part and not evidence.real.of(0, "cut"):
+        cause = audit.LEARNING_RATE_ENDS_EARLY(
+            step=last, steps=count, ranks=ranks, schedule=schedule["name"], line=schedule["line"]
+        )
+        return broken(told, cause)
+    return held(observation=told) if zero else None
 
 
 def _steps_under(schedule: Event, steps: list[Event]) -> list[Event]:
@@ -68,10 +60,6 @@ def _steps_under(schedule: Event, steps: list[Event]) -> list[Event]:
 
 def _rate(step: Event) -> float:
     return float(step["groups"][0].get("lr", 0.0)) if step["groups"] else 0.0
-
-
-def _is_zero(step: Event) -> bool:
-    return bool(step["groups"]) and all(group.get("lr") == 0 for group in step["groups"])
 
 
 def _finished(evidence: Evidence) -> bool:
