@@ -102,6 +102,13 @@ NOT_REDUCED = values.NOT_REDUCED()
 OWN_UPDATE = updates.UPDATED_BY_OWN()
 
 
+def test_averaged_parameters_explain_gradients_that_stay_local() -> None:
+    averaged = replicas.PARAMETER_AVERAGED()
+    verdicts = [failed(f"gradients_{number}", "gradients", NOT_REDUCED) for number in range(3)]
+    (group,) = group_failures([*verdicts, failed("parameters", "gradients", averaged)])
+    assert group.text == averaged.headline
+
+
 def test_symptom_is_grouped_under_its_cause() -> None:
     verdicts = [
         failed("gradients", "gradients", NOT_REDUCED),

@@ -83,6 +83,11 @@ BACKWARD_MOVES_PARAMETERS = Kind(
     "backward-moves-parameters",
     "backward() changes the parameter: it takes a step, or works in the parameter's memory.",
 )
+PARAMETER_AVERAGED = Kind(
+    "parameter-averaged-in-backward",
+    "backward() averages the parameter over the ranks, in place of its gradient.",
+    look="the hook: one that runs after a gradient is accumulated gets the parameter, whose .grad holds the gradient",
+)
 BROADCAST_IN_FORWARD = Kind(
     "broadcast-in-forward", "Rank 0's value arrives in the first forward pass, not at construction."
 )

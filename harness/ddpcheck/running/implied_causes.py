@@ -225,6 +225,8 @@ IMPLIES: dict[str, frozenset[str]] = {
     collectives.REDUCTION_IGNORED.id: _ids(values.SUMMED_NOT_AVERAGED),
     collectives.DIVIDED_BY_SIZE_OF_ARRAY.id: _ids(values.DIVIDED_BY_ELEMENTS),
     replicas.LAST_BITS_DIFFER.id: _ids(values.LAST_BITS_WRONG),
+    # the gradient stays local; the mean of equal parameters may differ in last bits
+    replicas.PARAMETER_AVERAGED.id: _ids(values.NOT_REDUCED, values.LAST_BITS_WRONG),
     replicas.BACKWARD_MOVES_PARAMETERS.id: _ids(
         programs.CONSTRUCTION_VALUE,  # or something changed it later
         programs.WRONG_FORWARD_VALUES,

@@ -28,7 +28,13 @@ class GroupOfOne(PlainReplica):
         return np.asarray(self.comm.all_reduce(gradient, group=[self.rank]), gradient.dtype)
 
 
-@fault("hook-averages-the-parameter", EXACT, seen_in=("huggingface/picotron#39",), cause="not-reduced")
+@fault(
+    "hook-averages-the-parameter",
+    "check_backward_does_not_change_parameters",
+    EXACT,
+    seen_in=("huggingface/picotron#39",),
+    cause="parameter-averaged-in-backward",
+)
 class AveragesTheParameter(PlainReplica):
     """The gradient hook gets the parameter, not its gradient, and averages it. The gradient stays local."""
 
