@@ -76,12 +76,7 @@ def test_ids_are_in_kebab_case() -> None:
 ONE = {"count": 1, "ranks": (1,), "users": (1,)}
 """Values of parameters for which a text has a singular noun and verb."""
 
-ABOVE_ONE = {
-    "accumulation-not-divided",
-    "clip-every-micro-batch",
-    "communication-every-micro-batch",
-    "micro-batches-of-different-sizes",
-}
+ABOVE_ONE = {"accumulation-not-divided", "clip-every-micro-batch", "communication-every-micro-batch"}
 """Causes whose count is never one."""
 
 

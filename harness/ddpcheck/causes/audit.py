@@ -368,15 +368,6 @@ LAST_WINDOW_FULL_COUNT = Kind(
     full=int,
     line=str,
 )
-MICRO_BATCHES_COUNT_ALIKE = Kind(
-    "micro-batches-of-different-sizes",
-    "Micro-batches of {sizes} samples have the same weight in one step.",
-    because="A sample of a small micro-batch counts more than one of a large micro-batch: it is no mean over the samples.",
-    look="{line}: divide a summed loss by the number of samples in the window, or drop the last batch of an epoch",
-    certainty="certain",
-    sizes=tuple[int, ...],
-    line=str,
-)
 LAST_WINDOW_NOT_STEPPED = Kind(
     "last-window-not-stepped",
     "{count:# micro-batch|# micro-batches} at the end of an epoch {count:is|are} not stepped.",
