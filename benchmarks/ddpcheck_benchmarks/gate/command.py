@@ -47,7 +47,7 @@ RAW = "gate.npz"
 @click.option(
     "--counts-only",
     is_flag=True,
-    help="Compare only bytes, messages and collectives. This takes seconds, on any machine.",
+    help="Compare only bytes, messages and collectives, which do not depend on the machine's load.",
 )
 @click.option("--accept-more", is_flag=True, help="Accept more bytes, messages or collectives.")
 @click.option("--strict", is_flag=True, help="Exit with 2 if a benchmark could not be decided.")

@@ -1,4 +1,4 @@
-"""`ddpcheck tour`: checks, trains and audits with the installed references, in two minutes."""
+"""`ddpcheck tour`: checks, trains and audits with the installed references."""
 
 from __future__ import annotations
 
