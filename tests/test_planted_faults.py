@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from failed_verdicts import failed
 from planted.faults_together import alone, fit_together, reference
+from planted.score import Combination
 
 from ddpcheck import Session
-from ddpcheck.causes import Kind, updates, values
+from ddpcheck.causes import Kind, gradients, programs, updates, values
 from ddpcheck.verdict import Finding
 from ddpcheck_properties.replicas.batch_norm_steps import check_steps_with_batch_norm_follow_the_optimizer
 from ddpcheck_properties.replicas.replica_sync import check_resumed_training_matches_one_process
@@ -56,3 +58,11 @@ def test_right_clips_of_wrong_gradients_are_not_told() -> None:
     with Session(reference([known["reduced-in-a-group-of-one"]]), 2) as session, pytest.raises(Finding) as found:
         check_clipping_uses_the_global_gradient_norm(session)
     assert values.NOT_REDUCED.explains(found.value.diagnosis.causes)
+
+
+def test_a_fault_with_another_registered_cause_counts_as_a_miss_of_its_time() -> None:
+    ended = failed("programs", "programs", programs.WINDOW_ENDED_BY(operations=("zero_grad()",)))
+    told, was = (programs.WINDOW_ENDED_BY.id,), (gradients.SYNCHRONISED_INSIDE_NO_SYNC.id,)
+    one = Combination(1, ("zero-grad-ends-no-sync",), was, (ended,), 1.0, told)
+    assert one.alone
+    assert not one.right_when_new

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...causes import Cause, gradients
+from ...causes import Cause, gradients, updates
 from ...causes.cause import Given
 from .evidence import WrongArray, close, same
 from .wrong_elements import elements
@@ -16,6 +16,8 @@ _BY_CHANCE, _MANY = 3, 8
 """Fewer matching elements than this may be a coincidence, among the many arrays searched."""
 _IN_NO_PART = frozenset({gradients.AT_OWN_INITIAL.id, gradients.SUMMED_AT_OWN_INITIAL.id})
 """Causes that change whole arrays: a few elements match by coincidence."""
+_MAY_BE_ZERO = frozenset({updates.UPDATED_BY_OWN.id})
+"""Causes that explain no elements which were updated by zero: the gradients of one rank are often zero somewhere."""
 _DOUBTFUL = 0.05
 """A match is doubtful if at least this many are expected by chance."""
 _NEARLY_ALL = 0.99
@@ -90,15 +92,13 @@ def wrong_elements(of: WrongArray) -> Iterator[Cause]:
     """The explanation of the wrong elements, if no hypothesis explains all."""
     got, wrong, idle = of.got, of.wrong, of.evidence.idle
     searched = Counter(cause for cause, _ in of.known) if wrong.sum() < _BY_CHANCE else Counter()
-    # zeros, and updates by gradients of zero, have many causes, so only a cause that predicts all zeros counts; a single
-    # zero proves nothing
-    zero = np.zeros(got.shape) if idle is None else idle
-    zeros = close(got, zero)[wrong].all()
+    never = _IN_NO_PART
+    if idle is not None and close(got, idle)[wrong].all():
+        never = never | _MAY_BE_ZERO
     for cause, array in of.known:
-        if cause.id in _IN_NO_PART or searched[cause] >= _MANY or array.shape != got.shape:
-            continue
-        telling = not zeros or (got.size > 1 and close(array, zero).all())
-        if telling and close(got[wrong], array[wrong]).all():
+        # zeros have many causes, so only a cause that predicts all zeros counts; a single zero proves nothing
+        telling = cause.id not in never and (got[wrong].any() or (got.size > 1 and not array.any()))
+        if telling and searched[cause] < _MANY and array.shape == got.shape and close(got[wrong], array[wrong]).all():
             yield cause.among(elements(wrong))
 
 
