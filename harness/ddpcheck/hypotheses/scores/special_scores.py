@@ -13,6 +13,9 @@ from .evidence import WrongScore
 
 def of_large_values(of: WrongScore) -> Iterator[Cause]:
     """Smaller values gave the right score before."""
+    if of.made.lifted:
+        yield causes.EXP_OVERFLOWS()
+        return
     yield causes.SQUARES_SUMMED_APART() if of.made.name == "rmse" else causes.LOSS_CUT_OFF()
 
 
