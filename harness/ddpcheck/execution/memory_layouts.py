@@ -17,7 +17,7 @@ def with_layout(array: Array, layout: Layout) -> Array:
     if layout == "columns" and array.ndim:
         return _within(array, array.shape[-1] + 3, 1)
     if layout == "permuted" and array.ndim:
-        return np.moveaxis(np.ascontiguousarray(np.moveaxis(array, 0, -1)), -1, 0)
+        return np.moveaxis(np.array(np.moveaxis(array, 0, -1), order="C"), -1, 0)
     if layout == "reversed" and array.ndim:
         return np.array(array[::-1])[::-1]
     if layout == "repeated" and array.ndim:
