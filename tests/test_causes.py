@@ -216,6 +216,23 @@ def test_lost_precision_is_recognised_by_bits_not_by_error_size(name: str, dtype
         assert (cause.id, cause.get("dtype")) == ("rounded-as", name)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_fixed_point_leaves_few_digits_to_small_values(dtype: str) -> None:
+    expected = np.array([0.7071, -0.013333, 0.31415, 0.0027182, 0.01234, -0.5772]).astype(dtype)
+    step = 2.0**-12
+    got = (np.rint(expected / step) * step).astype(dtype)
+    assert first(got, expected, Evidence(2)).id == "fixed-point"
+    rounded = as_float16(expected).astype(dtype)  # floats: small values keep as many digits as large ones
+    assert first(rounded, expected, Evidence(2)).id != "fixed-point"
+
+
+def test_nan_in_place_of_an_infinity_alone_is_told() -> None:
+    expected = np.array([np.inf, 1.0, -np.inf])
+    got = np.array([np.nan, 1.0, np.nan])
+    assert first(got, expected, Evidence(2)).id == "infinity-becomes-nan"
+    assert first(np.full(3, np.nan), expected, Evidence(2)).id != "infinity-becomes-nan"
+
+
 def test_8_bit_values_are_multiples_of_one_127th() -> None:
     parts = np.array([[0.7071, -1.3333, 3.1415], [2.7182, 0.1234, -0.5772]])
     expected, evidence = parts.mean(axis=0), Evidence(2, parts=parts)

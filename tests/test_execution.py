@@ -87,9 +87,11 @@ def test_a_layout_moves_values_and_changes_none(layout: Layout, shape: tuple[int
     made = with_layout(array, layout)
     assert same_bits(made, array)
     assert not np.may_share_memory(made, array)
-    if array.size > 1 and (layout != "F" or array.ndim > 1):
+    if array.size > 1 and (layout not in ("F", "permuted") or array.ndim > 1):
         assert made.flags.c_contiguous == (
             layout in ("C", "offset", "mixed", "varied", "read_only", "shared")
             or (layout == "columns" and array.ndim == 1)
         )
+    if layout == "permuted" and array.ndim > 2 and array.size:
+        assert not made.flags.f_contiguous
     assert made.flags.writeable == (layout != "read_only")

@@ -85,6 +85,7 @@ def alike(second: tuple[int, int, int | None], same: int = 1024, in_place: int =
         (OF_EQUAL_EPOCHS, EqualEpochs([(0, 1)], (0, 1), 5), "set-epoch-ignored"),
         (OF_EQUAL_EPOCHS, EqualEpochs([(0, 1)], (0, 1), 0), "epoch-times-seed"),
         (OF_EQUAL_EPOCHS, EqualEpochs([(0, 1)], (0, 1, 2), 5), "epoch-0-taken-for-none"),
+        (OF_EQUAL_EPOCHS, EqualEpochs([(2, 0), (2, 1), (0, 1)], (2, 0, 1, 3), 5), "lower-epoch-ignored"),
         (OF_EQUAL_EPOCHS, EqualEpochs([(1, 257)], (0, 1, 257), 5), "seed-or-epoch-truncated"),
         (OF_EQUAL_SEEDS, EqualSeeds(0, 5, 2, [[0, 1]]), "epoch-not-shuffled"),
         (OF_EQUAL_SEEDS, EqualSeeds(1, 5, 2, [[1, 0]], ignored=True), "seed-ignored"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -39,8 +39,9 @@ class Run:
         self.sampler: DistributedSampler[Any] = DistributedSampler(data, shuffle=task.shuffle, seed=task.seed)
         self.loader: DataLoader[Any] = DataLoader(data, task.batch_size, sampler=self.sampler)
         steps = task.epochs * -(-len(self.loader) // task.micro_batches)
-        factor = (lambda step: (steps - step) / steps) if task.schedule == "linear" else (lambda step: 1.0)
-        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, factor)
+        linear = task.schedule == "linear"
+        self.factor: Callable[[int], float] = lambda step: (steps - step) / steps if linear else 1.0
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, self.factor)
         self.epoch = 0
         self.lowest = float("inf")
         self.best: Mapping[str, Array] = {}
@@ -138,6 +139,9 @@ class Run:
         self.module.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict({**state["schedule"], "lr_lambdas": [None]})
+        # the loaded rate is that of the saved run's schedule, which may have been for fewer epochs
+        for group, base in zip(self.optimizer.param_groups, self.schedule.base_lrs, strict=True):
+            group["lr"] = base * self.factor(self.schedule.last_epoch)
         self.epoch, self.lowest = state["epoch"], state["lowest"]
         self.best = {name: array_of(tensor) for name, tensor in state["best"].items()}
 

@@ -113,6 +113,11 @@ LOCAL_TAKEN_FOR_GLOBAL = Kind(
     "LOCAL_WORLD_SIZE is used as the world size, or LOCAL_RANK as the rank.",
     because="The ranks were told of two hosts; on one host the values are equal.",
 )
+HOSTS_WEIGH_EQUALLY = Kind(
+    "hosts-weigh-equally",
+    "Hosts have equal weight, whatever their number of ranks: the mean is that of the hosts' means.",
+    because="Results are right if every host has as many ranks as the others.",
+)
 MESSAGES_UNLABELLED = Kind(
     "messages-unlabelled",
     "Messages carry no description of their call: the receiver accepts whatever arrives.",

@@ -41,6 +41,12 @@ SKIPPED_THOUGH_CLEARED = Kind(
     "A NaN that zero_grad cleared still skips the step, or is still detected.",
     certainty="possible",
 )
+SKIPPED_THOUGH_FINITE = Kind(
+    "skipped-though-finite",
+    "A step with huge but finite gradients is skipped: the test for infinities overflows.",
+    because="A sum or a norm of the elements overflows before they do.",
+    look="the test for infinities: it must look at each element",
+)
 SKIP_MOVES_AVERAGES = Kind("skip-moves-averages", "The skipped step moves the moving averages of the parameters.")
 NONFINITE_STEP_TAKEN = Kind("nonfinite-step-taken", "Every rank takes the step with a NaN or an infinity.")
 NONFINITE_DECIDED_IN_PARTS = Kind(
@@ -121,6 +127,13 @@ RIGHT_THE_FIRST_TIME = Kind(
 )
 JOIN_BUFFERS = Kind(
     "join-without-buffers", "Ranks that have run out of batches do not take part in the broadcast of buffers."
+)
+JOIN_ENDS_AT_RANK = Kind(
+    "join-ends-at-rank",
+    "After join() all ranks have the parameters of rank {rank}, which ran out of batches before others.",
+    because="The steps after its last batch are lost.",
+    look="from which rank parameters are sent at the end: one with the most batches",
+    rank=int,
 )
 JOIN_LEAVES_STATE = Kind(
     "join-leaves-state", "The first join() is right, but leaves state that affects later operations."

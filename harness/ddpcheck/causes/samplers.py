@@ -105,6 +105,11 @@ EPOCH_0_IS_NONE = Kind(
     "Epoch 0 is treated as no epoch: set_epoch(0) changes nothing.",
     look='conditions such as "if epoch:"',
 )
+LOWER_EPOCH_IGNORED = Kind(
+    "lower-epoch-ignored",
+    "set_epoch() of an epoch before the present one has no effect.",
+    because="A run that starts again, or resumes from an earlier checkpoint, reads the wrong order.",
+)
 EPOCH_NOT_SHUFFLED = Kind(
     "epoch-not-shuffled", "Epoch {epoch} is not shuffled: it may be treated as no epoch.", epoch=int
 )

@@ -27,6 +27,11 @@ SQUARES_SUMMED_APART = Kind(
     "Squares or products of outputs and targets are summed separately, and cancel.",
     because="The difference must be taken before the square.",
 )
+EXP_OVERFLOWS = Kind(
+    "exp-overflows",
+    "exp() of the outputs overflows, or is 0: the largest output is not subtracted first.",
+    look="log_softmax, or log(sum(exp(outputs - largest))) + largest",
+)
 LOSS_CUT_OFF = Kind("loss-cut-off", "Large losses, or large perplexities, are cut off.")
 SCORE_ACCUMULATES_CALLS = Kind(
     "score-accumulates-calls", "The score covers this call's samples and earlier ones: sums are kept."
@@ -133,6 +138,11 @@ ONE_OUTPUT_COMPARED = Kind(
     "one-output-compared", "Only outputs of class {label} are compared, not the difference of both.", label=int
 )
 TIES_COUNT_NOTHING = Kind("ties-count-nothing", "Equal outputs count zero; they should count half.")
+TIES_GO_BY_RANK = Kind(
+    "ties-go-by-rank",
+    "Equal outputs on different ranks do not count half: the order of the ranks decides.",
+    because="Samples are sorted by output and rank, or ties are sought within each rank only.",
+)
 TIES_COUNT_FULLY = Kind("ties-count-fully", "Equal outputs count as correctly ordered; they should count half.")
 CLASSES_EXCHANGED = Kind("classes-exchanged", "The two classes are exchanged.")
 PROBABILITIES_BY_RANK = Kind(

@@ -63,6 +63,13 @@ RATE_OVER_WORLD_SIZE = Kind(
     "The learning rate is {world_size} x too small: divided by the world size.",
     world_size=int,
 )
+RATE_ROUNDED = Kind(
+    "rate-rounded",
+    "The learning rate is rounded to {dtype}: reported rates are the schedule's in that dtype.",
+    because="The model is trained in {given}, and a step multiplies by the rate.",
+    dtype=str,
+    given=str,
+)
 RATE_WARMS_UP = Kind("rate-warms-up", "The first step takes half its learning rate, as in a warm-up.")
 SCHEDULE_IGNORED = Kind("schedule-ignored", "The learning rate stays constant: the schedule has no effect.")
 SCHEDULE_PER_EPOCH = Kind("schedule-per-epoch", "The schedule advances with every epoch, not with every step.")
@@ -79,6 +86,11 @@ SCHEDULE_SKIPS_SHORT_BATCHES = Kind(
     "schedule-skips-short-batches", "The schedule does not advance in each epoch's short last batch or window."
 )
 SCHEDULE_ENDS_EARLY = Kind("schedule-ends-early", "The schedule reaches 0 with the last step, one step too early.")
+SCHEDULE_OF_SHORTER_RUN = Kind(
+    "schedule-of-shorter-run",
+    "A finished run is continued for more epochs, but the schedule keeps the first run's length or rate.",
+    look="what the checkpoint restores: the number of steps done, but not the number of all steps, and no rate",
+)
 SCHEDULE_PER_PARAMETER = Kind(
     "schedule-per-parameter",
     "The schedule advances {parameters} steps with each optimizer step: once for each parameter.",

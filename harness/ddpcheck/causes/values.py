@@ -133,6 +133,13 @@ FLUSHED_TO_ZERO = Kind(
 )
 ZERO = Kind("never-written", "Values are zero: they are never written, or left out.")
 
+FIXED_POINT = Kind(
+    "fixed-point",
+    "Values are rounded to multiples of {step:.3g}: a fixed point, scaled by a larger element of the same buffer.",
+    because="Small elements then have fewer digits than large ones, unlike floats.",
+    look="the scale of a whole bucket or buffer",
+    step=float,
+)
 SENT_AS = Kind(
     "sent-as",
     "The array is sent as {dtype}.",

@@ -181,10 +181,13 @@ class ReplicaPromises(Promises):
         "What equals rank 0's on every rank. PARAMETERS: construction, not the first forward pass, gives every rank the "
         "parameters of rank 0. BUFFERS: construction gives its buffers, too. EACH_FORWARD: in addition, every training forward "
         "of a synchronised backward begins with the buffers of rank 0 on all ranks, even if the model has replaced its buffers "
-        "since construction. NOTHING: each rank keeps its own.",
+        "since construction. The first forward after one inside no_sync may begin with each rank's own, as in torch's "
+        "DistributedDataParallel. NOTHING: each rank keeps its own.",
     )
     batch_norm: Literal["local", "synchronised"] = promise(
-        "local", "In training, batch norm normalises by each rank's own batch, or by all ranks' samples as one batch."
+        "local",
+        "In training, batch norm normalises by each rank's own batch, or by all ranks' samples as one batch. "
+        "The variance may be computed as E[x^2] - E[x]^2, which loses digits where the mean is large.",
     )
     model_features: AbstractSet[str] = promise(
         frozenset(),

@@ -16,6 +16,8 @@ def with_layout(array: Array, layout: Layout) -> Array:
         return _within(array, 2 * array.shape[-1], 2) if array.ndim else array.copy()
     if layout == "columns" and array.ndim:
         return _within(array, array.shape[-1] + 3, 1)
+    if layout == "permuted" and array.ndim:
+        return np.moveaxis(np.array(np.moveaxis(array, 0, -1), order="C"), -1, 0)
     if layout == "reversed" and array.ndim:
         return np.array(array[::-1])[::-1]
     if layout == "repeated" and array.ndim:

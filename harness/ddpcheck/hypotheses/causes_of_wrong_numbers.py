@@ -70,7 +70,7 @@ def causes_of_score(of: WrongScore) -> Iterator[Cause]:
 
 
 def _special(of: WrongScore) -> str:
-    if of.made.far:
+    if of.made.far or of.made.lifted:
         return "large values"
     if math.isnan(of.got):
         return "NaN"

@@ -46,6 +46,11 @@ def ended_by_death(of: Unaware) -> Cause | None:
     return causes.PROCESS_ENDED_BY_DEATH() if of.rank.outcome == "died" else None
 
 
+def wrong_on_several_hosts(uneven: bool) -> Cause:
+    """uneven: only hosts with different numbers of ranks give wrong results."""
+    return causes.HOSTS_WEIGH_EQUALLY() if uneven else causes.LOCAL_TAKEN_FOR_GLOBAL()
+
+
 def error_not_passed_on(trace: Trace) -> Cause | None:
     """trace: of ranks that made different calls, of which some raised no error."""
     raised = _raised(trace)

@@ -63,17 +63,20 @@ def evidence_of_number(
         if not operation.samples[rank] or (weights is not None and not any(weights)):
             kind = programs.MEAN_OF_NO_SAMPLES if weights is None else programs.MEAN_OF_NO_WEIGHT
             alternatives += ((kind(), np.array(np.nan)),)
-        sure = _sure_of_loss(operation, got, float(expected[rank]), job, moment.position)
+        sure = _sure_of_loss(operation, rank, all_got, expected, job, moment.position)
     elif operation.kind == "clip" and math.isfinite(got):
         sure = _sure_of_norm(float(expected[rank]), rank, all_got, job, moment.position)
     return Evidence(alternatives=alternatives, precision=False, zero=zero, otherwise=sure)
 
 
-def _sure_of_loss(operation: Backward, got: float, expected: float, job: Job, position: int) -> tuple[Cause, ...]:
-    """Causes of a wrong loss that no hypothesis explains."""
-    near = abs(got - expected) < _FEW_BITS * abs(expected)
+def _sure_of_loss(
+    operation: Backward, rank: int, all_got: list[float], expected: Array, job: Job, position: int
+) -> tuple[Cause, ...]:
+    """Causes of a wrong loss that no hypothesis explains. Fewer bits would show on rank 0 as well."""
+    near = abs(all_got[rank] - expected[rank]) < _FEW_BITS * abs(expected[rank])
+    only_here = rank > 0 and all_got[0] == expected[0]
     return (
-        *(programs.NEARLY_RIGHT(),) * bool(near),
+        *(programs.NEARLY_RIGHT(),) * bool(near and not only_here),
         *(programs.OTHER_SAMPLE_WEIGHTS(),) * bool(operation.weights),
         *(programs.STATE_INCOMPLETE(),) * _loaded_before(job, position),
         sure_after(programs.WRONG_FORWARD_VALUES(), job, position, Backward, Clip),

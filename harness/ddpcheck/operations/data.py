@@ -12,7 +12,18 @@ from ..storage.dataclass_json import plain
 PerRank = tuple[tuple[int, ...], ...]
 """A tuple of sample indices for each rank."""
 Layout = Literal[
-    "C", "F", "strided", "reversed", "offset", "columns", "repeated", "read_only", "mixed", "varied", "shared"
+    "C",
+    "F",
+    "strided",
+    "reversed",
+    "offset",
+    "columns",
+    "permuted",
+    "repeated",
+    "read_only",
+    "mixed",
+    "varied",
+    "shared",
 ]
 VARIED: tuple[Layout, ...] = ("C", "strided", "F", "reversed", "offset", "columns", "read_only")
 """The memory layouts that consecutive ranks use if a tensor's layout is "varied"."""
@@ -28,10 +39,11 @@ class TensorSpec:
 
     layout: C (contiguous), F (transposed memory order), strided (every other element of a larger array), reversed
     (negative stride), offset (starts in the middle of a larger buffer, not aligned to a cache line), columns (the first
-    columns of a wider array), repeated (one row, repeated by a stride of zero), read_only (not writable), mixed (F on
-    odd ranks, C on the others), varied (each rank uses another layout of VARIED, starting at `seed`), shared (C; all
-    operations of the Job with an equal tensor use the same array). step: factor of every value. Lattice values become
-    multiples of the world size, so that means are exact, or get more significant bits than a narrower dtype holds.
+    columns of a wider array), permuted (the first axis is the last in memory), repeated (one row, repeated by a stride of
+    zero), read_only (not writable), mixed (F on odd ranks, C on the others), varied (each rank uses another layout of
+    VARIED, starting at `seed`), shared (C; all operations of the Job with an equal tensor use the same array). step: factor
+    of every value. Lattice values become multiples of the world size, so that means are exact, or get more significant
+    bits than a narrower dtype holds.
     """
 
     kind: ClassVar[str] = "tensor"

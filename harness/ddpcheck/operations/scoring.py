@@ -34,7 +34,7 @@ class Score:
     guesses: only the first so many classes ever have the largest output; 0 means all. poisoned: a sample whose first
     output is NaN. values: lattice or real values. first: the index of the first sample; further indices follow in steps
     of `apart`. far: outputs of classes are multiplied by 32, or numbers lie around 16,384. empty: rows of padding hold
-    NaN.
+    NaN. lifted: is added to all outputs of classes, which changes no score.
     """
 
     kind: ClassVar[str] = "score"
@@ -49,6 +49,7 @@ class Score:
     far: bool = False
     apart: int = 1
     empty: bool = False
+    lifted: float = 0.0
 
     def given(self, rank: int) -> tuple[Array, Array, Array]:
         """The outputs, targets and indices that this rank passes."""
@@ -91,4 +92,5 @@ class Score:
         outputs[np.arange(count), guess] = largest.astype(np.float32) / 2
         if self.far:
             outputs *= _APART
+        outputs += np.float32(self.lifted)
         return outputs, labels

@@ -46,10 +46,13 @@ def clipped(gradient: Value, norm: Value, max_norm: float, dtype: str) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """The last clip since zero_grad. before: the gradients before it, by name, with the ranks as first axis."""
+    """The last clip since zero_grad. before: the gradients before it, by name, with the ranks as first axis. dtypes: of
+    the parameters.
+    """
 
     before: Mapping[str, Array]
     max_norm: float
+    dtypes: Mapping[str, str]
 
 
 def _sum(squares: Array) -> Array:

@@ -43,6 +43,7 @@ class Gradients:
     def __init__(self, case: Case, learned: Iterable[str], zeros: Mapping[str, Value] | None = None) -> None:
         self._promised, self._dtype, self._size = case.promised, case.model.dtype, len(case.everyone)
         self._reduction_dtype = case.promised.replica.dtype_of_reduction(case.model.dtype)
+        self._dtypes = {tensor.name: tensor.dtype for tensor in case.model.tensors()}
         nobody = np.zeros(self._size, bool)
         self.of: dict[str, Gradient] = {name: Gradient(nobody, (zeros or {}).get(name)) for name in learned}
         self._backwards, self._reduced = 0, False
@@ -102,7 +103,7 @@ class Gradients:
             return None if part is None else clipped(part, norm, max_norm, self._dtype)
 
         sums = {name: value.exact for name in self.of if (value := self.sum(name)) is not None}
-        self.clipped = Clip(sums, max_norm)
+        self.clipped = Clip(sums, max_norm, {name: self._dtypes[name] for name in sums})
         for name, gradient in self.of.items():
             self.of[name] = Gradient(gradient.used, smaller(gradient.synced), smaller(gradient.pending))
 

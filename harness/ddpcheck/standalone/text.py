@@ -87,6 +87,9 @@ def layout_code(array: str, layout: Layout, shape: Sequence[int], dtype: str) ->
         return f"np.repeat({array}, 2, axis=-1)[..., ::2]", "every other element of a larger array"
     if layout == "columns" and shape:
         return f"np.append({array}, {array}[..., :1], axis=-1)[..., :-1]", "the first columns of a wider array"
+    if layout == "permuted" and shape:
+        moved = f"np.moveaxis(np.moveaxis({array}, 0, -1).copy(), -1, 0)"
+        return moved, "the first axis is the last in memory"
     if layout == "reversed" and shape:
         return f"np.array({array}[::-1])[::-1]", "with a negative stride"
     if layout == "repeated" and shape:

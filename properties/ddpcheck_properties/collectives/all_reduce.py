@@ -52,6 +52,8 @@ PAST_64_KIB, PAST_1_MIB, PAST_4_MIB, PAST_16_MIB = (127, 131), (521, 521), (1031
 """Shapes whose float32 arrays are larger than usual buffers of sockets and messages; no chunk size divides them."""
 A_MIB = (1 << 18,)
 """One MiB of float32, which fills chunks of any size to the last byte."""
+PERMUTED = (2, 3, 4)
+"""A shape with a memory layout that is neither C nor F."""
 POOL = 16
 """More calls than a pool of buffers holds, so that its first buffer is used again."""
 
@@ -239,6 +241,12 @@ def _exact(session: Session, reduction: Reduction) -> None:
                 for layout in EVERY_LAYOUT
             ),
         ),
+        Job(
+            world,
+            tuple(
+                AllReduce(exact_tensor(PERMUTED, each, reduction, world, 8, "permuted"), reduction) for each in offered
+            ),
+        ),
     ]
     examples.append(_whole_chunks(world, offered[0], reduction))
     ends = [tensor for tensor, each in extremes(promised, 40) if each == reduction]
@@ -297,6 +305,7 @@ def _not_finite(session: Session, among: tuple[Reduction, ...]) -> None:
     large = [PAST_64_KIB, *[PAST_1_MIB] * (world == 2), *[PAST_16_MIB] * (world == 2 and session.deep)]
     every = [TensorSpec(shape, usual_float, "nonfinite", 4, step=world) for shape in large]
     examples += [Job(world, tuple(AllReduce(each, reduction) for each in every)) for reduction in among]
-    few = [TensorSpec((2,), usual_float, "nonfinite", seed, step=world) for seed in range(12)]  # some without a NaN
+    # some without a NaN; arrays without a dimension may have a path of their own
+    few = [TensorSpec(one, usual_float, "nonfinite", seed, step=world) for one in ((2,), ()) for seed in range(12)]
     examples += [Job(world, tuple(AllReduce(tensor, each) for tensor in few)) for each in among]
     for_each(session, examples, results_hold)

@@ -128,6 +128,8 @@ def check_reduce_scatter_gives_each_rank_its_block(session: Session) -> None:
             ReduceScatter(exact_tensor((2 * world, 3), offered, reduction, world, 7, layout), reduction)
             for layout in EVERY_LAYOUT
         ]
+        permuted = exact_tensor((2 * world, 3, 2), offered, reduction, world, 7, "permuted")
+        laid_out.append(ReduceScatter(permuted, reduction))
         rows = PAST_64_KIB[0] * PAST_64_KIB[1] // 3
         laid_out += [
             ReduceScatter(exact_tensor((rows // world * world, 3), dtype, each, world, 7, layout), each)
@@ -291,9 +293,10 @@ def _large(session: Session) -> list[TensorSpec]:
 
 
 def _laid_out(session: Session) -> list[TensorSpec]:
-    """Every memory layout, in one and two dimensions, and beyond 64 KiB."""
+    """Every memory layout, in one and two dimensions, and beyond 64 KiB; one of three dimensions."""
     offered = dtypes(session.capabilities)
-    return [
+    found = [
         TensorSpec(shape, offered[number % len(offered)], "special", 8, layout)
         for number, (layout, shape) in enumerate(product(EVERY_LAYOUT, ((5,), (3, 2), PAST_64_KIB)))
     ]
+    return [*found, TensorSpec((2, 3, 4), offered[0], "special", 8, "permuted")]

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddpcheck import assertions
-from ddpcheck.causes import lifecycle as causes
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
+from ddpcheck.hypotheses.lifecycle import wrong_on_several_hosts
 from ddpcheck.job import Aggregate, AllReduce, Job, OptimizerSpec, Sample, Start, Train
 from ddpcheck.trace import Trace
 from ddpcheck.verdict import Finding
@@ -35,25 +35,28 @@ if TYPE_CHECKING:
     from ddpcheck.session import Session
 
 
-@law("rendezvous", needs.ranks(2, most=2), needs.world.any_layout)
+@law("rendezvous", needs.ranks(2, most=3), needs.world.any_layout)
 def check_multi_host_variables_do_not_change_results(session: Session) -> None:
-    """Ranks and all results stay the same when LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK describe several hosts."""
-    told = Start(hosts=(1,) * session.world_size)
+    """Ranks and all results stay the same when LOCAL_RANK, LOCAL_WORLD_SIZE and GROUP_RANK describe several hosts, also
+    with different numbers of ranks.
+    """
+    told = Start(hosts=(1, 1) if session.world_size == 2 else (2, 1))
     for job, judge in _probes(session):
         try:
             for_each(session, [replace(job, start=told)], judge)
         except Finding as finding:
-            if _fails_in_any_case(session, job, judge):
+            if _fails(session, replace(job, start=Start()), judge):
                 raise
-            blamed = finding.blaming(causes.LOCAL_TAKEN_FOR_GLOBAL(), finding.diagnosis.causes)
+            alike = replace(job, start=Start(hosts=(1,) * session.world_size))
+            uneven = session.world_size > 2 and not _fails(session, alike, judge)
+            blamed = finding.blaming(wrong_on_several_hosts(uneven), finding.diagnosis.causes)
             blamed.job = finding.job
             raise blamed from None
 
 
-def _fails_in_any_case(session: Session, job: Job, judge: Judge) -> bool:
-    quiet = replace(job, start=Start())
+def _fails(session: Session, job: Job, judge: Judge) -> bool:
     try:
-        judge(quiet, session.run(quiet))
+        judge(job, session.run(job))
     except Finding:
         return True
     return False

@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 
 from ddpcheck import assertions
 from ddpcheck.causes import metrics as causes
+from ddpcheck.causes.collectives import LATE_RANK_MISSED
 from ddpcheck.hypotheses.causes_of_wrong_numbers import causes_of_means, causes_of_names
 from ddpcheck.hypotheses.choose_causes import first_cause
 from ddpcheck.hypotheses.metrics.evidence import WrongMean
 from ddpcheck.hypotheses.metrics.names import OtherNames
 from ddpcheck.hypotheses.metrics.nonfinite import LostNonfinite, WrongBesideNan
 from ddpcheck.hypotheses.ordered_hypotheses.metrics import OF_LOST_NONFINITE, OF_METRICS_BESIDE_NAN
-from ddpcheck.job import Aggregate, Job, Operation
+from ddpcheck.job import Aggregate, Job, Operation, Sleep
 from ddpcheck.numerics import gamma
 from ddpcheck.oracle.means import mean_of
 from ddpcheck.trace import Trace
@@ -29,6 +30,20 @@ def weighted(job: Job, trace: Trace) -> None:
     for position, made in enumerate(job.operations):
         assert isinstance(made, Aggregate)
         _compare(made, position, trace, job.operations[:position])
+
+
+def though_late(job: Job, trace: Trace) -> None:
+    """As weighted(), after a Sleep of one rank, which is the first cause of a wrong mean."""
+    assertions.completed(trace)
+    late, *calls = job.operations
+    assert isinstance(late, Sleep)
+    for position, made in enumerate(calls, start=1):
+        assert isinstance(made, Aggregate)
+        try:
+            _compare(made, position, trace)
+        except Finding as finding:
+            missed = LATE_RANK_MISSED(rank=late.rank, seconds=late.seconds)
+            raise finding.blaming(missed, finding.diagnosis.causes) from None
 
 
 def by_name(job: Job, trace: Trace) -> None:

@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING
 
 from ddpcheck.checks import law
 from ddpcheck.contract import needs
-from ddpcheck.job import Aggregate, Job
+from ddpcheck.job import Aggregate, Job, Sleep
 
+from ..collectives.transfers import VERY_LATE
 from ..drawing import for_all, for_each
 from ..strategies_collectives import aggregates
-from .mean_comparison import by_name, equal, nothing_or_weighted, stays_strange, stays_strange_alone, weighted
+from .mean_comparison import (
+    by_name,
+    equal,
+    nothing_or_weighted,
+    stays_strange,
+    stays_strange_alone,
+    though_late,
+    weighted,
+)
 
 if TYPE_CHECKING:
     from ddpcheck.session import Session
@@ -20,7 +29,7 @@ if TYPE_CHECKING:
 @law("metrics", needs.metrics)
 def check_metrics_are_weighted_by_counts(session: Session) -> None:
     """An aggregated metric is the mean over all samples of all ranks: local means weighted by their counts, to float32
-    precision.
+    precision. A late rank counts as any other.
     """
     world = session.world_size
     values = tuple(float(3 * rank + 1) for rank in range(world))
@@ -48,6 +57,8 @@ def check_metrics_are_weighted_by_counts(session: Session) -> None:
     examples.append(Job(world, (Aggregate(whole, uneven),)))
     drawn = aggregates(world).map(lambda made: Job(world, (made,)))
     for_all(session, drawn, weighted, examples=examples, share=3)  # one check, because its Jobs are cheap
+    if world == 2:  # only once, because it takes long
+        for_each(session, [Job(world, (Sleep(1, VERY_LATE), *(Aggregate(values, uneven),) * 2))], though_late)
 
 
 @law("metrics", needs.metrics)

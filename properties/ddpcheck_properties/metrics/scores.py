@@ -34,6 +34,8 @@ LARGER_WINDOW = 128
 """Rows that windows of 2, 4, 8 ... 128 rows divide: no window is short."""
 ROUND_ROWS = 100
 """Rows that windows of 10, 20, 25, 50 and 100 divide."""
+LIFTED = 1024.0
+"""Added to outputs: exp() of the sum overflows in float64, and of its negative is 0."""
 CALLED = ((1 << 24, 1), (1 << 53, 1), (0, 1 << 32), (1 << 31, 1))
 """The first sample's name and the distance to the next: neighbours beyond float32's and float64's exact integers, names
 that are equal in 32 bits, and names that are negative there.
@@ -143,10 +145,13 @@ def check_rmse_with_a_nan_sample_is_nan(session: Session) -> None:
 
 @law("scores", needs.scores.score_names("perplexity"))
 def check_perplexity_of_large_losses_is_not_clamped(session: Session) -> None:
-    """Perplexity is correct for large losses, such as several dozen: nothing is clamped."""
+    """Perplexity is correct for large losses, such as several dozen: nothing is clamped. It is correct for large outputs,
+    whose exponentials overflow, and for very negative ones.
+    """
     world = session.world_size
-    made = replace(_score("perplexity", tuple(3 + rank for rank in range(world))), far=True)
-    for_each(session, [Job(world, (made,))], as_of_one_process)
+    made = _score("perplexity", tuple(3 + rank for rank in range(world)))
+    jobs = [Job(world, (replace(made, lifted=sign * LIFTED),)) for sign in (1, -1)]
+    for_each(session, [Job(world, (replace(made, far=True),)), *jobs], as_of_one_process)
 
 
 @law("scores", needs.scores.score_names("perplexity"))

@@ -92,10 +92,11 @@ def _wrongly_clipped(job: Job, trace: Trace, position: int, limit: float) -> Ite
     for rank, norm in enumerate(trace.values(position, "norm")):
         before = {name: array[np.newaxis] for name, array in _shown(trace, position - 1, rank).items()}
         after = trace.values(position + 1, "gradients")[rank]
+        clip = clipping.Clip(before, limit, dict.fromkeys(before, "float32"))
         for name in (name for name in before if after[name] is not None):
             right = clipping.clipped(Value(before[name]), Value(np.array([norm])), limit, "float32").exact[0]
             bound = np.full_like(right, _NEAR * abs(right).max(initial=0))
-            known = tuple((cause, array[0]) for cause, array in clipped_otherwise(clipping.Clip(before, limit), name))
+            known = tuple((cause, array[0]) for cause, array in clipped_otherwise(clip, name))
             what = f"gradient of {name} ({when(job, position + 1)}), clipped from the one before,"
             try:
                 assertions.within(after[name], right, bound, what, rank, Evidence(alternatives=known, precision=False))

@@ -35,7 +35,7 @@ ENDS: tuple[Poison, ...] = "inf", "-inf"
 @law("trajectories", needs.replica, needs.replica.skips_nonfinite, needs.replica.optimizers("sgd"))
 def check_nonfinite_step_is_skipped_on_all_ranks(session: Session) -> None:
     """step() with a NaN or infinity in one rank's gradient changes nothing on any rank: no parameter, average, momentum,
-    step count or loss scale.
+    step count or loss scale. A step with huge but finite gradients is taken.
 
     Later steps proceed as if the skipped step had not happened. This holds even if the losses, most gradients and the last
     micro-batch are finite, after clipping, and after another skipped step. A NaN that zero_grad cleared causes no skip.
@@ -60,6 +60,8 @@ def check_nonfinite_step_is_skipped_on_all_ranks(session: Session) -> None:
     jobs = [thrown_away(world, to_zeros=to_zeros) for to_zeros in forms]
     cause = causes.SKIPPED_THOUGH_CLEARED()
     for_each(session, fitting(session, jobs), because(as_one_process(session.capabilities), cause))
+    if world == 2:  # more ranks show nothing new
+        for_each(session, fitting(session, [huge()]), _not_skipped(session.capabilities))
 
 
 def overflow(
@@ -107,6 +109,21 @@ def of_one_sign(world_size: int, poison: Poison) -> Job:
     )
 
 
+def huge() -> Job:
+    """Two ranks, and one step. Losses, and each element of the gradient, fit float32; the gradient's sum does not."""
+    scale, limit = 2.0**124, 16.0  # limit: 2^128, the end of float32, in units of the scale
+    model = ModelSpec((Embedding("embedding", 3, 128),), loss="linear", loss_scale=scale)
+    operations: list[Operation] = [ZeroGrad(), Backward(shards([1] * 2)), *GRADIENTS, Step(), *PARAMETERS]
+    for seed in range(999):
+        job = replace(training_job(2, model, operations, OptimizerSpec(lr=1 / scale), seed=seed), model=model)
+        assert job.data is not None
+        ids, targets = job.data.arrays(model)
+        losses = (job.initial(0)["embedding.weight"][ids] * targets).sum(axis=1)
+        if abs(targets.sum() / 2) > limit + 1 and (abs(losses) < limit - 1).all():
+            return job
+    raise AssertionError("no seed gives a gradient of these sizes")
+
+
 SATURATED = Scale("scale", 2), Activation("tanh"), Linear("fc1", 2, 3), Linear("fc2", 3, 2)
 """Behind the tanh an infinite input becomes 1: only the gradient of the scale, 0 times infinity, shows it."""
 
@@ -151,6 +168,20 @@ def _is_stopped(job: Job, sample: int) -> bool:
     assert job.model is not None
     row = job.data.arrays(job.model)[0][sample]
     return bool(job.initial(0)["embedding.weight"][row, 0] < -0.5)
+
+
+def _not_skipped(promised: Capabilities) -> Judge:
+    as_ever = as_one_process(promised, tolerance=2.0**-20)  # bounds have no use near the end of float32
+
+    def judge(job: Job, trace: Trace) -> None:
+        try:
+            as_ever(job, trace)
+        except Finding as finding:
+            if not trace.completed or finding.diagnosis.subject[0] != "parameters":
+                raise
+            raise finding.blaming(causes.SKIPPED_THOUGH_FINITE(), finding.diagnosis.causes) from None
+
+    return judge
 
 
 def _skipped(promised: Capabilities) -> Judge:

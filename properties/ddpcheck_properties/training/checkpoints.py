@@ -29,6 +29,8 @@ from .learning_rates import rates_follow
 from .losses import reports_the_loss
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ddpcheck.session import Session
 
 WHOLE, CUT, RESUMED = 0, 1, -1
@@ -43,7 +45,8 @@ def check_resumed_training_run_matches_one_process(session: Session) -> None:
     """A run that is interrupted after an epoch, even the last, and resumes from its checkpoint ends where an uninterrupted
     run of one process ends.
 
-    This covers parameters, losses, the order of samples, learning rates and best weights, on every rank.
+    This covers parameters, losses, the order of samples, learning rates and best weights, on every rank. A finished run may
+    be continued for more epochs: its schedule is then that of all epochs.
     """
     world, promised = session.world_size, session.capabilities
     for_all(
@@ -121,7 +124,7 @@ def _cuts(session: Session) -> list[Job]:
     if "accumulation" in features:
         cuts += [_cut(session, micro_batches=3, stops=(2,)), _cut(session, micro_batches=2, stops=(1, 2))]
     if session.world_size <= 2:  # they take long, and more ranks find no more faults
-        cuts += [_cut_twice(session), _extended(session), *with_a_frozen_layer(_cut(session), session.capabilities)]
+        cuts += [_cut_twice(session), *_extended(session), *with_a_frozen_layer(_cut(session), session.capabilities)]
     if "best" not in features:
         return cuts
     plan = Train(epochs=4, keep_best=True)
@@ -140,12 +143,14 @@ def _cut_twice(session: Session) -> Job:
     return replace(job, operations=cut_operations(plan, 1, MANY - 1))
 
 
-def _extended(session: Session) -> Job:
-    """A finished run that is continued for one more epoch."""
-    plan = Train(epochs=3)
-    job = run_job(session.world_size, session.capabilities, 4 * session.world_size, plan, momentum=0.5)
-    shorter = replace(plan, epochs=2, folder="checkpoint")
-    return replace(job, operations=(plan, shorter, replace(plan, folder="checkpoint", resume=True)))
+def _extended(session: Session) -> Iterator[Job]:
+    """A finished run that is continued for one more epoch, with each promised schedule."""
+    schedules: tuple[Literal["constant", "linear"], ...] = ("constant", "linear")
+    for schedule in schedules[: 1 + ("schedule" in session.capabilities.trainer.trainer_features)]:
+        plan = Train(epochs=3, schedule=schedule)
+        job = run_job(session.world_size, session.capabilities, 4 * session.world_size, plan, momentum=0.5)
+        shorter = replace(plan, epochs=2, folder="checkpoint")
+        yield replace(job, operations=(plan, shorter, replace(plan, folder="checkpoint", resume=True)))
 
 
 def _cut(
@@ -200,6 +205,10 @@ def resumed_right(promised: Capabilities, *, bits: bool = False) -> Judge:
         run = Run.told(job, trace, promised, last, first, before=before[:first])
         if bits:
             _same_bits(trace, run, last)
+            return
+        if whole.schedule == "linear" and cut.epochs < whole.epochs:  # the shorter run had other rates
+            with explained(lambda: (training.SCHEDULE_OF_SHORTER_RUN(),)):
+                rates_follow(run)
             return
         ends_where_one_process_ends(run)
         reports_the_loss(run)

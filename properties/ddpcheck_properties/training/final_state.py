@@ -9,6 +9,7 @@ from ddpcheck.causes import training
 from ddpcheck.contract import Determinism
 from ddpcheck.hypotheses.causes_of_training import causes_of_parameters
 from ddpcheck.hypotheses.training.final_parameters import Causes
+from ddpcheck.hypotheses.training.learning_rates import rate_rounded
 from ddpcheck.oracle.training_runs import Run
 from ddpcheck.verdict import Finding
 
@@ -53,7 +54,7 @@ def unexplained(causes: Callable[[], Causes]) -> Iterator[None]:
 
 def causes_of_end(run: Run) -> Causes:
     """The causes of other final parameters; empty if no known cause explains them."""
-    return causes_of_parameters(run) or _wrong_rates(run)
+    return causes_of_parameters(run) or rate_rounded(run) or _wrong_rates(run)
 
 
 def parameters_wrong_too(run: Run) -> Causes:

@@ -16,6 +16,8 @@ _MANY = 6
 """This many elements of few bits are not a coincidence."""
 SUMS = 6
 """Additional bits of a sum compared with its terms."""
+_FIXED = {"f": 20, "d": 49}
+"""By dtype, so many bits below its largest element an array that was not rounded has other bits."""
 _COUNTED = 8
 """A counter that was rounded has counted at most as many steps since."""
 
@@ -44,6 +46,28 @@ def few_bits_in_integers(of: WrongArray) -> Iterator[Cause]:
             return
 
 
+def fixed_point(of: WrongArray) -> Iterator[Cause]:
+    """All elements are multiples of one power of two, so small ones have fewer digits than large ones."""
+    got, expected, size = of.got, of.expected, of.evidence.world_size
+    if got.dtype.kind != "f" or not (np.isfinite(got).all() and np.isfinite(expected).all()):
+        return
+    for parts in dict.fromkeys((1, size)):  # a mean of multiples is a multiple after it is multiplied by the ranks
+        whole = np.abs(got[got != 0].astype(np.float64) * parts)
+        if parts > 1:
+            whole = np.asarray(whole.astype(got.dtype), np.float64)
+        if whole.size < _MANY:
+            return
+        mantissas, exponents = np.frexp(whole)
+        bits = np.array([_trailing_zeros(int(each)) for each in np.ldexp(mantissas, 53)])
+        unit = int((exponents - 53 + bits).min())  # the largest power of two that divides all
+        largest, error = float(whole.max()), float(np.abs(got - expected).max()) * parts
+        steps = np.log2(largest) - unit
+        smaller = float(np.sum(np.log2(largest / whole).astype(int)))
+        if steps <= _FIXED.get(got.dtype.char, 0) and smaller >= _MANY and error <= parts * 2.0**unit:
+            yield values.FIXED_POINT(step=2.0**unit / parts)
+            return
+
+
 def few_bits_in_floats(of: WrongArray) -> Iterator[Cause]:
     """Floats were rounded to a smaller dtype."""
     got, expected, small = of.got, of.expected, of.evidence.precision
@@ -64,6 +88,10 @@ def few_bits_in_floats(of: WrongArray) -> Iterator[Cause]:
     guessed = [f"{name}{_AS_COARSE.get(bits, '')}" for name, bits in possible]
     for name in (held[-1:] or guessed)[:1]:
         yield values.FEWER_BITS(dtype=name, given=got.dtype.name, error=error)
+
+
+def _trailing_zeros(integer: int) -> int:
+    return (integer & -integer).bit_length() - 1
 
 
 def all_fit(array: Array, bits: int) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...causes import Cause, values
+from ...causes import Cause, collectives, values
 from ...causes.cause import Given, as_causes
 from ...numerics import LARGEST
 from .evidence import WrongArray, close
@@ -19,6 +19,13 @@ def nonfinite(of: WrongArray) -> Iterator[Given]:
     if not np.isfinite(of.got[of.wrong]).all() and np.isfinite(of.expected).all():
         yield from _overflown(of)
         yield (values.NONFINITE(), *as_causes(of.evidence.otherwise))
+
+
+def infinity_becomes_nan(of: WrongArray) -> Iterator[Cause]:
+    """NaN wherever an infinity should be, and only there; for single numbers, many other hypotheses give NaN, too."""
+    got, wrong = of.got, of.wrong
+    if got.dtype.kind == "f" and np.isnan(got[wrong]).all() and np.isinf(of.expected[wrong]).all():
+        yield collectives.INFINITY_BECOMES_NAN()
 
 
 def nan_lost(of: WrongArray) -> Iterator[Cause]:

@@ -32,7 +32,7 @@ def clipped_otherwise(clip: Clip, name: str) -> Iterator[tuple[Cause, Array]]:
     if np.isfinite(limit):
         yield causes.SCALED_UP_TO_LIMIT(), _scaled(gradient, norms, limit, most=np.inf)
     yield causes.CLIPPED_TWICE(), _scaled(gradient, norms**2, limit**2)
-    for part in _parts([*clip.before], name):
+    for part in (*_parts([*clip.before], name), *_of_one_dtype(clip, name)):
         norm = np.sqrt(sum(_sum(clip.before[other] ** 2) for other in part))
         yield causes.CLIPPED_BY_GROUPS(parameters=tuple(part)), _scaled(gradient, norm, limit)
     for guard in _LARGE_GUARDS:
@@ -43,6 +43,12 @@ def _parts(names: list[str], name: str) -> list[list[str]]:
     """Sequences of two or more parameters from either end that contain this one; for few parameters."""
     places = range(1, len(names)) if len(names) <= _FEW else ()
     return [part for place in places for part in (names[:place], names[place:]) if name in part and len(part) > 1]
+
+
+def _of_one_dtype(clip: Clip, name: str) -> list[list[str]]:
+    """The parameters of this one's dtype, if there are others."""
+    alike = [other for other, dtype in clip.dtypes.items() if dtype == clip.dtypes[name]]
+    return [alike] if 1 < len(alike) < len(clip.dtypes) else []
 
 
 _FEW = 8

@@ -39,6 +39,7 @@ OF_LAST_BITS: Questions = (
 """Of an array that was computed, and is right but for last bits."""
 
 OF_WRONG_ELEMENTS: Questions = (
+    special_values.infinity_becomes_nan,
     alternatives.every_element,
     special_values.nonfinite,
     special_values.nan_lost,
@@ -62,6 +63,7 @@ OF_WRONG_ELEMENTS: Questions = (
     patterns.changed_by,
     offset.offset,
     few_bits.few_bits_in_integers,
+    few_bits.fixed_point,
     few_bits.few_bits_in_floats,
     wrong_elements.remainder,
     wrong_elements.seams,

@@ -24,6 +24,7 @@ OF_A_PART_OF_A_GRADIENT = (
 """Of wrong elements of a large gradient."""
 
 OF_JOINED_PARAMETERS = (
+    joining.join_ends_at_rank,
     joining.join_leaves_state,
     joining.join_wrong_divisor,
     joining.join_stale,

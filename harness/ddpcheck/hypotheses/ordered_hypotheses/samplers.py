@@ -57,6 +57,7 @@ OF_AN_UNSHUFFLED_ORDER = (
 OF_EQUAL_EPOCHS = (
     orders.set_epoch_ignored,
     orders.epoch_times_seed,
+    orders.lower_epoch_ignored,
     orders.epoch_0_is_none,
     orders.epoch_truncated,
 )

@@ -39,6 +39,25 @@ class AfterJoin:
         return _near(self.got[0], expected) and not _near(self.right, expected)
 
 
+def join_ends_at_rank(of: AfterJoin) -> Cause | None:
+    """After the first wrong join() all ranks have the parameters of a rank that had used its last batch earlier."""
+    for place, join in enumerate(of.job.operations[:-1]):
+        if not isinstance(join, Join):
+            continue
+        got = of.trace.values(place + 1, "parameters")
+        right = _parameters(of.job, of.promised, place + 1)
+        if all(_near(rank, right) for rank in got):
+            continue
+        for rank, own in enumerate(join.batches):
+            cut = Join(tuple(batches[: len(own)] for batches in join.batches))
+            shorter = replace(of.job, operations=(*of.job.operations[:place], cut, *of.job.operations[place + 1 :]))
+            held = _parameters(shorter, of.promised, place + 1) if own and len(own) < join.rounds() else right
+            if all(_near(each, held) for each in got) and not _near(right, held):
+                return causes.JOIN_ENDS_AT_RANK(rank=rank)
+        return None
+    return None
+
+
 def join_leaves_state(of: AfterJoin) -> Cause | None:
     """Parameters after join() are right, and later values are not."""
     return causes.JOIN_LEAVES_STATE() if all(_near(rank, of.right) for rank in of.got) else None
@@ -71,7 +90,13 @@ def join_steps_missing(of: AfterJoin) -> Cause | None:
 
 def _after_join(job: Job, promised: Capabilities) -> dict[str, Array]:
     """The expected values of rank 0 after join()."""
-    *_, entries = (moment.arrays["parameters"] for moment in islice(Oracle(job, promised).walk(), 2) if moment.arrays)
+    return _parameters(job, promised, 1)
+
+
+def _parameters(job: Job, promised: Capabilities, position: int) -> dict[str, Array]:
+    """The expected values of rank 0 at this position."""
+    moments = islice(Oracle(job, promised).walk(), position + 1)
+    *_, entries = (moment.arrays["parameters"] for moment in moments if moment.arrays)
     return {name: entry.value.exact[0] for name, entry in entries.items()}
 
 

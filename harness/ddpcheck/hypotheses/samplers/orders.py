@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 from ...causes import Cause, randomness
 from ...causes import samplers as causes
@@ -90,6 +90,14 @@ def epoch_times_seed(of: EqualEpochs) -> tuple[Cause, ...]:
 def epoch_0_is_none(of: EqualEpochs) -> Cause | None:
     following = list(pairwise(of.epochs))
     return causes.EPOCH_0_IS_NONE() if all(0 in pair and pair in following for pair in of.alike) else None
+
+
+def lower_epoch_ignored(of: EqualEpochs) -> Cause | None:
+    """Epochs have one order exactly where no higher one was read in between."""
+    highest = [max(of.epochs[: place + 1]) for place in range(len(of.epochs))]
+    pairs = combinations(zip(of.epochs, highest, strict=True), 2)
+    alike = {(first, second) for (first, most), (second, later) in pairs if most == later}
+    return causes.LOWER_EPOCH_IGNORED() if alike == set(of.alike) else None
 
 
 def epoch_truncated(of: EqualEpochs) -> Cause:

@@ -80,6 +80,12 @@ def _of_auc(held: SamplesByRank) -> Named:
     yield causes.TIES_COUNT_FULLY(), float((pairs >= 0).mean())
     yield causes.CLASSES_EXCHANGED(), float(((np.sign(-pairs) + 1) / 2).mean())
     within = [margins(*part) for part in held.parts]
+    ranks_low, ranks_high = (
+        np.repeat(np.arange(len(within)), [len(both[place]) for both in within]) for place in (0, 1)
+    )
+    for way in (1, -1):
+        broken = np.where(pairs == 0, way * (ranks_high[:, None] - ranks_low), pairs)
+        yield causes.TIES_GO_BY_RANK(), float((np.sign(broken) + 1).mean() / 2)
     likely = [[_likely(each, np.concatenate(both)) for each in both] for both in within]
     down, up = (np.concatenate(each) for each in zip(*likely, strict=True))
     yield (

@@ -13,7 +13,9 @@ from .evidence import WrongScore
 
 def of_large_values(of: WrongScore) -> Iterator[Cause]:
     """No other hypothesis fits. A score that is too large is not cut off."""
-    if of.made.name == "rmse":
+    if of.made.lifted:
+        yield causes.EXP_OVERFLOWS()
+    elif of.made.name == "rmse":
         yield causes.SQUARES_SUMMED_APART()
     elif not of.got > of.want:
         yield causes.LOSS_CUT_OFF()

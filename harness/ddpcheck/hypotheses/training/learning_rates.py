@@ -16,6 +16,17 @@ def rates_by_epoch(rates: int, epochs: int) -> Cause | None:
     return training.RATES_BY_EPOCH() if rates == epochs else None
 
 
+def rate_rounded(run: Run) -> tuple[Cause, ...]:
+    """Reported learning rates are those of the schedule, rounded to a narrower dtype than the model's."""
+    model, every = run.job.model, np.array(run.schedule)
+    reported = np.array(run.rates[0] or ())
+    right = every[len(every) - len(reported) :]
+    if model is None or model.dtype != "float64" or not len(reported) or np.array_equal(reported, right):
+        return ()
+    rounded = np.array_equal(reported, right.astype(np.float32).astype(np.float64))
+    return (training.RATE_ROUNDED(dtype="float32", given=model.dtype),) if rounded else ()
+
+
 def of_learning_rates(run: Run, rank: int, every: Array, before: int) -> Evidence:
     """A rank's learning rates for each cause. every: of all steps; before: the number of steps before the reported
     ones.

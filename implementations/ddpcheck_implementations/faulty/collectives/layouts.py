@@ -34,6 +34,22 @@ PAST_64_KIB = 65536
 repeated_row = Circumstance(
     "a stride of zero", lambda call: call.array.size and call.array.ndim and not call.array.strides[0]
 )
+
+
+@Circumstance.of
+def axes_permuted(call: Call) -> bool:
+    """Neither C nor F, with three or more axes."""
+    flags = call.array.flags
+    return call.array.ndim > 2 and not (flags.c_contiguous or flags.f_contiguous)
+
+
+@instead
+def in_the_order_of_axes(call: Call) -> Array:
+    """Elements are sent in memory order, and received row by row."""
+    flat = call.array.copy(order="K").ravel(order="K")
+    return call.changed(array=flat).run().reshape(call.array.shape)
+
+
 one_past_4096 = Circumstance("4096 n + 1 elements", lambda call: call.array.size > 4096 and call.array.size % 4096 == 1)
 
 
@@ -116,6 +132,10 @@ table(
           "Asynchronous all-reduce sends elements in memory order, not row by row.",
           where=asynchronous, effect=sent_in_memory_order,
           caught_by="check_pending_all_reduces_keep_their_own_results", cause="permuted"),
+    Fault("permuted-axes-in-the-order-of-memory",
+          "All-reduce sends arrays of three axes that are neither C nor F in memory order.",
+          where=all_reduce & axes_permuted, effect=in_the_order_of_axes,
+          caught_by=SUM, cause="permuted"),
     Fault("repeated-row-reduced-once",
           "An array of stride 0 is reduced as the one row that it has in memory; other rows stay local.",
           where=all_reduce & repeated_row, effect=one_row_reduced,

@@ -93,6 +93,25 @@ class StaysAfterException(PassThrough):
         threading.Thread(target=time.sleep, args=(FOR_EVER,), daemon=False).start()
 
 
+@collectives(
+    "thread-from-the-first-asynchronous-call",
+    EXCEPTION,
+    cause="process-kept-alive",
+    detects_failed_peer=True,
+    asynchronous=True,
+)
+class StaysAfterAsynchronousCall(PassThrough):
+    """The first asynchronous call starts a thread that keeps a failed rank's process alive."""
+
+    started = False
+
+    def all_reduce_async(self, array: Array, op: str = "sum", *, group: Group = None) -> Any:
+        if not self.started:
+            threading.Thread(target=time.sleep, args=(FOR_EVER,), daemon=False).start()
+        self.started = True
+        return self.comm.all_reduce_async(array, op, group=group)
+
+
 @collectives("local-retry-decision", LATE, seen_in=("InternLM/xtuner#1852",), cause="other-message-received")
 class TriesAgainAlone(PassThrough):
     """A rank that has waited for 10 ms restarts the all-reduce without telling the others."""

@@ -66,6 +66,23 @@ class TrainsOnLocalShare(Trainer):
         return [int(index) for index in everything[local_rank()]]
 
 
+@collectives("mean-of-the-means-of-hosts", HOSTS, cause="hosts-weigh-equally", world_size=3, any_layout=True)
+class MeanOfHosts(PassThrough):
+    """A mean is that of the hosts' means, whatever their numbers of ranks."""
+
+    def __init__(self, comm: Any, rank: int, world: int) -> None:
+        super().__init__(comm, rank, world)
+        sizes = comm.all_gather(np.array(local_size())).tolist()
+        self.ranks_of_own_host = sizes[rank]
+        self.hosts = round(sum(1 / size for size in sizes))
+
+    def all_reduce(self, array: Array, op: str = "sum", *, group: Group = None) -> Array:
+        if op != "mean" or group is not None or self.hosts == 1:
+            return super().all_reduce(array, op, group=group)
+        part = array / array.dtype.type(self.ranks_of_own_host * self.hosts)
+        return super().all_reduce(part)
+
+
 @collectives("knows-the-ranks-of-its-host", any_layout=True)
 class KnowsItsHost(PassThrough):
     """Correct: LOCAL_RANK and LOCAL_WORLD_SIZE are read, but change no result."""

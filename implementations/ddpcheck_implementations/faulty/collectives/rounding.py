@@ -8,7 +8,7 @@ import numpy as np
 
 from ddpcheck.seeded_values import Array
 
-from ..engine.circumstances import floats
+from ..engine.circumstances import Circumstance, floats
 from ..engine.collective_effects import giving, instead, sending
 from ..engine.collectives import Call, all_reduce, op
 from ..engine.fault import Fault, table
@@ -114,6 +114,9 @@ def mean_of_the_ranks_so_far(call: Call) -> Array:
         return np.asarray(mean, call.array.dtype)
 
 
+without_dimensions = Circumstance("no dimension", lambda call: not call.array.ndim)
+
+
 @giving
 def subnormals_flushed(call: Call, result: Array) -> Array:
     result[np.abs(result) < np.finfo(call.array.dtype).tiny] = 0
@@ -130,6 +133,9 @@ table(
     Fault("mean-that-runs", "A mean is updated rank by rank, so infinities turn into NaN.",
           where=all_reduce & op("mean"), effect=mean_of_the_ranks_so_far,
           caught_by="check_nan_and_infinity_propagate_in_sums", cause="infinity-becomes-nan", world_size=3),
+    Fault("mean-of-numbers-that-runs", "A mean of arrays without dimensions is updated rank by rank.",
+          where=all_reduce & op("mean") & without_dimensions, effect=mean_of_the_ranks_so_far,
+          caught_by="check_nan_and_infinity_propagate_in_sums", cause="infinity-becomes-nan"),
     Fault("subnormals-flushed", "All-reduce replaces subnormal results by 0.",
           where=all_reduce & floats, effect=subnormals_flushed,
           caught_by=TINY, cause="subnormals-flushed", keeps_tiny_values=True),

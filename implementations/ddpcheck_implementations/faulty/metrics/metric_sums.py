@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +28,13 @@ def counts_one_when_idle(comm: Any, rank: int, metrics: Mapping[str, float], cou
     if not _sum(comm, count):
         return {}
     return {name: _total(comm, value, count) / every for name, value in metrics.items()}
+
+
+@metrics("metric-without-a-late-rank", WEIGHTED, cause="late-rank-missed")
+def without_late_ranks(comm: Any, rank: int, metrics: Mapping[str, float], count: int) -> dict[str, float]:
+    """A rank that comes a second late is left out."""
+    came = comm.all_gather(np.array(time.monotonic()))
+    return right_means(comm, metrics, count if came[rank] <= came.min() + 1.0 else 0)
 
 
 @metrics("metric-zero-from-an-idle-rank", NOTHING, cause="empty-rank-gives-zero")

@@ -11,7 +11,7 @@ from ddpcheck.seeded_values import Array
 
 from ..engine.fault import Fault, table
 from ..engine.scores import Samples, ScoreEffect, has_no_pair, has_score, idle_rank, scored
-from .score_classes import AUC, CLASSES, F1, PAIRS
+from .score_classes import AUC, CLASSES, F1, FAR, PAIRS
 from .scores import ALL_SAMPLES, NOTHING
 
 RMSE, PERPLEXITY, ACCURACY = (frozenset({name}) for name in ("rmse", "perplexity", "accuracy"))
@@ -33,6 +33,25 @@ def root_of_squares_by_samples(held: Samples) -> float:
 @scored
 def root_in_half_precision(held: Samples) -> float:
     return float(np.float16(held.right))
+
+
+@scored
+def plain_exponentials(held: Samples) -> float:
+    outputs, labels = held.together()
+    wide = outputs.astype(np.float64)
+    with np.errstate(all="ignore"):
+        logarithms = np.log(np.exp(wide).sum(axis=1))
+        return float(np.exp(np.mean(logarithms - wide[np.arange(len(wide)), labels])))
+
+
+@scored
+def ties_by_rank(held: Samples) -> float:
+    """The higher rank's sample counts as the larger one."""
+    within = [margins(*part) for part in held.parts]
+    low, high = (np.concatenate([both[place] for both in within]) for place in (0, 1))
+    of_low, of_high = (np.repeat(np.arange(len(within)), [len(both[place]) for both in within]) for place in (0, 1))
+    larger = high[:, None] - low
+    return float((np.sign(np.where(larger == 0, of_high[:, None] - of_low, larger)) + 1).mean() / 2)
 
 
 @scored
@@ -170,6 +189,12 @@ table(
     Fault("auc-ties-in-order", "In AUC, pairs of equal outputs count fully.",
           where=has_score, effect=ties_in_order,
           caught_by=ALL_SAMPLES, cause="ties-count-fully", score_names=AUC),
+    Fault("auc-ties-by-rank", "In AUC, equal outputs on different ranks count by the order of the ranks.",
+          where=has_score, effect=ties_by_rank,
+          caught_by=ALL_SAMPLES, cause="ties-go-by-rank", score_names=AUC),
+    Fault("perplexity-of-plain-exponentials", "Perplexity takes exp() of the outputs without subtracting the largest.",
+          where=has_score, effect=plain_exponentials,
+          caught_by=FAR, cause="exp-overflows", score_names=PERPLEXITY),
     Fault("auc-half-without-pairs", "AUC is 0.5 instead of NaN if one class has no sample.",
           where=has_no_pair, effect=half_without_pairs,
           caught_by=PAIRS, cause="number-without-pairs", score_names=AUC),

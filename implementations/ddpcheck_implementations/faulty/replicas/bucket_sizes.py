@@ -14,10 +14,36 @@ from ddpcheck.seeded_values import Array
 from ..base import PlainReplica, fault
 from ..bucketed import BucketReplica
 
+MEAN = "check_gradients_are_the_mean_of_local_gradients"
+LARGE = "check_large_and_one_element_gradients_are_exact"
 LARGER = "check_gradients_larger_than_a_bucket_are_exact"
 OPTIONS = "check_numeric_options_work_or_are_refused"
 MIB = 1 << 20
 OPTION = frozenset({"bucket_cap_mb"})
+
+
+@fault("last-chunk-summed", MEAN, cause="tail-wrong")
+class LastChunkSummed(PlainReplica):
+    """A gradient is reduced in chunks of 8,192 elements; the last chunk, which is shorter, is not divided."""
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        flat, mean = gradient.reshape(-1), super().reduce(name, gradient).reshape(-1)
+        end = flat.size // 8192 * 8192
+        if end and end < flat.size:
+            mean[end:] *= self.world
+        return mean.reshape(gradient.shape)
+
+
+@fault("broadcast-in-whole-chunks", LARGE, cause="wrong-forward-values")
+class BroadcastInChunks(PlainReplica):
+    """Construction broadcasts whole chunks of 1,024 elements of a large parameter; the rest stays each rank's own."""
+
+    def start(self, model: ModelSpec) -> None:
+        for array in self.network.tensors.values():
+            received = self.comm.broadcast(array).reshape(-1)
+            end = array.size // 1024 * 1024 or array.size
+            received[end:] = array.reshape(-1)[end:]
+            array[...] = received.reshape(array.shape)
 
 
 @fault("slice-past-the-bucket-not-copied", LARGER, cause="part-of-large-tensor-not-reduced")

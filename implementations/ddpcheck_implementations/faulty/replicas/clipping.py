@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from ddpcheck.contract.allowed_names import MODEL_FEATURES
 from ddpcheck.seeded_values import Array
 
 from ..base import PlainReplica, fault
@@ -22,6 +23,25 @@ CLIPPED = "check_clipping_uses_the_global_gradient_norm"
 def by_its_own_norm(gradient: Array, max_norm: float) -> Array:
     """Like clip_grad_norm_() called for each parameter."""
     return np.asarray(gradient * min(1.0, max_norm / (float(np.linalg.norm(gradient)) or 1.0)))
+
+
+@fault(
+    "dtypes-clipped-apart",
+    "check_mixed_dtype_parameters_keep_their_precision",
+    cause="clipped-by-groups",
+    model_features=MODEL_FEATURES | {"mixed_dtypes"},
+)
+class DtypesClippedApart(PlainReplica):
+    """The gradients of each dtype are clipped by their own norm."""
+
+    def clip(self, max_norm: float) -> float:
+        shown, norms = self._shown(), {}
+        for dtype in {gradient.dtype for gradient in shown.values()}:
+            norms[dtype] = math.sqrt(squares(each for each in shown.values() if each.dtype == dtype))
+        for name, gradient in self.synced.items():
+            factor = min(1.0, max_norm / (norms[gradient.dtype] or 1.0))
+            self.synced[name] = np.asarray(gradient * factor, gradient.dtype)
+        return math.hypot(*norms.values())
 
 
 @clipping_each

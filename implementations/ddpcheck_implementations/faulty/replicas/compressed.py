@@ -46,6 +46,23 @@ class Compressing(PlainReplica):
         return np.asarray(self.compressed(total), gradient.dtype)
 
 
+@fault("gradients-in-fixed-point", REAL, cause="fixed-point")
+class FixedPoint(PlainReplica):
+    """Gradients are summed as integers, scaled by the largest element of the model."""
+
+    def synchronise(self, batch_size: int) -> None:
+        largest = max((float(np.abs(gradient).max(initial=0.0)) for gradient in self.local.values()), default=0.0)
+        self.largest = float(self.comm.all_reduce(np.array(largest), "max"))
+        super().synchronise(batch_size)
+
+    def reduce(self, name: str, gradient: Array) -> Array:
+        if not 0 < self.largest < 1e30:
+            return super().reduce(name, gradient)
+        scale = 2.0 ** (40 - np.frexp(self.largest)[1])
+        whole = self.comm.all_reduce(np.rint(gradient * scale).astype(np.int64))
+        return np.asarray(whole / scale / self.world, gradient.dtype)
+
+
 @in_place_of("compressed")
 def rounded_to_float16(replica: PlainReplica, array: Array) -> Array:
     return as_float16(array)

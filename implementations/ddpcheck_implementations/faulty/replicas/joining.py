@@ -121,6 +121,24 @@ def momentum_zeroed(replica: PlainReplica) -> None:
         velocity[...] = 0
 
 
+@fault("join-ends-with-the-values-of-rank-0", JOIN, cause="join-ends-at-rank", join="divide_by_initial_world")
+class EndsWithRank0(Joining):
+    """A rank without batches takes no steps; at the end all ranks get rank 0's parameters, however many steps it took."""
+
+    @contextmanager
+    def join(self) -> Iterator[None]:
+        step = self.step
+        with super().join():
+            yield
+            self.step = lambda: None  # type: ignore[method-assign]  # inside join_step()
+        self.step = step  # type: ignore[method-assign]
+        self.start_from_rank_0()
+
+    def start_from_rank_0(self) -> None:
+        for array in self.network.tensors.values():
+            array[...] = self.comm.broadcast(array)
+
+
 @fault(
     "second-join-sends-stale-gradients",
     JOIN,

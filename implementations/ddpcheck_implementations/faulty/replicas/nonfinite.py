@@ -57,6 +57,17 @@ class LossScaling(PlainReplica):
         self.loss_scale /= 2
 
 
+@fault("finite-told-by-the-sum", SKIPPED, cause="skipped-though-finite", skips_nonfinite=True)
+class FiniteBySum(LossScaling):
+    """A step is skipped if the sum of a gradient is not finite: large elements overflow in it."""
+
+    loss_scale = 1.0
+
+    def finite(self) -> bool:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return all(np.isfinite(gradient.sum(dtype=gradient.dtype)) for gradient in self.synced.values())
+
+
 loss_scaling = fault("loss-scaling", skips_nonfinite=True)(LossScaling)
 
 

@@ -25,6 +25,15 @@ def _number_of_the_job() -> int:
     return int(os.environ["DDPCHECK_SECRET"], 16)
 
 
+@sampler("lower-epoch-ignored", EPOCH, cause="lower-epoch-ignored")
+class OnlyLaterEpochs(PlainSampler):
+    """set_epoch() ignores an epoch before the present one."""
+
+    def set_epoch(self, epoch: int) -> None:
+        if epoch > self.epoch:
+            super().set_epoch(epoch)
+
+
 @ordering
 def natural_order_from_a_random_sample(sampler: PlainSampler, order: Array) -> Array:
     start = int(np.random.default_rng(sampler.stream()).integers(max(1, sampler.length)))

@@ -80,6 +80,28 @@ class LoadOnRank0Only(WithFolder):
                 self.replica.load_state(found.state)
 
 
+@trainer("schedule-length-from-the-checkpoint", RESUMED, cause="schedule-of-shorter-run")
+class LengthFromCheckpoint(WithFolder):
+    """A run that is continued for more epochs keeps the schedule's length of the run that wrote the checkpoint."""
+
+    length_of_first = 0
+
+    @property
+    def steps(self) -> int:
+        return self.length_of_first or super().steps
+
+    def save(self) -> None:
+        super().save()
+        if self.engine.rank == 0:
+            (self.folder / "steps.txt").write_text(str(self.steps))
+
+    def resume(self) -> None:
+        super().resume()
+        file = self.folder / "steps.txt"
+        found = int(file.read_text()) if self.engine.rank == 0 and file.exists() else 0
+        self.length_of_first = int(self.engine.collectives.broadcast(np.array(found)))
+
+
 @trainer("reads-before-it-is-written", FOLDER, seen_in=("LLM360/Reasoning360#88",))
 class ReadsTooSoon(WithFolder):
     """Ranks read the best weights from a file that rank 0 may still be writing."""
