@@ -20,6 +20,7 @@ from ddpcheck import Adapter, Job, mlp
 from ddpcheck.cli import COMMANDS, faults, main
 from ddpcheck.cli.log_lines import LogLines
 from ddpcheck.job import Backward, DataSpec
+from ddpcheck.running.adapter_lookup import how_to_install
 from ddpcheck.running.check_runner import Settings
 from ddpcheck.running.fault_runs import run_fault
 from ddpcheck.running.plan import installed_checks
@@ -316,6 +317,12 @@ def test_doctor_says_what_is_missing() -> None:
     assert "what to do next" in result.output
     assert "facet replica is not promised: check_" in result.output
     assert ddpcheck("doctor", f"{MINIMAL}:absent").exit_code == 1
+
+
+def test_a_package_is_installed_by_its_own_name() -> None:
+    assert how_to_install(["torch", "ignite"]) == "pip install torch pytorch-ignite", (
+        "ignite is another project's package"
+    )
 
 
 def test_doctor_names_a_missing_package_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from rich.markup import escape
 
 from ..launchers.mpi import find_mpi
 from ..launchers.ports import reserve_port
-from ..running.adapter_lookup import UnusableAdapter, known_adapters, missing_modules
+from ..running.adapter_lookup import UnusableAdapter, how_to_install, known_adapters, missing_modules
 from ..running.launcher_lookup import installed_launchers, launcher_named
 from ..running.plan import RANKS_START, installed_checks, plan
 from ..storage.environment import Environment, installed_packages
@@ -150,7 +150,7 @@ def _adapters(out: Console, names: tuple[str, ...]) -> tuple[list[str], dict[str
         for item in skipped:
             reasons.setdefault(item.skip, []).append(item.check.name)
     told = {package for package, _, _ in _EXTRAS}
-    advice = [f"for {', '.join(names)}: pip install {each}" for each, names in absent.items() if each not in told]
+    advice = [f"for {', '.join(names)}: {how_to_install([each])}" for each, names in absent.items() if each not in told]
     return ready, reasons, advice
 
 

@@ -12,7 +12,7 @@ import click
 from ..contract.adapter import Adapter
 from ..contract.rank_context import DEFAULT_MASTER_PORT
 from ..launchers.launcher import Launcher, ParentProcessLauncher
-from ..running.adapter_lookup import missing_modules, resolve
+from ..running.adapter_lookup import how_to_install, missing_modules, resolve
 from ..running.guarded_import import IMPORT_SECONDS
 from ..running.launcher_lookup import launcher_named
 from .launched_ranks import run_ranks
@@ -103,7 +103,7 @@ def _complete(adapter: Adapter | None) -> None:
     """
     missing = missing_modules(adapter) if adapter is not None else []
     if adapter is not None and missing:
-        raise click.UsageError(f"{adapter.name} needs {', '.join(missing)}; pip install {' '.join(missing)}")
+        raise click.UsageError(f"{adapter.name} needs {', '.join(missing)}; {how_to_install(missing)}")
 
 
 def _fitting(adapter: Adapter | None) -> str:

@@ -10,7 +10,7 @@ import importlib.util
 import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +24,8 @@ from .import_trial import unending
 from .unknown_names import close_names
 
 GROUP = "ddpcheck.adapters"
+_PACKAGES = {"ignite": "pytorch-ignite", "sklearn": "scikit-learn"}
+"""Packages that have other names than their modules."""
 
 
 class UnusableAdapter(Exception):
@@ -137,6 +139,11 @@ def reference_of(adapter: Any) -> str:
 def missing_modules(adapter: Adapter) -> list[str]:
     """Modules that the adapter requires and that are not installed."""
     return [name for name in adapter.requires if importlib.util.find_spec(name) is None]
+
+
+def how_to_install(modules: Sequence[str]) -> str:
+    """The pip command that installs these modules."""
+    return f"pip install {' '.join(_PACKAGES.get(module, module) for module in modules)}"
 
 
 def _importable(name: str) -> bool:

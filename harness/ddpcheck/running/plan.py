@@ -12,7 +12,7 @@ from ..contract.adapter import Adapter
 from ..docstrings_from_source import sentence
 from ..launchers.launcher import Launcher
 from ..session import Session
-from .adapter_lookup import missing_modules, reference_of, resolve
+from .adapter_lookup import how_to_install, missing_modules, reference_of, resolve
 from .guarded_import import IMPORT_SECONDS
 
 GROUP = "ddpcheck.checks"
@@ -86,5 +86,5 @@ def _above(check: Check, level: Level) -> str:
 def _unusable(adapter: Adapter, launcher: Launcher) -> str:
     absent = missing_modules(adapter)
     if absent:
-        return f"not installed: {', '.join(absent)}; install with: pip install {' '.join(absent)}"
+        return f"not installed: {', '.join(absent)}; install with: {how_to_install(absent)}"
     return launcher.unavailable() or ""

@@ -19,7 +19,7 @@ from ..contract.rank_context import RankContext, rank_context
 from ..contract.validation import causes_of_facets, problems_of_facets
 from ..counted_nouns import ranks_named
 from ..launchers.process_handles import DRIVER, end_with_parent
-from ..running.adapter_lookup import UnusableAdapter, missing_modules, resolve
+from ..running.adapter_lookup import UnusableAdapter, how_to_install, missing_modules, resolve
 from . import datasets
 from .comparison import Comparison, compare, compare_first_steps
 from .datasets import DataError, DataSet
@@ -39,9 +39,7 @@ def check_request(adapter: Adapter, plan: TrainingPlan, world_size: int) -> None
     """UnusablePlan with all problems that are known before any rank is started."""
     missing = missing_modules(adapter)
     if missing:
-        raise UnusablePlan(
-            f"{adapter.name} needs {', '.join(missing)}, not installed here; pip install {' '.join(missing)}"
-        )
+        raise UnusablePlan(f"{adapter.name} needs {', '.join(missing)}, not installed here; {how_to_install(missing)}")
     problems = plan.unmet(adapter.capabilities, world_size, adapter.named_models)
     if problems:
         raise UnusablePlan(f"{adapter.name} cannot train this: " + "; ".join(problems))
