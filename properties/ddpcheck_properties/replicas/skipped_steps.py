@@ -177,7 +177,15 @@ def _not_skipped(promised: Capabilities) -> Judge:
         try:
             as_ever(job, trace)
         except Finding as finding:
-            if not trace.completed or finding.diagnosis.subject[0] != "parameters":
+            if not trace.completed:
+                raise
+            seen = [
+                each["gradients"] for _, ranks in trace.all_values("observe") for each in ranks if "gradients" in each
+            ]
+            gradients = [array for found in seen for array in found.values() if array is not None]
+            if not all(np.isfinite(array).all() for array in gradients):
+                return  # a loss scale may overflow, and the step is then to be skipped
+            if finding.diagnosis.subject[0] != "parameters":
                 raise
             raise finding.blaming(causes.SKIPPED_THOUGH_FINITE(), finding.diagnosis.causes) from None
 

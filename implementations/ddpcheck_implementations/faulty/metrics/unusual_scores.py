@@ -40,7 +40,8 @@ def in_single_precision(comm: Any, rank: int, name: str, outputs: Array, targets
     elif name == "accuracy":
         terms = (outputs.argmax(axis=1) == targets).astype(np.float32)
     else:
-        terms = np.log(np.exp(outputs).sum(axis=1)) - outputs[np.arange(len(outputs)), targets]
+        shifted = outputs - outputs.max(axis=1, keepdims=True)
+        terms = np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(outputs)), targets]
     mean = np.float32(0)
     for number, term in enumerate(terms, start=1):
         mean += (term - mean) / np.float32(number)
