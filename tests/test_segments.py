@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,11 @@ import pytest
 from ddpcheck import Job, Session
 from ddpcheck.job import Barrier
 from ddpcheck.launchers import agent
+from ddpcheck.launchers.launcher import Launched
 from ddpcheck.launchers.mpi import Mpiexec, find_mpi
 from ddpcheck.launchers.mpi_segments import Segment, remove_segments, segments_of, segments_under
 from ddpcheck.launchers.process_handles import processes_under
+from ddpcheck.launchers.processes import Processes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the mapped files of a process are read from /proc")
 needs_mpi = pytest.mark.skipif(
@@ -71,13 +74,24 @@ def test_a_segment_is_removed_only_while_its_name_is_its_own(library: str) -> No
     assert not path.exists()
 
 
-def test_a_segment_goes_with_a_rank_that_is_killed_before_anybody_has_seen_it() -> None:
+def agent_of(command: list[str]) -> Launched:
+    return agent.Agent.start("a rank", command, {})
+
+
+def processes_of(command: list[str]) -> Launched:
+    return Processes().start(command, 1, {})
+
+
+@pytest.mark.parametrize("start", [agent_of, processes_of])
+def test_a_segment_goes_with_a_rank_that_is_killed_before_anybody_has_seen_it(
+    start: Callable[[list[str]], Launched],
+) -> None:
     paths = [Path(f"/dev/shm/mpich_shm_{name}_of_a_test_{os.getpid()}") for name in ("earlier", "killed", "used")]
     earlier, killed, used = paths
     earlier.touch()
-    launched = agent.Agent.start("a rank", [sys.executable, "-c", KILLED, str(killed)], {})
+    launched = start([sys.executable, "-c", KILLED, str(killed)])
     try:
-        launched.process.wait(20)
+        launched.wait()
         assert killed.exists()
         with used.open("xb+") as file:
             launched.kill()

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from .launcher import Ending, Launched, Output, clean_environment
+from .mpi_segments import abandoned_segments, remove_segments
 from .ports import Port, rendezvous_address
 from .process_handles import DRIVER, end_group, is_stopped
 
@@ -125,6 +126,7 @@ class Children:
     written: Output
     port: Port
     failed: int | None = None  # the first rank that failed
+    started: float = field(default_factory=time.time)
 
     def poll(self) -> Ending | None:
         codes = self._update()
@@ -170,6 +172,7 @@ class Children:
             end_group(child.pid, ended=ended)
         for child in self.children:
             child.wait()
+        remove_segments(abandoned_segments(self.started))  # a rank alone can be a world of MPI, too
         self.written.file.close()
         self.port.release()
 
