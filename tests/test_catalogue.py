@@ -89,12 +89,12 @@ def test_texts_have_the_number_of_their_values() -> None:
         return bool(PLURAL_OF_ONE.search(text)) and kind.id not in ABOVE_ONE
 
     assert among_all(is_wrong) == []
-    two = causes.audit.CHECKPOINT_BY_SEVERAL(ranks=(0, 2), file="m.pt", line="train.py:3")
+    two = causes.audit.results.CHECKPOINT_BY_SEVERAL(ranks=(0, 2), file="m.pt", line="train.py:3")
     assert two.headline == "Ranks 0, 2 write the same file m.pt."
 
 
 def test_listed_texts_have_the_form_for_several() -> None:
-    kind = causes.audit.LAST_WINDOW_NOT_STEPPED
+    kind = causes.audit.accumulation.LAST_WINDOW_NOT_STEPPED
     assert causes.as_listed(kind.headline) == "{count} micro-batches at the end of an epoch are not stepped."
     assert among_all(lambda kind: re.search(r"[#|]", causes.as_listed(kind.headline + kind.because + kind.look))) == []
 

@@ -8,6 +8,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import click
@@ -142,14 +143,22 @@ def _cause(kind: Kind, fault: str | None) -> str:
 
 
 def _families_of_causes() -> dict[str, list[Kind]]:
-    """The kinds of each module of ddpcheck.causes, which is a family."""
-    modules = {name: value for name, value in vars(causes).items() if inspect.ismodule(value)}
-    kinds = {
-        name: [value for value in vars(module).values() if isinstance(value, Kind)]
-        for name, module in sorted(modules.items())
-        if module.__name__.startswith("ddpcheck.causes.") and name != "cause"
+    """The kinds of each module of ddpcheck.causes, which is a family, and of the modules in it."""
+    families = {name: _kinds_of(module) for name, module in sorted(_modules_in(causes).items()) if name != "cause"}
+    return {name: own for name, own in families.items() if own}
+
+
+def _kinds_of(module: ModuleType) -> list[Kind]:
+    own = [value for value in vars(module).values() if isinstance(value, Kind)]
+    return own + [kind for inner in _modules_in(module).values() for kind in _kinds_of(inner)]
+
+
+def _modules_in(package: ModuleType) -> dict[str, ModuleType]:
+    return {
+        name: value
+        for name, value in vars(package).items()
+        if inspect.ismodule(value) and value.__name__.startswith(f"{package.__name__}.")
     }
-    return {name: own for name, own in kinds.items() if own}
 
 
 def _fault_of_each_cause() -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ...causes import audit
+from ...causes.audit import accumulation as causes
 from ...counted_nouns import counted
 from ..event_journal import Event
 from ..evidence import Evidence
@@ -45,7 +45,7 @@ def windows_divide_by_their_size(evidence: Evidence) -> LawVerdict:
     named = full[-1]["root"]
     if abs(scale - 1) < _CLOSE and not scaled_later and not named.startswith(("Div", "Mul")):
         return broken(
-            f"{count} losses are added with weight 1 each", audit.ACCUMULATION_NOT_DIVIDED(count=count, line=line)
+            f"{count} losses are added with weight 1 each", causes.ACCUMULATION_NOT_DIVIDED(count=count, line=line)
         )
     if abs(scale * count - 1) < _CLOSE:
         for events in every:
@@ -53,7 +53,7 @@ def windows_divide_by_their_size(evidence: Evidence) -> LawVerdict:
             if 0 < own < count and abs(events[-1]["scale"] * count - 1) < _CLOSE:
                 return broken(
                     f"step {events[0]['step']} has {counted(own, 'micro-batch', 'micro-batches')}, each weighted 1/{count}",
-                    audit.LAST_WINDOW_FULL_COUNT(count=own, full=count, line=line),
+                    causes.LAST_WINDOW_FULL_COUNT(count=own, full=count, line=line),
                 )
         return held(observation=_alike_of_different_sizes(evidence, every))
     return held(observation="the loss is not scaled by 1/k; only the sum over the window was compared")
@@ -81,7 +81,7 @@ def windows_are_stepped(evidence: Evidence) -> LawVerdict:
         if pending:
             return broken(
                 f"pass {event['passed']} ends with {counted(pending, 'micro-batch', 'micro-batches')} after the last step",
-                audit.LAST_WINDOW_NOT_STEPPED(count=pending),
+                causes.LAST_WINDOW_NOT_STEPPED(count=pending),
             )
     return held(f"{counted(len(ends), 'epoch end')} looked at") if ends else not_judged("no epoch ended")
 
@@ -117,14 +117,14 @@ def only_the_last_micro_batch_communicates(evidence: Evidence) -> LawVerdict:
         if any(not all(event["sync"]) for event in events[:-1]):
             return broken(
                 f"step {events[0]['step']}: forward passes synchronise, backward passes are in no_sync",
-                audit.NO_SYNC_AROUND_BACKWARD(line=events[0]["line"]),
+                causes.NO_SYNC_AROUND_BACKWARD(line=events[0]["line"]),
             )
         begin = evidence.real.of(0, "begin")
         meant = any("no_sync" in event.get("mentions", ()) for event in begin) or bool(evidence.real.of(0, "no_sync"))
         if meant:
             return broken(
                 f"all {len(own)} micro-batches of step {events[0]['step']} communicate",
-                audit.COMMUNICATION_EVERY_MICRO_BATCH(count=len(own), line=own[0]["line"]),
+                causes.COMMUNICATION_EVERY_MICRO_BATCH(count=len(own), line=own[0]["line"]),
             )
         return held(observation=f"all {count} micro-batches communicate; no_sync would save that")
     return held()

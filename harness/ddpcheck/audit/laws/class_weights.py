@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...causes import Cause, audit
+from ...causes import Cause
+from ...causes.audit import gradients as causes
 from ..evidence import Evidence, StepSeen
 
 _CLOSE = 1e-2
@@ -22,7 +23,7 @@ def divided_by_own_weights(evidence: Evidence, step: StepSeen) -> Cause | None:
         return None
     if any(abs(own / whole - w / wanted) > _CLOSE / len(sums) for own, w in zip(sums, step.w[0], strict=True)):
         return None
-    return audit.CLASS_WEIGHTS_PER_RANK(
+    return causes.CLASS_WEIGHTS_PER_RANK(
         sums=", ".join(f"{own:.4g}" for own in sums),
         targets=", ".join(str(sum(event["targets"] for event in events)) for events in seen),
         line=seen[0][0]["line"],

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...causes import Cause, audit
+from ...causes import Cause
+from ...causes.audit import gradients as causes
 from ...counted_nouns import counted
 from ..event_journal import Event
 from ..evidence import Evidence
@@ -50,7 +51,7 @@ def _constant_in_time(evidence: Evidence, steps: Sequence[Event]) -> tuple[str, 
     if not any(_same(steps, "local", number) for number in telling):
         return (
             f"the gradients of {counted(len(telling), 'parameter')} are equal in all bits in {len(steps)} steps",
-            audit.REDUCED_GRADIENTS_STALE(line=line),
+            causes.REDUCED_GRADIENTS_STALE(line=line),
         )
     numbers = {event["step"] for event in steps}
     backwards = [event for event in evidence.real.of(0, "backward") if event["step"] in numbers]
@@ -60,7 +61,7 @@ def _constant_in_time(evidence: Evidence, steps: Sequence[Event]) -> tuple[str, 
         return None
     return (
         f"the loss and the gradients of {counted(len(telling), 'parameter')} are equal in all bits in {len(steps)} steps",
-        audit.GRADIENTS_CONSTANT(
+        causes.GRADIENTS_CONSTANT(
             how="Parameters and batches change from step to step; the loss does not.", line=backwards[0]["line"]
         ),
     )
@@ -87,7 +88,7 @@ def _equal_on_ranks(evidence: Evidence) -> tuple[str, Cause] | None:
     line = evidence.real.of(0, "backward")[0]["line"]
     return (
         f"the local gradients of {counted(count, 'parameter')} are equal in all bits on all ranks in {steps} steps",
-        audit.GRADIENTS_CONSTANT(
+        causes.GRADIENTS_CONSTANT(
             how="No gradient comes to the output of a module: it is not in the loss's graph.", line=line
         ),
     )
@@ -114,6 +115,6 @@ def units_are_not_copies(evidence: Evidence) -> LawVerdict:
                 name = evidence.name(f"{optimizer}.{number}")
                 return broken(
                     f"in {len(own)} steps, all rows of {name} are alike, and so are those of its gradient",
-                    audit.UNITS_ALIKE(parameter=name),
+                    causes.UNITS_ALIKE(parameter=name),
                 )
     return held()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...causes import Cause, audit
+from ...causes import Cause
+from ...causes.audit import gradients as causes
 from ..evidence import Evidence
 
 
@@ -11,5 +12,5 @@ def constant_of_each_rank(evidence: Evidence) -> Cause | None:
     for together in evidence.aligned("constant"):
         alike = len({(event["line"], tuple(event["shape"])) for event in together}) == 1
         if alike and len({event["digest"] for event in together}) > 1:
-            return audit.VALUE_DIFFERS(line=together[0]["line"])
+            return causes.VALUE_DIFFERS(line=together[0]["line"])
     return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import defaultdict
 from itertools import pairwise
 
-from ...causes import audit
+from ...causes.audit import data as causes
 from ...counted_nouns import counted
 from ..event_journal import Event
 from ..evidence import Evidence
@@ -68,28 +68,28 @@ def ranks_read_different_shards(evidence: Evidence) -> LawVerdict:
         if together and all(len({event["digest"] for event in each}) == 1 for each in together) and ranks[0][0]["size"]:
             return broken(
                 f"all ranks get the same {len(together)} batches in pass {passed}",
-                audit.SAME_DATA(how=_why_same(evidence, key), line=line),
+                causes.SAME_DATA(how=_why_same(evidence, key), line=line),
             )
         if not loader or loader.get("iterable"):
             alike = [each for each in together if _drawn_alike(each)]
             if len(alike) > 1:
                 return broken(
                     f"all ranks get the same batch {len(alike)} times in pass {passed}, of {len(together)}",
-                    audit.RANKS_DRAW_ALIKE(count=len(alike), size=len(together), line=line),
+                    causes.RANKS_DRAW_ALIKE(count=len(alike), size=len(together), line=line),
                 )
             rows = [{row for event in events for row in event["rows"]} for events in ranks]
             common = set.intersection(*rows) if all(rows) else set()
             if common and len(common) > 0.5 * min(map(len, rows)) and not _rows_repeat(ranks):
                 return broken(
                     f"{len(common)} of {min(map(len, rows))} samples come to all ranks in pass {passed}",
-                    audit.SAME_DATA(how=_why_same(evidence, key), line=line),
+                    causes.SAME_DATA(how=_why_same(evidence, key), line=line),
                 )
             if loader and (overlap := _common_rows(ranks)):
                 count, size = overlap
                 workers = f", and {loader['workers']} workers of each," if loader.get("workers") else ""
                 return broken(
                     f"{count} samples come to several ranks in pass {passed}",
-                    audit.SHARDS_OVERLAP(
+                    causes.SHARDS_OVERLAP(
                         count=count, size=size, line=line,
                         how=f"The data set is iterable. It must split its samples over {evidence.ranks} ranks{workers} itself.",
                     ),
@@ -102,7 +102,7 @@ def ranks_read_different_shards(evidence: Evidence) -> LawVerdict:
         ):
             return broken(
                 f"each rank goes through the whole data set of {loader['size']} samples",
-                audit.SAME_DATA(
+                causes.SAME_DATA(
                     how=f"Its sampler is {loader['sampler']}, which knows no ranks: each goes through all samples.",
                     line=line,
                 ),
@@ -201,7 +201,7 @@ def _overlap(evidence: Evidence, key: str, passed: int, ranks: list[list[Event]]
     count = len(set.union(*used))
     return broken(
         f"{len(common)} samples go to several ranks in pass {passed}",
-        audit.SHARDS_OVERLAP(count=len(common), size=count, how=how, line=loader.get("line", key)),
+        causes.SHARDS_OVERLAP(count=len(common), size=count, how=how, line=loader.get("line", key)),
     )
 
 
@@ -236,7 +236,7 @@ def every_sample_is_used(evidence: Evidence) -> LawVerdict:
                 if missing >= evidence.ranks:  # fewer cannot be divided evenly
                     return broken(
                         f"{missing} of {size} samples are in no rank's part",
-                        audit.SAMPLES_NEVER_USED(count=missing, size=size, line=line),
+                        causes.SAMPLES_NEVER_USED(count=missing, size=size, line=line),
                     )
             continue
         ends = [
@@ -252,7 +252,7 @@ def every_sample_is_used(evidence: Evidence) -> LawVerdict:
         if size - len(used) >= tail and not partly:
             return broken(
                 f"{size - len(used)} of {size} samples were given to no rank in pass {passed}",
-                audit.SAMPLES_NEVER_USED(count=size - len(used), size=size, line=line),
+                causes.SAMPLES_NEVER_USED(count=size - len(used), size=size, line=line),
             )
     return held(f"{judged} whole passes looked at") if judged else not_judged("no pass ended")
 
@@ -282,7 +282,7 @@ def epochs_have_orders_of_their_own(evidence: Evidence) -> LawVerdict:
                 line = loader_of(evidence, key).get("line", key)
                 return broken(
                     f"passes {first['passed']} and {second['passed']} have the same order",
-                    audit.SET_EPOCH_NOT_CALLED(
+                    causes.SET_EPOCH_NOT_CALLED(
                         first=first["passed"], second=second["passed"], epoch=a["epoch"], line=line
                     ),
                 )
@@ -315,5 +315,5 @@ def ranks_get_as_many_batches(evidence: Evidence) -> LawVerdict:
     key, counts = found
     return broken(
         f"the ranks get {', '.join(map(str, counts))} batches",
-        audit.DIFFERENT_NUMBERS_OF_BATCHES(counts=counts, line=loader_of(evidence, key).get("line", key)),
+        causes.DIFFERENT_NUMBERS_OF_BATCHES(counts=counts, line=loader_of(evidence, key).get("line", key)),
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...causes import Cause, audit
+from ...causes import Cause
+from ...causes.audit import gradients as causes
 from ..evidence import Evidence
 
 
@@ -12,5 +13,5 @@ def targets_not_shifted(evidence: Evidence, step: int) -> Cause | None:
         rows, columns = together[0]["rows"], together[0]["columns"]
         gathered = all(e["rows"] == rows and e["columns"] == columns == rows * evidence.ranks for e in together)
         if together[0]["step"] == step and gathered and all(e["first"] == 0 for e in together):
-            return audit.TARGETS_NOT_SHIFTED(rows=rows, columns=columns, line=together[0]["line"])
+            return causes.TARGETS_NOT_SHIFTED(rows=rows, columns=columns, line=together[0]["line"])
     return None

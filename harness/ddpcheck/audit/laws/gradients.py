@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import takewhile
 
-from ...causes import Cause, audit
+from ...causes import Cause
+from ...causes.audit import gradients as causes
 from ...counted_nouns import counted
 from ..event_journal import Event
 from ..evidence import Evidence, StepSeen
@@ -64,15 +65,15 @@ def uncovered(evidence: Evidence) -> tuple[int, Cause] | None:
 def _why_uncovered(evidence: Evidence, step: Event, number: int, status: str) -> Cause:
     parameter = evidence.name(f"{step['optimizer']}.{number}")
     if status == "frozen":
-        return audit.PARAMETER_UNFROZEN(parameter=parameter)
+        return causes.PARAMETER_UNFROZEN(parameter=parameter)
     if status == "ignored":
-        return audit.PARAMETER_NOT_SYNCHRONISED(
+        return causes.PARAMETER_NOT_SYNCHRONISED(
             parameter=parameter, how="The wrapper was told to ignore it.", line=step["line"]
         )
     if all(each == "none" for each in step["covered"]):
         group = next(e for e in evidence.real.of(0, "group") if e["optimizer"] == step["optimizer"])
-        return audit.MODULE_NOT_WRAPPED(line=group["line"])
-    return audit.PARAMETER_ADDED(parameter=parameter)
+        return causes.MODULE_NOT_WRAPPED(line=group["line"])
+    return causes.PARAMETER_ADDED(parameter=parameter)
 
 
 def gradients_are_synchronised(evidence: Evidence) -> LawVerdict:
@@ -114,17 +115,17 @@ def _why_unsynchronised(evidence: Evidence, together: tuple[Event, ...], paramet
     if not evidence.real.of(0, "wrapped"):
         if missing and reduced:
             name = evidence.name(f"{step['optimizer']}.{missing[0]}")
-            return audit.COLLECTIVES_PAIR_DIFFERENT(parameter=name, line=reduced[0]["line"])
+            return causes.COLLECTIVES_PAIR_DIFFERENT(parameter=name, line=reduced[0]["line"])
         how = "No wrapper holds it, and no collective follows the backward pass."
         if reduced:
             how = f"Collectives follow the backward pass, first at {reduced[0]['line']}, but leave it out, or a part of it."
-        return audit.PARAMETER_NOT_SYNCHRONISED(parameter=parameter, how=how, line=line)
+        return causes.PARAMETER_NOT_SYNCHRONISED(parameter=parameter, how=how, line=line)
     if not forwards:
-        return audit.FORWARD_BYPASSES_WRAPPER(line=at)
+        return causes.FORWARD_BYPASSES_WRAPPER(line=at)
     if not forwards[-1]["sync"]:
-        return audit.LAST_MICRO_BATCH_NOT_SYNCHRONISED(line=at)
+        return causes.LAST_MICRO_BATCH_NOT_SYNCHRONISED(line=at)
     how = "It is in the wrapper, so it was changed after the reduction, or reached without the wrapper's forward."
-    return audit.PARAMETER_NOT_SYNCHRONISED(parameter=parameter, how=how, line=line)
+    return causes.PARAMETER_NOT_SYNCHRONISED(parameter=parameter, how=how, line=line)
 
 
 def gradients_equal_those_of_one_process(evidence: Evidence) -> LawVerdict:
@@ -204,7 +205,7 @@ def _explained(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) 
     if all(map(_is_scaled, scaled)) and len(factors) == 1 and (not hooks or factors != {1.0}):
         factor = first.factor_one
         if _divided_twice(evidence, scaled):
-            return broken(headline, audit.LOSS_DIVIDED_TWICE(ranks=ranks, line=line), details=details)
+            return broken(headline, causes.LOSS_DIVIDED_TWICE(ranks=ranks, line=line), details=details)
         if _near(factor, 1 / ranks) and (
             (all(_near(v, 1 / ranks) for v in first.v) and _all_near(first.w, 1.0))
             or (_sees_updates(evidence) and _near(first.factor_all, 1 / ranks) and first.factor_all_off <= 1)
@@ -222,8 +223,8 @@ def _explained(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) 
                     *details,
                     f"a learning rate that is multiplied by {ranks}, the world size, looks the same here",
                 )
-            return broken(headline, audit.GRADIENTS_SUMMED(factor=factor, ranks=ranks), details=details)
-        cause = audit.GRADIENTS_SCALED(factor=factor, weights=_shown(first.v), line=line)
+            return broken(headline, causes.GRADIENTS_SUMMED(factor=factor, ranks=ranks), details=details)
+        cause = causes.GRADIENTS_SCALED(factor=factor, weights=_shown(first.v), line=line)
         return broken(headline, cause, details=details)
     if hooks and first.w and first.w_off <= 1 and not _equal_weights(first.w):
         return broken(headline, _normalised_per_rank(evidence, first, _mean(ranks), line), details=details)
@@ -246,17 +247,17 @@ def _explained(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) 
         return broken(headline, _normalised_per_rank(evidence, first, _shown(first.v), line), details=details)
     lost = [event for event in _gathers(evidence) if event["loses_gradient"]]
     if lost:
-        cause = audit.GATHERED_WITHOUT_GRADIENT(operation=lost[0]["op"], line=lost[0]["line"])
+        cause = causes.GATHERED_WITHOUT_GRADIENT(operation=lost[0]["op"], line=lost[0]["line"])
         return broken(headline, cause, details=details)
     if of_each_rank := constant_of_each_rank(evidence):
-        return broken(headline, of_each_rank, audit.LOSS_COUPLES_SAMPLES(line=line), details=details)
+        return broken(headline, of_each_rank, causes.LOSS_COUPLES_SAMPLES(line=line), details=details)
     if module := untrained_model_apart(evidence, first.step):
         return not_judged(f"the ranks use different parameters of {module}, which no optimizer trains")
     if first.order_matters:
         return not_judged(
             f"one process's gradient in step {first.step} depends on the order of the samples, as where a batch has one task"
         )
-    return broken(headline, audit.LOSS_COUPLES_SAMPLES(line=line), details=details)
+    return broken(headline, causes.LOSS_COUPLES_SAMPLES(line=line), details=details)
 
 
 def _divided_twice(evidence: Evidence, steps: list[StepSeen]) -> bool:
@@ -285,7 +286,7 @@ def _sees_updates(evidence: Evidence) -> bool:
 
 def _normalised_per_rank(evidence: Evidence, step: StepSeen, got: str, line: str) -> Cause:
     by_weights = divided_by_own_weights(evidence, step)
-    return by_weights or audit.LOSS_NORMALISED_PER_RANK(wanted=_shown(step.w[0]), got=got, line=line)
+    return by_weights or causes.LOSS_NORMALISED_PER_RANK(wanted=_shown(step.w[0]), got=got, line=line)
 
 
 def _no_combination(evidence: Evidence, step: StepSeen, wrong: str) -> Cause:
@@ -298,10 +299,10 @@ def _no_combination(evidence: Evidence, step: StepSeen, wrong: str) -> Cause:
     line = reduced[0]["line"] if reduced else clips[0]["line"] if clips else together[0]["line"]
     if partly and reduced and not evidence.real.of(0, "wrapped"):
         name = evidence.name(f"{step.optimizer}.{partly[0]}")
-        return audit.COLLECTIVES_PAIR_DIFFERENT(parameter=name, line=line)
+        return causes.COLLECTIVES_PAIR_DIFFERENT(parameter=name, line=line)
     if step.part_factors:
-        return audit.PARTS_SCALED_APART(factors=_shown(step.part_factors), line=together[0]["line"])
-    return audit.REDUCTION_IS_NO_COMBINATION(parameter=evidence.name(wrong), line=line)
+        return causes.PARTS_SCALED_APART(factors=_shown(step.part_factors), line=together[0]["line"])
+    return causes.REDUCTION_IS_NO_COMBINATION(parameter=evidence.name(wrong), line=line)
 
 
 def _backward_line(evidence: Evidence, step: int) -> str:
@@ -341,7 +342,7 @@ def gathered_features_keep_their_gradient(evidence: Evidence) -> LawVerdict:
     if lost:
         return broken(
             f"a tensor that needs a gradient is gathered at {lost[0]['line']}",
-            audit.GATHERED_WITHOUT_GRADIENT(operation=lost[0]["op"], line=lost[0]["line"]),
+            causes.GATHERED_WITHOUT_GRADIENT(operation=lost[0]["op"], line=lost[0]["line"]),
         )
     return held() if gathers else not_judged("the script gathers nothing")
 
@@ -352,12 +353,12 @@ def gradients_depend_on_the_data(evidence: Evidence) -> LawVerdict:
         return not_judged("no optimizer step was seen")
     for event in steps:
         if not event["finite"]:
-            cause = audit.GRADIENTS_NOT_FINITE(step=event["step"], line=_backward_line(evidence, event["step"]))
+            cause = causes.GRADIENTS_NOT_FINITE(step=event["step"], line=_backward_line(evidence, event["step"]))
             return broken(f"gradients are not finite in step {event['step']}", cause)
     for optimizer in {event["optimizer"] for event in steps}:
         own = [event for event in steps if event["optimizer"] == optimizer]
         if all(event["zero"] for event in own):
-            cause = audit.GRADIENTS_ALL_ZERO(line=_backward_line(evidence, own[0]["step"]))
+            cause = causes.GRADIENTS_ALL_ZERO(line=_backward_line(evidence, own[0]["step"]))
             return broken(f"every gradient is zero in {counted(len(own), 'step')}", cause)
     found = constant_gradients(evidence)
     return held() if found is None else broken(*found)
@@ -374,7 +375,7 @@ def clipping_comes_last(evidence: Evidence) -> LawVerdict:
         own = [[event for event in events if event["step"] == step] for events in clips]
         numbers = {event["number"] for event in own[0]}
         if len(numbers) > 1:
-            cause = audit.CLIP_EVERY_MICRO_BATCH(count=len(numbers), line=own[0][0]["line"])
+            cause = causes.CLIP_EVERY_MICRO_BATCH(count=len(numbers), line=own[0][0]["line"])
             return broken(f"step {step} clips {len(numbers)} times", cause)
         for together in zip(*own, strict=False):
             seen = [event["digests"] for event in together]
@@ -386,9 +387,9 @@ def clipping_comes_last(evidence: Evidence) -> LawVerdict:
             if any(each != seen[0] for each in seen):
                 if _unsynchronised(evidence, step):
                     continue
-                cause = audit.CLIP_BEFORE_REDUCTION(norms=shown or "of the gradients", line=line)
+                cause = causes.CLIP_BEFORE_REDUCTION(norms=shown or "of the gradients", line=line)
                 return broken(f"the ranks clip different gradients in step {step}", cause)
             if len(norms) == len(together) and max(norms) - min(norms) > _CLOSE * max(norms):
-                cause = audit.CLIP_BY_OWN_PART(norms=shown, line=line)
+                cause = causes.CLIP_BY_OWN_PART(norms=shown, line=line)
                 return broken(f"the ranks clip equal gradients by different norms in step {step}", cause)
     return held()

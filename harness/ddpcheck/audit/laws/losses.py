@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ...causes import Cause, audit
+from ...causes import Cause
+from ...causes.audit import gradients as causes
 from ..event_journal import Event
 from ..evidence import Evidence, RunSeen
 
@@ -27,11 +28,11 @@ def lost_in_the_loss(evidence: Evidence, steps: Sequence[int], line: str) -> Cau
             return None
     first, alone = (_backwards(run, 0, steps[0])[-1] for run in (evidence.real, one))
     if alone["scale"] and _near(first["scale"] / alone["scale"], ranks):
-        return audit.LOSS_FACTOR_IGNORED(factor=first["scale"] / alone["scale"], operation=first["root"])
+        return causes.LOSS_FACTOR_IGNORED(factor=first["scale"] / alone["scale"], operation=first["root"])
     for event in evidence.real.of(0, "collective"):
         if event["step"] in steps and event["op"] == "all_reduce" and event["loses_gradient"]:
-            return audit.REDUCED_WITHOUT_GRADIENT(ranks=ranks, line=event["line"])
-    return audit.GRADIENT_SMALLER_THAN_LOSS(ranks=ranks, line=line)
+            return causes.REDUCED_WITHOUT_GRADIENT(ranks=ranks, line=event["line"])
+    return causes.GRADIENT_SMALLER_THAN_LOSS(ranks=ranks, line=line)
 
 
 def _backwards(run: RunSeen, rank: int, step: int) -> list[Event]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from ...causes import audit
+from ...causes.audit import steps as causes
 from ..evidence import Evidence
 from .data import ranks_read_different_shards
 from .law import LawVerdict, broken, held, not_judged
@@ -29,7 +29,7 @@ def random_streams_are_as_asked(evidence: Evidence) -> LawVerdict:
         if all(equal):
             return broken(
                 f"{operation} at {line} gives every rank the same numbers",
-                audit.SAME_DRAWS(line=line, operation=operation.strip("_"), count=len(equal), of=len(equal)),
+                causes.SAME_DRAWS(line=line, operation=operation.strip("_"), count=len(equal), of=len(equal)),
             )
     return _held(compared)
 
@@ -41,7 +41,7 @@ def _equal(evidence: Evidence) -> LawVerdict:
             count = len(equal) - sum(equal)
             return broken(
                 f"{operation} at {line} gives the ranks different numbers",
-                audit.DRAWS_DIFFER(line=line, operation=operation.strip("_"), count=count, of=len(equal)),
+                causes.DRAWS_DIFFER(line=line, operation=operation.strip("_"), count=count, of=len(equal)),
             )
     return _held(compared)
 

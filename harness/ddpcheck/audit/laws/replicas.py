@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...causes import Cause, audit
+from ...causes import Cause
+from ...causes.audit import replicas as causes
 from ...counted_nouns import counted
 from ..event_journal import Event
 from ..evidence import Evidence
@@ -87,9 +88,9 @@ def ranks_start_from_the_same_parameters(evidence: Evidence) -> LawVerdict:
     loading = [rank for rank in range(evidence.ranks) if evidence.real.of(rank, "load")]
     if 0 < len(loading) < evidence.ranks:
         line = evidence.real.of(loading[0], "load")[0]["line"]
-        cause = audit.WEIGHTS_LOADED_ON_ONE_RANK(ranks=tuple(loading), line=line)
-        return broken(headline, cause, audit.DIFFERENT_INITIAL_PARAMETERS(parameter=parameter))
-    return broken(headline, audit.DIFFERENT_INITIAL_PARAMETERS(parameter=parameter))
+        cause = causes.WEIGHTS_LOADED_ON_ONE_RANK(ranks=tuple(loading), line=line)
+        return broken(headline, cause, causes.DIFFERENT_INITIAL_PARAMETERS(parameter=parameter))
+    return broken(headline, causes.DIFFERENT_INITIAL_PARAMETERS(parameter=parameter))
 
 
 def replicas_stay_equal(evidence: Evidence) -> LawVerdict:
@@ -108,7 +109,7 @@ def replicas_stay_equal(evidence: Evidence) -> LawVerdict:
                 f"first {evidence.name(names[0])}{last}",
                 *restored_on_some_ranks(evidence, step),
                 *_not_sent(evidence, names[0], step),
-                audit.REPLICAS_DRIFT(step=step, parameter=evidence.name(names[0])),
+                causes.REPLICAS_DRIFT(step=step, parameter=evidence.name(names[0])),
             )
         if any(name[0].isdigit() for name in together[0]["digests"]):
             seen.add(step)
@@ -121,7 +122,7 @@ def _not_sent(evidence: Evidence, key: str, step: int) -> tuple[Cause, ...]:
     owners = [rank for rank, names in enumerate(evidence.names_of_rank) if name in names.values()]
     if not evidence.dealt_out or len(owners) != 1:
         return ()
-    return (audit.PARAMETER_NOT_SENT(rank=owners[0], parameter=name, step=step),)
+    return (causes.PARAMETER_NOT_SENT(rank=owners[0], parameter=name, step=step),)
 
 
 def buffers_are_equal(evidence: Evidence) -> LawVerdict:
@@ -143,7 +144,7 @@ def buffers_are_equal(evidence: Evidence) -> LawVerdict:
             buffer = names[0].partition(".")[2]
             return broken(
                 f"{counted(len(names), 'buffer differs', 'buffers differ')} in step {together[0]['step']}, first {buffer}",
-                audit.BUFFERS_DIFFER(buffer=buffer),
+                causes.BUFFERS_DIFFER(buffer=buffer),
             )
     return held() if seen else not_judged("the modules have no buffers")
 
@@ -158,7 +159,7 @@ def _lost_by_the_script(evidence: Evidence) -> LawVerdict | None:
             root, line = together[0]["root"], together[0]["line"]
             return broken(
                 f"{buffer} differs between ranks in step {together[0]['step']}, before that of rank {root} is sent",
-                audit.BUFFER_OF_ONE_RANK(buffer=buffer, rank=root, line=line),
+                causes.BUFFER_OF_ONE_RANK(buffer=buffer, rank=root, line=line),
             )
     return None
 
@@ -201,9 +202,9 @@ def _why_models_differ(evidence: Evidence, name: str) -> Cause:
     ]
     changing = [len(set(digests)) > 1 for digests in own]
     if len(own[0]) == 1 or any(each != changing[0] for each in changing):
-        return audit.MODELS_DIFFER(module=module, parameter=parameter)
+        return causes.MODELS_DIFFER(module=module, parameter=parameter)
     how = "Every rank updates them." if changing[0] else "No rank changes them."
-    return audit.MODELS_START_DIFFERENT(
+    return causes.MODELS_START_DIFFERENT(
         module=module, parameter=parameter, how=f"{how} No wrapper sends them to other ranks."
     )
 
@@ -223,7 +224,7 @@ def optimizers_hold_what_is_trained(evidence: Evidence) -> LawVerdict:
             continue
         missing, strays = event["unoptimized"], event["strays"]
         if missing and strays:
-            cause = audit.OPTIMIZER_HOLDS_REPLACED(parameter=missing[0], count=len(strays))
+            cause = causes.OPTIMIZER_HOLDS_REPLACED(parameter=missing[0], count=len(strays))
             these = counted(len(missing), "trained parameter is", "trained parameters are")
             return broken(f"{these} in no optimizer, first {missing[0]}", cause)
     last = found[-1]["unoptimized"] if not evidence.dealt_out else ()
@@ -243,7 +244,7 @@ def batch_norm_is_converted(evidence: Evidence) -> LawVerdict:
     meant = bool(evidence.real.of(0, "converted")) or any(module["own_norms"] for module, _ in norms)
     mixed = any(module["sync_batch_norm"] for module, _ in norms)
     if meant or mixed:
-        cause = audit.BATCH_NORM_NOT_CONVERTED(count=len(norms), module=norms[0][1])
+        cause = causes.BATCH_NORM_NOT_CONVERTED(count=len(norms), module=norms[0][1])
         takes = counted(len(norms), "batch norm takes", "batch norms take")
         return broken(f"{takes} statistics over one rank's samples, first {norms[0][1]}", cause)
     normalise = counted(len(norms), "batch norm normalises", "batch norms normalise")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...causes import audit
+from ...causes.audit import results as causes
 from ..event_journal import Event
 from ..evidence import Evidence
 from .data import loader_of, trained_loaders
@@ -70,7 +70,7 @@ def means_weigh_ranks_by_their_samples(evidence: Evidence) -> LawVerdict:
             continue
         told = f"ranks with {', '.join(map(str, counts))} samples"
         if mean := next((event for event in reduced if event.get("averaged")), None):
-            return broken(f"{told} are averaged", audit.METRIC_WITHOUT_COUNTS(line=mean["line"], counts=counts))
+            return broken(f"{told} are averaged", causes.METRIC_WITHOUT_COUNTS(line=mean["line"], counts=counts))
         where = reduced[0]["line"]
         unclear = unclear or f"{told} are reduced at {where} without their counts: right for sums, wrong for means"
     return held(observation=unclear)
@@ -101,7 +101,7 @@ def metrics_are_combined(evidence: Evidence) -> LawVerdict:
         )
         if sharded and not any(reductions for _, _, reductions in together):
             line = loader_of(evidence, key).get("line", key)
-            return broken("each rank evaluates a shard, and no reduction follows", audit.METRIC_OF_ONE_RANK(line=line))
+            return broken("each rank evaluates a shard, and no reduction follows", causes.METRIC_OF_ONE_RANK(line=line))
     return held(observation=_read_twice(evidence, list(zip(*passes, strict=False))))
 
 
@@ -136,7 +136,7 @@ def one_rank_writes_each_checkpoint(evidence: Evidence) -> LawVerdict:
             name = path.rpartition("/")[2]
             return broken(
                 f"{len(own)} ranks write {name}",
-                audit.CHECKPOINT_BY_SEVERAL(ranks=tuple(sorted(own)), file=name, line=event["line"]),
+                causes.CHECKPOINT_BY_SEVERAL(ranks=tuple(sorted(own)), file=name, line=event["line"]),
             )
     return held()
 
@@ -152,7 +152,7 @@ def checkpoints_fit_the_bare_model(evidence: Evidence) -> LawVerdict:
                 line = prefixed["line"] if prefixed is not None else event["line"]
                 return broken(
                     f"the model at {event['line']} found none of {event['missing']} names in the checkpoint",
-                    audit.CHECKPOINT_PREFIX(line=line),
+                    causes.CHECKPOINT_PREFIX(line=line),
                 )
     if prefixed is not None:
         return held(observation="names in the checkpoint begin with `module.`: it fits the wrapped model only")

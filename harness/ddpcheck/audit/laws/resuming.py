@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ...causes import Cause, audit
+from ...causes import Cause
+from ...causes.audit import results as causes
 from ...counted_nouns import counted, ranks_named
 from ..evidence import Evidence, RunSeen
 from .law import LawVerdict, broken, held, not_judged
@@ -21,14 +22,14 @@ def resumed_runs_go_on(evidence: Evidence) -> LawVerdict:
         return not_judged("no resumed run was asked for; see --resume-check")
     if resumed.failed or evidence.mirrors["interrupted"].failed:
         return broken(
-            "the interrupted or the resumed run failed", audit.STATE_NOT_RESTORED(what="it ended with an error")
+            "the interrupted or the resumed run failed", causes.STATE_NOT_RESTORED(what="it ended with an error")
         )
     loads = [rank for rank in range(evidence.ranks) if resumed.of(rank, "load")]
     if 0 < len(loads) < evidence.ranks:
         line = resumed.of(loads[0], "load")[0]["line"]
         return broken(
             f"only {ranks_named(loads)} {'loads' if len(loads) == 1 else 'load'} the checkpoint",
-            audit.STATE_RESTORED_ON_ONE_RANK(ranks=tuple(loads), line=line),
+            causes.STATE_RESTORED_ON_ONE_RANK(ranks=tuple(loads), line=line),
         )
     before = len(evidence.mirrors["interrupted"].of(0, "step"))
     for rank in range(evidence.ranks):
@@ -39,11 +40,11 @@ def resumed_runs_go_on(evidence: Evidence) -> LawVerdict:
             what = _difference(a, b, partial(_other, evidence.real, step, resumed, number, rank))
             if what:
                 return broken(
-                    f"rank {rank}, step {step}: {what}", audit.STATE_NOT_RESTORED(what=f"{what} in step {step}")
+                    f"rank {rank}, step {step}: {what}", causes.STATE_NOT_RESTORED(what=f"{what} in step {step}")
                 )
         if len(whole) != len(again) and not evidence.real.of(rank, "cut"):
             what = f"{counted(len(again), 'step')} instead of {len(whole)}"
-            return broken(f"rank {rank} takes {what}", audit.STATE_NOT_RESTORED(what=what))
+            return broken(f"rank {rank} takes {what}", causes.STATE_NOT_RESTORED(what=what))
     count = len(resumed.of(0, "step"))
     return (
         held(f"{counted(count, 'step')} after the checkpoint {'is' if count == 1 else 'are'} equal in all bits")
@@ -58,7 +59,7 @@ def restored_on_some_ranks(evidence: Evidence, step: int) -> tuple[Cause, ...]:
     ranks = tuple(rank for rank, own in enumerate(loads) if own)
     if not 0 < len(ranks) < evidence.ranks:
         return ()
-    return (audit.STATE_RESTORED_ON_ONE_RANK(ranks=ranks, line=loads[ranks[0]][-1]["line"]),)
+    return (causes.STATE_RESTORED_ON_ONE_RANK(ranks=ranks, line=loads[ranks[0]][-1]["line"]),)
 
 
 def _difference(whole: dict[str, object], again: dict[str, object], other: Callable[[], str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...causes import audit
+from ...causes.audit import steps as causes
 from ..event_journal import Event
 from ..evidence import Evidence
 from .data import loader_of, trained_passes
@@ -40,9 +40,9 @@ def _ended_early(evidence: Evidence, schedule: Event, own: list[Event]) -> LawVe
     told = f"the learning rate is {_rate(own[-1]):.6g} in the last {count - last} of {count} steps"
     each = _advance(own, schedule["schedule"])
     if each == ranks > 1 and (zero or (after_a_part and _finished(evidence))):
-        return broken(told, audit.SCHEDULE_COUNTS_RANKS(ranks=ranks, step=last, steps=count, line=schedule["line"]))
+        return broken(told, causes.SCHEDULE_COUNTS_RANKS(ranks=ranks, step=last, steps=count, line=schedule["line"]))
     if each == 1 < ranks and zero and after_a_part and not evidence.real.of(0, "cut"):
-        cause = audit.LEARNING_RATE_ENDS_EARLY(
+        cause = causes.LEARNING_RATE_ENDS_EARLY(
             step=last, steps=count, ranks=ranks, schedule=schedule["name"], line=schedule["line"]
         )
         return broken(told, cause)
@@ -100,7 +100,7 @@ def _made_for_one_process(evidence: Evidence, made: list[Event], steps: list[Eve
         of_one = {epochs * count // window for count in whole} | {epochs * (count // window) for count in whole}
         longer = schedule["length"] > len(own) + _STEPS
         if schedule["length"] in of_one and longer and _advance(own, schedule["schedule"]) == 1:
-            cause = audit.SCHEDULE_FOR_ONE_PROCESS(
+            cause = causes.SCHEDULE_FOR_ONE_PROCESS(
                 schedule=schedule["name"], length=schedule["length"], steps=len(own), epochs=epochs, ranks=evidence.ranks,
                 line=schedule["line"],
             )  # fmt: skip

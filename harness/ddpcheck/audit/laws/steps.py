@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...causes import audit
+from ...causes.audit import steps as causes
 from ..evidence import Evidence
 from .law import LawVerdict, broken, held, not_judged
 from .resuming import restored_on_some_ranks
@@ -19,9 +19,9 @@ def hyperparameters_are_equal(evidence: Evidence) -> LawVerdict:
                     step = together[0]["step"]
                     shown = ", ".join(f"{value:.6g}" if isinstance(value, float) else str(value) for value in values)
                     headline = f"{name} is {shown} in step {step}"
-                    cause = audit.HYPERPARAMETERS_DIFFER(name=name, step=step, values=shown)
+                    cause = causes.HYPERPARAMETERS_DIFFER(name=name, step=step, values=shown)
                     if name == "lr":
-                        cause = audit.LEARNING_RATE_DIFFERS(step=step, values=shown)
+                        cause = causes.LEARNING_RATE_DIFFERS(step=step, values=shown)
                     return broken(headline, *restored_on_some_ranks(evidence, step), cause)
     return held(f"equal in {seen} steps") if seen else not_judged("no step of a torch optimizer was seen on all ranks")
 
@@ -33,13 +33,13 @@ def ranks_skip_the_same_steps(evidence: Evidence) -> LawVerdict:
     for number, events in enumerate(together):
         if len({event["stepped"] for event in events}) > 1:
             ranks = tuple(rank for rank, event in enumerate(events) if not event["stepped"])
-            cause = audit.SKIPPED_STEP_DIFFERS(ranks=ranks, step=number, line=events[ranks[0]]["line"])
+            cause = causes.SKIPPED_STEP_DIFFERS(ranks=ranks, step=number, line=events[ranks[0]]["line"])
             return broken(f"rank {ranks[0]} skips step {number}, others take it", cause)
     for looked in () if evidence.sharded else evidence.aligned("unscale"):
         seen = [event["grads"] for event in looked]
         if None not in seen and any(each != seen[0] for each in seen):
             return broken(
                 f"the scaler looks at different gradients in step {looked[0]['step']}",
-                audit.SCALER_CHECKS_OWN_GRADIENTS(line=looked[0]["line"]),
+                causes.SCALER_CHECKS_OWN_GRADIENTS(line=looked[0]["line"]),
             )
     return held(f"{len(together)} steps of the scaler are alike")

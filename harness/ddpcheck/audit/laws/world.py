@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ...causes import Cause, audit
+from ...causes import Cause
+from ...causes.audit import world as causes
 from ...counted_nouns import counted, ranks_named
 from ..event_journal import Event
 from ..evidence import Evidence
@@ -29,12 +30,12 @@ def ranks_form_one_world(evidence: Evidence) -> LawVerdict:
             return not_judged("the ranks were ended while none had made a process group")
         if not any(evidence.real.of(rank, "step", "backward") for rank in range(evidence.ranks)):
             return not_judged("the script ended before it trained anything")
-        return broken(f"no process group of {evidence.ranks} ranks was made", audit.WORLD_IS_ONE(ranks=evidence.ranks))
+        return broken(f"no process group of {evidence.ranks} ranks was made", causes.WORLD_IS_ONE(ranks=evidence.ranks))
     for world in worlds:
         if world is not None and world["size"] != evidence.ranks:
             return broken(
                 f"the process group has {world['size']} ranks, should have {evidence.ranks}",
-                audit.WORLD_HAS_ANOTHER_SIZE(size=world["size"], ranks=evidence.ranks, line=world["line"]),
+                causes.WORLD_HAS_ANOTHER_SIZE(size=world["size"], ranks=evidence.ranks, line=world["line"]),
             )
     return held()
 
@@ -119,7 +120,7 @@ def _odd_one(evidence: Evidence, paired: list[tuple[Event, ...]]) -> LawVerdict:
 def _branch(evidence: Evidence, event: Event, ranks: tuple[int, ...]) -> Cause:
     others = [events for rank, events in enumerate(evidence.each_rank("collective", "forward")) if rank not in ranks]
     line = where_calls_part(chain_of(event), (chain_of(each) for events in others for each in events))
-    return audit.COLLECTIVE_IN_RANK_BRANCH(operation=_named(event), ranks=ranks, line=line)
+    return causes.COLLECTIVE_IN_RANK_BRANCH(operation=_named(event), ranks=ranks, line=line)
 
 
 def _named(event: Event) -> str:
@@ -171,7 +172,7 @@ def ranks_stop_together(evidence: Evidence) -> LawVerdict:
     ranks, steps = found
     return broken(
         f"{ranks_named(ranks)} stopped after {counted(steps, 'step')}, the others went on",
-        audit.STOP_DECIDED_PER_RANK(ranks=ranks, steps=steps),
+        causes.STOP_DECIDED_PER_RANK(ranks=ranks, steps=steps),
     )
 
 
@@ -183,7 +184,7 @@ def ranks_end_without_error(evidence: Evidence) -> LawVerdict:
         lines = tuple(where_it_waits(evidence, rank) for rank in waiting)
         return broken(
             f"{ranks_named(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for ever",
-            audit.RANKS_WAIT(ranks=waiting, lines=lines),
+            causes.RANKS_WAIT(ranks=waiting, lines=lines),
             details=[stack for rank in waiting if (stack := real.stacks[rank] if rank < len(real.stacks) else "")],
         )
     if error := missing_gpu(evidence):
@@ -195,7 +196,7 @@ def ranks_end_without_error(evidence: Evidence) -> LawVerdict:
         error = _short(end["error"])
         return broken(
             f"rank {first} raised {error}",
-            audit.SCRIPT_RAISED(ranks=tuple(failed), kind=error.partition(":")[0], line=end["line"]),
+            causes.SCRIPT_RAISED(ranks=tuple(failed), kind=error.partition(":")[0], line=end["line"]),
             details=["\n".join(line for line in real.output.splitlines() if _first_line(end["error"]) not in line)],
         )
     silent = [rank for rank in ranks if real.end(rank)["why"] == ""]

@@ -1,0 +1,58 @@
+"""Ranks read wrong samples."""
+
+from ..cause import Kind
+
+SAME_DATA = Kind(
+    "same-data-on-every-rank",
+    "Every rank reads the same data.",
+    because="{how}",
+    look="how samples are shared out at {line}, as a DistributedSampler does for a DataLoader",
+    how=str,
+    line=str,
+)
+RANKS_DRAW_ALIKE = Kind(
+    "ranks-draw-alike",
+    "The ranks draw the same samples, in the same order, in {count} of {size} batches.",
+    because="They read different parts of the data otherwise, so they shuffle, or draw, by one seed.",
+    look="the seeds in the data set of the loader made at {line}: mix in the rank, and the worker",
+    count=int,
+    size=int,
+    line=str,
+)
+SHARDS_OVERLAP = Kind(
+    "shards-overlap",
+    "{count} of {size} samples of an epoch {count:goes|go} to more than one rank.",
+    because="{how}",
+    look="the split and the sampler behind the loader made at {line}",
+    count=int,
+    size=int,
+    how=str,
+    line=str,
+)
+SET_EPOCH_NOT_CALLED = Kind(
+    "set-epoch-not-called",
+    "Every epoch has the same order: set_epoch is not called.",
+    because="Pass {first} and pass {second} over the loader both have epoch {epoch}.",
+    look="sampler.set_epoch(epoch) before the loop over the loader made at {line}",
+    certainty="certain",
+    first=int,
+    second=int,
+    epoch=int,
+    line=str,
+)
+SAMPLES_NEVER_USED = Kind(
+    "samples-never-used",
+    "{count} of {size} samples {count:is|are} in no rank's shard.",
+    look="the split of the data behind the loader made at {line}",
+    count=int,
+    size=int,
+    line=str,
+)
+DIFFERENT_NUMBERS_OF_BATCHES = Kind(
+    "different-numbers-of-batches",
+    "The ranks get different numbers of batches in an epoch: {counts}.",
+    because="The rank with more batches waits for ever, or pairs its collectives with those of the next epoch.",
+    look="the shards of the loader made at {line}; DistributedSampler gives equal ones",
+    counts=tuple[int, ...],
+    line=str,
+)

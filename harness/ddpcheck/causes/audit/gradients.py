@@ -1,0 +1,241 @@
+"""Gradients are not those of one process."""
+
+from ..cause import Kind
+
+PARAMETER_NOT_SYNCHRONISED = Kind(
+    "parameter-not-synchronised",
+    "The gradient of {parameter} is not synchronised.",
+    because="{how}",
+    look="where the ranks' gradients are combined before {line}",
+    parameter=str,
+    how=str,
+    line=str,
+)
+PARAMETER_UNFROZEN = Kind(
+    "parameter-unfrozen-after-wrapping",
+    "{parameter} was frozen when the model was wrapped, and is trained since.",
+    because="DistributedDataParallel synchronises only what needs a gradient when it is made.",
+    look="a new wrapper after parameters have been unfrozen",
+    certainty="certain",
+    parameter=str,
+)
+PARAMETER_ADDED = Kind(
+    "parameter-added-after-wrapping",
+    "{parameter} was added after the model was wrapped.",
+    because="DistributedDataParallel synchronises only the parameters that are there when it is made.",
+    look="a new wrapper after modules have been added",
+    certainty="certain",
+    parameter=str,
+)
+MODULE_NOT_WRAPPED = Kind(
+    "module-not-wrapped",
+    "No parameter of the optimizer made at {line} is in a DDP wrapper.",
+    because="Other parameters are, so each rank trains these alone.",
+    look="the module whose parameters that optimizer has",
+    certainty="certain",
+    line=str,
+)
+FORWARD_BYPASSES_WRAPPER = Kind(
+    "forward-bypasses-wrapper",
+    "The forward pass does not go through the DDP wrapper.",
+    because="Without the wrapper's forward, its backward hooks do not synchronise: {line} uses the module inside.",
+    look="model(...) instead of model.module(...) before {line}",
+    line=str,
+)
+LAST_MICRO_BATCH_NOT_SYNCHRONISED = Kind(
+    "last-micro-batch-not-synchronised",
+    "The last backward before a step is inside no_sync.",
+    because="The gradients of the whole window stay on their ranks.",
+    look="the condition for no_sync before {line}",
+    certainty="certain",
+    line=str,
+)
+COLLECTIVES_PAIR_DIFFERENT = Kind(
+    "collectives-pair-different-parameters",
+    "Ranks reduce gradients of different parameters together, such as {parameter}.",
+    because="Parameters without a gradient are left out, and are not the same on every rank.",
+    look="{line}: reduce zeros where there is no gradient",
+    parameter=str,
+    line=str,
+)
+GRADIENTS_SUMMED = Kind(
+    "gradients-summed",
+    "Gradients are summed over the ranks, not averaged.",
+    because="Every gradient is {factor:.6g} times that of one process at world size {ranks}.",
+    look="the division by the world size after the all-reduce",
+    factor=float,
+    ranks=int,
+)
+GRADIENTS_SCALED = Kind(
+    "gradients-scaled",
+    "Every gradient is {factor:.6g} times that of one process.",
+    because="The factor is the same for all parameters and steps. Ranks are combined with weights {weights}.",
+    look="what the loss is multiplied by before {line}",
+    factor=float,
+    weights=str,
+    line=str,
+)
+REDUCED_WITHOUT_GRADIENT = Kind(
+    "reduced-without-gradient",
+    "all_reduce at {line} adds up values of the loss and drops their gradient.",
+    because="The loss is that of one process, but every gradient is 1/{ranks} of one process's.",
+    look="torch.distributed.nn.functional.all_reduce, whose backward reduces the gradient too",
+    ranks=int,
+    line=str,
+)
+LOSS_FACTOR_IGNORED = Kind(
+    "loss-factor-ignored",
+    "The loss is multiplied by {factor:.6g}, but its gradient is not.",
+    because="The backward of {operation} does not use the gradient that it gets.",
+    look="the backward of {operation}: multiply its results by grad_output",
+    factor=float,
+    operation=str,
+)
+GRADIENT_SMALLER_THAN_LOSS = Kind(
+    "gradient-smaller-than-loss",
+    "Every gradient is 1/{ranks} of one process's, although the loss is the same.",
+    because="A loss that is a sum over samples would be smaller, too.",
+    look="the loss before {line}: values of other ranks without their gradient, or a backward of the script's own",
+    ranks=int,
+    line=str,
+)
+LOSS_DIVIDED_TWICE = Kind(
+    "loss-divided-twice",
+    "Gradients are 1/{ranks} of those of one process: divided by the ranks' total, and averaged.",
+    because="The sum of the ranks' gradients is that of one process; their mean is {ranks} times too small.",
+    look="the loss before {line}: multiply it by the world size, or sum gradients instead of averaging them",
+    ranks=int,
+    line=str,
+)
+LOSS_NORMALISED_PER_RANK = Kind(
+    "loss-normalised-per-rank",
+    "The loss is a mean over each rank's own tokens or samples, and their numbers or weights differ.",
+    because="One process weighs the ranks by {wanted}; the script weighs them by {got}.",
+    look="{line}: divide a summed loss by the count, or by the sum of the weights, of all ranks",
+    wanted=str,
+    got=str,
+    line=str,
+)
+CLASS_WEIGHTS_PER_RANK = Kind(
+    "class-weights-normalised-per-rank",
+    "The loss is divided by the class weights of each rank's own targets, and their sums differ.",
+    because="The ranks' targets are {targets} in number, and their weights add up to {sums}.",
+    look="{line}: divide a summed loss by the sum of the weights of all ranks' targets",
+    targets=str,
+    sums=str,
+    line=str,
+)
+LOSS_COUPLES_SAMPLES = Kind(
+    "loss-couples-samples",
+    "The loss compares samples of a batch, and a rank sees only its own.",
+    because="The whole batch's gradient is no combination of the ranks' gradients.",
+    look="the loss before {line}: gather what it compares from all ranks, and reduce values that a rank "
+    "computes from its own part of the data, such as class weights",
+    line=str,
+)
+VALUE_DIFFERS = Kind(
+    "value-differs-between-ranks",
+    "The value that {line} uses in each step differs between ranks.",
+    because="It is no parameter and no part of a batch; each rank computed it, as with class weights of its own data.",
+    look="where the value is computed: reduce over ranks what it is computed from",
+    line=str,
+)
+TARGETS_NOT_SHIFTED = Kind(
+    "targets-not-shifted-by-rank",
+    "The targets of gathered features begin with 0 on every rank.",
+    because="A loss compares a rank's {rows} rows with {columns} gathered columns, and only rank 0's own columns begin with 0.",
+    look="{line}: add rank * {rows} to the targets",
+    certainty="certain",
+    rows=int,
+    columns=int,
+    line=str,
+)
+GATHERED_WITHOUT_GRADIENT = Kind(
+    "gathered-without-gradient",
+    "{operation} at {line} gathers features and drops their gradient.",
+    because="Other ranks' features are constants in each rank's loss.",
+    look="torch.distributed.nn.functional.all_gather, whose backward gives the gradient back",
+    operation=str,
+    line=str,
+)
+REDUCTION_IS_NO_COMBINATION = Kind(
+    "reduction-is-no-combination",
+    "The reduced gradient of {parameter} is no combination of the ranks' gradients.",
+    look="compression, noise or another change between {line} and the step, such as each rank's own clipping of its part",
+    parameter=str,
+    line=str,
+)
+GRADIENTS_ALL_ZERO = Kind(
+    "gradients-all-zero",
+    "Every gradient is exactly zero in every step.",
+    because="The loss does not depend on the parameters, as with cross entropy over a single class.",
+    look="the loss before {line}",
+    certainty="certain",
+    line=str,
+)
+GRADIENTS_CONSTANT = Kind(
+    "gradients-constant",
+    "The gradients are the same for different batches.",
+    because="{how}",
+    look="the loss before {line}: the model's output must be in its graph, computed anew from each batch",
+    how=str,
+    line=str,
+)
+REDUCED_GRADIENTS_STALE = Kind(
+    "reduced-gradients-stale",
+    "The reduction gives the same gradients in every step.",
+    because="Each rank's own gradients change from step to step.",
+    look="the buffer that is reduced before {line}: it must be filled anew in each step",
+    certainty="certain",
+    line=str,
+)
+UNITS_ALIKE = Kind(
+    "units-stay-alike",
+    "All units of {parameter} have the same weights and get the same gradient.",
+    because="Units that start equal stay equal: the layer computes no more than one unit.",
+    look="the initial values of {parameter}",
+    certainty="certain",
+    parameter=str,
+)
+GRADIENTS_NOT_FINITE = Kind(
+    "gradients-not-finite",
+    "Gradients are infinite or NaN from step {step} on.",
+    look="the loss before {line}",
+    certainty="certain",
+    step=int,
+    line=str,
+)
+CLIP_BEFORE_REDUCTION = Kind(
+    "clip-before-reduction",
+    "Gradients are clipped before they are synchronised.",
+    because="The norms differ between ranks: {norms} in one step.",
+    look="{line}: clip after the reduction",
+    certainty="certain",
+    norms=str,
+    line=str,
+)
+CLIP_EVERY_MICRO_BATCH = Kind(
+    "clip-every-micro-batch",
+    "Gradients are clipped {count} times in one accumulation window.",
+    look="{line}: clip once, before the step",
+    certainty="certain",
+    count=int,
+    line=str,
+)
+PARTS_SCALED_APART = Kind(
+    "parts-scaled-apart",
+    "Each rank multiplies its part of the gradients by a factor of its own: {factors}.",
+    because="The gradients are split over the ranks. Clipping by the norm of a rank's own part does that.",
+    look="the lines between backward and {line}: reduce the sum of squares over ranks, or call clip_grad_norm_",
+    factors=str,
+    line=str,
+)
+CLIP_BY_OWN_PART = Kind(
+    "clip-by-own-part",
+    "Each rank clips by the norm of its own part of the gradients.",
+    because="The gradients are split over the ranks, and the norms differ: {norms} in one step.",
+    look="{line}: clip by the method of the sharded model, such as FullyShardedDataParallel.clip_grad_norm_",
+    certainty="certain",
+    norms=str,
+    line=str,
+)

@@ -1,0 +1,86 @@
+"""The ranks' models, buffers or optimizers differ."""
+
+from ..cause import Kind
+
+DIFFERENT_INITIAL_PARAMETERS = Kind(
+    "different-initial-parameters",
+    "The ranks start from different parameters, first {parameter}.",
+    look="the seed before the model is made, or a broadcast of the parameters from rank 0",
+    certainty="certain",
+    parameter=str,
+)
+WEIGHTS_LOADED_ON_ONE_RANK = Kind(
+    "weights-loaded-on-one-rank",
+    "{ranks:Only rank # loads|Only ranks # load} weights, at {line}.",
+    because="The model was wrapped before, and the wrapper sends parameters to the other ranks only once.",
+    look="{line}: load on every rank, or before the model is wrapped",
+    certainty="certain",
+    ranks=tuple[int, ...],
+    line=str,
+)
+PARAMETER_NOT_SENT = Kind(
+    "parameter-not-sent-by-its-owner",
+    "Rank {rank} alone steps {parameter}, and the other ranks do not get the result.",
+    because="The ranks' optimizers hold different parameters, and this one differs from step {step} on.",
+    look="the loop that sends parameters after a step: it must reach all of them",
+    rank=int,
+    parameter=str,
+    step=int,
+)
+REPLICAS_DRIFT = Kind(
+    "replicas-drift",
+    "The ranks' parameters differ from step {step} on, first {parameter}.",
+    step=int,
+    parameter=str,
+)
+BUFFERS_DIFFER = Kind(
+    "buffers-differ",
+    "The ranks use different buffers, first {buffer}.",
+    because="No wrapper sends buffers from rank 0, and each rank updates them from its own samples.",
+    look="broadcast_buffers, or a reduction where the buffer is updated",
+    certainty="certain",
+    buffer=str,
+)
+BUFFER_OF_ONE_RANK = Kind(
+    "buffer-of-one-rank",
+    "The buffer {buffer} follows rank {rank}'s samples only, as all ranks get that rank's buffer at {line}.",
+    because="Each rank updates the buffer from its own samples, and the other ranks' updates are lost.",
+    look="a reduction over ranks where the buffer is updated",
+    buffer=str,
+    rank=int,
+    line=str,
+)
+BATCH_NORM_NOT_CONVERTED = Kind(
+    "batch-norm-not-converted",
+    "{count:# batch norm|# batch norms}, such as {module}, {count:was|were} not converted, though the script has a conversion.",
+    because="They take statistics over one rank's samples.",
+    look="a conversion that also reaches nested modules, and the use of its result",
+    count=int,
+    module=str,
+)
+MODELS_DIFFER = Kind(
+    "evaluated-models-differ",
+    "All ranks evaluate {module}, but its parameters differ.",
+    because="The parameters are in no optimizer. One rank alone updates them, as with a moving average.",
+    look="where {parameter} is updated; each rank must do so",
+    module=str,
+    parameter=str,
+)
+MODELS_START_DIFFERENT = Kind(
+    "untrained-parameters-start-different",
+    "The ranks start with different parameters of {module} that no optimizer trains, first {parameter}.",
+    because="{how}",
+    look="the seed before {module} is made, or a broadcast of all its parameters from rank 0, before any copy of it is made",
+    module=str,
+    parameter=str,
+    how=str,
+)
+OPTIMIZER_HOLDS_REPLACED = Kind(
+    "optimizer-holds-replaced-parameters",
+    "The optimizer does not hold {parameter}, which is trained.",
+    because="It holds {count:# parameter that is|# parameters that are} no longer in the model.",
+    look="the order: change the model first, then make the optimizer",
+    certainty="certain",
+    parameter=str,
+    count=int,
+)

@@ -1,0 +1,91 @@
+"""Decisions, hyperparameters, schedules and random draws of steps are wrong."""
+
+from ..cause import Kind
+
+LEARNING_RATE_DIFFERS = Kind(
+    "learning-rate-differs",
+    "The ranks use different learning rates from step {step} on: {values}.",
+    look="the scheduler: its metric must be the same on every rank",
+    certainty="certain",
+    step=int,
+    values=str,
+)
+SCHEDULE_COUNTS_RANKS = Kind(
+    "schedule-counts-ranks",
+    "The learning rate's schedule ends after {step} of {steps} steps: it advances {ranks} times in each.",
+    because="The scheduler takes a step for each rank, but the length of its schedule counts optimizer steps.",
+    look="the length of the schedule made at {line}: it must be {ranks} times as large, or the scheduler takes one step for all",
+    ranks=int,
+    step=int,
+    steps=int,
+    line=str,
+)
+HYPERPARAMETERS_DIFFER = Kind(
+    "hyperparameters-differ",
+    "The ranks use different values of {name} from step {step} on: {values}.",
+    look="where {name} is chosen; a random choice needs one seed for all ranks",
+    certainty="certain",
+    name=str,
+    step=int,
+    values=str,
+)
+SCHEDULE_FOR_ONE_PROCESS = Kind(
+    "schedule-made-for-one-process",
+    "The {schedule} made at {line} is for {length} steps; the run ends after {steps}.",
+    because="{length} counts the batches of one process in {epochs:# epoch|# epochs}; each of {ranks} ranks gets a part of them.",
+    look="{line}: count the batches of a rank's own loader",
+    schedule=str,
+    length=int,
+    steps=int,
+    epochs=int,
+    ranks=int,
+    line=str,
+)
+LEARNING_RATE_ENDS_EARLY = Kind(
+    "learning-rate-ends-early",
+    "The learning rate is 0 from step {step} on, and training takes {steps} steps.",
+    because="The schedule ends after 1/{ranks} of the steps.",
+    look="the length of the {schedule} made at {line}: it may have been divided by the world size twice",
+    step=int,
+    steps=int,
+    ranks=int,
+    schedule=str,
+    line=str,
+)
+SKIPPED_STEP_DIFFERS = Kind(
+    "skipped-step-differs",
+    "{ranks:The gradient scaler of rank # skips|The gradient scalers of ranks # skip} step {step}; the others take it.",
+    look="{line}: the scaler must see synchronised gradients, before unscale_",
+    certainty="certain",
+    ranks=tuple[int, ...],
+    step=int,
+    line=str,
+)
+SCALER_CHECKS_OWN_GRADIENTS = Kind(
+    "scaler-checks-own-gradients",
+    "The gradient scaler checks each rank's own gradients for infinities.",
+    because="One rank may skip a step and halve its loss scale, while the others do not.",
+    look="{line}: synchronise gradients before unscale_",
+    certainty="certain",
+    line=str,
+)
+SAME_DRAWS = Kind(
+    "same-random-draws-on-every-rank",
+    "Every rank draws the same random numbers at {line}.",
+    because="{operation} gave the same result on all ranks in {count} of {of} draws, for different samples.",
+    look="the seed: add the rank to it after the model is made",
+    line=str,
+    operation=str,
+    count=int,
+    of=int,
+)
+DRAWS_DIFFER = Kind(
+    "random-draws-differ",
+    "The ranks draw different random numbers at {line}.",
+    because="{operation} gave different results in {count} of {of} draws; --random-streams equal asks for the same.",
+    look="the seed before {line}: it must be the same on all ranks, and so must all draws since",
+    line=str,
+    operation=str,
+    count=int,
+    of=int,
+)
