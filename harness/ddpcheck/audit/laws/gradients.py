@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import takewhile
 
 from ...causes import Cause
 from ...causes.audit import gradients as causes
 from ...counted_nouns import counted
 from ..event_journal import Event
-from ..evidence import Evidence, StepSeen
-from .class_weights import divided_by_own_weights
+from ..evidence import Evidence
 from .constant_gradients import constant_gradients
-from .constants import constant_of_each_rank
-from .gathered_targets import targets_not_shifted
+from .gradient_differences import backward_line, difference_from_one_process, gathers
 from .law import LawVerdict, broken, held, not_judged
-from .losses import lost_in_the_loss
-from .replicas import buffers_equal_until, equal_until, untrained_model_apart
-
-_CLOSE = 1e-3
-"""Weights and factors within this part of 1/N, 1 or N are reported as that value."""
-
+from .losses import near
+from .replicas import buffers_equal_until, equal_until
 
 _UNSEEN = {"bfloat16": "2 %", "float16": "0.2 %"}
 
@@ -28,10 +21,6 @@ _UNSEEN = {"bfloat16": "2 %", "float16": "0.2 %"}
 def looked_at(step: Event) -> bool:
     """Whether the gradients of a step were looked at: after the recorded steps, those of few are."""
     return bool(step.get("looked", True))
-
-
-def _near(a: float, b: float) -> bool:
-    return abs(a - b) <= _CLOSE * max(abs(b), 1e-9)
 
 
 def _differing(together: Sequence[Event]) -> list[int]:
@@ -169,182 +158,22 @@ def gradients_equal_those_of_one_process(evidence: Evidence) -> LawVerdict:
         if apart:
             limits.append(f"step {apart[0].step} not judged: its gradients are not synchronised")
         return held(note, observation="; ".join(limits))
-    return _explained(evidence, usable, off)
-
-
-def _is_scaled(step: StepSeen) -> bool:
-    """Whether the gradient is that of one process, times a factor."""
-    return step.factor_one_off <= 1
+    return difference_from_one_process(evidence, usable, off)
 
 
 def _unsynchronised(evidence: Evidence, step: int) -> bool:
     return any(_differing(together) for together in evidence.aligned("step") if together[0]["step"] == step)
 
 
-def _explained(evidence: Evidence, usable: list[StepSeen], off: list[StepSeen]) -> LawVerdict:
-    ranks = evidence.ranks
-    first = off[0]
-    line = _backward_line(evidence, first.step)
-    name = max(first.off_one, key=lambda each: first.off_one[each])
-    what = "update" if _sees_updates(evidence) else "gradient"
-    headline = (
-        f"the {what} differs by {first.relative_off:.1e} from that of one process in step {first.step}, "
-        f"{first.off_one[name]:.0f} times what rounding allows in {evidence.name(name)}"
-    )
-    details: tuple[str, ...] = (
-        f"G = sum v_r g_r with v = {_shown(first.v)}; one process: w = {' | '.join(map(_shown, first.w))}",
-    )
-    if all(step.rate for step in off):
-        return held(
-            observation=f"every update is {ranks} times that of one process: {first.rate} grows with the world size. This is "
-            "right if it is meant so"
-        )
-    hooks = evidence.real.of(0, "comm_hook")
-    scaled = list(takewhile(_is_scaled, usable)) if hooks else usable  # a hook may compress from some step on
-    factors = {round(step.factor_one, 3) for step in scaled}
-    if all(map(_is_scaled, scaled)) and len(factors) == 1 and (not hooks or factors != {1.0}):
-        factor = first.factor_one
-        if _divided_twice(evidence, scaled):
-            return broken(headline, causes.LOSS_DIVIDED_TWICE(ranks=ranks, line=line), details=details)
-        if _near(factor, 1 / ranks) and (
-            (all(_near(v, 1 / ranks) for v in first.v) and _all_near(first.w, 1.0))
-            or (_sees_updates(evidence) and _near(first.factor_all, 1 / ranks) and first.factor_all_off <= 1)
-        ):
-            cause = lost_in_the_loss(evidence, [step.step for step in usable], line)
-            if cause is not None:
-                return broken(headline, cause, details=details)
-            return held(
-                observation=f"every gradient is 1/{ranks} of one process's: the loss is a sum over samples and the ranks' "
-                "gradients are averaged. This is right if the learning rate is meant so"
-            )
-        if _near(factor, ranks) and all(_near(v, 1.0) for v in first.v):
-            if _sees_updates(evidence):
-                details = (
-                    *details,
-                    f"a learning rate that is multiplied by {ranks}, the world size, looks the same here",
-                )
-            return broken(headline, causes.GRADIENTS_SUMMED(factor=factor, ranks=ranks), details=details)
-        cause = causes.GRADIENTS_SCALED(factor=factor, weights=_shown(first.v), line=line)
-        return broken(headline, cause, details=details)
-    if hooks and first.w and first.w_off <= 1 and not _equal_weights(first.w):
-        return broken(headline, _normalised_per_rank(evidence, first, _mean(ranks), line), details=details)
-    if hooks:
-        whole = f"steps before {first.step} agree; " if first is not usable[0] else ""
-        return not_judged(
-            f"{whole}the communication hook {hooks[0]['name']} at {hooks[0]['line']} changes gradients on purpose"
-        )
-    if first.v_off:
-        wrong = max(first.v_off, key=lambda each: first.v_off[each])
-        return broken(headline, _no_combination(evidence, first, wrong), details=details)
-    if by_position := targets_not_shifted(evidence, first.step):
-        return broken(headline, by_position, details=details)
-    if all(_near(v, first.v[0]) for v in first.v) and first.w_off <= 1 and first.w:
-        if _one_rank_only(first.w):
-            return not_judged(
-                "the run as one process saw one rank's samples only: how the script forms its batches was not recognised; "
-                "mark them with ddpcheck.audit.batch()"
-            )
-        return broken(headline, _normalised_per_rank(evidence, first, _shown(first.v), line), details=details)
-    lost = [event for event in _gathers(evidence) if event["loses_gradient"]]
-    if lost:
-        cause = causes.GATHERED_WITHOUT_GRADIENT(operation=lost[0]["op"], line=lost[0]["line"])
-        return broken(headline, cause, details=details)
-    if of_each_rank := constant_of_each_rank(evidence):
-        return broken(headline, of_each_rank, causes.LOSS_COUPLES_SAMPLES(line=line), details=details)
-    if module := untrained_model_apart(evidence, first.step):
-        return not_judged(f"the ranks use different parameters of {module}, which no optimizer trains")
-    if first.order_matters:
-        return not_judged(
-            f"one process's gradient in step {first.step} depends on the order of the samples, as where a batch has one task"
-        )
-    return broken(headline, causes.LOSS_COUPLES_SAMPLES(line=line), details=details)
-
-
-def _divided_twice(evidence: Evidence, steps: list[StepSeen]) -> bool:
-    """Whether each rank's loss is divided by what grows with the world size, and the gradients are averaged as well.
-
-    N identical ranks then have the same factor 1/N. If a plain sum over samples is averaged, their gradient is N times as large.
-    A learning rate that grows with the world size makes up for it.
-    """
-    rates = [
-        [group.get("lr") for event in run.of(0, "step")[:1] for group in event["groups"]]
-        for run in (evidence.real, evidence.mirrors.get("one", evidence.real))
-    ]
-    return (
-        not _sees_updates(evidence)
-        and all(_near(step.factor_one, 1 / evidence.ranks) and _near(step.factor_all, 1.0) for step in steps)
-        and all(step.factor_all_off <= 1 and _all_near(step.w, 1.0) for step in steps)
-        and all(_near(v, 1 / evidence.ranks) for step in steps for v in step.v)
-        and rates[0] == rates[1]
-    )
-
-
-def _sees_updates(evidence: Evidence) -> bool:
-    """Whether updates are compared instead of gradients, as in NumPy scripts, whose optimizers show no gradients."""
-    return any(event["backend"] == "mpi" for event in evidence.real.of(0, "world"))
-
-
-def _normalised_per_rank(evidence: Evidence, step: StepSeen, got: str, line: str) -> Cause:
-    by_weights = divided_by_own_weights(evidence, step)
-    return by_weights or causes.LOSS_NORMALISED_PER_RANK(wanted=_shown(step.w[0]), got=got, line=line)
-
-
-def _no_combination(evidence: Evidence, step: StepSeen, wrong: str) -> Cause:
-    together = next(each for each in evidence.aligned("step") if each[0]["step"] == step.step)
-    partly = [
-        n for n, counts in enumerate(zip(*(e["parts"] for e in together), strict=False)) if 0 in counts and any(counts)
-    ]
-    reduced = [e for e in evidence.real.of(0, "collective") if e["step"] == step.step and e["number"] > 0]
-    clips = [e for e in evidence.real.of(0, "clip") if e["step"] == step.step]
-    line = reduced[0]["line"] if reduced else clips[0]["line"] if clips else together[0]["line"]
-    if partly and reduced and not evidence.real.of(0, "wrapped"):
-        name = evidence.name(f"{step.optimizer}.{partly[0]}")
-        return causes.COLLECTIVES_PAIR_DIFFERENT(parameter=name, line=line)
-    if step.part_factors:
-        return causes.PARTS_SCALED_APART(factors=_shown(step.part_factors), line=together[0]["line"])
-    return causes.REDUCTION_IS_NO_COMBINATION(parameter=evidence.name(wrong), line=line)
-
-
-def _backward_line(evidence: Evidence, step: int) -> str:
-    found = [event["line"] for event in evidence.real.of(0, "backward") if event["step"] == step]
-    return str(found[-1]) if found else ""
-
-
-def _one_rank_only(weights: Sequence[Sequence[float]]) -> bool:
-    return all(sum(abs(w) > _CLOSE for w in each) == 1 for each in weights) and len(weights[0]) > 1
-
-
-def _all_near(weights: Sequence[Sequence[float]], value: float) -> bool:
-    return bool(weights) and all(_near(w, value) for each in weights for w in each)
-
-
-def _equal_weights(weights: Sequence[Sequence[float]]) -> bool:
-    """Whether one process weights all ranks equally, in each backward of the window."""
-    return all(_near(w, each[0]) for each in weights for w in each)
-
-
-def _mean(ranks: int) -> str:
-    """The weights of a mean over ranks, which a communication hook computes."""
-    return _shown((1 / ranks,) * ranks)
-
-
-def _shown(weights: Sequence[float]) -> str:
-    return ", ".join(f"{weight:.4g}" for weight in weights)
-
-
-def _gathers(evidence: Evidence) -> list[Event]:
-    return [event for event in evidence.real.of(0, "collective") if event["op"].startswith("all_gather")]
-
-
 def gathered_features_keep_their_gradient(evidence: Evidence) -> LawVerdict:
-    gathers = _gathers(evidence)
-    lost = [event for event in gathers if event["loses_gradient"]]
+    every = gathers(evidence)
+    lost = [event for event in every if event["loses_gradient"]]
     if lost:
         return broken(
             f"a tensor that needs a gradient is gathered at {lost[0]['line']}",
             causes.GATHERED_WITHOUT_GRADIENT(operation=lost[0]["op"], line=lost[0]["line"]),
         )
-    return held() if gathers else not_judged("the script gathers nothing")
+    return held() if every else not_judged("the script gathers nothing")
 
 
 def gradients_depend_on_the_data(evidence: Evidence) -> LawVerdict:
@@ -353,12 +182,12 @@ def gradients_depend_on_the_data(evidence: Evidence) -> LawVerdict:
         return not_judged("no optimizer step was seen")
     for event in steps:
         if not event["finite"]:
-            cause = causes.GRADIENTS_NOT_FINITE(step=event["step"], line=_backward_line(evidence, event["step"]))
+            cause = causes.GRADIENTS_NOT_FINITE(step=event["step"], line=backward_line(evidence, event["step"]))
             return broken(f"gradients are not finite in step {event['step']}", cause)
     for optimizer in {event["optimizer"] for event in steps}:
         own = [event for event in steps if event["optimizer"] == optimizer]
         if all(event["zero"] for event in own):
-            cause = causes.GRADIENTS_ALL_ZERO(line=_backward_line(evidence, own[0]["step"]))
+            cause = causes.GRADIENTS_ALL_ZERO(line=backward_line(evidence, own[0]["step"]))
             return broken(f"every gradient is zero in {counted(len(own), 'step')}", cause)
     found = constant_gradients(evidence)
     return held() if found is None else broken(*found)
@@ -389,7 +218,7 @@ def clipping_comes_last(evidence: Evidence) -> LawVerdict:
                     continue
                 cause = causes.CLIP_BEFORE_REDUCTION(norms=shown or "of the gradients", line=line)
                 return broken(f"the ranks clip different gradients in step {step}", cause)
-            if len(norms) == len(together) and max(norms) - min(norms) > _CLOSE * max(norms):
+            if len(norms) == len(together) and not near(min(norms), max(norms)):
                 cause = causes.CLIP_BY_OWN_PART(norms=shown, line=line)
                 return broken(f"the ranks clip equal gradients by different norms in step {step}", cause)
     return held()

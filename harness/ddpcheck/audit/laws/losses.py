@@ -10,7 +10,7 @@ from ...causes.audit import gradients as causes
 from ..event_journal import Event
 from ..evidence import Evidence, RunSeen
 
-_CLOSE = 1e-3
+CLOSE = 1e-3
 """Losses and factors within this part of one another are equal. Those of a sum over samples differ by the world size."""
 
 
@@ -24,10 +24,10 @@ def lost_in_the_loss(evidence: Evidence, steps: Sequence[int], line: str) -> Cau
     for step in steps:
         own = [_loss(evidence.real, rank, step) for rank in range(ranks)]
         whole = _loss(one, 0, step)
-        if None in own or not whole or not _near(sum(each or 0.0 for each in own) / ranks, whole):
+        if None in own or not whole or not near(sum(each or 0.0 for each in own) / ranks, whole):
             return None
     first, alone = (_backwards(run, 0, steps[0])[-1] for run in (evidence.real, one))
-    if alone["scale"] and _near(first["scale"] / alone["scale"], ranks):
+    if alone["scale"] and near(first["scale"] / alone["scale"], ranks):
         return causes.LOSS_FACTOR_IGNORED(factor=first["scale"] / alone["scale"], operation=first["root"])
     for event in evidence.real.of(0, "collective"):
         if event["step"] in steps and event["op"] == "all_reduce" and event["loses_gradient"]:
@@ -47,5 +47,6 @@ def _loss(run: RunSeen, rank: int, step: int) -> float | None:
     return float(sum(losses))
 
 
-def _near(a: float, b: float) -> bool:
-    return abs(a - b) <= _CLOSE * abs(b)
+def near(a: float, b: float) -> bool:
+    """Whether weights, factors or losses are equal but for rounding."""
+    return abs(a - b) <= CLOSE * max(abs(b), 1e-9)
